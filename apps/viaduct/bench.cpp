@@ -44,17 +44,18 @@ void check_fits(double bytes, const std::string& what) {
 }
 
 Subcommand add_bench(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("bench", "Measure operations next to the measured peak");
+  CLI::App* app =
+      root.add_subcommand("bench", "Measure operations and compare them with the measured peak");
   app->require_subcommand(0, 1);
   auto options = std::make_shared<Options>();
   options->effort.threads = 0;
-  CLI::Option* calibrate =
-      app->add_flag("--calibrate", options->calibrate,
-                    "Measure the table that a planner uses for this machine, about a minute");
+  CLI::Option* calibrate = app->add_flag(
+      "--calibrate", options->calibrate,
+      "Measure the table that the planner uses for this machine; takes about a minute");
   app->add_option("--out", options->out, "File for the table (default: standard output)")
       ->needs(calibrate);
   app->add_option("--seconds", options->effort.seconds,
-                  "About how long the calibration takes; shorter leaves out long products")
+                  "Approximate length of the calibration; a shorter one leaves out long products")
       ->capture_default_str()
       ->check(CLI::Range(0.5, 3600.0))
       ->needs(calibrate);

@@ -180,7 +180,7 @@ Subcommand add_bench_attention(CLI::App& bench) {
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
   app->add_flag("--full", a->full, "Every query sees every key, not causal");
   app->add_option("--threads", a->threads, "Threads (0: all cores)")->check(CLI::Range(0, 4096));
-  app->add_option("--rounds", a->rounds, "Measured rounds; the median counts")
+  app->add_option("--rounds", a->rounds, "Measured rounds; the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   app->add_flag("--json", a->json, "One JSON document");

@@ -89,7 +89,7 @@ Subcommand add_bench_collective(CLI::App& bench) {
       ->capture_default_str()
       ->check(CLI::IsMember(collective_operations()));
   a->problem.bytes = 1 << 20;
-  app->add_option("--bytes", a->problem.bytes, "Bytes of the whole, cut over the ranks")
+  app->add_option("--bytes", a->problem.bytes, "Total bytes, divided over the ranks")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app->add_option("--ranks", a->ranks, "Ranks; by default 2, or the number that mpirun started")
@@ -100,7 +100,7 @@ Subcommand add_bench_collective(CLI::App& bench) {
   app->add_option("--dtype", a->dtype, "Format of the elements")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
-  app->add_option("--rounds", a->problem.rounds, "Measured rounds; the median counts")
+  app->add_option("--rounds", a->problem.rounds, "Measured rounds; the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   app->add_flag("--json", a->json, "One JSON document");

@@ -140,7 +140,7 @@ Subcommand add_bench_gemm(CLI::App& bench) {
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"}));
   app->add_option("--threads", a->threads, "Threads (0: all cores)")->check(CLI::Range(0, 4096));
-  app->add_option("--rounds", a->rounds, "Measured rounds; the median counts")
+  app->add_option("--rounds", a->rounds, "Measured rounds; the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   app->add_flag("--json", a->json, "One JSON document");

@@ -69,7 +69,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   check_same_settings(world->host(), config);
   VIADUCT_CHECK(
       ConfigError, !config.context_parallel.hybrid_context_parallel,
-      "model.hybrid_context_parallel: true, and bench step runs whole rows, not documents");
+      "model.hybrid_context_parallel: true, but bench step runs whole rows, not documents");
   const RankDevice rank = make_rank_device(config.dist);
   world->record_on(rank.device.get());
   const ResolvedRun run = resolve_run(config, setup.model);
@@ -204,7 +204,7 @@ void print(const Measured& m) {
              format_bytes(static_cast<int64_t>(m.peak_memory_bytes.most)));
   if (m.offload.puts > 0) {
     const auto steps = static_cast<int64_t>(m.seconds.size());
-    fmt::print("second memory: {} out and {} back a step, waited {} for it\n",
+    fmt::print("second memory: {} out and {} back a step, waited {}\n",
                format_bytes(m.offload.put_bytes / steps),
                format_bytes(m.offload.fetched_bytes / steps),
                format_seconds(m.offload.wait_seconds / static_cast<double>(steps)));
@@ -217,17 +217,19 @@ void print(const Measured& m) {
 Subcommand add_bench_step(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App* app = bench.add_subcommand("step", "Whole training steps on mock data");
-  app->add_option("--config", options->config, "YAML file (configs/bench holds the standing ones)")
+  app->add_option("--config", options->config,
+                  "YAML file (configs/bench has those of the benchmarks page)")
       ->required();
   app->add_option("OVERRIDES", options->overrides, "section.field=value: " + scope().help());
   app->add_option("--steps", options->steps, "Measured steps")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("--warmup", options->warmup, "Steps before them")
+  app->add_option("--warmup", options->warmup, "Steps before the measured ones")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_option("--memory", options->memory,
-                  "Places from a dry run, or free lists by size as without one")
+  app->add_option(
+         "--memory", options->memory,
+         "planned: tensors get their places from a dry run; lists: from free lists by size")
       ->check(CLI::IsMember({"planned", "lists"}))
       ->capture_default_str();
   app->add_flag("--profile", options->profile,

@@ -52,8 +52,8 @@ int run(Arguments& arguments) {
   if (!arguments.dtype.empty()) arguments.settings.dtype = export_format(arguments.dtype);
   if (loaded.config.dist.ranks > 1) {
     VIADUCT_CHECK(ConfigError, !is_gguf(arguments.settings.from),
-                  "viaduct convert: {} is a GGUF file, and a layout is given: convert it to a "
-                  "folder first, and the folder to a checkpoint of that layout",
+                  "viaduct convert: {} is a GGUF file, so it cannot be cut into a layout directly: "
+                  "convert it to a folder first, then the folder to a checkpoint of that layout",
                   arguments.settings.from.string());
     arguments.settings.plan =
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
@@ -71,7 +71,7 @@ int run(Arguments& arguments) {
 Subcommand add_convert(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand(
-      "convert", "A model between Hugging Face folder, Viaduct checkpoint and GGUF file");
+      "convert", "Convert a model between Hugging Face folder, Viaduct checkpoint and GGUF file");
   app->add_option("--from", arguments->settings.from,
                   "Hugging Face folder, checkpoint, save folder or FILE.gguf")
       ->required();
@@ -80,8 +80,8 @@ Subcommand add_convert(CLI::App& root) {
                   "that gets a step and latest), or FILE.gguf")
       ->required();
   app->add_option("--to-format", arguments->format,
-                  "hf, viaduct or gguf; by default gguf for FILE.gguf, viaduct for a Hugging Face "
-                  "folder, hf for all others")
+                  "hf, viaduct or gguf; default: gguf for FILE.gguf, viaduct where --from is a "
+                  "Hugging Face folder, else hf")
       ->check(CLI::IsMember({"hf", "viaduct", "gguf"}));
   app->add_option(
       "--dtype", arguments->dtype,
@@ -99,7 +99,7 @@ Subcommand add_convert(CLI::App& root) {
       "rounded to nearest even, and a finite one\nthat the format cannot hold is an error. FP8 and "
       "MX weights of Hugging Face folders are read as BF16. The rest of "
       "config.json, "
-      "tokenizer and generation files are copied as they are.\nOptimizer state stays in a "
+      "tokenizer and generation files are copied unchanged.\nOptimizer state stays in a "
       "checkpoint and is left "
       "out of a Hugging Face folder.\nWith dist.ranks and sizes of model parallelism among the "
       "overrides "

@@ -5,7 +5,7 @@
 namespace viaduct::cli {
 
 Subcommand add_data(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("data", "Build and look at training data");
+  CLI::App* app = root.add_subcommand("data", "Build and inspect training data");
   app->require_subcommand(1);
   app->footer(
       "Example:\n  viaduct data tokenize --input shakespeare.txt --tokenizer models/gpt2 --output "

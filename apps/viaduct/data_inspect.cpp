@@ -91,7 +91,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Subcommand add_data_inspect(CLI::App& data) {
-  CLI::App* app = data.add_subcommand("inspect", "What an indexed data set holds");
+  CLI::App* app = data.add_subcommand("inspect", "Show what an indexed data set holds");
   auto arguments = std::make_shared<Arguments>();
   app->add_option("PREFIX", arguments->prefix, "Path of the files without .bin / .idx")->required();
   app->add_flag("--tokens", arguments->tokens, "Also print all sequences");
@@ -105,7 +105,7 @@ Subcommand add_data_merge(CLI::App& data) {
     std::vector<std::string> inputs;
     std::string output;
   };
-  CLI::App* app = data.add_subcommand("merge", "Several indexed data sets to one");
+  CLI::App* app = data.add_subcommand("merge", "Merge several indexed data sets into one");
   auto arguments = std::make_shared<Merge>();
   app->add_option("--input", arguments->inputs, "Prefixes of the data sets, in order")->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")->required();

@@ -173,7 +173,7 @@ Subcommand add_data_samples(CLI::App& data) {
   app->add_option("--num-samples", arguments->num_samples,
                   "Number of samples of TRAIN,VALID,TEST in the run; null: one epoch")
       ->required();
-  app->add_option("--count", arguments->count, "How many to show; all if absent")
+  app->add_option("--count", arguments->count, "Number of samples to show; default: all")
       ->check(CLI::NonNegativeNumber);
   app->add_flag("--indices", arguments->indices, "Also print the index arrays (with --json)");
   app->add_flag("--json", arguments->json, "One JSON document");

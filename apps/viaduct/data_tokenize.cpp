@@ -81,7 +81,7 @@ int run(const Arguments& arguments) {
   } else if (!arguments.no_append_eod) {
     settings.eod = tokenizer.special_ids().eod;
     VIADUCT_CHECK(ConfigError, settings.eod,
-                  "the tokenizer {} has no end-of-text token; give one by --eod-token, or use "
+                  "the tokenizer {} has no end-of-text token; give one with --eod-token, or use "
                   "--no-append-eod{}",
                   arguments.tokenizer, special_tokens(tokenizer));
   }
@@ -110,7 +110,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Subcommand add_data_tokenize(CLI::App& data) {
-  CLI::App* app = data.add_subcommand("tokenize", "Text or JSONL files to Megatron .bin/.idx");
+  CLI::App* app =
+      data.add_subcommand("tokenize", "Convert text or JSONL files to Megatron .bin/.idx");
   auto arguments = std::make_shared<Arguments>();
   app->add_option(
          "--input", arguments->inputs,

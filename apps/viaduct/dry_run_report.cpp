@@ -114,11 +114,11 @@ void print_traffic(const DryRun& run) {
   int64_t sum = 0;
   for (const GroupTraffic& t : run.traffic) {
     sum += t.wire_bytes;
-    fmt::print("  {:<14} {:<14} {:>6} × over {} ranks, {:>10} in all, {:>10} sent by the rank\n",
+    fmt::print("  {:<14} {:<14} {:>6} × over {} ranks, {:>10} in total, {:>10} sent by the rank\n",
                t.group, t.operation, t.count, t.ranks, format_bytes(t.bytes),
                format_bytes(t.wire_bytes));
   }
-  fmt::print("  sent in all: {}\n", format_bytes(sum));
+  fmt::print("  sent in total: {}\n", format_bytes(sum));
 }
 
 Json groups_json(const Mesh& mesh) {
@@ -169,7 +169,7 @@ std::string length_text(const RunConfig& config) {
   }
   const std::string rows = sizes.size() == 1 ? fmt::format("{} rows", batches.rows_at(0))
                                              : fmt::format("rows: {}", fmt::join(sizes, ", "));
-  return fmt::format("{} steps of {}; {} rows in all", steps, rows, batches.samples_after(steps));
+  return fmt::format("{} steps of {}; {} rows in total", steps, rows, batches.samples_after(steps));
 }
 
 Json batches_json(const RunConfig& config) {
@@ -260,8 +260,8 @@ int64_t saved_bytes(const DryRun& run) {
 
 void print_difference(const DryRun& run, const DryRun& plain) {
   fmt::print(
-      "recompute and offload, rank {}: {} of saved activations instead of {}, {} in all instead of "
-      "{}; {} FLOPs instead of {}\n",
+      "recompute and offload, rank {}: {} of saved activations instead of {}, {} in total instead "
+      "of {}; {} FLOPs instead of {}\n",
       run.rank.value, format_bytes(saved_bytes(run)), format_bytes(saved_bytes(plain)),
       format_bytes(run.peak.bytes), format_bytes(plain.peak.bytes),
       format_count(run.cost.total_flops()), format_count(plain.cost.total_flops()));

@@ -13,8 +13,8 @@
 namespace viaduct::cli {
 
 /// Runs one step of a rank of each stage on the sim device and prints the result: text, or one JSON
-/// document. The rules of the tuning guides are applied as far as a run without a cluster has their
-/// figures, or as `evaluate` does.
+/// document. The rules of the tuning guides are applied by `evaluate`, or, without it, as far as a
+/// run without a cluster has their figures.
 void print_dry_run(
     const RunSetup& setup, bool json, bool all_rules = false,
     const std::function<rules::Evaluation(const std::vector<DryRun>&)>& evaluate = nullptr);

@@ -37,7 +37,7 @@ void use_target(const std::string& target, std::vector<std::string>& overrides,
   constexpr std::string_view kField = "dist.cpu_isa=";
   for (const std::string& given : overrides) {
     VIADUCT_CHECK(ConfigError, !given.starts_with(kField),
-                  "--target {} and {} name the instruction set: expected one of them", target,
+                  "--target {} and {} both name the instruction set: expected only one", target,
                   given);
   }
   overrides.push_back(std::string(kField) + target.substr(kCpu.size()));

@@ -1,5 +1,5 @@
 #pragma once
-// What a dry run is for: `train --dry-run --target cpu:avx512` or `cuda:sm_90a`.
+// The target of a dry run: `train --dry-run --target cpu:avx512` or `cuda:sm_90a`.
 
 #include <string>
 #include <vector>

@@ -102,9 +102,8 @@ Subcommand add_eval(CLI::App& root) {
          "Tokens of a row; by default model.seq_length, else 2048 or the model's positions")
       ->check(CLI::PositiveNumber);
   app->add_option("--stride", request.stride,
-                  "Tokens between the starts of two rows; below the sequence length rows "
-                  "overlap, and a token is scored in the first row that has it; by default they do "
-                  "not overlap")
+                  "Tokens between the starts of two rows; default: the sequence length. With a "
+                  "smaller stride rows overlap, and a token is scored in the first row that has it")
       ->check(CLI::PositiveNumber);
   app->add_flag("--json", arguments->json,
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "

@@ -113,7 +113,7 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   check_started(prepared.setup.config.dist, launch);
   const RunSetup& setup = prepared.setup;
   VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
-                "{}: it has no tokenizer files, and prompts need a tokenizer",
+                "{}: no tokenizer files; prompts need a tokenizer",
                 setup.pretrained->path.string());
   check_stop_strings(*setup.tokenizer, arguments.stops);
   prepared.prompts =
@@ -172,11 +172,11 @@ void add_sampling(CLI::App& app, Arguments& arguments) {
   app.add_option("--top-k", sampling.top_k, "Only the K most likely tokens; 0: all")
       ->capture_default_str();
   app.add_option("--top-p", sampling.top_p,
-                 "Only the most likely tokens whose probabilities reach P")
+                 "Only the most likely tokens whose probabilities sum to P")
       ->capture_default_str();
   app.add_option("--repetition-penalty", sampling.repetition_penalty,
-                 "Divides the positive logits of tokens that prompt or text have, multiplies the "
-                 "negative ones; 1: none")
+                 "Divides the positive logits of tokens in the prompt or the text so far, "
+                 "multiplies the negative ones; 1: no penalty")
       ->capture_default_str();
   app.add_option("--seed", arguments.seed,
                  "The same seed gives the same texts, in every layout and batch")
@@ -199,7 +199,8 @@ Subcommand add_generate(CLI::App& root) {
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Maximum new tokens; by default 128, or fewer if the model has no more positions")
       ->check(CLI::NonNegativeNumber);
-  app->add_option("--stop", arguments->stops, "Strings that end a text; not part of it");
+  app->add_option("--stop", arguments->stops,
+                  "Strings that end a text; they are not part of the text");
   add_sampling(*app, *arguments);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")

@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A search has looked at most of what rules advise.
+// A search has already examined most changes that rules advise.
 constexpr double kRuleSecondsOfSearch = 1;
 
 struct Options {
@@ -204,7 +204,7 @@ int explain(const Options& options, const Cluster& cluster) {
                       search.json);
 }
 
-/// A table says what is predicted on what, so nothing else does.
+/// The table determines models and clusters, so other options have no effect.
 int score(const Options& options) {
   before_ranks([&] {
     std::vector<std::string> others = options.given();
@@ -270,23 +270,24 @@ void add_search_options(CLI::App& app, Options& options) {
       app.add_option("--tokens", search.tokens, "Tokens of the training: gives days and cost")
           ->check(CLI::PositiveNumber),
       app.add_option("--price", search.price,
-                     "US dollars an hour of a GPU; default: the middle of the catalog's offers")
+                     "US dollars per GPU-hour; default: the middle of the catalog's offers")
           ->check(CLI::PositiveNumber),
       app.add_option("--deadline", search.deadline,
-                     "Days: the fewest GPUs of --ranks that train --tokens within them")
+                     "Days: find the fewest GPUs of --ranks that train --tokens within this time")
           ->check(CLI::PositiveNumber),
       app.add_option("--budget", search.budget,
-                     "US dollars: the fastest of --ranks that train --tokens for them")
+                     "US dollars: find the fastest of --ranks that trains --tokens for this amount")
           ->check(CLI::PositiveNumber),
       app.add_option("--vary", search.vary,
-                     "Searches values of a field, too: section.field=a|b|c, or a set of them: "
+                     "Also searches values of a field: section.field=a|b|c, or a set of fields: "
                      "states (formats of moments and gradients), units (recompute of single "
                      "units), offload; may be given several times")
           ->allow_extra_args(false),
-      app.add_flag("--longest", search.longest, "The longest rows that fit on --ranks, instead"),
+      app.add_flag("--longest", search.longest,
+                   "Find the longest rows that fit on --ranks instead"),
       app.add_flag("--largest", search.largest,
-                   "The most layers of the model that fit on --ranks, instead"),
-      app.add_option("--top", search.top, "Layouts to show, at most; default 5")
+                   "Find the maximum number of layers that fit on --ranks instead"),
+      app.add_option("--top", search.top, "Maximum number of layouts to show; default 5")
           ->check(CLI::PositiveNumber),
       app.add_option("--time-limit", search.time_limit,
                      "Seconds after which no further layout is predicted; default 8")
@@ -320,8 +321,8 @@ Subcommand add_plan(CLI::App& root) {
       "Predicts every row of a table of published runs (CSV) and shows the error beside "
       "the published figure");
   app->add_option("--constants", options->constants,
-                  "With --score: a YAML file with step_share, for each GPU the share of the "
-                  "predicted speed that runs reach; default: specification sheets alone");
+                  "With --score: a YAML file with step_share, the share of the predicted speed "
+                  "that runs reach on each GPU; default: specification sheets alone");
   add_search_options(*app, *options);
   const std::vector<CLI::Option*> of_rules = add_rule_options(*app, options->rules);
   options->given_of_rules = [of_rules] { return names_given(of_rules); };
@@ -339,7 +340,7 @@ Subcommand add_plan(CLI::App& root) {
   app->add_flag("--json", options->search.json, "One JSON document");
   app->add_flag(
       "--spec-sheet", options->search.spec_sheet,
-      "Leave out the share that was fitted for the GPU (step_share in hardware/gpus.yaml)");
+      "Do not apply the share that was fitted for the GPU (step_share in hardware/gpus.yaml)");
   app->footer(
       "Examples:\n  viaduct plan --model llama3-8b --cluster dgx-h100 --ranks 64 --global-batch "
       "256 "

@@ -23,8 +23,9 @@ std::string value_text(LargestOf question, int64_t value) {
 std::string next_text(const LargestFit& fit, LargestOf question) {
   const int64_t next = fit.value + step_of(question);
   if (!fit.proven)
-    return fmt::format("time ended after {:.0f} s, so more may fit; --time-limit gives more",
-                       fit.seconds);
+    return fmt::format(
+        "the search hit its time limit after {:.0f} s, so more may fit; --time-limit raises it",
+        fit.seconds);
   if (!fit.next_refused.empty())
     return fmt::format("{} are refused: {}", value_text(question, next), fit.next_refused);
   if (fit.next_bytes == 0) return "nothing larger was tried";
@@ -65,7 +66,7 @@ Json json_of(const PlanSearchOptions& options, const Cluster& cluster, int64_t r
 int run_plan_largest(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
                      const std::string& basis) {
   VIADUCT_CHECK(ConfigError, options.longest != options.largest,
-                "viaduct plan: --longest and --largest ask different questions; give one of them");
+                "viaduct plan: --longest and --largest exclude each other; give one of them");
   VIADUCT_CHECK(ConfigError, options.vary.empty(),
                 "viaduct plan: --vary has no effect with --longest or --largest");
   VIADUCT_CHECK(ConfigError, !options.longest || !options.sequence_length,
@@ -94,7 +95,7 @@ int run_plan_largest(const PlanSearchOptions& options, const Cluster& cluster, i
   if (!prediction) {
     fail<Error>("viaduct plan: {} {}", options.model,
                 fit.proven ? fmt::format("does not fit: {}", next_text(fit, question))
-                           : "was not found to fit in time; --time-limit gives more");
+                           : "was not found to fit within the time limit; --time-limit raises it");
   }
   if (!options.write.empty()) {
     write_file_atomically(

@@ -1,5 +1,6 @@
 #pragma once
-// `viaduct plan --model MODEL --longest` and `--largest`: what fits on a number of GPUs at most.
+// `viaduct plan --model MODEL --longest` and `--largest`: the largest model or the longest rows
+// that fit on a number of GPUs.
 
 #include "plan/largest.h"
 #include "plan_request.h"

@@ -1,5 +1,5 @@
 #pragma once
-// `viaduct plan --config FILE --measured METRICS`: what was planned beside what a run measured.
+// `viaduct plan --config FILE --measured METRICS`: the plan compared with what a run measured.
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -25,8 +25,8 @@ std::string recipe_of(const std::string& precision, const Cluster& cluster) {
   std::vector<std::string> names;
   for (const auto& [name, recipe] : recipes) names.push_back(name);
   fail<ConfigError>(
-      "viaduct plan --precision {}: expected one of {}; other recipes: "
-      "mixed_precision=NAME behind the options",
+      "viaduct plan --precision {}: expected one of {}; other recipes: mixed_precision=NAME after "
+      "the options",
       precision, fmt::join(names, ", "));
 }
 
@@ -42,7 +42,7 @@ std::vector<int64_t> rank_counts(const std::string& text) {
                   "64,128,256; found {}",
                   text.empty() ? "nothing" : text);
     VIADUCT_CHECK(ConfigError, counts.empty() || ranks > counts.back(),
-                  "viaduct plan --ranks {}: expected ascending numbers, found {} behind {}", text,
+                  "viaduct plan --ranks {}: expected ascending numbers, found {} after {}", text,
                   ranks, counts.back());
     counts.push_back(ranks);
     if (end == last) return counts;

@@ -27,9 +27,10 @@ struct Point {
 /// Rows of a step on `ranks`, if the first number of ranks has --global-batch of them.
 int64_t batch_on(const PlanSearchOptions& options, int64_t ranks, int64_t first) {
   if (!options.weak) return *options.global_batch;
-  VIADUCT_CHECK(ConfigError, *options.global_batch * ranks % first == 0,
-                "viaduct plan --weak: {} rows on {} ranks are no whole number of rows on {}",
-                *options.global_batch, first, ranks);
+  VIADUCT_CHECK(
+      ConfigError, *options.global_batch * ranks % first == 0,
+      "viaduct plan --weak: {} rows on {} ranks do not scale to a whole number of rows on {}",
+      *options.global_batch, first, ranks);
   return *options.global_batch * ranks / first;
 }
 
@@ -41,7 +42,7 @@ double efficiency(const std::vector<Point>& points, const Point& point) {
   return 0;
 }
 
-/// The number of GPUs to take; null: none of them will do.
+/// The chosen number of GPUs; null: none qualifies.
 const Point* fewest_in_time(const PlanSearchOptions& options, const Cluster& cluster,
                             const std::vector<Point>& points) {
   for (const Point& point : points) {
@@ -66,7 +67,7 @@ const Point* fastest_for_budget(const PlanSearchOptions& options, const Cluster&
 void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
                    const std::vector<Point>& points) {
   const auto print = [&](const std::string& question, const Point* point) {
-    if (!point) return fmt::print("{}: none of these numbers of GPUs\n", question);
+    if (!point) return fmt::print("{}: none of these numbers of GPUs qualifies\n", question);
     const Bill bill = point->bill(options, cluster);
     fmt::print("{}: {} GPUs, {:.1f} days{}\n", question, point->result.ranks, *bill.days,
                bill.usd ? ", $" + format_count(*bill.usd) : "");
@@ -93,7 +94,8 @@ void print_table(const PlanSearchOptions& options, const Cluster& cluster,
     const SearchResult& result = point.result;
     fmt::print("{:>7} {:>7} ", result.ranks, result.global_batch);
     if (!point.best()) {
-      fmt::print("{}\n", result.left > 0 ? "no layout was found in time" : "no layout fits");
+      fmt::print("{}\n",
+                 result.left > 0 ? "no layout was found within the time limit" : "no layout fits");
       continue;
     }
     const Prediction& p = point.best()->prediction;
@@ -149,7 +151,7 @@ int run_plan_scaling(const PlanSearchOptions& options, const Cluster& cluster,
                 "viaduct plan --write: expected one number of ranks, found --ranks {}",
                 options.ranks);
   VIADUCT_CHECK(ConfigError, options.tokens || (!options.deadline && !options.budget),
-                "viaduct plan: --deadline and --budget need --tokens, those of the training");
+                "viaduct plan: --deadline and --budget need --tokens, the tokens of the training");
   VIADUCT_CHECK(ConfigError, options.price || cluster.gpu.price || !options.budget,
                 "viaduct plan --budget: the catalog has no price of {}; give --price",
                 cluster.gpu.name);

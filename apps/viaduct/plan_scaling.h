@@ -6,7 +6,8 @@
 namespace viaduct::cli {
 
 /// Searches for each number of ranks, with the same global batch (strong scaling), or with --weak
-/// with one in proportion to the ranks. Returns the exit status; 1 if nothing fits at any number.
+/// with a batch in proportion to the ranks. Returns the exit status; 1 if nothing fits at any
+/// number.
 int run_plan_scaling(const PlanSearchOptions& options, const Cluster& cluster,
                      const std::vector<int64_t>& counts, const std::string& basis);
 

@@ -26,8 +26,8 @@ std::string proof_text(const SearchResult& result, const SearchSettings& setting
                        result.left, format_seconds(result.next_bound));
   }
   return fmt::format(
-      "not complete: time ended after {:.0f} s with {} layouts left, of which the fastest takes at "
-      "least {}; --time-limit gives more",
+      "not complete: the time limit of {:.0f} s was reached with {} layouts left, of which the "
+      "fastest takes at least {}; --time-limit raises it",
       settings.time_limit_seconds, result.left, format_seconds(result.next_bound));
 }
 
@@ -81,8 +81,8 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
   if (!misses.empty())
     fmt::print("\n{}{}\n", result.candidates.empty() && result.left == 0 ? "No layout fits. " : "",
                result.candidates.empty()
-                   ? "Do not fit, those that need least first, and what would make the first fit:"
-                   : "Might be faster, and do not fit:");
+                   ? "Do not fit, smallest first, and what would make the first one fit:"
+                   : "Might be faster, but do not fit:");
   for (const NearMiss& miss : misses) fmt::print("- {}\n", text_of(miss));
   for (const FittingChange& change : changes_that_fit(request, result))
     fmt::print("  {}\n", text_of(change));
@@ -103,7 +103,7 @@ void write_winner(const PlanSearchOptions& options, const PlanRequest& request,
   write_file_atomically(options.write, written_config(request, best.layout, comment));
 }
 
-/// The fastest layout was chosen by its prediction; rules say what a search does not look at.
+/// The fastest layout was chosen by its prediction; rules cover what a search does not examine.
 rules::Evaluation evaluate_winner(const PlanRequest& request, const Candidate& best,
                                   const RuleOptions& options) {
   std::vector<std::string> overrides = request.overrides;
@@ -151,14 +151,14 @@ int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_
 int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
                     const std::string& basis, const WinnerRules& rules) {
   VIADUCT_CHECK(ConfigError, options.global_batch.has_value(),
-                "viaduct plan --model: --global-batch is missing, the rows of a step");
+                "viaduct plan --model: --global-batch (rows of a step) is missing");
   const std::vector<int64_t> counts = rank_counts(options.ranks);
   const bool one_winner = counts.size() == 1 && !options.longest && !options.largest;
   VIADUCT_CHECK(
       ConfigError, one_winner || rules.given.empty(),
       "viaduct plan: {} has no effect here: rules are applied to the winner of one search",
       fmt::join(rules.given, ", "));
-  evaluation_settings(rules.options);  // wrong ones are said before the search
+  evaluation_settings(rules.options);  // errors are reported before the search
   if (options.longest || options.largest) {
     VIADUCT_CHECK(ConfigError,
                   counts.size() == 1 && !options.weak && !options.deadline && !options.budget &&

@@ -6,7 +6,7 @@
 
 namespace viaduct::cli {
 
-/// The rules of the tuning guides, which the fastest layout is held against.
+/// The rules of the tuning guides that are applied to the fastest layout.
 struct WinnerRules {
   RuleOptions options;
   std::vector<std::string> given;  // names of those of the command line

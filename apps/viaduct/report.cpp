@@ -29,14 +29,14 @@ std::string file_if(const fs::path& path) {
   return fs::is_regular_file(path, error) ? read_file(path, size_t{16} << 20) : "";
 }
 
-/// Calls `make` with the plan's document; what it lacks is an error of the file.
+/// Calls `make` with the plan's document; a missing figure is an error of the file.
 template <class Make>
 auto of_plan(const fs::path& path, const Make& make) {
   const nlohmann::ordered_json document = read_plan_document(path);
   try {
     return make(document);
   } catch (const nlohmann::json::exception& error) {
-    fail<IoError>("{}: not a whole document of viaduct plan --json: {}", path.string(),
+    fail<IoError>("{}: not a complete document of viaduct plan --json: {}", path.string(),
                   shown_json_problem(error.what()));
   }
 }
@@ -80,7 +80,7 @@ int run(const Options& options) {
   }
   if (!options.plan.empty()) {
     VIADUCT_CHECK(ConfigError, !metrics.empty(),
-                  "viaduct report: --plan is what a run is compared with, and {} is no run",
+                  "viaduct report: --plan compares a run with a plan, but {} is not a run",
                   subject.string());
     plan = options.plan;
   }
@@ -99,8 +99,8 @@ Subcommand add_report(CLI::App& root) {
   CLI::App* app = root.add_subcommand("report", "Write one HTML page about a run or a plan");
   app->add_option("subject", options->subject,
                   "A run's folder (checkpoint.save) or its metrics.jsonl; a folder with plan.json, "
-                  "or the output of viaduct plan --json. A folder with both: the run, and what was "
-                  "planned beside it")
+                  "or the output of viaduct plan --json. A folder with both: the run, compared "
+                  "with the plan")
       ->type_name("DIR")
       ->required();
   app->add_option("--out", options->out, "The page; default: report.html in that folder");

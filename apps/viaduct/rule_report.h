@@ -20,7 +20,7 @@ struct RuleOptions {
   bool verbose = false;
 };
 
-/// Returns them, for what they need or exclude.
+/// Returns the options, so that the caller can say what they need or exclude.
 std::vector<CLI::Option*> add_rule_options(CLI::App& app, RuleOptions& options);
 
 /// ConfigError for wrong thresholds.

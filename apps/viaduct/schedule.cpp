@@ -174,7 +174,7 @@ int run_schedule_command(const Arguments& arguments) {
 
 Subcommand add_schedule(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* app = root.add_subcommand("schedule", "Draw a pipeline schedule, print its bubble");
+  CLI::App* app = root.add_subcommand("schedule", "Draw a pipeline schedule and print its bubble");
   app->add_option("--pp", arguments->pp, "Pipeline stages")->required();
   app->add_option("--vpp", arguments->virtual_stages, "Model chunks of a stage");
   app->add_option("--microbatches", arguments->micro_batches, "Micro-batches of a step")
@@ -186,11 +186,11 @@ Subcommand add_schedule(CLI::App& root) {
   app->add_option("--g", arguments->group,
                   "Interleaved: micro-batches that a chunk runs before the next (default: pp)");
   app->add_option("--wgrad-deferral-limit", arguments->deferral_limit,
-                  "Micro-batches whose weight gradient of the head waits for the drain "
+                  "Micro-batches whose weight gradient of the head is deferred to the drain "
                   "(defer_embedding_wgrad_compute); 0: all")
       ->check(CLI::NonNegativeNumber);
   app->add_flag("--combined", arguments->combined,
-                "Forwards run in turn with the backward beside them, marked with & "
+                "Forwards alternate with the backward beside them, marked with & "
                 "(overlap_moe_expert_parallel_comm)");
   app->add_option("--svg", arguments->svg,
                   "Write the drawing to this file; -: only the drawing, to standard output");

@@ -154,7 +154,8 @@ CLI::App* add_coder(CLI::App& parent, Options& options, const char* name, const 
 }  // namespace
 
 Subcommand add_tokenizer(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("tokenizer", "Text to token ids and back; train a tokenizer");
+  CLI::App* app =
+      root.add_subcommand("tokenizer", "Convert text to token ids and back; train a tokenizer");
   app->require_subcommand(1);
   app->footer(
       "Example:\n  echo 'Hello, world!' | viaduct tokenizer encode --tokenizer models/gpt2");

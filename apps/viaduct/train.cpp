@@ -45,8 +45,8 @@ void print_plan(const PlannedMemory& memory, const OffloadReport& offload) {
   if (!offload.empty()) say_text(planned_text(offload));
 }
 
-/// Says `text` on standard output, and what the run could not write anywhere. The run is done and
-/// saved, so nothing of this fails it.
+/// Writes `text` to standard output, and reports what the run could not write. The run is done and
+/// saved, so a failure here does not fail it.
 void print_problems(std::string text, const std::vector<std::string>& lost) {
   for (const std::string& line : lost) log_warning("{}", line);
   if (standard_error_failed()) {
@@ -56,7 +56,7 @@ void print_problems(std::string text, const std::vector<std::string>& lost) {
   }
   const std::string reason = try_print(text);
   if (!reason.empty())
-    log_warning("standard output cannot be written: {}; it would have said:\n{}", reason, text);
+    log_warning("standard output cannot be written: {}; the lost text:\n{}", reason, text);
 }
 
 /// Rank 0's last report when the run is done.
@@ -71,11 +71,11 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
   std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
   if (trainer.made_steps() && owners != planned) {
-    say("memory of the run at its fullest, by owner, which is not as planned:\n");
+    say("memory of the run at its fullest, by owner; it differs from the plan:\n");
     say_text(memory_text(owners, memory.peak_bytes));
   }
   if (memory.unplanned_allocations > 0) {
-    say("  not at a planned place: {} allocations of {} in all\n", memory.unplanned_allocations,
+    say("  not at a planned place: {} allocations of {} in total\n", memory.unplanned_allocations,
         format_bytes(memory.unplanned_bytes));
   }
   if (const OffloadReport offload = trainer.offload(); !offload.empty())
@@ -148,21 +148,23 @@ Subcommand add_train(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand(
       "train", "Pretrain, or fine-tune with checkpoint.pretrained_checkpoint=DIR");
-  app->add_option("CONFIG", options->config, "YAML file; may be absent where overrides say all");
+  app->add_option("CONFIG", options->config, "YAML file; optional if overrides give all settings");
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print configuration, layer map and memory; start nothing");
   app->add_flag("--json", options->json, "With --dry-run: one JSON document")->needs(dry_run);
-  app->add_option("--target", options->target,
-                  fmt::format("With --dry-run: whose kernels, memory and launches to show; one of "
-                              "{} (default: this machine's cpu)",
-                              fmt::join(target_names(), ", ")))
+  app->add_option(
+         "--target", options->target,
+         fmt::format(
+             "With --dry-run: the target whose kernels, memory and launches to show; one of "
+             "{} (default: this machine's cpu)",
+             fmt::join(target_names(), ", ")))
       ->needs(dry_run);
   app->add_option(
          "--cluster", options->cluster,
-         "With --dry-run: a cluster as of viaduct plan, whose GPU is the target, and whose "
-         "times and memory the rules of the tuning guides are applied to")
+         "With --dry-run: a cluster, as in viaduct plan. Its GPU is the target, and the rules of "
+         "the tuning guides are applied to the times and memory predicted on it")
       ->needs(dry_run)
       ->excludes("--target");
   for (CLI::Option* option : add_rule_options(*app, options->rules)) option->needs(dry_run);

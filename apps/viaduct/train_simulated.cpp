@@ -119,7 +119,7 @@ class SimulatedRun {
     return metrics;
   }
 
-  /// Of a step of so many rows, which are fewer while the batch grows.
+  /// Of a step of this many rows, which are fewer while the batch grows.
   const Prediction& prediction(int64_t rows) {
     if (const auto known = predictions_.find(rows); known != predictions_.end())
       return known->second;
@@ -153,7 +153,7 @@ int simulate_training(const RunSetup& setup) {
       setup.config.train.train_iters, setup.config.dist.ranks, run.cluster().gpu.name,
       run.cluster().name, format_seconds(last.step_seconds), last.tokens_per_second_per_gpu);
   if (!last.fits)
-    fmt::print("it would not fit: the fullest stage needs more than the {} that a GPU has\n",
+    fmt::print("it would not fit: the fullest stage needs more than the {} of a GPU\n",
                format_bytes(static_cast<int64_t>(last.capacity_bytes)));
   if (setup.config.checkpoint.save)
     fmt::print("metrics and config.yaml are in {}\n", *setup.config.checkpoint.save);

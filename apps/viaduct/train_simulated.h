@@ -1,7 +1,7 @@
 #pragma once
 // `viaduct train` with dist.device=sim: the steps of a run in virtual time, on a cluster that is
-// described. Nothing is computed, read or saved but metrics.jsonl, TensorBoard events and
-// config.yaml.
+// described. Nothing is computed or read, and only metrics.jsonl, TensorBoard events and
+// config.yaml are saved.
 
 #include "run/setup.h"
 

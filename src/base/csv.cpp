@@ -54,7 +54,7 @@ class CsvReader {
     const int64_t begun = line_;
     std::string cell;
     for (++at_;; ++at_) {
-      VIADUCT_CHECK(ConfigError, !at_end(), "{}, line {}: a quote begins a cell and none ends it",
+      VIADUCT_CHECK(ConfigError, !at_end(), "{}, line {}: a quoted cell has no closing quote",
                     origin_, begun);
       const char c = text_[at_];
       if (c == '"') {
@@ -73,8 +73,7 @@ class CsvReader {
         ConfigError,
         rest.empty() || rest[0] == ',' || rest[0] == '\n' || rest.starts_with("\r\n") ||
             rest == "\r",
-        "{}, line {}: expected a comma or the end of the line behind a quoted cell, found "
-        "{}",
+        "{}, line {}: expected a comma or the end of the line after a quoted cell, found {}",
         origin_, line_, rest.substr(0, 1));
     return cell;
   }

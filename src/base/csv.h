@@ -1,6 +1,6 @@
 #pragma once
 // Tables in CSV (RFC 4180): the first line names the columns, cells with commas, quotes or line
-// breaks stand in quotes.
+// breaks are quoted.
 
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ struct CsvTable {
 };
 
 /// `origin` names the text in messages. Empty lines are left out, and a byte order mark and
-/// carriage returns at line ends count nothing. ConfigError with the line for rows with more or
+/// carriage returns at line ends are ignored. ConfigError with the line for rows with more or
 /// fewer cells than the first line names, quotes that do not end or end inside a cell, zero bytes,
 /// and columns without a name or with that of another one.
 CsvTable parse_csv(std::string_view text, const std::string& origin);

@@ -78,7 +78,7 @@ void MappedFile::check() const {
   VIADUCT_CHECK(IoError, !shorter, "{}: cut short while in use: {} bytes when it was opened, {} now{}",
                 path_.string(), size_, size,
                 failed() ? fmt::format("; byte {} could not be read", slot_.fault()) : "");
-  VIADUCT_CHECK(IoError, !failed(), "{}: byte {} of {} could not be read (an error of the disk?)",
+  VIADUCT_CHECK(IoError, !failed(), "{}: byte {} of {} could not be read (a disk error?)",
                 path_.string(), slot_.fault(), size_);
 }
 

@@ -18,7 +18,7 @@ std::optional<nlohmann::json> read_json_object(const std::filesystem::path& path
 const nlohmann::json* find_member(const nlohmann::json& object, std::string_view name);
 
 // Members with a default for those that are missing or null; IoError that starts with `where` if
-// the type is another.
+// the type is wrong.
 std::string string_member(const nlohmann::json& object, std::string_view name,
                           std::string_view where, std::string_view otherwise = "");
 bool bool_member(const nlohmann::json& object, std::string_view name, std::string_view where,

@@ -33,7 +33,7 @@ std::string shown_name(std::string_view name);
 /// The parser's message without the name of its exception class.
 std::string shown_json_problem(std::string_view message);
 
-/// Iterates over a text and keeps the number of bytes that the parser has taken, for messages.
+/// Iterates over a text and counts the bytes that the parser has read, for messages.
 class JsonBytes {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -102,7 +102,7 @@ class JsonBuilder {
   bool key(std::string& name) {
     Level& level = levels_.back();
     VIADUCT_CHECK(IoError, level.keys.insert(name).second,
-                  "{}: \"{}\" is there twice in one object, again at byte {}", where_,
+                  "{}: \"{}\" appears twice in one object, again at byte {}", where_,
                   shown_name(name), last_byte());
     level.key = std::move(name);
     return true;

@@ -1,9 +1,9 @@
 #pragma once
-// Handling of bytes of a mapped file that are gone (the file was cut short, the disk reported an
+// Handling of bytes of a mapped file that are gone (the file was truncated, the disk reported an
 // error). The kernel sends SIGBUS to the thread that reads them, which would end the process
 // without a message. The handler here instead marks the mapping, maps zeros in place of the missing
-// bytes and lets the thread go on; the reader of a mapped file calls MappedFile::check afterwards,
-// and gets an IoError on its own thread, as for any other failed read.
+// bytes and lets the thread continue; the reader of a mapped file calls MappedFile::check
+// afterwards, and gets an IoError on its own thread, as for any other failed read.
 //
 // A signal handler takes no argument of its own, so the mappings are global: slots of lock-free
 // atomic numbers in mapped_faults.cpp (see "No mutable globals" in docs/architecture.md). They are

@@ -98,8 +98,8 @@ void OutputFile::open_beside(const std::filesystem::path& target) {
   ::close(std::exchange(descriptor_, -1));
   ::unlink(temporary_.c_str());
   fail<IoError>(
-      "cannot replace {}: it belongs to user {}, and our files to user {}; remove it or "
-      "name another file",
+      "cannot replace {}: it belongs to user {}, but this program writes files of user {}; remove "
+      "it or name another file",
       path_.string(), old.st_uid, mine.st_uid);
 }
 

@@ -83,7 +83,7 @@ AsyncSaver::AsyncSaver(Communicator& world, bool continue_after_failure)
     : world_(world), continue_after_failure_(continue_after_failure) {}
 
 AsyncSaver::~AsyncSaver() {
-  // Writing may take long; until then the other ranks would wait for this rank in vain.
+  // Writing may take long; until then the other ranks would wait for this rank for nothing.
   const bool writing =
       work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   if (writing && world_.size() > 1 && std::uncaught_exceptions() > 0)
@@ -153,7 +153,7 @@ void AsyncSaver::failed(const std::exception_ptr& error) {
   error_ = error;
   ++failures_;
   if (continue_after_failure_ && world_.rank() == 0)
-    log_warning("checkpoint of step {} FAILED, going on without it: {}", staged_.step,
+    log_warning("checkpoint of step {} FAILED, continuing without it: {}", staged_.step,
                 message_of(error));
 }
 

@@ -39,7 +39,7 @@ struct StagedCheckpoint {
   std::string state = "{}";                  // JSON
   std::map<std::string, std::string> files;  // name to content
   int64_t keep_last = 0;                     // old steps to keep; 0 keeps all
-  std::shared_ptr<RunLock> lock;             // of `save`; null: no other run can be there
+  std::shared_ptr<RunLock> lock;             // of `save`; null: no other run can write there
   /// Removes old steps in the background; null: removal is part of the save.
   std::shared_ptr<OldSteps> old_steps;
 };

@@ -10,11 +10,10 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
               "written.");
   group.field("load", config.load,
               "Folder to resume from, with all state; auto: `save`, if it holds a checkpoint; "
-              "null: start anew.");
+              "null: start from scratch.");
   group.field("pretrained_checkpoint", config.pretrained_checkpoint,
               "Hugging Face folder or checkpoint that fine-tuning starts from: architecture, "
-              "tokenizer and weights come from "
-              "there, optimizer and data start anew.");
+              "tokenizer and weights come from there, optimizer and data start fresh.");
   group
       .field("save_interval", config.save_interval,
              "Steps between checkpoints; 0: only at the end.")
@@ -26,17 +25,17 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       .range(-1)
       .constraint("not 0");
   group.field("async_save", config.async_save,
-              "Training goes on while a copy of the state is written.");
+              "Training continues while a copy of the state is written.");
   group.field("save_optim", config.save_optim, "Save the optimizer's state.");
   group.field("save_rng", config.save_rng,
-              "Save the state of random numbers: here the seed alone, the rest follows from the "
+              "Save the state of random numbers: here only the seed, the rest follows from the "
               "step. A run that resumes from a checkpoint without it needs load_rng=false.");
   group.field("load_optim", config.load_optim,
-              "Resume the optimizer's state; false: moments and loss scale start anew; step, data "
-              "and schedule go on.");
+              "Resume the optimizer's state; false: moments and loss scale start fresh; step, data "
+              "and schedule continue.");
   group.field("load_rng", config.load_rng,
-              "Resume random numbers: rng.seed must be the checkpoint's; false: go on with another "
-              "seed.");
+              "Resume random numbers: rng.seed must be the checkpoint's; false: continue with "
+              "another seed.");
   group.field("ckpt_step", config.ckpt_step, "Step to resume from; null: the latest.")
       .range(0)
       .in("steps");
@@ -46,8 +45,8 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
               "If the latest checkpoint is damaged, resume from the one before, with a warning.");
   group.field(
       "allow_changes", config.allow_changes,
-      "Settings that may be others than when the checkpoint was saved, though the weights or "
-      "the place in the data would then mean something else: names of fields, "
+      "Settings that may differ from those of the checkpoint, although the weights or the position "
+      "in the data then mean something else: names of fields, "
       "dataset.content for other data files, tokenizer.content for another tokenizer.");
   group.field(
       "fully_parallel_save", config.fully_parallel_save,
@@ -66,9 +65,9 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
           "missing tensor starts as in a new run. Another shape or type is always an error.")
       .one_of(
           {"assume_ok_unexpected", "log_unexpected", "log_all", "raise_unexpected", "raise_all"});
-  group.field(
-      "continue_on_save_failure", config.continue_on_save_failure,
-      "A failed save (disk full) is reported and training goes on; the previous checkpoint stays.");
+  group.field("continue_on_save_failure", config.continue_on_save_failure,
+              "A failed save (disk full) is reported and training continues; the previous "
+              "checkpoint stays.");
   return group;
 }
 

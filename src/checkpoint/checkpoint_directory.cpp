@@ -106,7 +106,7 @@ CheckpointDirectory parse_directory(std::string_view text, const std::string& wh
   const int64_t lines = directory.shards / kShardsPerLine + (directory.shards % kShardsPerLine > 0);
   VIADUCT_CHECK(
       IoError, shard_lines.is_array() && static_cast<int64_t>(shard_lines.size()) == lines,
-      "{}: \"shard_lines\" is no array of {} for {} shards", where, lines, directory.shards);
+      "{}: \"shard_lines\" is not an array of {} for {} shards", where, lines, directory.shards);
   for (const Json& line : shard_lines)
     directory.shard_lines.push_back(line_of(line, bytes, where + ": shard_lines"));
 
@@ -129,7 +129,7 @@ std::string_view checked_line(std::string_view pieces, const IndexLine& line,
   const std::string_view text =
       pieces.substr(static_cast<size_t>(line.offset), static_cast<size_t>(line.bytes));
   VIADUCT_CHECK(IoError, static_cast<int64_t>(text.size()) == line.bytes,
-                "{}: its line ends behind the file", where);
+                "{}: its line ends after the end of the file", where);
   const uint64_t sum = hash64(text);
   VIADUCT_CHECK(IoError, sum == line.checksum,
                 "{}: the line of {} bytes at {}: checksum {:016x}, expected {:016x}: the file is "

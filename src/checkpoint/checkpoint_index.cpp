@@ -74,8 +74,8 @@ CheckpointIndex index_json::parse_index(const Json& json, const std::string& whe
   std::set<std::string> shard_names;
   for (const auto& shard : index.shards) shard_names.insert(shard.name);
   for (const auto& file : index.files)
-    VIADUCT_CHECK(IoError, !shard_names.contains(file.name), "{}: {} is both shard and file", where,
-                  shown_name(file.name));
+    VIADUCT_CHECK(IoError, !shard_names.contains(file.name),
+                  "{}: {} is listed both as a shard and as a file", where, shown_name(file.name));
   index.state = field(json, "state", where).dump();
   const Json& tensors = field(json, "tensors", where);
   VIADUCT_CHECK(IoError, tensors.is_object(), "{}: \"tensors\" is not an object", where);

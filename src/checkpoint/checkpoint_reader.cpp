@@ -285,7 +285,7 @@ void CheckpointReader::explain_damage(size_t number) const {
     for (size_t i = 0; i < tensor.tensor.pieces.size(); ++i)
       if (tensor.tensor.pieces[i].shard == number) checked_bytes(info.name, tensor, i);
   }
-  fail<IoError>("{}: its checksum does not fit: the file is damaged",
+  fail<IoError>("{}: its checksum does not match: the file is damaged",
                 (folder_ / shard(number).file.name).string());
 }
 

@@ -130,7 +130,7 @@ void CheckpointWriter::add_file(const std::string& name, std::string_view conten
       name != kCheckpointIndexFile && name != kCheckpointPiecesFile && !name.starts_with("rank_"),
       "checkpoint file: the name {} is taken", name);
   for (const auto& file : index_.files)
-    VIADUCT_CHECK(IoError, file.name != name, "checkpoint file: {} is there twice", name);
+    VIADUCT_CHECK(IoError, file.name != name, "checkpoint file: {} is given twice", name);
   write_file_atomically(folder_ / name, content);
   index_.files.push_back({name, static_cast<int64_t>(content.size()), hash64(content)});
 }

@@ -81,7 +81,7 @@ class CheckpointWriter {
   /// The same with the name and content of a file.
   void copy_file(const std::filesystem::path& file);
 
-  /// Joins the ranks' parts, checks that each tensor is there completely and once, writes
+  /// Joins the ranks' parts, checks that each tensor is complete, without duplicates, writes
   /// index.json, publishes the step, points `latest` to it and removes old steps (`keep_last` 0
   /// keeps all): by `remover`, or, without one, before it returns. Checks `lock`, if given, before
   /// each of these. IoError if anything fails; earlier checkpoints are then untouched.

@@ -140,8 +140,8 @@ std::string with_fp8_blocks(const std::string& config, const std::vector<std::st
 
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
-  VIADUCT_CHECK(IoError, is_absent_or_empty(to),
-                "{}: exists and is not an empty folder; name a new one", to.string());
+  VIADUCT_CHECK(IoError, is_absent_or_empty(to), "{}: exists and is not empty; name a new folder",
+                to.string());
   const JoinedExperts joined(*from.weights,
                              fused_expert_names(model_family(from.model.family).names));
   ExportTensors tensors(joined, from.model, settings.dtype);
@@ -182,7 +182,7 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
 void check_save_folder(const std::filesystem::path& save, int64_t step) {
   if (is_absent_or_empty(save)) return;
   VIADUCT_CHECK(IoError, std::filesystem::is_directory(save) && has_latest(save),
-                "{}: exists, and is neither an empty folder nor a save folder; name a new one",
+                "{}: exists and is neither empty nor a save folder; name a new folder",
                 save.string());
   VIADUCT_CHECK(IoError, latest_step(save) < step,
                 "{}: holds step {}; the converted model would be step {}; name a new folder",
@@ -232,7 +232,7 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
                 : checkpoint                ? "a checkpoint"
                                             : "a Hugging Face folder");
   VIADUCT_CHECK(ConfigError, checkpoint || !settings.plan,
-                "convert: a {} has no layout of ranks, and {} shards are asked for",
+                "convert: a {} has no layout of ranks, but {} shards were requested",
                 format == ModelFormat::gguf ? "GGUF file" : "Hugging Face folder",
                 settings.plan->shards);
   VIADUCT_CHECK(ConfigError, !checkpoint || !settings.dtype,
@@ -261,8 +261,8 @@ Converted convert_model(const ConvertSettings& settings) {
   result.notes.insert(result.notes.end(), from.notes.begin(), from.notes.end());
   if (format == ModelFormat::hugging_face && from.model.rotary.interleaved) {
     result.notes.push_back(fmt::format(
-        "{}: rotary_interleaved is true: Viaduct reads it, Hugging Face's code does not and would "
-        "compute pairs of halves",
+        "{}: rotary_interleaved is true: Viaduct reads this field; Hugging Face's code ignores it "
+        "and would pair halves",
         settings.to.string()));
   }
   if (format == ModelFormat::gguf) {

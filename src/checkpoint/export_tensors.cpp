@@ -77,7 +77,7 @@ ExportTensors::ExportTensors(const TensorSource& source, const ModelConfig& mode
                 "--dtype q8_0 is a format of GGUF files; a Hugging Face folder takes fp32, bf16, "
                 "fp16 or fp8");
   VIADUCT_CHECK(ConfigError, !fp8 || !names.transposed,
-                "--dtype fp8: Hugging Face's form of FP8 weights is one of linear layers, and the "
+                "--dtype fp8: Hugging Face's FP8 format is for weights of linear layers, but the "
                 "matrices of {} are stored transposed; use bf16 or fp16",
                 model.family);
   const std::set<std::string> modules = fp8 ? block_modules(model) : std::set<std::string>{};

@@ -19,7 +19,7 @@ int64_t blocks(int64_t elements) {
   return (elements + kFp8Block - 1) / kFp8Block;
 }
 
-/// Index in the factors of element `i` of a matrix with so many columns.
+/// Index in the factors of element `i` of a matrix with this many columns.
 int64_t block_of(int64_t i, int64_t columns) {
   return i / columns / kFp8Block * blocks(columns) + i % columns / kFp8Block;
 }

@@ -65,7 +65,7 @@ SplitExperts::SplitExperts(std::unique_ptr<TensorSource> stored,
   const auto add = [&](TensorInfo info, std::string from, int64_t expert) {
     VIADUCT_CHECK(IoError,
                   places_.emplace(info.name, Place{infos_.size(), std::move(from), expert}).second,
-                  "{}: tensor \"{}\" is there twice, of one expert and of all", where(),
+                  "{}: tensor \"{}\" appears twice, of one expert and of all", where(),
                   shown_name(info.name));
     infos_.push_back(std::move(info));
   };

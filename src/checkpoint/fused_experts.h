@@ -11,10 +11,11 @@
 
 namespace viaduct {
 
-/// Last parts of the names of such tensors in a family; empty if it has none.
+/// Last parts of the names of such tensors in a family; empty if it has no such tensors.
 std::vector<std::string> fused_expert_names(const TensorNames& names);
 
-/// What is stored as one tensor as one for each expert. Other tensors stay as they are.
+/// Shows a tensor that is stored for all experts as one tensor for each expert. Other tensors are
+/// unchanged.
 class SplitExperts : public TensorSource {
  public:
   /// `fused`: as fused_expert_names returns them.
@@ -40,8 +41,8 @@ class SplitExperts : public TensorSource {
   std::unordered_map<std::string, Place> places_;
 };
 
-/// The inverse, for export: tensors of one expert each as one of all. IoError for experts that are
-/// not 0, 1, … without gaps, or differ in shape or format.
+/// The inverse, for export: joins the tensors of single experts into one of all. IoError for
+/// experts that are not 0, 1, … without gaps, or differ in shape or format.
 class JoinedExperts : public TensorSource {
  public:
   /// `split` outlives this object.

@@ -177,7 +177,7 @@ std::string config_of_gguf(const GgufHead& head, const Tensor& rope_factors) {
 std::vector<std::string> check_gguf_config(const ModelConfig& model, const GgufHead& head,
                                            const Tensor& rope_factors) {
   ModelConfig said = read_hf_config(config_of_gguf(head, rope_factors), "config.json");
-  // What a file for inference does not say, and what the stored weights contain.
+  // Properties that a file for inference does not state, or that the stored weights contain.
   said.family = model.family;
   said.embedding_dropout = model.embedding_dropout;
   said.residual_dropout = model.residual_dropout;

@@ -17,7 +17,7 @@ void add_gguf_config(GgufHeadWriter& head, const ModelConfig& model);
 /// architectures and scalings that are not supported.
 std::string config_of_gguf(const GgufHead& head, const Tensor& rope_factors);
 
-/// Compares `model` with the one that config_of_gguf reads from the head that was written of it.
+/// Compares `model` with the one that config_of_gguf reads from the head written for it.
 /// ConfigError if llama.cpp would compute another model; a note where it does so only for texts
 /// longer than a sliding window, or with its own scale of scores.
 std::vector<std::string> check_gguf_config(const ModelConfig& model, const GgufHead& head,

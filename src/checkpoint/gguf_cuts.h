@@ -1,5 +1,5 @@
 #pragma once
-// What readers and writers of the tokenizers of GGUF files share: how text is cut before merging.
+// What readers and writers of the tokenizers of GGUF files share: how text is split before merging.
 
 #include <cstdint>
 
@@ -10,13 +10,13 @@ inline constexpr const char* kWholeFile = "tokenizer.huggingface.json";
 
 enum TokenType : int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
 
-/// How text is cut before merging, by llama.cpp's name.
+/// How text is split before merging, by llama.cpp's name.
 struct Cut {
   const char* name;
   const char* pattern;  // of a Split in Hugging Face's files; empty: GPT-2's, by ByteLevel
   bool ignore_merges;
   bool nfc;
-  bool digits;  // each digit apart, before that
+  bool digits;  // digits are split first, each by itself
 };
 inline constexpr Cut kCuts[] = {
     {"gpt-2", "", false, false, false},

@@ -97,7 +97,7 @@ Tensor GgufFile::tensor(const std::string& name) const {
 
 Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& total) {
   VIADUCT_CHECK(ShapeError, tensor.rank() > 0 && tensor.dim(-1) % kQ8Block == 0,
-                "tensor \"{}\": {} has rows that are no multiple of {}", shown_name(name),
+                "tensor \"{}\": {} has rows that are not a multiple of {}", shown_name(name),
                 describe(tensor), kQ8Block);
   Tensor result = host_tensor(DType::u8, {gguf_bytes(GgufTensorType::q8_0, tensor.elements())});
   auto* block = static_cast<std::byte*>(result.raw());

@@ -38,7 +38,7 @@ void GgufHeadWriter::key(const std::string& name, uint32_t type) {
 
 void GgufHeadWriter::add_u32(const std::string& name, int64_t value) {
   VIADUCT_CHECK(ConfigError, value >= 0 && value <= std::numeric_limits<uint32_t>::max(),
-                "GGUF: {} is {}, and 32 bits hold 0 to 2^32 - 1", name, value);
+                "GGUF: {} is {}, but a 32-bit field holds 0 to 2^32 - 1", name, value);
   key(name, u32);
   append(keys_, static_cast<uint32_t>(value));
 }

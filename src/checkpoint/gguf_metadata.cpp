@@ -14,7 +14,7 @@ namespace {
 
 using namespace gguf_values;
 
-constexpr int64_t kKindBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // the least a value has
+constexpr int64_t kKindBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // minimum of a value
 
 class Cursor {
  public:
@@ -169,7 +169,7 @@ void check_places(const GgufHead& head, int64_t alignment, int64_t data_bytes,
   std::vector<const GgufTensor*> tensors;
   std::set<std::string_view> names;
   for (const GgufTensor& tensor : head.tensors) {
-    VIADUCT_CHECK(IoError, names.insert(tensor.name).second, "{}: tensor \"{}\" is there twice",
+    VIADUCT_CHECK(IoError, names.insert(tensor.name).second, "{}: tensor \"{}\" appears twice",
                   where, shown_name(tensor.name));
     tensors.push_back(&tensor);
   }
@@ -239,8 +239,8 @@ GgufHead parse_gguf(std::string_view file, const std::string& where, GgufContent
   for (uint64_t i = 0; i < keys; ++i) {
     const std::string key = cursor.string("a key");
     GgufValue value = take_value(cursor, key, where);
-    VIADUCT_CHECK(IoError, head.keys.add(key, std::move(value)),
-                  "{}: the key \"{}\" is there twice", where, shown_name(key));
+    VIADUCT_CHECK(IoError, head.keys.add(key, std::move(value)), "{}: the key \"{}\" appears twice",
+                  where, shown_name(key));
   }
   for (uint64_t i = 0; i < tensors; ++i) head.tensors.push_back(take_tensor(cursor, where));
   const int64_t alignment = head.keys.integer("general.alignment", kGgufAlignment);

@@ -23,12 +23,12 @@ using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<i
 /// The types of elements that are read and written, by ggml's numbers.
 enum class GgufTensorType : uint32_t { f32 = 0, f16 = 1, q8_0 = 8, f64 = 28, bf16 = 30 };
 
-/// Elements of a Q8_0 block: int8 codes behind an f16 scale.
+/// Elements of a Q8_0 block: int8 codes after an f16 scale.
 inline constexpr int64_t kQ8Block = 32;
 inline constexpr int64_t kQ8BlockBytes = 2 + kQ8Block;
 
 std::string_view gguf_type_name(GgufTensorType type);
-/// Bytes of so many elements, a multiple of kQ8Block for q8_0.
+/// Bytes of this many elements, a multiple of kQ8Block for q8_0.
 int64_t gguf_bytes(GgufTensorType type, int64_t elements);
 
 struct GgufTensor {
@@ -82,7 +82,7 @@ enum class GgufContent { whole, head };
 
 /// Reads and validates the head of `file`, the whole content of a GGUF file, or only its head.
 /// IoError that starts with `where` unless every length and offset is inside the file, tensors do
-/// not overlap, and each name is there once. A type of elements that is not supported is an IoError
+/// not overlap, and each name occurs once. A type of elements that is not supported is an IoError
 /// that names it.
 GgufHead parse_gguf(std::string_view file, const std::string& where,
                     GgufContent content = GgufContent::whole);
@@ -97,7 +97,7 @@ class GgufHeadWriter {
   void add_texts(const std::string& key, const std::vector<std::string>& values);
   void add_i32s(const std::string& key, const std::vector<int32_t>& values);
   void add_f32s(const std::string& key, const std::vector<float>& values);
-  /// Sets the tensor's offset: behind those added before, at a multiple of the alignment.
+  /// Sets the tensor's offset: after those added before, at a multiple of the alignment.
   void add_tensor(GgufTensor tensor);
 
   /// The bytes before the data, padded.

@@ -71,7 +71,7 @@ int64_t file_type(const std::vector<GgufTensor>& tensors) {
   }
 }
 
-/// The tensors of the source that a file has, with how it has them.
+/// The tensors of the source that go into a file, and their form there.
 std::vector<Planned> plan_tensors(const ModelConfig& model, const TensorSource& weights) {
   const TensorNames& names = model_family(model.family).names;
   std::map<std::string, GgufWeight> by_name;
@@ -198,8 +198,9 @@ GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& mod
     head.add_tensor({tensor.weight.gguf, type, changed_shape(info.shape, tensor.weight)});
   }
   if (!wide.empty()) {
-    written.notes.push_back(fmt::format(
-        "GGUF: rows of {} are no multiples of {}; stored as F16 instead of Q8_0", wide, kQ8Block));
+    written.notes.push_back(
+        fmt::format("GGUF: rows of {} are not a multiple of {}; stored as F16 instead of Q8_0",
+                    wide, kQ8Block));
   }
   const int64_t type = file_type(head.tensors());
   head.add_u32("general.file_type", type);

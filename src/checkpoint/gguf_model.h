@@ -21,8 +21,8 @@ struct GgufWritten {
 
 /// Writes a file, whole or not at all, tensor by tensor. Matrices have `format` (absent: their
 /// stored one); vectors and position embeddings FP32, as llama.cpp wants them; under q8_0 a matrix
-/// whose rows are no multiples of 32 elements FP16. ConfigError for fp8, for stored formats that
-/// GGUF lacks, and for models that llama.cpp has no place for; IoError as rounded_tensor.
+/// whose rows are not multiples of 32 elements FP16. ConfigError for fp8, for stored formats that
+/// GGUF lacks, and for models that llama.cpp cannot represent; IoError as rounded_tensor.
 GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& model,
                        const TensorSource& weights,
                        const std::vector<std::filesystem::path>& side_files,

@@ -50,7 +50,7 @@ Json llama3_scaling(const GgufKeys& keys, const Tensor& factors, RotarySpec rota
       same = same && std::fabs(computed.data<float>()[i] - stored[i]) <= 1e-4f * stored[i];
   }
   VIADUCT_CHECK(ConfigError, same,
-                "{}: {} are not the factors of a llama3 scaling of rotary positions that is known",
+                "{}: {} are not the factors of a known llama3 scaling of rotary positions",
                 keys.where(), kRopeFactors);
   return {{"rope_type", "llama3"},
           {"factor", rotary.factor},

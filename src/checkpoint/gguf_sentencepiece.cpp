@@ -23,7 +23,7 @@ int64_t find_type(const SentencePieces& pieces, int32_t type) {
 void add_gguf_pieces(GgufHeadWriter& head, const SentencePieces& pieces, int64_t vocabulary) {
   const auto count = static_cast<int64_t>(pieces.pieces.size());
   VIADUCT_CHECK(IoError, count <= vocabulary,
-                "GGUF: the tokenizer has {} pieces, and the model a vocabulary of {}", count,
+                "GGUF: the tokenizer has {} pieces, but the model has a vocabulary of {}", count,
                 vocabulary);
   std::vector<std::string> texts;
   std::vector<float> scores;

@@ -14,7 +14,7 @@ namespace viaduct {
 void add_gguf_pieces(GgufHeadWriter& head, const SentencePieces& pieces, int64_t vocabulary);
 
 /// The files of a tokenizer whose keys are those: tokenizer.model, and tokenizer_config.json where
-/// the keys say what is put around a text. IoError for keys that are not as they should be.
+/// the keys say what is put around a text. IoError for malformed keys.
 std::map<std::string, std::string> pieces_of_gguf(const GgufKeys& keys);
 
 }  // namespace viaduct

@@ -21,11 +21,11 @@ struct Token {
   TokenType type = normal;
 };
 
-/// A tokenizer as the files have it.
+/// A tokenizer as stored in the files.
 struct Read {
   std::map<int64_t, Token> tokens;
   std::vector<std::string> merges;
-  const Cut* cut = nullptr;  // null: none that llama.cpp has a name for
+  const Cut* cut = nullptr;  // null: llama.cpp has no name for it
   bool adds_begin = false;
 };
 
@@ -98,7 +98,7 @@ void add_vocabulary(const Json& vocabulary, Read& read, const std::string& where
   }
 }
 
-/// A tokenizer.json; nothing if it is no byte-level BPE.
+/// A tokenizer.json; nothing if it is not byte-level BPE.
 std::optional<Read> read_tokenizer_json(const std::filesystem::path& path) {
   const Json file = parse(path);
   const Json& model = member(file, "model");
@@ -172,7 +172,7 @@ void add_borders(GgufHeadWriter& head, const std::vector<std::filesystem::path>&
   }
 }
 
-/// The added tokens of a tokenizer.json behind the pieces; those between get unused pieces.
+/// The added tokens of a tokenizer.json after the pieces; ids in between get unused pieces.
 void add_further_pieces(SentencePieces& pieces, const std::filesystem::path* tokenizer_json) {
   if (tokenizer_json == nullptr) return;
   const Json file = parse(*tokenizer_json);
@@ -223,15 +223,15 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
       add_borders(head, files);
       if (!pieces.normalizes) return {};
       return {
-          "GGUF: the tokenizer.model normalizes characters before it cuts, which llama.cpp does "
-          "not: other characters than ASCII may get other tokens"};
+          "GGUF: the tokenizer.model normalizes characters before it splits text, which llama.cpp "
+          "does not: characters outside ASCII may get other tokens"};
     }
   }
   if (!read) {
     head.add_text("tokenizer.ggml.model", "none");
     return {whole != nullptr || sentencepiece != nullptr
                 ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of BPE; the "
-                  "file has none that llama.cpp reads"
+                  "file is written without a tokenizer"
                 : "GGUF: the model has no tokenizer, so the file has none"};
   }
   std::vector<std::string> tokens, notes;
@@ -243,13 +243,13 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
     types.push_back(known ? at->second.type : unused);
   }
   VIADUCT_CHECK(IoError, read->tokens.empty() || read->tokens.rbegin()->first < model.vocabulary,
-                "GGUF: the tokenizer has token {}, and the model a vocabulary of {}",
+                "GGUF: the tokenizer has token {}, but the model has a vocabulary of {}",
                 read->tokens.rbegin()->first, model.vocabulary);
   head.add_text("tokenizer.ggml.model", "gpt2");
   if (read->cut == nullptr) {
     notes.push_back(
-        "GGUF: llama.cpp has no name for how this tokenizer cuts text before merging (known here: "
-        "gpt-2, llama-bpe, qwen2, smollm); it will cut as its default does");
+        "GGUF: llama.cpp has no name for how this tokenizer splits text before merging (known "
+        "here: gpt-2, llama-bpe, qwen2, smollm); it will use its default split");
   }
   head.add_text("tokenizer.ggml.pre", read->cut != nullptr ? read->cut->name : "default");
   head.add_texts("tokenizer.ggml.tokens", tokens);

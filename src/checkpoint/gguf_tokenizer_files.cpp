@@ -62,7 +62,7 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
   for (size_t id = 0; id < tokens.size(); ++id) {
     const int64_t type = types.empty() ? int64_t{normal} : types[id];
     if (type == unused) continue;
-    VIADUCT_CHECK(IoError, seen.insert(tokens[id]).second, "{}: token \"{}\" is there twice",
+    VIADUCT_CHECK(IoError, seen.insert(tokens[id]).second, "{}: token \"{}\" appears twice",
                   keys.where(), shown_name(tokens[id]));
     if (type == control || type == user_defined) {
       added.push_back({{"id", id},

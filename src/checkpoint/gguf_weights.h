@@ -1,6 +1,6 @@
 #pragma once
-// The tensors of a model in GGUF files: their names, and how llama.cpp stores them otherwise than
-// Hugging Face (its convert_hf_to_gguf.py).
+// The tensors of a model in GGUF files: their names, and where llama.cpp stores them differently
+// from Hugging Face (its convert_hf_to_gguf.py).
 
 #include <string>
 #include <unordered_map>
@@ -10,8 +10,8 @@
 
 namespace viaduct {
 
-/// The architecture's name in GGUF files; ConfigError for families that llama.cpp does not know
-/// under the tensors of ours.
+/// The architecture's name in GGUF files; ConfigError for families whose tensors llama.cpp does not
+/// know.
 std::string gguf_architecture(const std::string& family);
 
 struct GgufWeight {
@@ -34,8 +34,8 @@ struct GgufWeight {
 /// module of TensorNames.
 std::unordered_map<std::string, GgufWeight> gguf_weights(const ModelConfig& model);
 
-/// A host tensor of a Hugging Face folder as it is in a GGUF file, and back; IoError that names the
-/// tensor where its shape does not divide. Only `offset` changes the dtype, to f32.
+/// Converts a host tensor of a Hugging Face folder to its form in a GGUF file, and back; IoError
+/// that names the tensor if its shape does not divide. Only `offset` changes the dtype, to f32.
 Tensor to_gguf(const Tensor& tensor, const GgufWeight& weight);
 Tensor from_gguf(const Tensor& tensor, const GgufWeight& weight);
 /// The shape of the result of both.

@@ -87,7 +87,7 @@ Json open_sealed(std::string_view text, const char* format, const std::string& w
   const uint64_t checksum = checksum_field(json, where);
   json.erase("checksum");
   VIADUCT_CHECK(IoError, hash64(json.dump()) == checksum,
-                "{}: its checksum does not fit: the file is damaged", where);
+                "{}: its checksum does not match: the file is damaged", where);
   return json;
 }
 
@@ -138,7 +138,7 @@ std::vector<StoredFile> files_of(const Json& array, const char* name, const std:
     files.push_back({text_field(item, "name", here), count_field(item, "bytes", here),
                      checksum_field(item, here)});
     check_plain_file_name(files.back().name, here);
-    VIADUCT_CHECK(IoError, names.insert(files.back().name).second, "{}: {} is there twice", here,
+    VIADUCT_CHECK(IoError, names.insert(files.back().name).second, "{}: {} appears twice", here,
                   shown_name(files.back().name));
   }
   return files;
@@ -175,7 +175,8 @@ StoredPiece parse_piece(const Json& json, const Shape& shape, int64_t shards,
   stored.offset = count_field(json, "offset", where);
   stored.checksum = checksum_field(json, where);
   VIADUCT_CHECK(IoError, stored.offset % kCheckpointAlignment == 0,
-                "{}: offset {} is no multiple of {}", where, stored.offset, kCheckpointAlignment);
+                "{}: offset {} is not a multiple of {}", where, stored.offset,
+                kCheckpointAlignment);
   return stored;
 }
 

@@ -41,7 +41,7 @@ void convert_dense(ThreadPool& pool, const Tensor& from, const Tensor& to, doubl
 /// to[c, r] = factor · from[r, c], both dense.
 template <class From, class To>
 void convert_transposed(ThreadPool& pool, const Tensor& from, const Tensor& to, double factor) {
-  constexpr int64_t kBlock = 64;  // neither side is read against the grain for long
+  constexpr int64_t kBlock = 64;  // blocks, so that neither side is read with long strides
   const From* source = from.data<From>();
   To* target = to.data<To>();
   const int64_t rows = from.dim(0), columns = from.dim(1);
@@ -98,7 +98,7 @@ StateValues host_like(const StateValues& state) {
   return {like(state.values), like(state.scales), like(state.weights)};
 }
 
-/// Elements [begin, begin + length) in host memory: FP32 where they are coded, as they are
+/// Elements [begin, begin + length) in host memory: FP32 where they are coded, unconverted
 /// otherwise.
 Tensor to_host(Device& device, const StateValues& state, int64_t begin, int64_t length) {
   const int64_t before = state.coded() ? begin % kStateGroup : 0;
@@ -109,7 +109,7 @@ Tensor to_host(Device& device, const StateValues& state, int64_t begin, int64_t 
   return host.coded() ? decoded_state(host).slice(0, before, length) : host.values;
 }
 
-/// The other way round; `begin` starts a group.
+/// The inverse; `begin` starts a group.
 void from_host(Device& device, const Tensor& values, const StateValues& state, int64_t begin,
                bool lifts_zeros) {
   const StateValues part = state.slice(begin, values.elements());

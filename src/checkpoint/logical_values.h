@@ -19,8 +19,8 @@ struct StoredRun {
   ParameterRun run;
   StateValues state;
   bool lifts_zeros = false;  // when it is filled: tensor/state_rounding.h
-  /// Of values that live in a second memory: brings them to the device, until it is called for
-  /// others. Null: they are there.
+  /// For values that live in a second memory: brings them to the device, where they stay until it
+  /// is called for others. Null: they are already on the device.
   std::function<StateValues(const StateValues&)> bring = nullptr;
 
   StateValues here() const { return bring ? bring(state) : state; }
@@ -30,8 +30,8 @@ struct StoredRun {
 std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameters,
                                   FunctionRef<Tensor(const Parameter&)> of);
 
-/// Of runs that `ranks` ranks hold equal copies of, in the same order: whose each is, to be saved,
-/// read or given away. The ranks' elements are about equally many.
+/// Assigns runs that `ranks` ranks hold equal copies of, in the same order, to one rank each, which
+/// saves, reads or sends them. Each rank gets about the same number of elements.
 std::vector<int> owners_of_copies(const std::vector<StoredRun>& runs, int ranks);
 /// The runs among them that are `rank`'s.
 std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks);
@@ -41,7 +41,7 @@ std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int r
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
                     double factor = 1);
 
-/// What it is that a source lacks a tensor: an error, or nothing: its elements keep their values.
+/// What happens if a source lacks a tensor: an error, or nothing: its elements keep their values.
 enum class Lacking { error, kept };
 
 /// Fills the runs from the logical tensors that `source` has under `name_of(part name)`, converted

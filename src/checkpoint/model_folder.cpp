@@ -71,8 +71,8 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
                 "a step folder",
                 name);
   fail<IoError>(
-      "{}: not a model: neither config.json (Hugging Face folder), nor {} (checkpoint), nor "
-      "\"latest\" (save folder) is there",
+      "{}: not a model: has neither config.json (Hugging Face folder), nor {} (checkpoint), nor "
+      "\"latest\" (save folder)",
       name, kCheckpointIndexFile);
 }
 
@@ -114,8 +114,8 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   if (config.mtp_layers > 0 && has_weights(folder) &&
       !has_further_layers(*open_weights(folder), config)) {
     config.notes.push_back(
-        fmt::format("{}: num_nextn_predict_layers {}: the folder has no weights of layers of "
-                    "multi-token prediction, and the model is read without them",
+        fmt::format("{}: num_nextn_predict_layers {}: the folder has no weights of multi-token "
+                    "prediction layers; the model is read without them",
                     where, config.mtp_layers));
     config.mtp_layers = 0;
   }

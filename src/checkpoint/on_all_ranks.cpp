@@ -67,7 +67,7 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
     if (ranks == 0) break;
     if (group.rank() > 0 || steady_seconds() < speak) continue;
     speak = steady_seconds() + kQuietSeconds;
-    log_info("{}: {} of {} ranks are still at it after {:.0f} s", what, ranks, group.size(),
+    log_info("{}: {} of {} ranks are still busy after {:.0f} s", what, ranks, group.size(),
              steady_seconds() - begin);
   }
   thread.join();

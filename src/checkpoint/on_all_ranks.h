@@ -15,9 +15,9 @@ namespace viaduct {
 /// if it was one, ConfigError with all its problems if it was one, Error otherwise. Throws only
 /// CommError.
 ///
-/// The work may take any time: it runs on its own thread while the ranks exchange signs of life, so
+/// The work may take any time: it runs on its own thread while the ranks exchange heartbeats, so
 /// the timeout of collectives does not apply. After half a minute rank 0 begins to log how many
-/// ranks are still at `what` ("writing the checkpoint").
+/// ranks are still busy with `what` ("writing the checkpoint").
 std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work, std::string_view what);
 /// The same, but throws the error.
 void run_on_all(Communicator& group, FunctionRef<void()> work, std::string_view what);

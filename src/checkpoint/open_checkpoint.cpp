@@ -93,7 +93,8 @@ std::unique_ptr<CheckpointReader> open_on_all(Communicator& world,
     if (leads && i < candidates.folders.size())
       next = candidates.how + candidates.folders[i].string();
     if (leads && next.empty() && !nothing) {
-      fail<IoError>("{}: no whole checkpoint to fall back to (first problem: {})", folder.string(),
+      fail<IoError>("{}: no complete checkpoint to fall back to (first problem: {})",
+                    folder.string(),
                     candidates.first_problem.empty() ? "no steps there" : candidates.first_problem);
     }
     next = world.host().text_of_rank_0(next);

@@ -94,7 +94,7 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
       }
     }
   }
-  // A model that is said to have fewer layers of multi-token prediction leaves the others out.
+  // A model configured with fewer layers of multi-token prediction ignores the others.
   const auto left_out = further_layers(source, names, config.layers + config.mtp_layers);
   const auto unused = [&](const std::string& name) {
     return copies_table(name, names, config) ||

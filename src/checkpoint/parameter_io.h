@@ -14,7 +14,7 @@
 namespace viaduct {
 
 /// `checkpoint.dist_ckpt_strictness`, by Megatron's names: a tensor that the run has and the source
-/// lacks is unexpected, `_all` means those that the run has no use for as well.
+/// lacks is unexpected, `_all` also covers tensors that the run does not use.
 enum class Strictness {
   raise_all,
   raise_unexpected,
@@ -22,7 +22,7 @@ enum class Strictness {
   log_all,
   log_unexpected,
 };
-/// ConfigError for a name that is none.
+/// ConfigError for an unknown name.
 Strictness strictness_of(std::string_view name);
 
 /// How the tensors of a source fit those of a model; each entry is a text about one tensor.
@@ -31,10 +31,10 @@ struct TensorFit {
   std::vector<std::string> lacking, additional;
 };
 
-/// What is wanted of parameters beside or instead of their weights.
+/// What is read for parameters in addition to or instead of their weights.
 struct TensorKind {
   std::string prefix;                       // of the names; "" are the weights
-  bool (*has)(const Parameter&) = nullptr;  // null: every parameter (states: but load biases)
+  bool (*has)(const Parameter&) = nullptr;  // null: every parameter (states: except load biases)
   Shape (*shape)(const Shape& logical) = nullptr;  // of the wanted tensor; null: the logical one's
 };
 
@@ -44,8 +44,8 @@ struct TensorKind {
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
                      const std::vector<TensorKind>& kinds = {{""}});
 
-/// IoError that lists what does not fit and is an error under `strictness`; the rest is one text
-/// each, for warnings.
+/// IoError that lists the mismatches that are errors under `strictness`; returns the others, one
+/// text each, for warnings.
 std::vector<std::string> check_fit(const TensorFit& fit, const std::string& where,
                                    Strictness strictness);
 
@@ -59,8 +59,8 @@ std::string stored_name(const TensorSource& source, const std::string& name,
                         const TensorNames& names);
 
 /// The runs of the store that this rank updates, with the values that `values` names for each
-/// (master, gradient, a moment). What lives in the second memory comes by `cursor`; null: by one
-/// that reads.
+/// (master, gradient, a moment). Values in the second memory are fetched with `cursor`; null: with
+/// one that only reads.
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
                                    FunctionRef<StateValues(const ShardRun&, size_t index)> values,
                                    std::shared_ptr<RunCursor> cursor = nullptr);

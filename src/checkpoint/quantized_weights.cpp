@@ -108,7 +108,7 @@ QuantizedWeights::QuantizedWeights(std::unique_ptr<TensorSource> stored,
     const bool values = is_fp8(info.dtype) || (config.packed_mxfp4 && info.name.ends_with(kBlocks));
     if (values || scales.contains(info.name) || scales_activations(info.name)) continue;
     VIADUCT_CHECK(IoError, index_.emplace(info.name, infos_.size()).second,
-                  "{}: tensor \"{}\" is there twice, quantized and not", where(),
+                  "{}: tensor \"{}\" appears twice, quantized and not", where(),
                   shown_name(info.name));
     infos_.push_back(info);
   }

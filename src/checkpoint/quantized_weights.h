@@ -3,7 +3,7 @@
 // matrix, row or block, MXFP8, and the packed MXFP4 of GPT-OSS. A weight is code × scale, computed
 // exactly and rounded once, to nearest even; MX scales are powers of two, so nothing is rounded
 // there unless a product leaves BF16's range. Other tensors stay as they are stored; scales of
-// activations and of key-value caches, which weights have no use for, are left out.
+// activations and of key-value caches, which weights do not need, are left out.
 
 #include <memory>
 #include <unordered_map>

@@ -146,7 +146,7 @@ void RunLock::take() {
       if (held || (holder && is_alive(*holder))) {
         ::close(std::exchange(descriptor_, -1));
         fail<IoError>(
-            "{}: another run writes here ({}); wait for it or end it, or name another "
+            "{}: another run writes here ({}); wait until it ends, stop it, or name another "
             "checkpoint.save",
             save_.string(), describe(text));
       }
@@ -159,7 +159,7 @@ void RunLock::take() {
     if (same_file(fd, path_)) return write_record();
     ::close(std::exchange(descriptor_, -1));
   }
-  fail<IoError>("{}: is replaced all the time by other processes", path_.string());
+  fail<IoError>("{}: other processes keep replacing this file", path_.string());
 }
 
 void RunLock::write_record() {
@@ -197,7 +197,7 @@ void RunLock::check() {
                   std::strerror(errno));
     ::close(std::exchange(descriptor_, -1));
     take();
-    log_warning("{}: it was deleted under this run, and is made again", path_.string());
+    log_warning("{}: it was deleted during this run, and is created again", path_.string());
     ++times_made_again_;
     return;
   }

@@ -101,7 +101,7 @@ SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) : fold
     add_shard(folder / kSingle);
     return;
   }
-  VIADUCT_CHECK(IoError, is_there(folder / kIndex), "{}: no weights: neither {} nor {} is there",
+  VIADUCT_CHECK(IoError, is_there(folder / kIndex), "{}: no weights: neither {} nor {} exists",
                 folder.string(), kSingle, kIndex);
   const auto weight_map = read_weight_map(folder / kIndex);
   std::set<std::string> files;
@@ -129,7 +129,7 @@ void SafetensorsFolder::add_shard(const std::filesystem::path& path) {
   shards_.emplace_back(path);
   for (const auto& info : shards_.back().tensors()) {
     const bool fresh = index_.emplace(info.name, Place{shards_.size() - 1, infos_.size()}).second;
-    VIADUCT_CHECK(IoError, fresh, "{}: tensor \"{}\" is in an earlier shard, too", path.string(),
+    VIADUCT_CHECK(IoError, fresh, "{}: tensor \"{}\" is also in an earlier shard", path.string(),
                   shown_name(info.name));
     infos_.push_back(info);
   }

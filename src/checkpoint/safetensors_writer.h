@@ -34,7 +34,7 @@ void write_safetensors(const std::filesystem::path& path,
 /// 5 GB, Hugging Face's default.
 inline constexpr int64_t kDefaultShardBytes = 5'000'000'000;
 
-/// Writes the weights of a Hugging Face folder (created if need be): model.safetensors, or, if the
+/// Writes the weights of a Hugging Face folder (created if needed): model.safetensors, or, if the
 /// tensors exceed `max_shard_bytes`, model-00001-of-0000N.safetensors and
 /// model.safetensors.index.json. Shards are filled in the given order of `tensors`; a larger tensor
 /// gets its own shard. Weight files of an earlier save that are not part of the new one are removed

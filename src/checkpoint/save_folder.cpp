@@ -101,8 +101,8 @@ void name_latest(const std::filesystem::path& save) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (!can_be_opened(save / step_folder_name(*step))) continue;
     log_warning(
-        "{}: no file \"latest\" (its first save was interrupted, or it was deleted); it is made "
-        "again and names {}, the newest step that is whole",
+        "{}: no file \"latest\" (its first save was interrupted, or it was deleted); it is created "
+        "again and names {}, the newest complete step",
         save.string(), step_folder_name(*step));
     return write_latest(save, *step);
   }

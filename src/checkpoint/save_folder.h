@@ -32,7 +32,7 @@ bool has_latest(const std::filesystem::path& save);
 int64_t latest_step(const std::filesystem::path& save);
 void write_latest(const std::filesystem::path& save, int64_t step);
 
-/// Makes the complete folder `temporary` the folder of `step`, atomically even if one exists.
+/// Makes the complete folder `temporary` the folder of `step`, atomically even if that exists.
 /// Returns the hidden folder of the old one, if any, to be removed.
 std::vector<std::filesystem::path> publish_step(const std::filesystem::path& temporary,
                                                 const std::filesystem::path& save, int64_t step);

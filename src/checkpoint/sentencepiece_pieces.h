@@ -23,7 +23,7 @@ struct SentencePieces {
   std::string begin = "<s>", end = "</s>", unknown = "<unk>";  // of model files that are written
 };
 
-/// Reads the text of a tokenizer.model; IoError that starts with `where` if it is none.
+/// Reads the text of a tokenizer.model; IoError that starts with `where` if it is not one.
 SentencePieces read_sentencepieces(std::string_view model, const std::string& where);
 
 /// The text of a tokenizer.model of BPE that SentencePiece's library reads.

@@ -43,7 +43,7 @@ std::string_view collective_name(Collective collective);
 
 /// Which rows an all-to-all takes and where it puts them, by number and in the order of ranks: row
 /// r that leaves is in[from[r]], row r that arrives becomes out[to[r]]. i32 [rows], in the device's
-/// memory, contiguous; undefined: as they lie. Read when the operation runs.
+/// memory, contiguous; undefined: in storage order. Read when the operation runs.
 struct RowOrder {
   Tensor from, to;
 };
@@ -166,8 +166,8 @@ class Communicator {
 
   /// Reports that this rank failed: operations of all other ranks throw CommError with `cause`.
   virtual void fail_all(std::string_view cause) = 0;
-  /// "rank 3: …": why a rank of the run has failed, as far as this backend hears of it; else empty.
-  /// Any thread may ask.
+  /// "rank 3: …": why a rank of the run has failed, if this backend knows; else empty. Any thread
+  /// may call it.
   virtual std::string failure() const { return {}; }
 
   /// Announces messages: single ones with `peers`, each of which names this rank too, and, with

@@ -18,8 +18,8 @@ FieldGroup dist_fields(DistConfig& config) {
       .constraint("divisible by tp · cp · pp and by etp · ep · pp");
   group
       .field("device", config.device,
-             "What ranks compute on; cuda needs a GPU for each rank, or one that ranks share, and "
-             "libviaduct_cuda.so; sim trains in virtual time on dist.cluster, without losses and "
+             "What ranks compute on; cuda needs libviaduct_cuda.so and a GPU for each rank, or one "
+             "that ranks share; sim trains in virtual time on dist.cluster, without losses and "
              "checkpoints, train_iters=3 unless given; auto: cpu.")
       .one_of({"cpu", "cuda", "sim"})
       .constraint("sim needs dist.cluster; viaduct train alone has it");
@@ -36,7 +36,7 @@ FieldGroup dist_fields(DistConfig& config) {
       .range(1, 4096);
   group
       .field("distributed_timeout_minutes", config.distributed_timeout_minutes,
-             "A collective that waits longer is an error that lists the missing ranks.")
+             "A collective that waits longer fails with an error that lists the missing ranks.")
       .positive()
       .in("minutes");
   group

@@ -11,7 +11,7 @@ namespace {
 
 std::string merge_figures(std::string lower, const std::string& upper) {
   VIADUCT_CHECK(CommError, lower.size() == upper.size(),
-                "figures: one rank states {} of them, another {}",
+                "figures: one rank gives {} of them, another {}",
                 lower.size() / sizeof(FigureOfRanks), upper.size() / sizeof(FigureOfRanks));
   for (size_t at = 0; at < lower.size(); at += sizeof(FigureOfRanks)) {
     FigureOfRanks a, b;

@@ -1,12 +1,13 @@
 #pragma once
-// `HostGroup`: what the hosts of a group's ranks tell each other: texts, counts, seconds, wishes to
+// `HostGroup`: exchanges between the hosts of a group's ranks: texts, counts, seconds, requests to
 // stop, whether a file was written. Nothing here goes over device communicators: a count does not
-// wait behind gradients, and a GPU's network never sees a text.
+// wait for gradients, and a GPU's network never carries a text.
 //
-// Everything is a merge along a binary tree of the ranks, up to rank 0 and, where all want to know,
-// down again: a rank sends and receives at most 2 log2(ranks) messages a call, and the tree depends
-// on the number of ranks alone, so sums are the same bits on every backend. Whole numbers below
-// 2^53 add up exactly.
+// Everything is a merge along a binary tree of the ranks, up to rank 0 and, where all need the
+// result, down again: a rank sends and receives at most 2 log2(ranks) messages a call, and the tree
+// depends
+// on the number of ranks alone, so sums are the same bits on every backend. Integers below 2^53 add
+// up exactly.
 
 #include <cstdint>
 #include <memory>
@@ -21,38 +22,39 @@ namespace viaduct {
 class Device;
 class RankRule;
 
-/// A number that a rank states. `counted` false: it is no part of the sum and the mean (a copy of
-/// what another rank states), but of least and most.
+/// A number that a rank contributes. If `counted` is false, it is not part of the sum and the mean
+/// (it copies another rank's number), only of minimum and maximum.
 struct HostFigure {
   double value = 0;
   bool counted = true;
 };
 
-/// What all ranks' figures of one place come to. Of equal extremes the lowest rank has it.
+/// The merged figures of all ranks at one place of the list. The lowest rank with an extreme value
+/// is named.
 struct FigureOfRanks {
   double sum = 0, least = 0, most = 0;
   int64_t counted = 0;  // ranks in the sum
   int64_t least_rank = 0, most_rank = 0;
 
   double mean() const { return counted > 0 ? sum / static_cast<double>(counted) : 0; }
-  /// Takes in what higher ranks' figures come to.
+  /// Merges the result of higher ranks.
   void merge(const FigureOfRanks& upper);
 };
 
-/// A text and the rank that it is from.
+/// A text and the rank that sent it.
 struct TextOfRank {
   int64_t rank = 0;
   std::string text;
 };
 
-/// A call in progress; only the rank's host thread uses it. Whoever drops it before it is
-/// over fails: others may still need this rank to pass on what they say.
+/// A call in progress; only the rank's host thread uses it. Dropping it before it is complete is a
+/// failure: others may still need this rank to forward their messages.
 class HostCall {
  public:
   virtual ~HostCall();
-  /// Blocks until the merged text is here (empty on ranks that get none). CommError that names the
-  /// call and the ranks that did not come after the timeout, or the first cause where a rank
-  /// failed.
+  /// Blocks until the merged text has arrived (empty on ranks that get none). After the timeout,
+  /// CommError that names the call and the ranks that did not join; if a rank failed, CommError
+  /// with the first cause.
   virtual std::string wait() = 0;
 };
 
@@ -62,7 +64,7 @@ class PendingFigures {
   PendingFigures() = default;
   explicit PendingFigures(std::unique_ptr<HostCall> call) : call_(std::move(call)) {}
   bool pending() const { return call_ != nullptr; }
-  /// One for each figure that was posted; to be called once. Errors as HostCall::wait.
+  /// Returns one entry for each posted figure; call it once. Errors as HostCall::wait.
   std::vector<FigureOfRanks> wait();
 
  private:
@@ -71,8 +73,8 @@ class PendingFigures {
 
 class HostGroup {
  public:
-  /// Of ranks 0 … size − 1, this one being `rank`. All ranks of a group make the same calls in the
-  /// same order, each with as many figures.
+  /// A group of ranks 0 … size − 1, of which this is `rank`. All ranks of a group make the same
+  /// calls in the same order, with the same number of figures.
   HostGroup(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~HostGroup();
   HostGroup(const HostGroup&) = delete;
@@ -85,22 +87,22 @@ class HostGroup {
   /// ranks of the run, of the group.
   void record_on(Device* device, std::string_view group, std::shared_ptr<const RankRule> members);
 
-  /// States figures and returns at once.
+  /// Posts figures and returns at once.
   PendingFigures post(std::span<const HostFigure> figures);
-  /// The sum or the most of one number, now.
+  /// The sum or the maximum of one number; blocks.
   double sum(double value, bool counted = true);
   double most(double value);
 
-  /// The text of the lowest rank that has one which is not empty, on all ranks.
+  /// The text of the lowest rank whose text is not empty, on all ranks.
   std::optional<TextOfRank> first_text(std::string_view mine);
   /// Rank 0's text on all ranks.
   std::string text_of_rank_0(std::string_view mine);
   /// All ranks' texts in their order on rank 0; nothing elsewhere.
   std::vector<std::string> texts_on_rank_0(std::string_view mine);
-  /// The same on all ranks; for what grows with the ranks anyway.
+  /// The same on all ranks; only for data that grow with the ranks anyway.
   std::vector<std::string> texts_on_all(std::string_view mine);
-  /// `merge`d texts on rank 0, "" elsewhere. `merge` gets what ranks a … b − 1 and b … c − 1 come
-  /// to.
+  /// `merge`d texts on rank 0, "" elsewhere. `merge` gets the results of ranks a … b − 1 and b … c
+  /// − 1.
   using Merge = std::string (*)(std::string lower, const std::string& upper);
   std::string merge_on_rank_0(std::string mine, Merge merge);
 
@@ -126,13 +128,12 @@ class HostGroup {
   std::shared_ptr<const RankRule> members_;
 };
 
-/// A host group whose other ranks are simulated, or of one rank. A call returns at once
-/// what this rank says: a sum is its figure, counted or not, and lists of texts hold its text
-/// alone.
+/// A host group whose other ranks are simulated, or of one rank. A call returns this rank's own
+/// input at once: a sum is its figure, counted or not, and lists of texts hold only its text.
 std::shared_ptr<HostGroup> make_stated_host_group(int rank, int size);
 
-/// The merge of all ranks' texts along the tree that every backend takes: texts[r] with
-/// texts[r + 1], of these pairs the neighbours, and so on.
+/// The merge of all ranks' texts along the tree that every backend takes: texts[r] with texts[r +
+/// 1], then neighbouring pairs, and so on.
 std::string merge_along_tree(std::vector<std::string> texts, HostGroup::Merge merge);
 
 }  // namespace viaduct

@@ -43,7 +43,7 @@ int data_size(const char* grid, int ranks, int64_t parts) {
 
 MeshSizes dense_sizes(const std::array<int, kAxes>& sizes) {
   VIADUCT_CHECK(ConfigError, sizes[at(Axis::ep)] == 1,
-                "mesh: size {} of axis ep without an expert grid", sizes[at(Axis::ep)]);
+                "mesh: size {} of axis ep needs an expert grid", sizes[at(Axis::ep)]);
   int64_t ranks = 1;
   for (const int size : sizes) {
     VIADUCT_CHECK(ConfigError, size >= 1 && ranks * size < (int64_t{1} << 31),

@@ -1,9 +1,9 @@
 #pragma once
 // `Mesh`: an immutable value of two named grids over the ranks of a run, built once from sizes and
 // an order string. Dense weights and activations live on the attention grid tp × cp × dp × pp,
-// experts on the expert grid tp × ep × dp × pp, whose tp and dp are its own. Axis is of the mesh,
-// dim is of a tensor. Groups are computed from strides, not enumerated: a mesh of many thousand
-// ranks costs nothing. Rules: Megatron-Core's rank order.
+// experts on the expert grid tp × ep × dp × pp, whose tp and dp are its own. "Axis" means an axis
+// of the mesh, "dim" a dim of a tensor. Groups are computed from strides, not enumerated: a mesh of
+// many thousand ranks costs nothing. Rules: Megatron-Core's rank order.
 
 #include <array>
 #include <cstdint>
@@ -67,13 +67,15 @@ struct GroupSizes {
   /// Data and context ranks also form groups of 2, 4, 8, … ranks that can share a document. Their
   /// number must be a power of two.
   bool document_groups = false;
-  /// Fast domains that the ranks which exchange tokens lie in, where they send by domain first.
+  /// Number of fast domains that the ranks which exchange tokens span, where they send by domain
+  /// first.
   int expert_domains = 1;
 };
 
 class Mesh {
  public:
-  /// dp of each grid is the number of ranks over the other sizes. `order` names every axis once,
+  /// dp of each grid is the number of ranks divided by the other sizes. `order` names every axis
+  /// once,
   /// leftmost varies fastest ("tp-cp-ep-dp-pp"). ConfigError with the numbers if a name is unknown,
   /// missing or repeated, sizes do not divide the ranks, parts do not divide their axes, or the
   /// grids disagree about the pipeline's groups (pp not last and dp different).

@@ -19,14 +19,14 @@ class ParallelGroups {
  public:
   using Group = std::shared_ptr<Communicator>;
 
-  /// No groups: something to assign to.
+  /// No groups: a placeholder to assign to.
   ParallelGroups() = default;
   /// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it.
   ParallelGroups(const Mesh& mesh, Group world);
 
   /// The ranks that differ from this one only along `axes` of the grid, in whatever order they are
-  /// named. CommError that lists what there is if no kind of group has these axes, or if this run
-  /// has none of the kind (those of the expert grid without experts).
+  /// named. CommError that lists the existing groups if no kind of group has these axes, or if this
+  /// run has none of the kind (those of the expert grid without experts).
   const Group& of(Grid grid, std::initializer_list<Axis> axes) const;
   const Group& of(GroupKind kind) const;
 
@@ -55,8 +55,8 @@ class ParallelGroups {
   std::vector<Group> documents_;
 };
 
-/// Whether this is the first of the ranks that read the same rows: what these ranks count is
-/// counted once.
+/// Whether this is the first of the ranks that read the same rows: only this rank's counts are
+/// used.
 bool leads_data_place(const ParallelGroups& groups);
 
 /// Groups of a run of one rank.

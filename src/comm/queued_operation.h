@@ -8,8 +8,8 @@
 
 namespace viaduct {
 
-/// An operation on a device's stream whose last work the host gives to the stream when somebody
-/// waits for it.
+/// An operation on a device's stream whose last work the host gives to the stream when it is waited
+/// for.
 class LateOperation : public CommOperation {
  public:
   /// Waits for what the host must wait for, and gives the rest to the stream.

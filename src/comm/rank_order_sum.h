@@ -21,7 +21,8 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* c
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                           std::span<std::byte* const> outs, int64_t elements);
 
-// The same result rank by rank: `begin_partial_sum` takes rank 0's values, `add_to_partial_sum`
+// The same result computed rank by rank: `begin_partial_sum` takes rank 0's values,
+// `add_to_partial_sum`
 // those of each further rank in order, and `end_partial_sum` rounds. `sum` holds elements of
 // `partial_sum_dtype(dtype)`.
 

@@ -21,10 +21,10 @@ struct Pending {
   std::shared_ptr<Communicator> inner;
   std::vector<Staged> requests;
   Event copied;                     // the inputs are on the host
-  std::vector<CommHandle> handles;  // once it is handed over
+  std::vector<CommHandle> handles;  // once it is passed to `inner`
 };
 
-/// The operations of a rank, in their order. When the host waits for one, all are handed over:
+/// The operations of a rank, in their order. When the host waits for one, all are passed on:
 /// other ranks may wait for an earlier one first.
 class StagedQueue {
  public:
@@ -51,7 +51,8 @@ class StagedOperation final : public LateOperation {
   StagedOperation(std::shared_ptr<StagedQueue> queue, Device& device,
                   std::shared_ptr<Pending> pending)
       : queue_(std::move(queue)), device_(device), pending_(std::move(pending)) {}
-  /// Nobody waits for it after an error of this rank; but its copies write to the host's memory.
+  /// After an error of this rank it is not waited for, but its copies still write to the host's
+  /// memory.
   ~StagedOperation() override {
     if (pending_ == nullptr) return;
     queue_->drop(pending_.get());
@@ -70,7 +71,7 @@ class StagedOperation final : public LateOperation {
   }
 
   void finish() override {
-    // While an error unwinds this rank, the others might wait for it: they must hear of it first.
+    // While an error unwinds this rank, the others might wait for it: they must be told first.
     if (pending_ == nullptr || std::uncaught_exceptions() > exceptions_) return;
     queue_->hand_over(device_);
     for (CommHandle& handle : pending_->handles) handle.wait_host();

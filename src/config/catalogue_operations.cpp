@@ -14,8 +14,8 @@ constexpr KnobRow kCollector[] = {
      "gc_interval_train", kNowhere},
     {"manual_gc_eval", "bool or int", "true", "", "Collection around evaluation.", "",
      "gc_interval_val", kNowhere},
-    {"empty_unused_memory_level", "int", "0", "", "When cached device memory is given back.", "",
-     "", kNowhere},
+    {"empty_unused_memory_level", "int", "0", "", "When cached device memory is released.", "", "",
+     kNowhere},
     {"train_sync_interval", "int or null", "null", "",
      "Steps between host and device synchronizations.", "", "", kNowhere},
 };

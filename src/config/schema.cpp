@@ -143,7 +143,7 @@ std::optional<std::string> Schema::suggest(std::string_view path) const {
   if (const auto bare = bare_names_.find(last); bare != bare_names_.end()) {
     return bare->second.front()->full_name();
   }
-  // First in the section of the path, then in all.
+  // First in the section of the path, then in all sections.
   const std::string section =
       dot == std::string_view::npos ? std::string() : section_of(path.substr(0, dot));
   std::vector<std::string> candidates;

@@ -14,7 +14,7 @@ const std::vector<IndexArray>& BlendedDataset::arrays() const {
     std::vector<IndexArray> arrays = open_();
     VIADUCT_CHECK(IoError,
                   arrays.size() == 2 && arrays[0].size() == size_ && arrays[1].size() == size_,
-                  "the cached index of a blend has not the {} rows that are expected", size_);
+                  "the cached index of a blend does not have the expected {} rows", size_);
     arrays_ = std::move(arrays);
   });
   return arrays_;

@@ -133,7 +133,7 @@ class PlainStream final : public ByteStream {
 }
 
 [[noreturn]] void fail_truncated(const Blocks& blocks, const char* kind) {
-  fail<IoError>("{}: the {} data end too early, at offset {}: the file is truncated", blocks.name(),
+  fail<IoError>("{}: the {} data end early, at offset {}: the file is truncated", blocks.name(),
                 kind, blocks.offset());
 }
 
@@ -141,8 +141,8 @@ class GzipStream final : public ByteStream {
  public:
   explicit GzipStream(Blocks blocks) : blocks_(std::move(blocks)) {
     constexpr int kGzip = 16 + MAX_WBITS;
-    VIADUCT_CHECK(IoError, ::inflateInit2(&state_, kGzip) == Z_OK, "{}: no memory to unpack it",
-                  blocks_.name());
+    VIADUCT_CHECK(IoError, ::inflateInit2(&state_, kGzip) == Z_OK,
+                  "{}: not enough memory to unpack it", blocks_.name());
   }
   ~GzipStream() override { ::inflateEnd(&state_); }
 
@@ -190,7 +190,7 @@ class GzipStream final : public ByteStream {
 class ZstdStream final : public ByteStream {
  public:
   explicit ZstdStream(Blocks blocks) : blocks_(std::move(blocks)), state_(::ZSTD_createDStream()) {
-    VIADUCT_CHECK(IoError, state_ != nullptr, "{}: no memory to unpack it", blocks_.name());
+    VIADUCT_CHECK(IoError, state_ != nullptr, "{}: not enough memory to unpack it", blocks_.name());
   }
   ~ZstdStream() override { ::ZSTD_freeDStream(state_); }
 

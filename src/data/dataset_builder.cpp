@@ -85,7 +85,7 @@ std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_each(
   const auto choice = choose(split);
   if (!choice) return {};
   VIADUCT_CHECK(ConfigError, config_.blend_per_split && !choice->blend.weights,
-                "the data sets of the {} split are wanted one by one: give them in "
+                "the data sets of the {} split are read separately: give them in "
                 "dataset.blend_per_split, without weights",
                 split_name(split));
   return build_all(*choice, split, {choice->blend.prefixes.size(), num_samples});

@@ -90,21 +90,20 @@ FieldGroup dataset_fields(DatasetConfig& config) {
       .constraint("excludes dataset.blend and dataset.blend_per_split");
   group
       .field("mid_level_dataset_surplus", config.mid_level_dataset_surplus,
-             "What each data set of a weighted blend must be able to give beyond its share.")
+             "Surplus that each data set of a weighted blend must have beyond its share.")
       .range(0, 1)
       .in("fraction");
   group.field(
       "path_to_cache", config.path_to_cache,
       "Folder where indices are kept between runs, under Megatron's names; null: "
-      "PREFIX/cache/GPTDataset_indices for those of 64 MiB and more, and nowhere for smaller "
-      "ones.");
+      "PREFIX/cache/GPTDataset_indices for indices of 64 MiB and more; smaller ones are not kept.");
   group
       .field(
           "dataloader_type", config.dataloader_type,
           "Order of training rows: `single`, one pass in index order; `cyclic` and `batch`, "
           "repeated passes, each shuffled by its number (`batch`: and by random_seed), the "
           "part of a pass that fills no global batch (of the last size of train.rampup_batch_size) "
-          "left out. `external`, a loader that a Python program hands over, is an error here.")
+          "left out. `external`, a loader passed in by a Python program, is an error here.")
       .one_of({"single", "cyclic", "batch", "external"});
   group
       .field("fast_cache_load", config.fast_cache_load,
@@ -158,14 +157,16 @@ FieldGroup tokenizer_fields(TokenizerConfig& config) {
   group
       .field(
           "vocab_size", config.vocab_size,
-          "Tokens in front of the end of documents, for data without tokenizer files (ids 0 to "
+          "Number of tokens before the end-of-document token, for data without tokenizer files "
+          "(ids 0 to "
           "vocab_size - 1, and vocab_size ends documents: Megatron's null tokenizer); with files, "
-          "the size that their vocabulary is taken for.")
+          "the vocabulary size to assume.")
       .range(1, kMostTokens)
       .constraint("at least the size of the tokenizer's vocabulary");
   group
       .field("vocab_extra_ids", config.vocab_extra_ids,
-             "Ids behind the tokenizer's, for uses beside text; the model's vocabulary has them.")
+             "Extra ids after the tokenizer's, for uses other than text; the model's vocabulary "
+             "includes them.")
       .range(0, kMostTokens);
   return group;
 }

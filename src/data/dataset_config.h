@@ -38,8 +38,8 @@ struct DatasetConfig {
   /// Samples beyond its share that each data set of a weighted blend must be able to give, as a
   /// fraction.
   double mid_level_dataset_surplus = 0.005;
-  /// Folder where indices are kept between runs; null: PREFIX/cache/GPTDataset_indices, and small
-  /// ones nowhere.
+  /// Folder where indices are kept between runs; null: PREFIX/cache/GPTDataset_indices; small ones
+  /// are not kept.
   std::optional<std::string> path_to_cache;
   /// Order of training rows: `single`: one pass in index order; `cyclic` and `batch`: repeated
   /// passes, each newly shuffled.

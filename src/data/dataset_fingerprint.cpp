@@ -116,9 +116,11 @@ std::vector<std::string> changed_data(const std::vector<DatasetFingerprint>& bef
           "{}: {} tokens, {} sequences, {} documents then, {}, {}, {} now", file.prefix, old.tokens,
           old.sequences, old.documents, file.tokens, file.sequences, file.documents));
     } else if (old.index_hash != file.index_hash) {
-      changes.push_back(fmt::format("{}.idx: as many entries, but others", file.prefix));
+      changes.push_back(
+          fmt::format("{}.idx: the same number of entries, but different ones", file.prefix));
     } else if (old.sample_hash != file.sample_hash) {
-      changes.push_back(fmt::format("{}.bin: as many tokens, but others", file.prefix));
+      changes.push_back(
+          fmt::format("{}.bin: the same number of tokens, but different ones", file.prefix));
     }
   }
   return changes;

@@ -185,8 +185,8 @@ std::optional<DocumentPiece> DocumentReader::next_of_file() {
 /// Appends more of the stream to `text`.
 void DocumentReader::fill(std::string& text) {
   VIADUCT_CHECK(IoError, text.size() < largest_streamed_,
-                "{}: {} of more than {} bytes, from offset {} of the unpacked data; as a plain "
-                "file it can be read",
+                "{}: {} of more than {} bytes, from offset {} of the unpacked data; unpack the "
+                "file to read it",
                 name_, jsonl_ ? "a line" : "a document", largest_streamed_, at_);
   const size_t before = text.size();
   // Double each time, so that a long text is not copied repeatedly.

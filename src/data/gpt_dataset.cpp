@@ -30,7 +30,7 @@ void GptDataset::read_stream(const GptIndex& index, int64_t sample, std::span<in
     index.check_read();
     fail<IoError>(
         "dataset {}: the cached order of its {} split has the {} {} for sample {}, "
-        "expected 0 to {}: it is damaged, or of other data; remove it",
+        "expected 0 to {}: it is damaged, or belongs to other data; remove it",
         dataset.prefix(), split_name(stored_.request().split), what, found, sample, end - 1);
   };
   if (sample < 0 || sample >= index.samples()) damaged("number", sample, index.samples());

@@ -31,14 +31,14 @@ struct GptIndexPlan {
   std::vector<IndexShape> shapes() const;
 };
 
-/// `num_samples`: at least so many (whole epochs are built); none means one epoch. Several epochs
-/// are shuffled together, the last one apart if less than 80 % of it is needed. An empty range, or
-/// one without two tokens, is a ConfigError that names file, split and sizes.
+/// `num_samples`: at least this many (whole epochs are built); none means one epoch. Several epochs
+/// are shuffled together, the last one separately if less than 80 % of it is needed. An empty
+/// range, or one without two tokens, is a ConfigError that names file, split and sizes.
 GptIndexPlan plan_gpt_index(const IndexedDataset& dataset, Split split, DocumentRange range,
                             std::optional<int64_t> num_samples, int64_t sequence_length);
 
-/// Epochs of so many tokens that `num_samples` take, and whether the last is shuffled apart: where
-/// both stay the same, so does the order of the samples.
+/// The epochs of this many tokens that `num_samples` need, and whether the last is shuffled
+/// separately. If both stay the same, so does the order of the samples.
 struct EpochPlan {
   int64_t count = 1;
   bool last_apart = false;
@@ -47,8 +47,8 @@ struct EpochPlan {
 EpochPlan plan_epochs(int64_t tokens_per_epoch, std::optional<int64_t> num_samples,
                       int64_t sequence_length);
 
-/// Makes the three arrays for the sequences `range` of the file. Beside what `sink` keeps it needs
-/// 4 bytes an entry of the document index, then 4 (8 from 2^32 on) a sample.
+/// Makes the three arrays for the sequences `range` of the file. In addition to what `sink` keeps,
+/// it needs 4 bytes for each entry of the document index, then 4 (8 from 2^32 on) for each sample.
 void build_gpt_index(const IndexedDataset& dataset, DocumentRange range, const GptIndexPlan& plan,
                      int64_t sequence_length, uint32_t random_seed, IndexSink& sink);
 

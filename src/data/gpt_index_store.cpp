@@ -117,7 +117,7 @@ GptIndex StoredGptIndex::open() const {
   } catch (const IoError& error) {
     if (storage_.path_to_cache || is_writable_folder(files_->folder)) throw;
     log_warning(
-        "{}; every rank keeps the order of {} in its own memory (dataset.path_to_cache names "
+        "{}; every rank keeps the order of {} in its own memory (dataset.path_to_cache can name "
         "another folder for it)",
         error.what(), request_.dataset->prefix());
     return GptIndex(build_in_memory(make));

@@ -73,7 +73,7 @@ void parse_shape(std::string_view text, const std::string& where, IndexShape& sh
   const bool fits = !__builtin_mul_overflow(shape.rows, count == 2 ? axes[1] : 1, &values) &&
                     !__builtin_mul_overflow(values, index_type_bytes(shape.type), &bytes);
   VIADUCT_CHECK(IoError, count >= 1 && fits && (count == 1 || axes[1] > 0),
-                "{}: an array without a size that can be", where);
+                "{}: an array whose size is not valid", where);
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::string npy_header(const IndexShape& shape) {
 
 IndexShape parse_npy_header(std::string_view file, const std::string& where, size_t& header_bytes) {
   VIADUCT_CHECK(IoError, file.starts_with(kMagic) && file.size() >= kMagic.size() + kLengthBytes,
-                "{} is no .npy file of version 1.0", where);
+                "{} is not a .npy file of version 1.0", where);
   uint16_t size = 0;
   std::memcpy(&size, file.data() + kMagic.size(), kLengthBytes);
   header_bytes = kMagic.size() + kLengthBytes + size;

@@ -108,8 +108,8 @@ ordered_json checksums_of(const IndexCacheEntry& entry) {
   if (!is_there(path)) {
     bool some = false;
     for (size_t i = 0; i < entry.names.size(); ++i) some |= is_there(entry.array_file(i));
-    throw Unusable{some ? fmt::format("{} is missing: another program made the arrays, or was "
-                                      "stopped while it did",
+    throw Unusable{some ? fmt::format("{} is missing: another program wrote the arrays, or a "
+                                      "program was stopped while it wrote them",
                                       path.string())
                         : std::string()};
   }
@@ -147,7 +147,7 @@ std::vector<IndexArray> load_checked(const IndexCacheEntry& entry) {
     const uint64_t found = hash64(array.bytes());
     array.check_read();
     if (checksums["arrays"][i] != hex(found))
-      throw Unusable{fmt::format("{} is damaged: its checksum is another", path)};
+      throw Unusable{fmt::format("{} is damaged: its checksum does not match", path)};
   }
   return arrays;
 }
@@ -163,7 +163,7 @@ void check_sizes(const IndexCacheEntry& entry) {
         npy_header(entry.shapes[i]).size() + static_cast<size_t>(entry.shapes[i].bytes());
     const auto found = std::filesystem::file_size(path, error);
     if (error || found != expected)
-      throw Unusable{fmt::format("{} has not {} bytes", path.string(), expected)};
+      throw Unusable{fmt::format("{} does not have {} bytes", path.string(), expected)};
   }
 }
 

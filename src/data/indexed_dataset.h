@@ -90,7 +90,7 @@ class IndexedDataset {
   void parse_header();
   void validate_sequences();
   void validate_documents();
-  /// `check_read` if a thread met missing bytes.
+  /// Calls `check_read` if a thread met missing bytes.
   void check_known_faults() const;
   const std::byte* range(int64_t sequence, int64_t offset, int64_t count) const;
 

@@ -34,11 +34,12 @@ void check_file_kind(const std::string& path, std::string_view content, bool jso
                   "{}: compressed by {}, expected text or JSONL; `{} {}` unpacks it", path, c.name,
                   c.command, path);
   }
-  VIADUCT_CHECK(IoError, !content.starts_with("PAR1"),
-                "{0}: a Parquet file, expected text or JSONL; this makes JSONL of it: python3 -c "
-                "\"import pandas; pandas.read_parquet('{0}').to_json('{0}.jsonl', "
-                "orient='records', lines=True, force_ascii=False)\"",
-                path);
+  VIADUCT_CHECK(
+      IoError, !content.starts_with("PAR1"),
+      "{0}: a Parquet file, expected text or JSONL; this converts it to JSONL: python3 -c "
+      "\"import pandas; pandas.read_parquet('{0}').to_json('{0}.jsonl', "
+      "orient='records', lines=True, force_ascii=False)\"",
+      path);
   if (jsonl) return;
   const bool json = is_json_object(content.substr(0, content.find('\n'))) ||
                     (content.size() <= kJsonLimitBytes && is_json_object(content));

@@ -78,14 +78,14 @@ class Device {
   /// work: memory is freed in the order of compute.
   void hold(int stream, const Tensor& tensor);
 
-  /// Runs `program` and keeps the work that it gives to streams instead of doing it; `launch` does
-  /// it. The program may neither copy to or from the host nor wait for the device, and holds at
-  /// its end what it held at its beginning.
-  /// DeviceError if it breaks one of these rules, and of devices that keep no work.
+  /// Runs `program` and captures the work that it gives to streams instead of doing it; `launch`
+  /// does it. The program may neither copy to or from the host nor wait for the device, and holds
+  /// the same memory at its end as at its beginning. DeviceError if it breaks one of these rules,
+  /// and on devices that cannot capture.
   std::unique_ptr<DeviceGraph> capture(FunctionRef<void()> program);
-  /// Does the work of a graph of this device, in compute's order. What has no place in a plan is
-  /// memory of the graph's own, and planned places are those of the program: it is right as long as
-  /// nothing that lives now lies in them.
+  /// Does the work of a graph of this device, in compute's order. Unplanned allocations are memory
+  /// of the graph, and planned places are those of the program: the launch is valid as long as no
+  /// live tensor is in them.
   void launch(const DeviceGraph& graph);
 
   /// Attaches a record that all calls append to (nullptr: none). Not owned.
@@ -95,10 +95,11 @@ class Device {
   }
   StepRecord* record() const { return record_; }
 
-  /// Tells a profiler that watches this process to begin or end recording. Nothing on devices that
-  /// none watches.
+  /// Tells an attached profiler to begin or end recording. Does nothing on devices without
+  /// profilers.
   virtual void watch(bool on) { static_cast<void>(on); }
-  /// Shows such a profiler the scopes of a record (`StepRecord::set_marks`); null: there is none.
+  /// Gives the profiler's marks for the scopes of a record (`StepRecord::set_marks`); null: there
+  /// is none.
   virtual ScopeMarks* scope_marks() { return nullptr; }
 
   /// Copies elements of equal dtype and shape between a contiguous host tensor and a contiguous
@@ -112,9 +113,9 @@ class Device {
  protected:
   /// Makes `stream` wait, on a device that has side streams.
   virtual void enqueue_wait(int stream, const Event& event);
-  /// Work of all streams is kept from here on. Streams join by waiting for an event of compute.
+  /// Work of all streams is captured from here on. Streams join by waiting for an event of compute.
   virtual void begin_capture();
-  /// The work that was kept. `complete` false: it is dropped, and the result is null.
+  /// The captured work. `complete` false: it is dropped, and the result is null.
   virtual std::unique_ptr<DeviceGraph> end_capture(bool complete);
   /// Gives the graph's work to compute.
   virtual void enqueue_graph(const DeviceGraph& graph);

@@ -9,8 +9,9 @@
 namespace viaduct {
 namespace {
 
-/// What the record of a captured program says of it. DeviceError if it held something else at its
-/// end than at its beginning: that would be another program's memory when the graph runs again.
+/// The contents of a captured program according to its record. DeviceError if it holds other memory
+/// at its end than at its beginning: when the graph runs again, that memory would belong to another
+/// program.
 DeviceGraph::Totals totals_of(const StepRecord& record) {
   for (const AllocationRecord& a : record.allocations()) {
     VIADUCT_CHECK(DeviceError, a.released_at >= 0,
@@ -40,7 +41,7 @@ DeviceGraph::Totals totals_of(const StepRecord& record) {
 }  // namespace
 
 void Device::begin_capture() {
-  fail<DeviceError>("graph: this device does the work that it is given at once and keeps none");
+  fail<DeviceError>("graph: this device runs its work immediately and records none");
 }
 
 std::unique_ptr<DeviceGraph> Device::end_capture(bool) {
@@ -48,7 +49,7 @@ std::unique_ptr<DeviceGraph> Device::end_capture(bool) {
 }
 
 void Device::enqueue_graph(const DeviceGraph&) {
-  fail<DeviceError>("graph: this device has none");
+  fail<DeviceError>("graph: this device has no graphs");
 }
 
 std::vector<int> Device::used_streams() const {

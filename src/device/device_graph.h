@@ -1,5 +1,5 @@
 #pragma once
-// Work of a device that is kept as it is and given again as one piece: the same kernels with the
+// Work of a device that is captured once and launched again as one piece: the same kernels with the
 // same arguments on the same memory.
 
 #include "device/memory_tag.h"
@@ -7,7 +7,7 @@
 
 namespace viaduct {
 
-/// Made by `Device::capture`, on whose device it may be launched any number of times. It must not
+/// Made by `Device::capture`; it may be launched on that device any number of times. It must not
 /// outlive that device.
 class DeviceGraph {
  public:
@@ -17,7 +17,8 @@ class DeviceGraph {
   struct Totals {
     Cost cost;
     int64_t launches = 0;
-    /// Bytes that it held beyond those before it at its fullest moment, and by MemoryTag.
+    /// Bytes that it held at its fullest moment in addition to those before it, and the same by
+    /// MemoryTag.
     int64_t peak_bytes = 0;
     std::array<int64_t, kMemoryTags> peak_bytes_by_tag{};
   };

@@ -1,5 +1,5 @@
 #pragma once
-// The part of a device's memory in which a plan gives the places. It computes addresses alone, and
+// The part of a device's memory that a plan divides into places. It only computes addresses, and
 // touches no memory.
 
 #include <map>
@@ -22,8 +22,8 @@ class PlannedArena {
 
   /// The planned place of the next allocation of this tag and size or, if that place is still in
   /// use, a free one of the same tag and size; null outside of sequences, and if the plan has none.
-  /// Allocations that outlive a sequence and those that do not have places of their own: one that
-  /// lives on in a place of the others would be in the way at their next turn.
+  /// Allocations that outlive a sequence have separate places from those that do not: in a shared
+  /// place, one that survives would block the next use.
   void* take(int64_t bytes, MemoryTag tag);
   /// False if `data` is not in this arena.
   bool give(void* data);

@@ -1,7 +1,7 @@
 #pragma once
 // The order of work on a device's streams: the names of the streams, how much work each was given,
 // and how far each has waited for the others. This decides when memory that a side stream uses may
-// be freed: once compute is ordered behind that use.
+// be freed: once compute is ordered after that use.
 
 #include <cstdint>
 #include <memory>
@@ -41,10 +41,10 @@ class StreamOrder {
   int64_t launched(int stream) { return ++streams_[static_cast<size_t>(stream)].position; }
   Event event(int stream);
 
-  /// Whether all further work of `stream` comes after `event` anyway.
+  /// Whether all further work of `stream` is already ordered after `event`.
   bool is_behind(int stream, const Event& event) const;
   /// Notes that `stream` waits for `event`. If it is compute, releases the tensors held for the
-  /// work that compute is now behind.
+  /// work that compute is now ordered after.
   void waited(int stream, const Event& event);
 
   /// Keeps `tensor` until compute has waited for the last work of the side stream.

@@ -20,7 +20,7 @@ class DocumentBatches {
 
   /// A row of the global batch by its number, counted from 0.
   using ReadRow = FunctionRef<HostBatch(int64_t row)>;
-  /// Shares out a global batch of `rows`. Each data rank reads its rows in the order of `place`,
+  /// Distributes a global batch of `rows`. Each data rank reads its rows in the order of `place`,
   /// passes them to `own`, and sends the lengths of their documents to the others. All ranks call
   /// it.
   void share(int64_t rows, const MicroBatchPlace& place, ReadRow read,

@@ -12,7 +12,7 @@ namespace viaduct {
 /// Documents that ranks [first_rank, first_rank + ranks) compute together as one micro-batch.
 struct SharedDocuments {
   int first_rank = 0, ranks = 1;   // a power of two, and a multiple of it
-  std::vector<int64_t> documents;  // their numbers; none: the rank has nothing else to compute
+  std::vector<int64_t> documents;  // their numbers; empty: the rank has nothing to compute
   bool operator==(const SharedDocuments&) const = default;
 };
 

@@ -86,7 +86,7 @@ int64_t instances_of(const StepActions& step) {
   return static_cast<int64_t>(left_out.size());
 }
 
-/// Micro-batches of an evaluation that go through the stages at once.
+/// Micro-batches of an evaluation that pass through the stages together.
 int64_t evaluated_together(const RunConfig& config) {
   const int64_t most = evaluated_at_once(config.parallel.pipeline_model_parallel_size);
   const bool all = config.validation.full_validation || config.validation.eval_iters == 0;
@@ -100,7 +100,7 @@ struct Recorded {
   DryRun run;  // without sums
 };
 
-/// `repeats`: micro-batches that do what others do are left out. The record ends with the engine.
+/// `repeats`: micro-batches that repeat others are left out. The record ends with the engine.
 void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, bool repeats,
                  Recorded& recorded) {
   const RunConfig& config = setup.config;

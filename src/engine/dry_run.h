@@ -31,11 +31,11 @@ struct GroupTraffic {
 struct KernelUse {
   std::string op, kernel;
   int64_t calls = 0, launches = 0;
-  int64_t workspace_bytes = 0;  // of the call that needs most
+  int64_t workspace_bytes = 0;  // of the call that needs the most
   Cost cost;
 };
 
-/// Positions of a record, the second one not included.
+/// A half-open range of positions of a record.
 struct SequenceWindow {
   int64_t begin = 0, end = 0;
 };
@@ -56,22 +56,22 @@ struct DryRun {
   /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
   std::array<SequenceWindow, kMemorySequences> windows;
   /// Micro-batches of the step that were not run, because others do the same; sums and the record
-  /// have them all the same.
+  /// include them.
   int64_t instances = 0;
 };
 
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
-/// later ones; all that is recorded replaces `record`, if given. Any number of ranks: the others
-/// are simulated. `with_evaluation`: and one evaluated micro-batch after them. `in_full`: all
+/// later ones; its record replaces `record`, if given. Any number of ranks: the others
+/// are simulated. `with_evaluation`: adds one evaluated micro-batch after them. `in_full`: all
 /// micro-batches are run, which changes nothing but `DryRun::instances` and the time that it takes.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
                bool with_evaluation = false, bool in_full = false);
 
-/// Runs the micro-batches of a step on rows that are one document each; what they hold does not
-/// matter. Between the engine's `begin_step` and `finish_step`.
+/// Runs the micro-batches of a step on rows that are one document each; their content does not
+/// matter. Call it between the engine's `begin_step` and `finish_step`.
 void run_blank_batches(const RunSetup& setup, Engine& engine);
 
-/// The first rank of each pipeline stage: ranks of one stage hold equally much.
+/// The first rank of each pipeline stage: ranks of one stage hold the same amount.
 std::vector<DryRun> dry_run_stages(const RunSetup& setup);
 
 /// The model's parameters: each tensor once, however many stages have it.

@@ -224,7 +224,7 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
 
 void Engine::offload_to(SecondMemory& memory) {
   VIADUCT_CHECK(ShapeError, store_->offloaded() == nullptr,
-                "second memory: optimizer states are in another one already");
+                "second memory: optimizer states are already in another one");
   second_memory_ = &memory;
 }
 
@@ -246,7 +246,7 @@ Batch Engine::upload_part(const HostBatch& rows) {
 }
 
 Batch Engine::upload_over(const HostBatch& rows, const Batch* over) {
-  // Lengths that no cut divides are refused by the configuration but for packed documents.
+  // The configuration refuses lengths that no cut divides, except for packed documents.
   BatchPlace place = batch_place();
   Communicator* shared = nullptr;
   if (rows.context_ranks > 0) {

@@ -55,7 +55,7 @@ class Engine {
   /// Null unless scales come from earlier steps, and there are gradients: an engine that evaluates
   /// has no steps.
   DelayedScales* delayed_scales() { return delayed_scales_.get(); }
-  /// What the routers of this rank's layers did in the step; null without experts or training.
+  /// The log of the step of this rank's routers; null without experts or training.
   RouterLog* router_log() { return router_log_.get(); }
   Device& device() { return device_; }
   const ResolvedRun& run() const { return run_; }
@@ -175,7 +175,7 @@ class Engine {
   int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far
   PhaseSeconds phases_;
-  QuantizationLog* quantization_log_ = nullptr;  // somebody else's
+  QuantizationLog* quantization_log_ = nullptr;  // not owned
 };
 
 }  // namespace viaduct

@@ -48,7 +48,7 @@ ShiftedTokens upload_shifted(Device& device, const HostShiftedTokens& host, size
   VIADUCT_CHECK(ShapeError,
                 host.ids.size() == tokens && host.targets.size() == tokens &&
                     host.loss_weight.size() == tokens,
-                "batch: lists of different lengths for {} tokens further on", tokens);
+                "batch: lists of further tokens differ in length, expected {} tokens", tokens);
   check_range("id further on", host.ids, 0, vocabulary);
   check_range("target further on", host.targets, -1, vocabulary);
   return {to_device(device, host.ids, over.ids), to_device(device, host.targets, over.targets),

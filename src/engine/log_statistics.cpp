@@ -37,7 +37,7 @@ int64_t zero_gradients(Engine& engine) {
   double zeros = 0;
   RunCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);
   for (const ShardRun& run : engine.store().shard_runs()) {
-    if (run.parameter->load_bias_rate) continue;  // it has load errors in place of a gradient
+    if (run.parameter->load_bias_rate) continue;  // it has load errors instead of a gradient
     const Tensor gradient = cursor.gradient(run);
     for (const Range& range : counted_ranges(run)) {
       const Tensor counted = gradient.slice(0, range.begin - run.range.begin, range.size());

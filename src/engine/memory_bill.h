@@ -1,5 +1,5 @@
 #pragma once
-// What would make a run fit that does not: changes of settings, tried by dry runs.
+// Changes of settings that would make a run fit, found by dry runs.
 
 #include <cstdint>
 #include <string>
@@ -13,13 +13,13 @@ namespace viaduct {
 /// Settings that together bring a rank below a limit.
 struct FittingChange {
   std::string settings;  // as overrides of the command line
-  int64_t bytes = 0;     // of the rank then, by its plan
+  int64_t bytes = 0;     // of the rank with these settings, by its plan
 };
 
 /// At most `most` sets of changes with which the memory of `rank` is at most `limit_bytes`: those
-/// of the fewest changes first, among these the ones that cost the least time. None has all kinds
-/// of changes of another one. Settings that the run already has, or that it does not allow, are not
-/// tried. The search ends after `seconds`.
+/// with the fewest changes first, and among these the ones that cost the least time. No set
+/// contains all kinds of changes of another one. Settings that the run already has, or that it does
+/// not allow, are not tried. The search ends after `seconds`.
 std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank rank,
                                             int64_t limit_bytes, size_t most = 3,
                                             double seconds = 20);

@@ -1,6 +1,6 @@
 #pragma once
-// Which micro-batches of a step a dry run leaves out, since they do what another one does, and what
-// the record has to say of them.
+// Which micro-batches of a step a dry run leaves out because they repeat another one, and how the
+// record describes them.
 
 #include <map>
 #include <set>
@@ -13,9 +13,9 @@
 namespace viaduct {
 
 /// Micro-batches are of one *kind* if the schedule has the same actions for them in the same order
-/// and the same chunks keep as much. Of each kind the first three and the last are run: the first
+/// and the same chunks keep the same. Of each kind the first three and the last are run: the first
 /// may be the first to use weights and to contribute to gradients, the last may complete gradients
-/// and start their reduction; the second and third are to be equal (timeline/repeats.h), and the
+/// and start their reduction; the second and third must be equal (timeline/repeats.h), and the
 /// others are instances of the third.
 class MicroBatchInstances final : public ActionFollower {
  public:
@@ -25,7 +25,7 @@ class MicroBatchInstances final : public ActionFollower {
                       const std::set<std::pair<int64_t, int>>& apart, StepActions& log);
 
   bool runs(int64_t micro_batch) const { return recorded_as(micro_batch) == micro_batch; }
-  /// How many run.
+  /// How many are run.
   int64_t count() const { return count_; }
 
   bool before(const Action& action) override;

@@ -24,10 +24,10 @@ struct PlannedMemory {
   std::vector<FramedAllocation> framed;
   /// By the dry run: bytes in use at the fullest moment, by owner.
   StepRecord::Peak peak;
-  /// No arena with the same resident memory is smaller.
+  /// Lower bound: no arena with the same resident memory is smaller.
   int64_t lower_bound_bytes = 0;
   OffloadCounts offload;  // of a step
-  double seconds = 0;     // that dry run and placement took
+  double seconds = 0;     // that the dry run and the placement took
 };
 
 /// For `rank` of the run that `setup` describes: setup, initial weights, steps, and evaluations

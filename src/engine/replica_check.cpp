@@ -17,7 +17,7 @@ uint64_t hash_of(Device& device, const Tensor& tensor) {
   return hash64({static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())});
 }
 
-/// The first of this rank's copies that is not what rank 0 of the group has; "" if all are.
+/// The first of this rank's copies that differs from rank 0 of the group; "" if none does.
 std::string difference_among(Engine& engine, Communicator& group, const std::vector<Copy>& copies) {
   if (group.size() == 1 || copies.empty()) return "";
   BlockCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);
@@ -88,7 +88,7 @@ std::string differing_replica(Engine& engine) {
   const auto found = engine.groups().world().host().first_text(mine);
   if (!found) return "";
   return fmt::format(
-      "rank {}: {} is not what the first data-parallel rank has, of which it is a copy "
+      "rank {}: {} differs from the copy of the first data-parallel rank "
       "(train.check_weight_hash_across_dp_replicas_interval)",
       found->rank, found->text);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Which allocations of a recorded step are kept from the forward of a micro-batch in a chunk of
-// layers to its backward: what frames are made of (timeline/frames.h).
+// layers to its backward: these are placed in frames (timeline/frames.h).
 
 #include <optional>
 #include <vector>
@@ -21,8 +21,8 @@ class SavedFrames {
   explicit SavedFrames(const StepRecord& record);
 
   /// Of an allocation made in a forward and released in a backward of the same micro-batch and
-  /// chunk; none for all others: what a forward gets from another stage is there before it, and
-  /// what it sends goes when it is sent.
+  /// chunk; nothing for all others: what a forward receives from another stage exists before it,
+  /// and what it sends is freed when it is sent.
   std::optional<KeptFor> kept_for(const AllocationRecord& allocation) const;
 
  private:

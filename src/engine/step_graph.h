@@ -1,7 +1,8 @@
 #pragma once
 // Forward and backward of a step as one launch. After the first steps the work of a step is
-// captured into a graph of the device, and later steps of the same shapes launch that. The rows of
-// a step come in memory that stays; all else that differs from step to step is read from the
+// captured into a graph of the device, and later steps of the same shapes launch it. The rows of a
+// step are in memory that stays allocated; everything else that differs from step to step is read
+// from the
 // device's memory (StepScalars) or belongs to parts of the step that are not captured (the update).
 
 #include <memory>
@@ -24,13 +25,13 @@ class StepGraph {
   const Batch& input(size_t i) const { return inputs_[i]; }
 
   /// Does the work of `program`, forward and backward of the first `micro_batches` inputs: by
-  /// running it, or by a graph of an earlier run of it. False if it was not run, so that what the
-  /// host notes on the way is not noted. On a device that executes nothing it runs, and its ops are
-  /// recorded as a graph's.
+  /// running it, or by a graph of an earlier run of it. False if it was not run, so that the host's
+  /// own records of the step were not made. On a device that executes nothing it runs, and its ops
+  /// are recorded as a graph's.
   bool run(size_t micro_batches, FunctionRef<void()> program);
 
  private:
-  /// What launches depend on beside addresses.
+  /// What launches depend on in addition to addresses.
   struct Shape {
     int64_t tokens = 0, documents = 0, longest = 0;
     bool operator==(const Shape&) const = default;

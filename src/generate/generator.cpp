@@ -86,9 +86,10 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       store_(std::make_unique<ParameterStore>(
           device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
-  VIADUCT_CHECK(ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
-                "model.moe_token_dispatcher_type: allgather needs equally many tokens on every "
-                "rank, and the replicas of a generation have different prompts; nearest: alltoall");
+  VIADUCT_CHECK(
+      ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
+      "model.moe_token_dispatcher_type: allgather needs the same number of tokens on "
+      "every rank, but the replicas of a generation have different prompts; nearest: alltoall");
   OpContext context = this->context();
   store_->derive_weights(context, settings_.memory.packed_weights);
   start(1);
@@ -234,7 +235,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
   const int64_t fed = fed_sequences(ids);
   const Tensor chosen = host_tensor(DType::i32, {fed});
   auto* tokens = chosen.data<int32_t>();
-  // One rank chooses: others might round an exponential otherwise.
+  // One rank chooses: others might round an exponential differently.
   if (logits && groups_.tp().rank() == 0) {
     const int64_t vocabulary = logits.dim(1);
     std::vector<int64_t> sequence_of;
@@ -254,7 +255,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
 
 void Generator::skip_to(int64_t tokens) {
   VIADUCT_CHECK(ShapeError, !device_.executes(),
-                "generate: only a dry run skips tokens, whose keys nobody computes");
+                "generate: only a dry run skips tokens: it computes no keys");
   std::vector<int64_t> counts;
   for (int64_t i = 0; i < sequences(); ++i)
     counts.push_back(std::max<int64_t>(0, tokens - length(i)));

@@ -4,10 +4,10 @@
 // done with the logits is generate.h.
 //
 // Tensor ranks that cut the stream (sequence_parallel; needed where the model has experts, which
-// must not get a token twice) hold equally many tokens, so a pass has up to tp − 1 tokens of
-// filling behind those that were fed: nobody reads their results, and the cache forgets them.
-// Replicas that share experts make their passes together: each feeds its own tokens, and one that
-// has none feeds filling (`keep_up`).
+// must not get a token twice) hold the same number of tokens, so a pass has up to tp − 1 tokens of
+// filling after those that were fed: their results are not used, and the cache drops them. Replicas
+// that share experts make their passes together: each feeds its own tokens, and one without tokens
+// feeds filling (`keep_up`).
 
 #include <cstdint>
 #include <memory>
@@ -37,8 +37,9 @@ class Generator {
  public:
   /// On `device` with the ops of `ops`, which outlive it. `groups`: this rank's communicators; all
   /// ranks of a run build their generators alike. Weights are uninitialised. ConfigError if the
-  /// model does not allow so many positions, for context ranks, for experts and tensor ranks
-  /// without sequence parallelism, and for replicas that would have to gather equally many tokens.
+  /// model does not allow that many positions, for context ranks, for experts and tensor ranks
+  /// without sequence parallelism, and for replicas that would have to gather equal numbers of
+  /// tokens.
   Generator(Device& device, const OpTable& ops, const ModelConfig& config,
             const GeneratorSettings& settings, ParallelGroups groups = self_groups());
 
@@ -50,15 +51,15 @@ class Generator {
   /// The replicas of the model that take different prompts.
   Communicator& replicas() const { return groups_.dp(); }
 
-  /// Forgets all sequences; `sequences` empty ones begin.
+  /// Drops all sequences and starts `sequences` empty ones.
   void start(int64_t sequences);
   int64_t sequences() const { return cache_->sequences(); }
-  /// Tokens that sequence `i` was fed.
+  /// Number of tokens that sequence `i` was fed.
   int64_t length(int64_t i) const { return cache_->length(i); }
 
   /// The next tokens of some sequences.
   using Feed = std::span<const std::vector<int32_t>>;
-  /// Takes the next tokens of each sequence (ids[i]; none: it waits) in one pass. Returns, on the
+  /// Feeds the next tokens of each sequence (ids[i]; none: it waits) in one pass. Returns, on the
   /// ranks of the last stage, the logits [fed sequences, vocabulary] f32 on the host of the tokens
   /// that follow, softcap applied; elsewhere nothing. ShapeError if nothing is fed, for an id
   /// outside [0, vocabulary), or beyond the positions.
@@ -66,15 +67,15 @@ class Generator {
 
   /// Chooses the token that follows sequence `i` from its logits.
   using Choose = FunctionRef<int32_t(int64_t i, std::span<const float> logits)>;
-  /// `feed`, and what `choose` makes of its logits: a token for each fed sequence in order, the
-  /// same on all ranks of the replica. `choose` is called on one rank, from several threads.
+  /// `feed`, then `choose` on its logits: returns a token for each fed sequence in order, the same
+  /// on all ranks of the replica. `choose` is called on one rank, from several threads.
   std::vector<int32_t> step(Feed ids, Choose choose);
 
   /// Whether replicas share experts, so that all of them make each pass.
   bool passes_together() const { return together_; }
-  /// Takes part in the next pass of the other replicas with no tokens of its own. False if none of
-  /// them makes one: all replicas are here, or none shares experts with another. Every rank of a
-  /// replica that has nothing to feed calls this until it is false.
+  /// Takes part in the next pass of the other replicas without tokens of its own. False if none of
+  /// them makes a pass: all replicas are in this call, or none shares experts with another. Every
+  /// rank of a replica that has nothing to feed calls this until it is false.
   bool keep_up();
 
   /// Makes room as feeding up to `tokens` tokens of each sequence would, and counts them as fed:
@@ -91,10 +92,10 @@ class Generator {
   Pass pass_of(Feed ids);
   /// Runs a pass; logits as `feed`.
   Tensor run(Feed ids);
-  /// Tells the other replicas whether this one has tokens to feed; whether any has.
+  /// Tells the other replicas whether this one has tokens to feed; returns whether any has.
   bool announce(bool feeds);
   bool cuts_stream() const { return settings_.layers.sequence_parallel && groups_.tp().size() > 1; }
-  /// Most tokens of filling in a pass.
+  /// Maximum tokens of filling in a pass.
   int64_t room() const { return cuts_stream() ? groups_.tp().size() : together_ ? 1 : 0; }
   Tensor logits_of(RankContext& context, const HeadSegment& head, const Batch& batch,
                    const Tensor& stream, Feed ids);

@@ -37,7 +37,7 @@ std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, 
     prompts.push_back({jsonl ? prompt_of_json(line, where) : line, where});
   }
   VIADUCT_CHECK(IoError, !in.bad(), "{}: cannot be read", name);
-  VIADUCT_CHECK(IoError, !prompts.empty(), "{}: no prompt in it; expected one a line", name);
+  VIADUCT_CHECK(IoError, !prompts.empty(), "{}: has no prompt; expected one a line", name);
   return prompts;
 }
 

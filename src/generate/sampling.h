@@ -42,7 +42,7 @@ int64_t greedy_token(std::span<const float> logits);
 class SeenTokens {
  public:
   explicit SeenTokens(int64_t vocabulary) : seen_(static_cast<size_t>(vocabulary), false) {}
-  /// ShapeError outside of the vocabulary.
+  /// ShapeError for ids outside the vocabulary.
   void add(int32_t id);
   const std::vector<int32_t>& ids() const { return ids_; }
 

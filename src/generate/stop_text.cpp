@@ -22,7 +22,7 @@ void check_stop_strings(const Tokenizer& tokenizer, const std::vector<std::strin
   Problems problems;
   for (const std::string& stop : stops) {
     if (stop.empty()) {
-      problems.add("--stop: empty, which every text begins with");
+      problems.add("--stop: empty; every text begins with the empty text");
       continue;
     }
     // A tokenizer may add a space before a text, or drop unknown characters.

@@ -54,7 +54,7 @@ std::vector<std::string> cluster_names();
 
 /// A cluster of the catalog, or of a YAML file (a path that ends in .yaml or .yml: one cluster's
 /// fields; `gpu` is a name or a map of a GPU's fields). ConfigError for unknown names (with the
-/// nearest), unknown or missing fields, and figures that cannot be: rates of 0 or less, a measured
+/// nearest), unknown or missing fields, and impossible figures: rates of 0 or less, a measured
 /// rate above the dense peak.
 Cluster load_cluster(const std::string& name_or_file);
 /// A GPU of the catalog.

@@ -20,7 +20,7 @@ struct CpuFeatures {
   /// (hardware/cpu/amx_permission.h).
   bool amx_bf16 = false;
   // Of aarch64. Kernels of `portable` are compiled for the first, which each such processor has;
-  // the others are told alone.
+  // the others are only reported.
   bool neon = false;
   bool sve = false;
   bool arm_bf16 = false;

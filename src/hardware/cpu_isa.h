@@ -7,8 +7,8 @@
 
 namespace viaduct {
 
-/// In the order of what they can do. portable is the compiler's vectors of 8 floats for any
-/// processor, aarch64 among them, with the bits of avx2. avx512_bf16 is AVX-512 with products of
+/// In the order of their capabilities. portable is the compiler's vectors of 8 floats for any
+/// processor, including aarch64, with the bits of avx2. avx512_bf16 is AVX-512 with products of
 /// BF16 (vdpbf16ps), amx that with tile registers; families without BF16 products run their AVX-512
 /// kernels on both.
 enum class CpuIsa { portable, avx2, avx512, avx512_bf16, amx };

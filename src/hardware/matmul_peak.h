@@ -1,6 +1,6 @@
 #pragma once
-// The rate that MFU is measured against. Every printed MFU names its peak, so the name travels with
-// the number.
+// The rate that MFU is measured against. Every printed MFU names its peak, so the name is stored
+// with the number.
 
 #include <string>
 

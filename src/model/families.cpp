@@ -68,8 +68,8 @@ ModelConfig read_hf_config(HfConfig reader) {
         static_cast<size_t>(std::max<int64_t>(0, std::min<int64_t>(config.layers, 1 << 20))), 0);
   const std::string further = reader.text(kFurtherFields, "");
   if (const auto unknown = reader.finish(); !unknown.empty()) {
-    config.notes.push_back(fmt::format("{}: fields that are not known were ignored: {}", where,
-                                       fmt::join(unknown, ", ")));
+    config.notes.push_back(
+        fmt::format("{}: unknown fields were ignored: {}", where, fmt::join(unknown, ", ")));
   }
   check_model_config(config);
   return further.empty() ? config : with_further_fields(config, further, where);

@@ -6,12 +6,12 @@
 // twice the forward (×3).
 //
 // Token part: 6 · (matmul parameters) per token, from projections, MLP and the LM head with the
-// true (unpadded) vocabulary; of experts the k that a token is routed to, the shared one, and the
-// router. Not counted: embedding lookup, norms, biases, activations, softmax,
+// true (unpadded) vocabulary; of the experts only the k that a token is routed to, the shared one,
+// and the router. Not counted: embedding lookup, norms, biases, activations, softmax,
 // the loss, recomputation, the optimizer.
 //
 // Attention part: QKᵀ and PV are 6 · (q + v) · (attended pairs) per layer, q = heads · head size, v
-// the same of values: 12 · q but for latent attention.
+// the same for values: 12 · q except in latent attention.
 // - Causal attention attends half of the square: a document of length S has S²/2 pairs, 6 · q · S².
 // - Documents packed in a row attend only within themselves: pairs add up over documents.
 // - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is

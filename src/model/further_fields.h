@@ -1,7 +1,7 @@
 #pragma once
 // Properties of a model that its family's Hugging Face config.json cannot express: partly rotated
 // heads of a Llama, a window of a GPT-2. Such fields of section `model` are written to a separate
-// field, "viaduct_fields", so that a checkpoint is not read back as another model.
+// field, "viaduct_fields", so that a checkpoint is not read back as a different model.
 
 #include <string>
 

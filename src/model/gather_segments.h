@@ -1,7 +1,7 @@
 #pragma once
 // Which weights a walk needs, where they are shards: before a segment its units are gathered, and
-// those of the segments behind it ahead of their use; after it, what no planned segment uses is
-// given up.
+// those of later segments ahead of their use; after it, units that no planned segment uses are
+// released.
 
 #include <map>
 #include <vector>
@@ -23,7 +23,7 @@ class GatherSegments final : public SegmentHooks {
   void after(const SegmentEvent& event, const TensorSet& out) override;
 
  private:
-  /// What `first` needs, and ahead of it as much of `rest` as the store takes.
+  /// Gathers what `first` needs, and ahead of it as much of `rest` as the store accepts.
   GatherPlan plan(const ComingSegment& first, std::span<const ComingSegment> rest);
   const std::vector<size_t>& units(const ComingSegment& segment);
 

@@ -19,7 +19,7 @@ class HfConfig {
   /// Reads the text of a config.json. IoError (with `where` and offset) if it is not JSON
   /// (base/json_reader.h) or nested deeper than 32 levels, ConfigError if it is not an object.
   HfConfig(std::string_view text, std::string where);
-  /// The same of JSON that was read before, or just made.
+  /// The same for JSON that was already read, or was made here.
   static HfConfig of_json(nlohmann::json json, std::string where);
   ~HfConfig();
   HfConfig(HfConfig&&) noexcept;

@@ -24,7 +24,7 @@ class Model {
   /// Every parameter of all chunks once, in order of first use in the forward.
   std::vector<const Parameter*> parameters() const;
 
-  /// Chunk by chunk, what a ParameterStore is made from.
+  /// Chunk by chunk, the parameters that a ParameterStore is made from.
   std::vector<std::vector<ParameterUse>> uses() const;
 
   /// Segments of a chunk.
@@ -34,7 +34,8 @@ class Model {
   /// The layers of a chunk up to the residual stream: all segments but the head's.
   SegmentRange before_head(size_t chunk) const;
 
-  /// What goes into a chunk, and what leaves it, for a micro-batch: in the order of names.
+  /// The tensors that enter a chunk, and those that leave it, for a micro-batch: in the order of
+  /// names.
   Edge edge_into(size_t chunk, const RankContext& context, const Batch& batch) const;
   Edge edge_from(size_t chunk, const RankContext& context, const Batch& batch) const;
 

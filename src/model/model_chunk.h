@@ -16,9 +16,9 @@ struct ModelChunk {
   ChunkLayers holds;
   std::vector<Layer> layers;
   HeadSegment* head = nullptr;  // the last layer's segment, where the chunk has it
-  /// What later chunks read of what leaves this one, tensors that pass by some of them included;
-  /// none: the model ends with it. Whoever makes the chunks says it, for a rank does not hold the
-  /// segments of others.
+  /// The outputs of this chunk that later chunks read, including tensors that bypass some of them;
+  /// none: the model ends with it. The builder of the chunks sets it, because a rank does not hold
+  /// the segments of others.
   std::function<Edge(const RankContext&, const Batch&)> after = {};
 
   /// Every parameter once, in order of first use in the forward.

@@ -36,7 +36,7 @@ void check_latent_attention(const ModelConfig& c, std::vector<std::string>& prob
   expect(!c.attention_sinks, "softmax_type", "vanilla", "learnable");
 }
 
-/// What experts alone can have beside a plain gated activation.
+/// Features beyond a plain gated activation that only experts can have.
 void check_experts_extras(const ModelConfig& c, std::vector<std::string>& problems) {
   const auto& layers = c.moe.layers;
   const bool only_experts = c.moe.any() && c.moe.shared_feed_forward == 0 &&

@@ -22,14 +22,14 @@ struct LatentSizes {
   int64_t q_rank = 0;     // of compressed queries; 0: queries come from the stream directly
   int64_t kv_rank = 0;    // of compressed keys and values; 0: attention is not latent
   int64_t plain_dim = 0;  // of a head of queries and keys, the part without positions
-  int64_t rotary_dim = 0;  // …, the part with rotary positions; that of keys is shared by all heads
+  int64_t rotary_dim = 0;  // … with rotary positions; shared by all heads of keys
   int64_t value_dim = 0;  // of a head of values
 
   bool any() const { return kv_rank > 0; }
   bool operator==(const LatentSizes&) const = default;
 };
 
-/// Far above any model: a damaged config.json must not make a loop of it.
+/// Far above any model: bounds the work that a damaged config.json can cause.
 inline constexpr int64_t kMostMultiTokenLayers = 1024;
 
 struct ModelConfig {
@@ -61,7 +61,7 @@ struct ModelConfig {
   bool gated = true;
   double activation_clamp = 0;   // ops/activation.h; 0: none
   double activation_offset = 0;  // added to `up`
-  /// Layers of multi-token prediction behind the others, one for each further token, each like the
+  /// Layers of multi-token prediction after the others, one for each further token, each like the
   /// last of them (nn/multi_token.h); and the factor of the mean of their losses in the total.
   int64_t mtp_layers = 0;
   double mtp_loss_scale = 0.1;
@@ -83,8 +83,8 @@ struct ModelConfig {
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   double init_std = 0.02;
 
-  /// The layer whose kind (window, experts) block `block` has: one of multi-token prediction is
-  /// numbered on behind the last one and is like it.
+  /// The layer whose kind (window, experts) block `block` has: those of multi-token prediction are
+  /// numbered after the last one and are like it.
   int64_t kind_of(int64_t block) const { return block < layers ? block : layers - 1; }
   /// The same model without what only training uses.
   ModelConfig without_training_layers() const {

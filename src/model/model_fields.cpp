@@ -137,8 +137,8 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .positive();
   group
       .field("softmax_type", config.softmax_type,
-             "Attention's softmax. learnable: each head has one more logit in it, a parameter "
-             "without a value (GPT-OSS's sinks).")
+             "Attention's softmax. learnable: each head has one more logit, a parameter, in its "
+             "softmax, which weights no value (GPT-OSS's sinks).")
       .one_of({"vanilla", "learnable"})
       .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
   group
@@ -178,7 +178,7 @@ void add_attention(FieldGroup& group, ModelFields& config) {
               "none.");
   group.field("apply_rope_fusion", config.apply_rope_fusion,
               "Rotary positions in one op, in place; false: composed of look-ups, copies, products "
-              "and a sum, out of place.");
+              "and a sum, not in place.");
 }
 
 void add_rest(FieldGroup& group, ModelFields& config) {
@@ -192,15 +192,15 @@ void add_rest(FieldGroup& group, ModelFields& config) {
       .positive();
   group
       .field("hidden_dropout", config.hidden_dropout,
-             "Dropout before each residual addition; auto: the model folder's, else 0.")
+             "Dropout before each residual addition; auto: as in the model folder, else 0.")
       .range(0, 1);
   group
       .field("embedding_dropout", config.embedding_dropout,
-             "Dropout on embeddings; auto: the model folder's, else hidden_dropout.")
+             "Dropout on embeddings; auto: as in the model folder, else hidden_dropout.")
       .range(0, 1);
   group
       .field("attention_dropout", config.attention_dropout,
-             "Dropout on attention weights; auto: the model folder's, else 0.")
+             "Dropout on attention weights; auto: as in the model folder, else 0.")
       .range(0, 1);
   group
       .field("init_method_std", config.init_method_std,
@@ -212,8 +212,8 @@ void add_rest(FieldGroup& group, ModelFields& config) {
       .field(
           "mtp_num_layers", config.mtp_num_layers,
           "Layers of multi-token prediction (DeepSeek-V3): layer k reads the stream of the layer "
-          "before it and the token k places further on, and predicts the token behind that, with "
-          "the model's embedding and head; training alone runs them. null: none.")
+          "before it and the token k places further on, and predicts the token after that, with "
+          "the model's embedding and head; only training runs them. null: none.")
       .range(0, kMostMultiTokenLayers)
       .constraint("needs a family with names for them (every descendant of Llama)");
   group

@@ -47,7 +47,7 @@ void check_model_place(const ModelConfig& config, const ModelPlace& place) {
   if (config.qk_norm && !config.qk_norm_per_head && config.kv_heads % place.tp != 0) {
     problems.push_back(
         fmt::format("model.qk_layernorm_per_head: false with {} key-value heads and {} "
-                    "tensor-parallel ranks: expected ranks that divide the heads",
+                    "tensor-parallel ranks: expected a number of ranks that divides the heads",
                     config.kv_heads, place.tp));
   }
   const auto divides_experts = [&](const char* what, int64_t size, int ranks, const char* kind) {

@@ -115,7 +115,7 @@ TensorSet ModelStage::sent(const TensorSet& made, int64_t micro_batch, int chunk
     VIADUCT_CHECK(ShapeError,
                   std::any_of(message.begin(), message.end(),
                               [&](const EdgeTensor& tensor) { return tensor.name == name; }),
-                  "chunk {}: {} \"{}\" leaves it, and no segment beyond it names it", chunk,
+                  "chunk {}: {} \"{}\" leaves the chunk, but no later segment names it", chunk,
                   flow == Flow::activations ? "tensor" : "gradient of", name);
   }
   return in_formats(context_.ops, made, message, MemoryTag::activations);

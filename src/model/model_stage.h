@@ -16,7 +16,7 @@
 
 namespace viaduct {
 
-/// What a stage does beside computing.
+/// What a stage does in addition to computing.
 struct StageSettings {
   /// In place of the head (of the rank that holds it): called with the residual stream
   /// [stream tokens, H] that it would take.
@@ -46,12 +46,12 @@ struct StageSettings {
 
 class ModelStage final : public StageProgram {
  public:
-  /// Micro-batch `i`, on the device; asked for once each, in ascending order, when it is first
-  /// needed, but for those that are left out.
+  /// Micro-batch `i`, on the device; called once for each, in ascending order, when it is first
+  /// needed, except for those that are left out.
   using BatchAt = FunctionRef<Batch(int64_t i)>;
 
-  /// All references outlive the stage, which lives for a step. Who keeps gradients counts
-  /// contributions, so last_gradient tells nobody.
+  /// All references outlive the stage, which lives for a step. The gradient store counts
+  /// contributions, so last_gradient is not reported to it.
   ModelStage(const Model& model, RankContext& context, StageSettings settings, BatchAt batch_at);
 
   TensorSet forward(int64_t micro_batch, int chunk, SegmentRange range, TensorSet in) override;
@@ -62,7 +62,8 @@ class ModelStage final : public StageProgram {
   void last_gradient(int) override {}
   void begin_chunk(int chunk) override;
   void reduce_chunk(int chunk) override;
-  /// What the segments beyond the end of the chunk read, of gradients what needs them.
+  /// The tensors that the segments beyond the end of the chunk read; for gradients, those that need
+  /// one.
   Edge edge(const Action& message) override;
   Tensor allocate(const EdgeTensor& tensor, Flow flow) override;
 
@@ -77,10 +78,10 @@ class ModelStage final : public StageProgram {
     size_t unfinished = 0;  // chunks with work to come
     std::map<int, InChunk> chunks = {};
   };
-  /// Says in the record what runs. Without backwards the caller does.
+  /// Marks in the record what runs. Without backwards the caller does so.
   RecordScope phase(std::string_view name, int64_t micro_batch, int chunk) const;
   PhaseTimer timer(double PhaseSeconds::*phase);
-  /// Uploads the micro-batches up to this one that are not here yet.
+  /// Uploads the micro-batches up to this one that are not on the device yet.
   void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
   InChunk& at(MicroBatch& micro_batch, int chunk, int64_t number);
@@ -95,10 +96,10 @@ class ModelStage final : public StageProgram {
   Edge in_message(const Edge& edge, Flow flow) const;
   /// What leaves a chunk, in the formats of messages. ShapeError for a tensor that nothing reads.
   TensorSet sent(const TensorSet& made, int64_t micro_batch, int chunk, Flow flow);
-  /// What has come, as it is declared.
+  /// Received tensors, in their declared formats.
   TensorSet received(const TensorSet& set, int64_t micro_batch, int chunk, Flow flow,
                      MemoryTag tag);
-  /// The work of these segments is done.
+  /// Notes that the work of these segments is done.
   void finish(int64_t micro_batch, int chunk, SegmentRange range);
 
   const Model& model_;
@@ -109,7 +110,7 @@ class ModelStage final : public StageProgram {
   RecordSegments record_;
   OffloadSegments offload_;
   std::vector<SegmentHooks*> hooks_;  // of this class, then of the settings
-  /// Of each micro-batch so far, by chunk; of those that are left out nothing.
+  /// For each micro-batch so far, by chunk; nothing for those that are left out.
   std::vector<std::vector<Edges>> edges_;
   std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last work
 };

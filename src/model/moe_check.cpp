@@ -47,8 +47,8 @@ void check_groups(const MoeConfig& moe, Problems& problems) {
   };
   if (!fits(routing.group_topk)) {
     problems.add(
-        "model.moe_router_group_topk: {} of {} groups of {} experts for moe_router_topk = "
-        "{}: expected {} whose groups have so many experts; nearest: {}",
+        "model.moe_router_group_topk: {} of {} groups of {} experts for moe_router_topk = {}: "
+        "expected {} whose groups have at least that many experts; nearest: {}",
         routing.group_topk, routing.groups, size, k,
         routing.group_best > 0 ? "a number" : "a divisor of it",
         nearest_valid(routing.group_topk, fits, routing.groups));

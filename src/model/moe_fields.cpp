@@ -51,12 +51,13 @@ void add_router(FieldGroup& group, MoeFields& fields) {
   group
       .field("moe_router_norm_topk_prob", fields.moe_router_norm_topk_prob,
              "Chosen scores are divided by their sum if a token has more than one; false: they are "
-             "the weights as they are. With softmax moe_router_pre_softmax decides.")
+             "the weights without that. With softmax moe_router_pre_softmax decides.")
       .constraint("false needs sigmoid or sqrtsoftplus");
   group
       .field("moe_router_enable_expert_bias", fields.moe_router_enable_expert_bias,
-             "A bias of each expert is added to its score for the choice alone. It is no trained "
-             "parameter: each update moves it by moe_router_bias_update_rate, down where the step "
+             "A bias of each expert is added to its score for the choice alone. It is not a "
+             "trained parameter: each update moves it by moe_router_bias_update_rate, down where "
+             "the step "
              "chose the expert more often than the mean, else up.")
       .constraint("true needs sigmoid or sqrtsoftplus, and FP32 main gradients");
   group
@@ -70,7 +71,8 @@ void add_router(FieldGroup& group, MoeFields& fields) {
       .positive();
   group
       .field("moe_router_num_groups", fields.moe_router_num_groups,
-             "Experts are chosen by groups first: this many of neighbouring experts; null: not.")
+             "Experts are chosen by groups first: this many groups of neighbouring experts; null: "
+             "no groups.")
       .range(1, kMostExperts)
       .constraint("divides num_moe_experts; with moe_router_group_topk");
   group
@@ -90,15 +92,15 @@ void add_router(FieldGroup& group, MoeFields& fields) {
       .field("moe_router_dtype", fields.moe_router_dtype,
              "fp32: the router's products read FP32 copies, in the backward, too; null: they read "
              "activations. Logits and weights are FP32 in both. fp64: copies, logits, scores and "
-             "losses are FP64, and the weights that experts' results are multiplied by are rounded "
-             "to FP32 at the end; on the cpu by plain loops, which take their time.")
+             "losses are FP64, and the weights of the experts' results are rounded to FP32 at the "
+             "end; on the cpu by plain loops, which are slow.")
       .one_of({"fp32", "fp64"});
 }
 
 void add_losses(FieldGroup& group, MoeFields& fields) {
   group
       .field("moe_router_bias_update_rate", fields.moe_router_bias_update_rate,
-             "Step of the experts' bias at each update; 0: it stays.")
+             "Step of the experts' bias at each update; 0: the bias does not change.")
       .range(0);
   group
       .field("moe_router_load_balancing_type", fields.moe_router_load_balancing_type,
@@ -138,8 +140,8 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
 void add_capacity(FieldGroup& group, MoeFields& fields) {
   group
       .field("moe_expert_capacity_factor", fields.moe_expert_capacity_factor,
-             "Most tokens of an expert among those of a rank's micro-batch, as a multiple of an "
-             "equal share; further ones are dropped: the expert adds nothing to them. Which ones "
+             "Maximum tokens of an expert from a rank's micro-batch, as a multiple of an equal "
+             "share; further ones are dropped: the expert adds nothing to them. Which ones "
              "depends on how tokens lie on ranks, as no other setting does. null: all tokens stay.")
       .positive();
   group
@@ -150,7 +152,7 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
   group
       .field("moe_pad_expert_input_to_capacity", fields.moe_pad_expert_input_to_capacity,
              "Every expert gets rows for its whole capacity from every rank, so that their number "
-             "is the same in every step; those beyond its tokens count nothing.")
+             "is the same in every step; rows beyond its tokens do not count.")
       .constraint("needs moe_expert_capacity_factor");
   group
       .field("moe_router_padding_for_quantization", fields.moe_router_padding_for_quantization,
@@ -175,9 +177,9 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "How tokens reach the ranks of their experts. alltoall: rows sorted by expert, as "
              "many to each rank as it needs, in one exchange over ep and etp. allgather: every "
              "rank of ep and etp gets all their tokens and computes those of its own experts, and "
-             "the results are summed by a reduce-scatter. flex: as alltoall, with rows that the "
-             "exchange takes and puts by number, without sorted copies; how is "
-             "moe_flex_dispatcher_backend's.")
+             "the results are summed by a reduce-scatter. flex: as alltoall, but the exchange "
+             "reads and writes rows by number, without sorted copies; moe_flex_dispatcher_backend "
+             "says how.")
       .one_of({"alltoall", "allgather", "flex"})
       .constraint(
           "allgather: not with variable_seq_lengths, nor with reset_attention_mask where "
@@ -186,7 +188,8 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
       .field("moe_flex_dispatcher_backend", fields.moe_flex_dispatcher_backend,
              "How flex sends. flat: rows to the ranks of their experts, with the bits of alltoall. "
              "hierarchical: a token once to each domain of dist.nvlink_domain_size ranks that has "
-             "one of its experts, and from there rows inside of the domain; results are summed in "
+             "one of its experts, and from there to the ranks inside the domain; results are "
+             "summed in "
              "each domain before they leave it. null: hierarchical where ep · etp ranks are "
              "several whole domains and rows are not padded to a capacity, else flat. deepep, "
              "hybridep, ncclep name kernels of GPUs, which send likewise: as null.")
@@ -204,7 +207,7 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
   group
       .field("moe_combine_bwd_dtype", fields.moe_combine_bwd_dtype,
              "Format in which gradients of experts' results are sent to experts. mxfp8: as "
-             "moe_dispatch_fwd_dtype; hierarchical rounds them once for each of its two ways. "
+             "moe_dispatch_fwd_dtype; hierarchical rounds them once for each of its two hops. "
              "null: that of activations.")
       .one_of({"mxfp8"})
       .constraint("needs moe_token_dispatcher_type=flex; not with fp64");

@@ -52,7 +52,7 @@ struct MoeFields {
   void resolve();
 };
 
-/// Most experts of a layer.
+/// Maximum experts of a layer.
 inline constexpr double kMostExperts = 1 << 14;
 
 void add_moe_fields(FieldGroup& group, MoeFields& fields);
@@ -62,7 +62,7 @@ const char* score_function_name(ScoreFunction score);
 /// Sets every field that is still `auto` to the value of an existing model.
 void take_moe(MoeFields& fields, const MoeConfig& moe);
 
-/// Of resolved fields. `feed_forward`: of a dense layer, the default of an expert's.
+/// From resolved fields. `feed_forward`: the size of a dense layer's, the default of an expert's.
 MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_forward);
 
 /// Every problem of the sizes and rules of `moe` in a model of `layers` layers; texts name the

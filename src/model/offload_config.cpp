@@ -31,14 +31,14 @@ FieldGroup offload_fields(OffloadConfig& config) {
           "ddp.grad_reduce_in_fp32=false also optimizer.main_grads_dtype=bf16");
   group
       .field("fine_grained_activation_offloading", config.fine_grained_activation_offloading,
-             "What offload_modules save in every layer goes to the second memory until the "
+             "What offload_modules keep in every layer goes to the second memory until the "
              "backward, with the same bits.")
       .constraint("needs offload_modules");
   group
       .field(
           "offload_modules", config.offload_modules,
           "Modules that fine_grained_activation_offloading moves, each with what it keeps and no "
-          "module that stays does: attn_norm and mlp_norm their inputs, qkv_linear and mlp the "
+          "module on the device keeps: attn_norm and mlp_norm their inputs, qkv_linear and mlp the "
           "norms' outputs (mlp also the inside of the feed-forward, or of each expert), core_attn "
           "queries, keys and values, attn_proj with core_attn the attended values, expert_fc1 the "
           "rows of experts, moe_act the inside of experts.")
@@ -49,7 +49,7 @@ FieldGroup offload_fields(OffloadConfig& config) {
           "experts");
   group
       .field("min_offloaded_tensor_size", config.min_offloaded_tensor_size,
-             "Of offload_modules, tensors with fewer elements stay.")
+             "Tensors of offload_modules with fewer elements stay on the device.")
       .range(0)
       .in("elements");
   return group;
@@ -58,12 +58,12 @@ FieldGroup offload_fields(OffloadConfig& config) {
 FieldGroup second_memory_fields(OffloadConfig& config) {
   FieldGroup group("memory", "The second memory, to which saved values are offloaded.");
   group.field("offload_path", config.offload_path,
-              "Folder of a file without a name, one a rank, with direct I/O where the file system "
-              "takes it; it is gone when the process ends. null: a region of the host's memory "
+              "Folder for an unnamed file per rank, with direct I/O where the file system supports "
+              "it; the file disappears when the process ends. null: a region of the host's memory "
               "beside the device's.");
   group
       .field("offload_bytes", config.offload_bytes,
-             "The most that the second memory of a rank may hold; null: as much as is needed.")
+             "Maximum size of the second memory of a rank; null: as much as is needed.")
       .range(MemorySlots::kAlignment)
       .in("bytes");
   return group;

@@ -39,12 +39,13 @@ std::vector<std::string_view> offloaded_units(std::string_view module);
 /// The names that a model has, with experts or without.
 std::vector<std::string_view> offload_modules_of(bool experts);
 
-/// Whether a unit keeps rows of experts, as many as the data give a rank where ranks exchange them.
+/// Whether a unit keeps rows of experts, whose number depends on the data where ranks exchange
+/// them.
 bool has_expert_rows(std::string_view unit);
 
 /// Adds to `policy` what a configuration without problems asks for, in a model of `layers` blocks
-/// and `further` ones of multi-token prediction, which offloading by layers leaves alone. What is
-/// recomputed already stays so. `rows_exchanged`: ranks exchange the rows of experts, which then
+/// and `further` ones of multi-token prediction, which offloading by layers does not affect. What
+/// is recomputed already stays so. `rows_exchanged`: ranks exchange the rows of experts, which then
 /// stay.
 void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
                  int64_t further = 0, bool rows_exchanged = false);

@@ -67,8 +67,8 @@ class ParameterMaker {
   Linear row_linear(LinearRole role, const std::string& path, const std::string& name, int64_t out,
                     int64_t in, bool bias, std::optional<int64_t> block = {}) const;
 
-  /// A matrix with these rows one after the other, `in` columns, which each tensor rank holds whole
-  /// and reads with its rows of the stream.
+  /// A matrix with these rows one after the other and `in` columns. Each tensor rank holds it whole
+  /// and multiplies its rows of the stream with it.
   struct Rows {
     std::string name;  // without suffix
     int64_t rows = 0;

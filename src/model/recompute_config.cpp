@@ -10,7 +10,7 @@ struct Module {
   std::vector<std::string_view> units;
 };
 
-/// The module that is segments, not units: they run again as one.
+/// The module that consists of segments, not units: they are recomputed as one.
 constexpr std::string_view kWholeExperts = "moe";
 
 const std::vector<Module>& modules() {
@@ -55,7 +55,7 @@ void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, b
     policy.recompute_layers({chunk.first_block + i, 1, apart});
 }
 
-/// The layers of multi-token prediction behind the last chunk, as in Megatron: uniform recomputes
+/// The layers of multi-token prediction after the last chunk, as in Megatron: uniform recomputes
 /// each by itself, block none, unless it means every layer.
 void recompute_further(const RecomputeConfig& config, int64_t first, int64_t blocks, bool all,
                        SavedPolicy& policy) {
@@ -75,8 +75,8 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   FieldGroup group("model", "");
   group
       .field("recompute_granularity", config.recompute_granularity,
-             "What the backward makes again instead of the forward keeping it, with the same bits. "
-             "full: whole layers, of which groups keep their input alone; selective: "
+             "What the backward recomputes instead of the forward keeping it, with the same bits. "
+             "full: whole layers, in groups that keep only their input; selective: "
              "recompute_modules, in every layer.")
       .one_of({"full", "selective"})
       .alias("recompute_granuality")
@@ -84,10 +84,10 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   group
       .field("recompute_method", config.recompute_method,
              "uniform: every group of recompute_num_layers layers of a chunk keeps its input, and "
-             "runs again as one; block: the first recompute_num_layers layers of each chunk do, "
+             "is recomputed as one; block: the first recompute_num_layers layers of each chunk do, "
              "each by itself, and the others are kept.")
       .one_of({"uniform", "block"})
-      .constraint("without effect but with recompute_granularity=full");
+      .constraint("no effect without recompute_granularity=full");
   group
       .field("recompute_num_layers", config.recompute_num_layers, "The number in recompute_method.")
       .range(1)
@@ -95,12 +95,12 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   group
       .field(
           "recompute_modules", config.recompute_modules,
-          "What selective recompute makes again. core_attn: attended values; layernorm: the "
+          "What selective recompute recomputes. core_attn: attended values; layernorm: the "
           "outputs of the norms before QKV and feed-forward; mlp: what lies between the two "
           "matrices of the feed-forward, or of each expert; mla_up_proj: queries, keys and values "
           "of latent attention, from its compressed vectors; moe_act: the activations of experts; "
           "shared_experts: the inside of the expert of all tokens; moe: router, exchanges, experts "
-          "and the norm before them, of which the residual stream stays.")
+          "and the norm before them, so that only the residual stream is kept.")
       .one_of({"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"})
       .constraint(
           "mla_up_proj needs multi_latent_attention; moe_act and moe need experts, and exclude "
@@ -109,22 +109,23 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   group
       .field(
           "distribute_saved_activations", config.distribute_saved_activations,
-          "Of the input that a group of layers keeps, each tensor rank keeps its share alone; the "
-          "backward gathers it.")
+          "Each tensor rank keeps only its share of the input of a group of layers; the backward "
+          "gathers it.")
       .constraint("needs recompute_granularity=full; not with sequence_parallel, which cuts it");
   group
       .field("recompute_segments_apart", config.recompute_segments_apart,
              "With full recompute, attention and feed-forward of a layer keep their inputs and run "
-             "again one after the other, so that the inside of one of them is there at a time; the "
-             "layer keeps two streams instead of one.")
+             "again one after the other, so that the inside of only one of them is in memory at a "
+             "time; the layer keeps two streams instead of one.")
       .constraint("needs recompute_granularity=full; with uniform also recompute_num_layers=1");
   group
       .field(
           "num_microbatches_with_partial_activation_checkpoints",
           config.num_microbatches_with_partial_activation_checkpoints,
-          "Of as many micro-batches (and chunks) as a stage holds at one time, the first so many "
-          "keep more: with full recompute they run recompute_num_layers layers of a chunk again "
-          "and the others all of them, with selective they keep everything. null: all are alike.")
+          "Of the micro-batches (and chunks) that a stage holds at one time, this many, the first "
+          "ones, keep more: with full recompute they recompute recompute_num_layers layers of a "
+          "chunk and the others all layers, with selective they keep everything. null: all are "
+          "alike.")
       .range(0)
       .in("micro-batches")
       .constraint("needs recompute_granularity=selective, or full with recompute_method=block");

@@ -1,5 +1,5 @@
 #pragma once
-// Which activations are made again in the backward instead of being kept (section `model`), as in
+// Which activations are recomputed in the backward instead of being kept (section `model`), as in
 // Megatron.
 
 #include <optional>
@@ -29,7 +29,7 @@ struct RecomputeConfig {
 
 FieldGroup recompute_fields(RecomputeConfig& config);
 
-/// What some models have, and modules are parts of.
+/// Features of a model that modules belong to.
 struct ModelParts {
   bool latent_attention = false, experts = false, shared_experts = false;
 };
@@ -39,12 +39,13 @@ std::vector<std::string_view> recomputable_modules(const ModelParts& model);
 /// The units that a module's name stands for; none if no model has such a module.
 std::vector<std::string_view> module_units(std::string_view module);
 
-/// What a configuration without problems asks for, for chunks as `layer_map` has them, behind which
-/// are `further` layers of multi-token prediction: one policy for all ranks. With a number of
-/// micro-batches that keep more, theirs.
+/// What a configuration without problems asks for, for chunks as in `layer_map`, followed by
+/// `further` layers of multi-token prediction: one policy for all ranks. If some micro-batches keep
+/// more, this is their policy.
 SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map,
                          int64_t further = 0);
-/// Then that of the others: every layer, or every module of recompute_modules, runs again.
+/// The policy of the other micro-batches: every layer, or every module of recompute_modules, is
+/// recomputed.
 SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
                                           const std::vector<ChunkLayers>& layer_map,
                                           int64_t further = 0);

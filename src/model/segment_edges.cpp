@@ -37,14 +37,14 @@ void check_declared(const Layer& layer, const Segment& segment, const TensorSet&
                 describe(found));
 }
 
-/// Fails unless an exchange that is under way meets the segment that ends it, and no other one.
+/// Fails unless a pending exchange reaches the segment that ends it, and no other segment.
 void check_under_way(const Layer& layer, const Segment& segment, const TensorSet& in,
                      ExchangePart ends) {
   const bool expected = segment.exchange_part() == ends;
   VIADUCT_CHECK(ShapeError, expected == (in.under_way() != nullptr), "segment {}: {}",
                 name_of(layer, segment),
-                expected ? "the exchange that it ends was not begun"
-                         : "an exchange is under way, which it does not end");
+                expected ? "it ends an exchange that was not begun"
+                         : "an exchange is pending that it does not end");
 }
 
 /// `made` plus the tensors that bypassed the segment.
@@ -52,7 +52,7 @@ TensorSet join(const Layer& layer, const Segment& segment, TensorSet made,
                const TensorSet& passed) {
   for (const auto& [name, operand] : passed.operands()) {
     VIADUCT_CHECK(ShapeError, !made.has(name),
-                  "segment {}: \"{}\" passes it by, and it makes another one",
+                  "segment {}: \"{}\" bypasses it, but it also makes a tensor of that name",
                   name_of(layer, segment), name);
     made.set(name, operand);
   }
@@ -69,9 +69,10 @@ Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& 
   for (const EdgeTensor& tensor : after) {
     if (names(outputs, tensor.name)) continue;
     for (size_t i = 0; i < read; ++i) {
-      VIADUCT_CHECK(ShapeError, before[i].name != tensor.name,
-                    "segment {}: \"{}\" is read later, and it reads it and does not return it",
-                    name_of(layer, segment), tensor.name);
+      VIADUCT_CHECK(
+          ShapeError, before[i].name != tensor.name,
+          "segment {}: it reads \"{}\", which is read again later, but does not return it",
+          name_of(layer, segment), tensor.name);
     }
     before.push_back(tensor);
   }
@@ -98,7 +99,7 @@ TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& con
                   name_of(layer, segment), name);
   }
   for (const auto& [name, operand] : out.operands()) {
-    VIADUCT_CHECK(ShapeError, names(outputs, name), "segment {}: \"{}\" is none of its outputs",
+    VIADUCT_CHECK(ShapeError, names(outputs, name), "segment {}: \"{}\" is not one of its outputs",
                   name_of(layer, segment), name);
   }
   return join(layer, segment, std::move(out), passed);

@@ -7,21 +7,21 @@
 
 namespace viaduct {
 
-/// The tensors needed before a segment if `after` is needed behind it: the ones it reads, and those
-/// of `after` that it does not make, in order of names. ShapeError naming segment and tensor if it
-/// consumes a tensor that is read later.
+/// The tensors needed before a segment if `after` is needed after it: the ones it reads, and those
+/// of `after` that it does not make, in the order of names. ShapeError naming segment and tensor if
+/// it consumes a tensor that is read later.
 Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& context,
                  const Batch& batch, const Edge& after);
 
 /// Runs the segment's forward on its declared inputs in `in`; returns its outputs and the bypassing
-/// tensors, or nothing where nobody reads them (`SavedStore::output_is_read`). ShapeError naming
+/// tensors, or nothing where they are not read (`SavedStore::output_is_read`). ShapeError naming
 /// segment and tensor if `in` lacks a declared one or has it in another dtype or shape, or if an
 /// output is missing.
 TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& context,
                           const Batch& batch, const TensorSet& in, SavedStore& saved);
 
-/// The same of a backward, which `call` runs: gradients of its outputs go in, those of its inputs
-/// come out.
+/// The same for a backward, which `call` runs: gradients of its outputs are passed in, those of its
+/// inputs are returned.
 TensorSet backward_through(const Layer& layer, const Segment& segment, const RankContext& context,
                            const Batch& batch, const TensorSet& d_out,
                            FunctionRef<TensorSet(const TensorSet& d_out)> call);

@@ -1,7 +1,7 @@
 #pragma once
-// Who follows a walk through segments: told before and after each of them, while the segments know
-// nothing of it. The record of the step, what the saved store fetches ahead, and those who look at
-// what leaves a layer are such.
+// Hooks of a walk through segments: called before and after each of them, while the segments do not
+// know of them. The record of the step, the saved store's fetches ahead, and probes of a layer's
+// output are hooks.
 
 #include <span>
 
@@ -14,7 +14,7 @@ enum class SegmentWork {
   backward,  // both halves
   backward_input,
   backward_weight,
-  replay,  // the forward of a layer that runs again, before the first of its backwards
+  replay,  // the forward of a recomputed layer, before the first of its backwards
 };
 
 /// A segment that a walk is going to run.
@@ -29,8 +29,8 @@ struct SegmentEvent {
   const Layer& layer;
   const Segment& segment;
   int number = 0;  // of the segment in its chunk: SegmentRun::instance
-  int next = -1;   // that of the segment which the same walk runs next; −1: it is the last one
-  /// All that the same walk runs after it, layers that run again included, in this order.
+  int next = -1;   // the same for the segment that this walk runs next; −1: it is the last one
+  /// Everything that the same walk runs after it, recomputed layers included, in this order.
   std::span<const ComingSegment> coming;
   RankContext& context;
   SavedStore& saved;
@@ -38,13 +38,13 @@ struct SegmentEvent {
   bool ends_layer() const { return &segment == layer.segments.back().get(); }
 };
 
-/// Events do not nest: layers that run again do so before the segment whose backward needs them.
+/// Events do not nest: layers are recomputed before the segment whose backward needs them.
 class SegmentHooks {
  public:
   virtual ~SegmentHooks() = default;
   virtual void before(const SegmentEvent& event) { static_cast<void>(event); }
-  /// `out`: all that goes on from here, what passes the segment by included; empty after a
-  /// backward_weight.
+  /// `out`: all tensors that leave this point, including those that bypass the segment; empty after
+  /// a backward_weight.
   virtual void after(const SegmentEvent& event, const TensorSet& out) {
     static_cast<void>(event), static_cast<void>(out);
   }

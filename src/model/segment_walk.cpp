@@ -11,7 +11,7 @@
 namespace viaduct {
 namespace {
 
-/// Tells hooks of a segment.
+/// Calls the hooks around a segment.
 class Told {
  public:
   Told(SegmentHookList hooks, const SegmentEvent& event) : hooks_(hooks), event_(event) {
@@ -42,14 +42,14 @@ class Told {
 
 }  // namespace
 
-/// A segment, whose it is, and which one of the chunk.
+/// A segment, its layer, and its index in the chunk.
 struct SegmentWalk::Place {
   const Layer* layer = nullptr;
   Segment* segment = nullptr;
   int number = 0;
 };
 
-/// All that a walk runs, and how much of it has begun.
+/// Everything that a walk runs, and how much of it has begun.
 struct SegmentWalk::Program {
   std::vector<ComingSegment> segments;
   size_t begun = 0;
@@ -74,7 +74,7 @@ std::vector<SegmentWalk::Place> SegmentWalk::places(const SegmentRange& range) c
   return {all.begin() + begin, all.begin() + end};
 }
 
-/// All segments that run again with the one of `place`.
+/// All segments that are recomputed with the one at `place`.
 std::vector<SegmentWalk::Place> SegmentWalk::places_with(const Place& place) const {
   const LayerGroup& group = *group_of(place);
   if (group.apart) return {place};
@@ -85,13 +85,14 @@ std::vector<SegmentWalk::Place> SegmentWalk::places_with(const Place& place) con
     list.push_back(other);
     blocks.insert(other.layer->block);
   }
-  VIADUCT_CHECK(ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
-                "backward: blocks {} to {} run again together, but {} of them are in the chunk",
-                group.first_block, group.first_block + group.blocks - 1, blocks.size());
+  VIADUCT_CHECK(
+      ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
+      "backward: blocks {} to {} are recomputed together, but {} of them are in the chunk",
+      group.first_block, group.first_block + group.blocks - 1, blocks.size());
   return list;
 }
 
-/// The group of layers that the place runs again with; null: it does not.
+/// The group of layers that the place is recomputed with; null: it is not recomputed.
 const LayerGroup* SegmentWalk::group_of(const Place& place) const {
   if (saved_.policy() == nullptr) return nullptr;
   const LayerGroup* group = saved_.policy()->group_of(place.layer->block);
@@ -110,7 +111,7 @@ SegmentRun SegmentWalk::segment_run(const Place& place) const {
   return run;
 }
 
-/// Whether a group that runs again begins with the place.
+/// Whether a recomputed group begins with the place.
 bool SegmentWalk::begins_group(const Place& place) const {
   const LayerGroup* group = group_of(place);
   if (group == nullptr || group->apart) return group != nullptr;
@@ -119,7 +120,7 @@ bool SegmentWalk::begins_group(const Place& place) const {
          place.segment == place.layer->segments[first].get();
 }
 
-/// What the segments that run again with `place` read and none of them makes.
+/// What the segments recomputed with `place` read and none of them makes.
 Edge SegmentWalk::group_inputs(const Place& place) const {
   Edge edge;
   for (const Place& of : std::views::reverse(places_with(place)))
@@ -144,8 +145,8 @@ void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) con
   }
 }
 
-/// The context has the token indices of a micro-batch while its segment runs, and holds on to no
-/// batch between segments.
+/// The context has the token indices of a micro-batch while its segment runs, and keeps no batch
+/// between segments.
 class TokenIndexScope {
  public:
   TokenIndexScope(RankContext& context, const Tensor& token_index) : context_(context) {
@@ -174,7 +175,7 @@ TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, Progr
   return out;
 }
 
-/// Whether the group of `place` has not run again yet: its inputs are kept.
+/// Whether the group of `place` is not recomputed yet: its inputs are kept.
 bool SegmentWalk::waits(const Place& place) const {
   const Place first = places_with(place).front();
   const LayerReplayScope scope(saved_, segment_run(first));
@@ -201,7 +202,7 @@ SegmentWalk::Program SegmentWalk::program_backwards(const std::vector<Place>& li
   return program;
 }
 
-/// Runs the group of layers of `place` again, if it has not been: its segments then have kept what
+/// Recomputes the group of layers of `place`, unless that is done: its segments then have kept what
 /// their backwards read.
 void SegmentWalk::run_group_again(const Place& place, Program& program) const {
   if (group_of(place) == nullptr) return;
@@ -209,7 +210,7 @@ void SegmentWalk::run_group_again(const Place& place, Program& program) const {
   const Place& first = list.front();
   TensorSet set;
   {
-    // Inputs that left the device come back here.
+    // Offloaded inputs are fetched here.
     const BackwardScope scope(saved_, segment_run(first), context_, batch_);
     for (const EdgeTensor& tensor : group_inputs(first)) {
       if (!saved_.has(first.layer, tensor.name)) return;

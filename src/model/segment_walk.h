@@ -1,7 +1,8 @@
 #pragma once
-// The walk through the segments of a chunk, forwards and backwards, over a range of them: who runs
-// a micro-batch (training, evaluation, probe, generation) runs this. It runs layers again that the
-// policy recomputes, tells the hooks, and lets tensors pass by segments that do not name them.
+// The walk through the segments of a chunk, forwards and backwards, over a range of them.
+// Everything that runs a micro-batch (training, evaluation, probe, generation) runs this walk. It
+// recomputes the layers that the policy names, calls the hooks, and lets tensors bypass segments
+// that do not name them.
 
 #include "model/model_chunk.h"
 #include "model/segment_hooks.h"

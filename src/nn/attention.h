@@ -49,7 +49,7 @@ class AttentionSegment final : public Segment {
   std::string_view name() const override { return "attention"; }
 
  private:
-  /// Both halves, or the first: then the projection's weight gradient is left.
+  /// Both halves, or only the first: then the projection's weight gradient remains to be done.
   TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
                              SavedStore& saved, bool both);
   /// The unit qkv_linear: from the normed stream [T, H] to q [T, N, D], k and v [T, K, D].

@@ -14,7 +14,7 @@
 namespace viaduct {
 
 /// Whether products of the attention before this projection are in FP8 (`projection` may be null),
-/// and whether its output is handed on in FP8.
+/// and whether its output is passed on in FP8.
 bool attends_in_fp8(const RankContext& context, const Parameter* projection);
 bool hands_on_fp8(const RankContext& context, const Parameter* projection);
 
@@ -26,7 +26,7 @@ AttentionHeads codes_of_heads(RankContext& context, const Parameter& projection,
 struct HeadCodes {
   Tensor values, scale;
 };
-/// `operand` says whose history counts: `input` for the attended values, `attended_gradient`.
+/// `operand` says which history is used: `input` for the attended values, `attended_gradient`.
 HeadCodes codes_of(RankContext& context, const Parameter& projection, LayerOperand operand,
                    const Tensor& heads, MemoryTag tag, const SavedStore& saved);
 

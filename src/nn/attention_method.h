@@ -14,7 +14,7 @@ struct AttentionMethod {
   /// to the activation format between the steps of the softmax, which then runs as three ops;
   /// maxima and sums stay FP32.
   bool softmax_in_fp32 = true;
-  /// Attended values in the statistic format, which are rounded where they are handed on.
+  /// Attended values in the statistic format, which are rounded where they are passed on.
   bool wide_output = false;
 };
 

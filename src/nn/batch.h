@@ -15,7 +15,7 @@ struct ContextLayout;
 /// The tokens k places further on in the same document, for a depth k = 1, 2, … of multi-token
 /// prediction (nn/multi_token.h), all [T].
 struct ShiftedTokens {
-  Tensor ids;          // i32; 0 behind the document's end
+  Tensor ids;          // i32; 0 after the document's end
   Tensor targets;      // i32: of the token k places further on, −1 without loss
   Tensor loss_weight;  // f32, 0 without loss
 };

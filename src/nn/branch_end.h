@@ -18,7 +18,7 @@ struct BranchEnd {
 };
 
 /// The stream after the branch, from the input of its last linear layer and the stream before;
-/// undefined where nobody reads it (`SavedStore::output_is_read`).
+/// undefined where it is not read (`SavedStore::output_is_read`).
 Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
                   const Tensor& stream, SavedStore& saved);
 

@@ -32,7 +32,7 @@ FieldGroup context_parallel_fields(ContextParallelConfig& config) {
           "max_seqlen_per_dp_cp_rank");
   group
       .field("max_seqlen_per_dp_cp_rank", config.max_seqlen_per_dp_cp_rank,
-             "Tokens of a micro-batch that a rank takes at most under hybrid_context_parallel.")
+             "Maximum tokens of a micro-batch on a rank under hybrid_context_parallel.")
       .range(1)
       .constraint("times dp · cp at least seq_length");
   return group;

@@ -19,7 +19,7 @@ struct ContextParallelConfig {
   std::optional<std::vector<int>> hierarchical_context_parallel_sizes;
   /// Each document is shared by as many data and context ranks as its length needs.
   bool hybrid_context_parallel = false;
-  /// Tokens of a micro-batch that a rank has at most under hybrid_context_parallel.
+  /// Maximum tokens of a micro-batch on a rank under hybrid_context_parallel.
   std::optional<int64_t> max_seqlen_per_dp_cp_rank;
 
   /// The exchange of a layer, by its global number. The configuration must be valid.

@@ -33,8 +33,8 @@ class CoreAttention {
  public:
   /// `sinks` [N]: a logit of each head of this rank that takes part in its softmax without a value
   /// (ops/attention_sink.h); null: none.
-  /// `projection`: the weight of the layer that reads the attended values; its recipe is that of
-  /// attention (nn/attention_codes.h). null: attention is not in FP8.
+  /// `projection`: the weight of the layer that reads the attended values; attention uses its
+  /// recipe (nn/attention_codes.h). null: attention is not in FP8.
   CoreAttention(AttentionSpec spec, std::string_view path,
                 std::shared_ptr<const Parameter> sinks = nullptr,
                 std::shared_ptr<const Parameter> projection = nullptr);

@@ -104,7 +104,7 @@ Tensor DelayedScales::note(OpContext& context, const Parameter& parameter, Layer
 Tensor DelayedScales::note_amax(OpContext& context, const Parameter& parameter,
                                 LayerOperand operand, const Tensor& amax) {
   const Tensor noted = own(noted_, parameter, operand);
-  // A weight that is quantized anew is another one, not one more of the step.
+  // A weight that is quantized again replaces the earlier one; it is not one more of the step.
   if (operand == LayerOperand::weight) fill(context, {noted, 0});
   const Tensor out = context.allocate(DType::f32, noted.shape(), MemoryTag::activations);
   viaduct::note_amax(context, {amax, noted, own(chosen_, parameter, operand), out});

@@ -1,8 +1,8 @@
 #pragma once
 // The scales of delayed scaling: for the operands of every layer with quantized products, the
-// magnitudes of earlier steps, the ones chosen for this step, and those that the step notes. They
-// change in `finish_step` alone, so all micro-batches of a step quantize alike. Each expert of a
-// layer has operands of its own; every rank knows those of all experts.
+// magnitudes of earlier steps, the ones chosen for this step, and those recorded in this step. They
+// change only in `finish_step`, so all micro-batches of a step quantize alike. Each expert of a
+// layer has operands of its own; every rank has those of all experts.
 
 #include <array>
 #include <map>
@@ -46,8 +46,8 @@ class DelayedScales {
   /// The same for an operand whose largest magnitude f32 [1] ([E']) is known.
   Tensor note_amax(OpContext& context, const Parameter& parameter, LayerOperand operand,
                    const Tensor& amax);
-  /// The end of a step: maxima over the ranks of what they noted, one reduction of all tensors for
-  /// each axis, and the amaxes of the next step. Every rank of the groups calls it.
+  /// The end of a step: maxima over the ranks of the recorded magnitudes, one reduction of all
+  /// tensors for each axis, and the amaxes of the next step. Every rank of the groups calls it.
   void finish_step(OpContext& context);
 
   // For checkpoints.
@@ -58,8 +58,8 @@ class DelayedScales {
   /// f32 [N, 1 + L] in host memory, the same on all ranks of a stage: of each tensor the chosen
   /// amax and the history, latest first. Every rank of the stage calls it.
   Tensor values(OpContext& context) const;
-  /// Begins again with these values of tensor `i`: f32 [1 + M] in host memory, of whose history the
-  /// latest steps count. Nothing is noted.
+  /// Restores these values of tensor `i`: f32 [1 + M] in host memory, of whose history the latest
+  /// steps are used. Clears the recorded magnitudes.
   void restore(size_t i, const Tensor& values);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace viaduct {
 
-/// What the begin of an exchange leaves for its end: the communication, and tensors.
+/// What the begin of an exchange passes to its end: the communication, and tensors.
 class UnderWay {
  public:
   virtual ~UnderWay() = default;
@@ -45,7 +45,7 @@ class ExchangeSegment : public Segment {
   }
 };
 
-/// The exchange as two segments, the second one right behind the first. ShapeError if it has
+/// The exchange as two segments, the second one directly after the first. ShapeError if it has
 /// parameters: their gradients would belong to neither.
 std::vector<std::unique_ptr<Segment>> in_two_parts(std::unique_ptr<ExchangeSegment> exchange);
 

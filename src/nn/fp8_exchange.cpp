@@ -15,7 +15,7 @@ Fp8Rows allocate_fp8_rows(RankContext& context, int64_t elements) {
 Fp8Rows to_fp8_rows(RankContext& context, const Tensor& rows) {
   const int64_t elements = rows.elements();
   VIADUCT_CHECK(ShapeError, elements % kStateGroup == 0,
-                "exchange in FP8: {} elements of a part are no multiple of the {} that share a "
+                "exchange in FP8: {} elements of a part are not a multiple of the {} that share a "
                 "scale",
                 elements, kStateGroup);
   const Fp8Rows out = allocate_fp8_rows(context, elements);

@@ -16,7 +16,7 @@ struct Fp8Rows {
 
 /// Rows f32, contiguous, as codes. ShapeError unless their elements are a multiple of 64.
 Fp8Rows to_fp8_rows(RankContext& context, const Tensor& rows);
-/// Memory for the codes of so many elements.
+/// Memory for the codes of this many elements.
 Fp8Rows allocate_fp8_rows(RankContext& context, int64_t elements);
 /// The elements [begin, begin + count), both multiples of 64.
 Fp8Rows part_of(const Fp8Rows& rows, int64_t begin, int64_t count);

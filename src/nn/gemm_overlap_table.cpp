@@ -200,7 +200,7 @@ class TableMaker {
   void check_fp8_buf(OverlapGemm gemm, GemmOverlap& row, int64_t columns) {
     row.fp8_buf &= is_rs_of_output(gemm) || is_bulk_dgrad(gemm);
     if (!row.fp8_buf || !conditions_.fp8_products || columns % kStateGroup == 0) return;
-    problem(gemm, ".fp8_buf: chunks have {} columns, no multiple of the {} that share a scale",
+    problem(gemm, ".fp8_buf: chunks have {} columns, not a multiple of the {} that share a scale",
             columns, kStateGroup);
   }
 
@@ -293,7 +293,7 @@ class TableMaker {
     const Value* own = table_.find(overlap_gemm_name(wgrad));
     if (switched_off(wgrad) == nullptr && own != nullptr && own->find("method") != nullptr) {
       problem(wgrad,
-              ".method: {} of {} already reduce-scatters the input gradient; leave one of them out",
+              ".method: {} of {} already reduce-scatters the input gradient; give only one of them",
               overlap_method_name(method), overlap_gemm_name(dgrad));
     }
     table[wgrad] = {};

@@ -13,8 +13,8 @@
 namespace viaduct {
 namespace {
 
-// FP32 logits of a chunk: so many tokens that reading the weight and adding to its gradient, once
-// for each chunk, cost little beside the products.
+// FP32 logits of a chunk: enough tokens that reading the weight and adding to its gradient, once
+// for each chunk, cost little compared with the products.
 constexpr int64_t kChunkBytes = int64_t{128} << 20;
 
 /// A log-sum-exp or a target logit of each token: FP64, for the loss of a confident token is their

@@ -2,7 +2,7 @@
 // The last segment: final norm, language-model head and cross entropy. Three modes:
 //
 //   mode         setting                   forward keeps            backward
-//   recompute    recompute_logits          log-sum-exps             makes logits again, in chunks
+//   recompute    recompute_logits          log-sum-exps             recomputes logits, in chunks
 //   keep logits  recompute_logits off      logits, log-sum-exps     overwrites them by gradients
 //   compose      cross-entropy fusion off  probabilities            single operations, all tokens
 //

@@ -1,7 +1,7 @@
 #pragma once
 // Keys and values of earlier tokens, for generation: several sequences, the layers and the
-// key-value heads that this rank holds; of latent attention what they are made from, as one head
-// (nn/latent_attention.h). All sequences have the same number of rows, which grows by
+// key-value heads that this rank holds; for latent attention the vectors that they are made from,
+// as one head (nn/latent_attention.h). All sequences have the same number of rows, which grows by
 // whole blocks when the longest one needs it; unused rows are finite and hidden from attention by
 // causality.
 
@@ -44,7 +44,7 @@ class KeyValueCache {
   View append(OpContext& context, int64_t layer, const Tensor& k, const Tensor& v);
   /// The tokens of the step are complete in every layer: the next step appends after them.
   void end_step();
-  /// The last `tokens` tokens of a sequence were none of its own: the next step writes over them.
+  /// The last `tokens` tokens of a sequence do not belong to it: the next step overwrites them.
   void forget(int64_t sequence, int64_t tokens);
 
   int64_t sequences() const { return shape_.sequences; }

@@ -31,8 +31,9 @@ struct LatentAttentionParts {
   ResidualDropout residual;
 };
 
-/// `spec`: head_dim is P + R, value_dim Dv, kv_heads N. In generation the cache holds of a token
-/// the compressed vector of keys and values (after its norm) and the rotary part of the keys (after
+/// `spec`: head_dim is P + R, value_dim Dv, kv_heads N. In generation the cache holds for each
+/// token the compressed vector of keys and values (after its norm) and the rotary part of the keys
+/// (after
 /// rotation): C + R numbers, whatever N is. Keys and values of all heads are made from all of them
 /// in each step.
 class LatentAttentionSegment final : public Segment {

@@ -54,7 +54,7 @@ Operand Linear::keep_input(RankContext& context, const Operand& x, const Tensor&
                            SavedStore& saved) const {
   if (!x.form().plain()) {
     VIADUCT_CHECK(ShapeError, !columns() && x.form() == kept_forms(context).b,
-                  "{}: x comes as {}, and its weight gradient reads {}", weight_->path,
+                  "{}: x comes as {}, but its weight gradient reads {}", weight_->path,
                   describe(x.form()), describe(kept_forms(context).b));
     keep_operand(saved, this, "x", x);
     return x;

@@ -36,10 +36,10 @@ class Linear {
   Tensor forward(RankContext& context, const Operand& x, SavedStore& saved,
                  MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {},
                  std::optional<DType> format = {}) const;
-  /// Of the forward, what the backward reads: keeps x, and makes no y.
+  /// The part of the forward that the backward needs: keeps x, and computes no y.
   void keep(RankContext& context, const Operand& x, SavedStore& saved) const;
   /// dx [T, in] = dy [T, out] · W; the gradient of the bias accumulates (+=). With an `epilogue`
-  /// (row-parallel layers) the gradient of its `raised`, in its place.
+  /// (row-parallel layers) the gradient of its `raised`, in place.
   Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue = {}) const;
   /// dW [out, in] (= or +=) dyᵀ · x. Nothing is left to do if it ran during the exchange of the

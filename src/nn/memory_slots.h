@@ -1,6 +1,6 @@
 #pragma once
-// Places of values in a second memory. A pure function of what was asked for and given back, in
-// which order: a dry run finds the places of the real run.
+// Places of values in a second memory. A pure function of the sequence of allocations and frees: a
+// dry run finds the places of the real run.
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@ namespace viaduct {
 
 class MemorySlots {
  public:
-  /// Offset and size of a slot are multiples of this: direct I/O wants pages.
+  /// Offset and size of a slot are multiples of this: direct I/O needs pages.
   static constexpr int64_t kAlignment = 4096;
 
   /// The bytes that a value of `bytes` takes.
@@ -18,7 +18,7 @@ class MemorySlots {
   }
 
   /// The offset of a free slot of `bytes` (> 0): the lowest gap between slots that is large enough,
-  /// else behind all of them.
+  /// else after all of them.
   int64_t find(int64_t bytes) const;
   /// Takes that slot; its offset.
   int64_t take(int64_t bytes);

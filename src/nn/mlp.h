@@ -49,7 +49,7 @@ class MlpSegment final : public Segment {
   /// The gradient of the output of `up`, from the gradient of the output of `down`.
   Tensor lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
   /// `raise` and `lower` without epilogues: from the output of `up` to the input of `down`; and the
-  /// gradient of that output, in its place.
+  /// gradient of that output, in place.
   Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
   Tensor deactivate(RankContext& context, const Tensor& d_activated, SavedStore& saved) const;
   /// The activation as an epilogue of the GEMM, with `activated` or `raised` not set.

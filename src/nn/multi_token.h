@@ -1,14 +1,14 @@
 #pragma once
 // Multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2): layer k = 1, 2, …
-// behind the model's last block predicts the token k + 1 places further on. Of the rows h of the
-// layer before it (the model's own at k = 1), as the head there reads them, behind its norm:
+// after the model's last block predicts the token k + 1 places further on. With the rows h of the
+// layer before it (the model's own at k = 1), as the head there reads them after its norm:
 //
 //   h' = W · [norm(embedding of the token k places further on); norm(head norm(h))]
 //   h  = block(h'),   loss k = cross entropy of head(head norm k(h)) and the token k + 1 places on
 //
-// with the embedding and the head of the model. A layer is three: the input below, a transformer
-// block, and the head below. Meanwhile the residual stream that the model's own head reads passes
-// by under the name kTrunk. All of it runs in training alone.
+// with the embedding and the head of the model. A layer has three parts: the input below, a
+// transformer block, and the head below. The residual stream that the model's own head reads
+// bypasses them under the name kTrunk. All of it runs only in training.
 //
 // The order of the columns of W, and the norm before the second one, are those of DeepSeek's
 // published weights and of Megatron's code.
@@ -23,7 +23,7 @@
 
 namespace viaduct {
 
-/// The residual stream behind the model's last block, while layers of multi-token prediction run.
+/// The residual stream after the model's last block, while layers of multi-token prediction run.
 inline constexpr std::string_view kTrunk = "trunk";
 
 struct MultiTokenInputParts {
@@ -59,14 +59,14 @@ class MultiTokenInputSegment final : public Segment {
   /// Rows of the embedding [stream tokens, H] of the tokens further on.
   Tensor embed(RankContext& context, const Batch& batch) const;
   int64_t first_row(const RankContext& context) const;
-  /// Its parameters but for the token table.
+  /// Its parameters except the token table.
   std::vector<const Parameter*> multiplied() const;
 
   size_t depth_;
   MultiTokenInputParts parts_;
 };
 
-/// The loss of a depth. The last one gives the model's own stream back, the others pass theirs on.
+/// The loss of a depth. The last one returns the model's own stream, the others pass theirs on.
 class MultiTokenHeadSegment final : public Segment {
  public:
   /// `head`: the model's weight with this depth's norm. `loss_scale`: of the depth's loss in the

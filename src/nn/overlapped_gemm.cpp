@@ -161,7 +161,7 @@ bool sends_fp8(const GemmOverlap& row, const StreamProduct& product) {
   return row.fp8_buf && product.quantization.any();
 }
 
-/// A rank's rows of the parts of all ranks, on their way.
+/// A rank's rows of the parts of all ranks, in transit.
 class ArrivingFp8 {
  public:
   /// Every rank of the tensor ranks has a part [rows of all, columns] of the sum, in FP32.

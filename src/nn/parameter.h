@@ -21,7 +21,7 @@ enum class Replicas {
   tp,     // all
 };
 
-/// What the gradients that the replicas of a part compute are to each other. Over data-parallel and
+/// How the gradients that the replicas of a part compute are related. Over data-parallel and
 /// context ranks a dense parameter's gradient is always partial.
 enum class ReplicaGradient {
   equal,    // each computes the whole gradient
@@ -76,7 +76,7 @@ struct Parameter {
   bool vocabulary = false;
   bool weight_gradient =
       true;  // its gradient comes from backward_weight (GEMM and embedding weights)
-  /// An operand of matrix products; tables that are only looked up are none.
+  /// An operand of matrix products; tables that are only looked up are not.
   bool multiplied = false;
   /// Its products read quantized operands, as the recipe says.
   bool quantized = false;
@@ -84,11 +84,11 @@ struct Parameter {
   ExpertRange experts = {};
   /// The projection of an attention layer, whose operands have scales under its name.
   bool projects_attention = false;
-  /// Whose groups share it: experts' weights are on the expert grid, all others are dense.
+  /// The grid whose groups share it: experts' weights are on the expert grid, all others are dense.
   Grid grid = Grid::attention;
   std::optional<DType> format = {};  // of the weight, where it is not the recipe's
-  /// Set: a bias that balances experts (ops/load_bias.h). Each update moves it by this much; in
-  /// place of a gradient it has load errors, and optimizers, norms and clipping leave it alone.
+  /// Set: a bias that balances experts (ops/load_bias.h). Each update moves it by this much;
+  /// instead of a gradient it has load errors, and optimizers, norms and clipping skip it.
   std::optional<double> load_bias_rate = {};
 };
 

@@ -44,7 +44,7 @@ Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, c
 
 Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
                     const Tensor& matrix, const SavedStore& saved, const Tensor& offsets) {
-  // Evaluation does not count, nor what runs again.
+  // Evaluation and recomputation do not count.
   if (context.gradients == nullptr)
     return context.delayed->chosen_for(context.ops, parameter, operand, matrix, offsets);
   Tensor amax = context.delayed->chosen(parameter, operand);

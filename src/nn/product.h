@@ -9,7 +9,8 @@
 
 namespace viaduct {
 
-/// What quantized operands need beside their matrix: the largest magnitude from which they get the
+/// What quantized operands need in addition to their matrix: the largest magnitude from which they
+/// get the
 /// scale of the whole matrix, f32 [1], or [2] with that of the rotated matrix. Undefined where
 /// there is no such scale.
 struct ProductAmax {
@@ -28,14 +29,14 @@ void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax = {}
 Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
                        bool gathered);
 
-/// The same from the histories of delayed scaling (context.delayed): noted in the first run of a
+/// The same from the histories of delayed scaling (context.delayed): recorded in the first run of a
 /// step, and not in evaluation. f32 [1]; of experts' weights [E'] for those here, whose rows of the
 /// matrix are those of `offsets` (ops/largest_magnitude.h).
 Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
                     const Tensor& matrix, const SavedStore& saved, const Tensor& offsets = {});
 
 /// The forms in which dy [T, N] (a) and x [T, K] (b) are kept for their weight gradient: those that
-/// its product reads, if they show their matrix's shape; else tensors, which the product converts.
+/// its product reads, if these have their matrix's shape; else tensors, which the product converts.
 GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
                         const Quantization& quantization = {});
 
@@ -44,14 +45,14 @@ GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
 Operand keep_operand(RankContext& context, SavedStore& saved, const void* owner,
                      std::string_view name, const Tensor& matrix, const OperandForm& form,
                      const Tensor& amax = {}, const StochasticRounding& rounding = {});
-/// Keeps an operand that has its form already.
+/// Keeps an operand that already has its form.
 void keep_operand(SavedStore& saved, const void* owner, std::string_view name,
                   const Operand& operand);
 /// `kept`, if it has the form in which a product reads a matrix as its a; else the matrix. Operands
 /// with one scale for the whole matrix are read by several products.
 Operand kept_or_matrix(const RankContext& context, GemmForm form, const Quantization& quantization,
                        const Operand& kept, const Tensor& matrix);
-/// Takes it back for its last reader, which gives the same form.
+/// Takes it from the store for its last reader, which passes the same form.
 Operand take_operand(const RankContext& context, SavedStore& saved, const void* owner,
                      std::string_view name, const OperandForm& form);
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the quantization of each operand of linear layers and of experts does to it, measured beside
-// the products that read it: section `tensor_inspect`. Measuring changes no result.
+// The effect of quantization on each operand of linear layers and of experts, measured next to the
+// products that read it: section `tensor_inspect`. Measuring changes no result.
 
 #include <map>
 #include <string>
@@ -14,7 +14,8 @@ namespace viaduct {
 /// Of an operand, or of those of all experts of a layer together.
 struct MeasuredOperand {
   reference::QuantizationError all;
-  /// The expert whose operand, on one rank in one micro-batch, is off most; −1: of no experts.
+  /// The expert whose operand, on one rank in one micro-batch, has the largest error; −1: no
+  /// experts.
   int64_t worst_expert = -1;
   reference::QuantizationError worst;
 
@@ -22,7 +23,7 @@ struct MeasuredOperand {
   void merge(const MeasuredOperand& other);
 };
 
-/// Whether quantization does more harm to a than to b: elements that are not finite, then the
+/// Whether quantization affects a more than b: elements that are not finite, then the
 /// relative error.
 bool is_worse(const reference::QuantizationError& a, const reference::QuantizationError& b);
 

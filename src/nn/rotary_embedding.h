@@ -1,5 +1,6 @@
 #pragma once
-// Rotary positions applied to heads: one op in place, or composed of elementwise ops out of place.
+// Rotary positions applied to heads: one op in place, or composed of elementwise ops that write new
+// tensors.
 
 #include "nn/rotary_table.h"
 #include "ops/dispatch.h"

@@ -24,8 +24,8 @@ struct RotarySpec {
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;                        // yarn
   double attention_factor = 1;  // multiplies cos and sin (yarn); the family computes its default
-  /// yarn as DeepSeek writes it, 0: not given. attention_factor follows from both, the scale of
-  /// latent attention from the second (families.h).
+  /// yarn in DeepSeek's configurations, 0: not given. attention_factor follows from both, the scale
+  /// of latent attention from the second (families.h).
   double mscale = 0, mscale_all_dim = 0;
   bool truncate = true;      // yarn: bounds of the ramp rounded outwards to whole dims
   bool interleaved = false;  // pairs are neighbours instead of halves (ops/rotary.h)

@@ -30,7 +30,7 @@ SavedStore::SavedStore(bool keeps, const SavedPolicy* policy, SecondMemory* seco
       second_(policy != nullptr && policy->offloads() ? second : nullptr),
       keeps_(keeps) {
   VIADUCT_CHECK(ShapeError, !keeps || policy == nullptr || !policy->offloads() || second != nullptr,
-                "saved store: the policy offloads units, and there is no second memory");
+                "saved store: the policy offloads units, but there is no second memory");
 }
 
 MemoryTag SavedStore::tag() const {

@@ -2,7 +2,7 @@
 // The saved store: what a micro-batch keeps between forward and backward. An entry is a value and
 // its unit, under the key (run of a segment, owner, name). A unit that the policy recomputes is
 // dropped: the store keeps the unit's inputs instead of its values, and runs the unit again before
-// the first reader. Layers only name their units and give a function that runs them again; the walk
+// the first reader. Layers only name their units and give a function that replays them; the walk
 // over the segments tells the store which segment runs.
 //
 // Rules:
@@ -11,11 +11,11 @@
 // offset).
 // - Inputs of a dropped unit are held, unless they are dropped outputs of another unit.
 // - Row statistics are kept whatever the policy of their unit.
-// - While a unit or a layer runs again, the units inside it are kept.
+// - While a unit or a layer is recomputed, the units inside it are kept.
 // - `keep` in a backward stores the value.
 // - Before a storage is taken that a dropped unit reads, that unit runs, since the taker may
 //   overwrite the storage.
-// - A value that a unit made again lives until it is taken.
+// - A recomputed value lives until it is taken.
 // - A unit's outputs are recognized in their own segment; a later segment keeps them as values.
 // - Only the last taker may write to a kept value (`check_writes`).
 // - A storage is copied to the second memory once, and only if all that keep it are offloaded
@@ -46,7 +46,7 @@ struct RankContext;
 class SavedStore;
 class SecondMemory;
 
-/// How a unit is run again: a function of its layer, without captures. It keeps what the forward
+/// How a unit is recomputed: a function of its layer, without captures. It keeps what the forward
 /// kept, and returns the outputs in the order of `ReplayableUnit::made`.
 struct Replay {
   using Function = std::vector<Tensor> (*)(const void* layer, RankContext& context,
@@ -60,9 +60,9 @@ struct Replay {
 struct SegmentRun {
   int instance = 0;            ///< its index in the micro-batch's chunk; part of every key
   int64_t block = -1;          ///< global number of its transformer block; −1: it has none
-  bool drops = false;          ///< its layer runs again: nothing is kept, not even statistics
+  bool drops = false;          ///< its layer is recomputed: nothing is kept, not even statistics
   bool drops_output = false;   ///< its outputs are dropped as well
-  bool output_unread = false;  ///< it runs again for what it keeps: nobody reads its outputs
+  bool output_unread = false;  ///< recomputed only for what it keeps
 };
 
 class SavedStore {
@@ -81,7 +81,7 @@ class SavedStore {
   /// False if nothing is stored: by the whole store, or by the current segment, which drops.
   bool keeps() const { return keeps_ && !now_.segment.drops; }
   const SavedPolicy* policy() const { return policy_; }
-  /// False if the current segment runs again for what it keeps alone: it need not make outputs.
+  /// False if the current segment is recomputed only for what it keeps: it need not make outputs.
   bool output_is_read() const { return !now_.segment.output_unread; }
 
   /// The memory tag for a tensor that the unit in scope makes and keeps; `activations` if the unit
@@ -168,7 +168,7 @@ class SavedStore {
     SegmentRun segment = {};
     std::string_view unit = {};
     std::shared_ptr<UnitRun> dropping = {};  // the unit in scope, if it drops what it keeps
-    UnitRun* replayed = nullptr;             // the unit that runs again
+    UnitRun* replayed = nullptr;             // the unit that is being recomputed
     RankContext* context = nullptr;          // in a backward
     const Batch* batch = nullptr;
   };
@@ -184,11 +184,11 @@ class SavedStore {
   /// In a second run: stores the value in the entry that waits for it.
   void restore(const void* owner, std::string_view name, const Tensor& value);
   Entries::iterator find(const void* owner, std::string_view name);
-  /// The entry with its value, made again if it was dropped.
+  /// The entry with its value, recomputed if it was dropped.
   Entries::iterator find_value(const void* owner, std::string_view name);
   /// Waits for a copy from the second memory; starts it first if it was not fetched ahead.
   void bring_back(const std::shared_ptr<SecondCopy>& copy);
-  /// Runs the unit again and restores all entries that wait for it.
+  /// Recomputes the unit and restores all entries that wait for it.
   void replay(const std::shared_ptr<UnitRun>& unit);
   /// Runs the dropped units that read the storage and whose values are still needed.
   void replay_readers(const Storage* storage);
@@ -196,7 +196,7 @@ class SavedStore {
                                      Replay replay);
 
   Entries entries_;
-  std::vector<std::weak_ptr<UnitRun>> units_;        // dropped, and not yet run again
+  std::vector<std::weak_ptr<UnitRun>> units_;        // dropped, and not yet recomputed
   std::vector<std::shared_ptr<UnitRun>> producers_;  // dropped units of the current segment
   std::vector<std::weak_ptr<SecondCopy>> copies_;    // in the order in which they were started
   State now_;
@@ -230,7 +230,8 @@ class UnitScope : public SavedScope {
   }
 };
 
-/// The same for a unit that can run again. If the policy recomputes it, everything kept during its
+/// The same for a unit that can be recomputed. If the policy recomputes it, everything kept during
+/// its
 /// lifetime is dropped, except statistics and inputs. Until its outputs are taken, only the unit
 /// writes to them.
 class ReplayableUnit : public UnitScope {
@@ -254,15 +255,15 @@ class SegmentScope : public SavedScope {
   ~SegmentScope() { store_.producers_.clear(); }
 };
 
-/// A segment's backward, or one half of it (inputs, weights). Units that run again during it get
-/// `context` and `batch`.
+/// A segment's backward, or one half of it (inputs, weights). Units that are recomputed during it
+/// get `context` and `batch`.
 class BackwardScope : public SavedScope {
  public:
   BackwardScope(SavedStore& store, const SegmentRun& segment, RankContext& context,
                 const Batch& batch);
 };
 
-/// The forward of a segment whose layer runs again.
+/// The forward of a segment whose layer is recomputed.
 class LayerReplayScope : public SavedScope {
  public:
   LayerReplayScope(SavedStore& store, const SegmentRun& segment);

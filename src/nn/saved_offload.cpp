@@ -1,4 +1,4 @@
-// What offloaded units keep: to the second memory, and back.
+// Moves what offloaded units keep to the second memory, and back.
 
 #include <algorithm>
 #include <optional>
@@ -121,8 +121,8 @@ void SavedStore::fetch(int instance, OpContext& ops) {
   for (const auto& weak : copies_) {
     const auto copy = weak.lock();
     if (copy->instance != instance || copy->state != SecondCopy::State::away) continue;
-    // Inputs of a group come back when it runs again: ahead of it they would be beside the inside
-    // of another group.
+    // Inputs of a group are fetched when it is recomputed: earlier they would add to the inside of
+    // another group.
     if (entries_.at(copy->entries.front()).unit != unit::layer) copy->fetch(ops);
   }
 }
@@ -131,8 +131,8 @@ void SavedStore::bring_back(const std::shared_ptr<SecondCopy>& copy) {
   finish_offload();
   if (copy->state == SecondCopy::State::away) {
     VIADUCT_CHECK(ShapeError, now_.context != nullptr,
-                  "saved store: \"{}\" is in the second memory, and is read outside of a walk "
-                  "backwards",
+                  "saved store: \"{}\" is in the second memory, and is read outside of a backward "
+                  "walk",
                   std::get<2>(copy->entries.front()));
     copy->fetch(now_.context->ops);
   }

@@ -32,7 +32,7 @@ void SavedPolicy::recompute_layers(const LayerGroup& group) {
   const bool parts = group.apart || group.experts;
   VIADUCT_CHECK(ShapeError, group.blocks > 0 && (group.blocks == 1 || !parts),
                 "policy of saved values: a group of {} blocks{}", group.blocks,
-                parts ? " whose segments run again apart" : "");
+                parts ? " whose segments are recomputed separately" : "");
   for (int64_t i = group.first_block; i < group.first_block + group.blocks; ++i) {
     VIADUCT_CHECK(ShapeError, group_of_.emplace(i, groups_.size()).second,
                   "policy of saved values: block {} is in two groups", i);

@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of the values that blocks keep for their backward: by unit and block, or for whole
+// What happens to the values that blocks keep for their backward: by unit and block, or for whole
 // layers. Comes from the configuration, is the same on all ranks, and does not change during a run.
 
 #include <array>
@@ -23,7 +23,7 @@ inline constexpr std::string_view mlp_norm = "mlp_norm";      // norm before the
 inline constexpr std::string_view mlp = "mlp";                // up and activation
 inline constexpr std::string_view expert_fc1 = "expert_fc1";  // rows of experts
 inline constexpr std::string_view moe_act = "moe_act";        // activation of experts, in mlp
-inline constexpr std::string_view moe_combine = "moe_combine";  // results back from experts
+inline constexpr std::string_view moe_combine = "moe_combine";  // results returned by experts
 /// The expert of all tokens: up and activation, with a gate the whole of it.
 inline constexpr std::string_view shared_experts = "shared_experts";
 }  // namespace unit
@@ -32,23 +32,23 @@ inline constexpr std::array kUnits{unit::attn_norm, unit::qkv_linear, unit::core
                                    unit::attn_proj, unit::mlp_norm,   unit::mlp};
 
 namespace unit {
-/// Beside them, where layers run again: what their groups keep, the inputs.
+/// In addition, where layers are recomputed: the inputs that their groups keep.
 inline constexpr std::string_view layer = "layer";
 }  // namespace unit
-/// The unit that latent attention has beside them.
+/// The additional unit of latent attention.
 inline constexpr std::array kLatentUnits{unit::mla_up_proj};
-/// The units that experts have beside them.
+/// The additional units of experts.
 inline constexpr std::array kExpertUnits{unit::expert_fc1, unit::moe_act, unit::moe_combine,
                                          unit::shared_experts};
 
-/// What a unit keeps stays until its last reader; or is dropped, and the unit runs again before its
-/// first reader in the backward; or is copied to a second memory, and back ahead of its reader
-/// (statistics of rows stay in both).
+/// What a unit keeps stays until its last reader; or it is dropped, and the unit is recomputed
+/// before the first reader in the backward; or it is copied to a second memory, and back ahead of
+/// its reader (statistics of rows stay in both cases).
 enum class UnitPolicy { keep, recompute, offload };
 
-/// Consecutive blocks that run again together: only the input of the first one is kept. `apart`:
-/// each segment of the block runs again by itself, and its inputs are kept. `experts`: of the one
-/// block, the segments of its experts alone (none in a block without).
+/// Consecutive blocks that are recomputed together: only the input of the first one is kept.
+/// `apart`: each segment of the block is recomputed by itself, and its inputs are kept. `experts`:
+/// only the segments of the one block's experts (none in a block without experts).
 struct LayerGroup {
   int64_t first_block = 0, blocks = 1;
   bool apart = false;
@@ -63,16 +63,16 @@ class SavedPolicy {
   /// ShapeError for a unit that blocks do not have, naming those that they have.
   void set(int64_t block, std::string_view unit, UnitPolicy policy);
   /// ShapeError for an empty group, one that shares a block with another, or several blocks whose
-  /// segments, or experts, run again apart.
+  /// segments, or experts, are recomputed separately.
   void recompute_layers(const LayerGroup& group);
-  /// Of the residual stream that a group of layers keeps, each tensor rank keeps only its share,
-  /// and the backward gathers it. For streams that all tensor ranks have whole.
+  /// Each tensor rank keeps only its share of the residual stream that a group of layers keeps, and
+  /// the backward gathers it. For streams that all tensor ranks have whole.
   void share_layer_inputs() { shares_layer_inputs_ = true; }
-  /// What is offloaded has at least so many elements; smaller storages stay.
+  /// Offloaded storages have at least this many elements; smaller ones stay.
   void offload_from(int64_t elements) { least_offloaded_ = elements; }
 
   UnitPolicy of(int64_t block, std::string_view unit) const;
-  /// The group that the block runs again with; null: it does not run again as a whole.
+  /// The group that the block is recomputed with; null: it is not recomputed as a whole.
   const LayerGroup* group_of(int64_t block) const;
   bool keeps_everything() const { return units_.empty() && groups_.empty(); }
   /// Whether any unit is offloaded.

@@ -1,4 +1,4 @@
-// Units whose tensors are dropped, and how the store runs them again.
+// Units whose tensors are dropped, and how the store recomputes them.
 
 #include <algorithm>
 
@@ -99,8 +99,8 @@ void SavedStore::restore(const void* owner, std::string_view name, const Tensor&
 
 void SavedStore::replay(const std::shared_ptr<UnitRun>& unit) {
   VIADUCT_CHECK(ShapeError, now_.context != nullptr,
-                "saved store: unit {} of block {} was dropped, and is read outside of a walk "
-                "backwards: it cannot be run again",
+                "saved store: unit {} of block {} was dropped, and is read outside of a backward "
+                "walk: it cannot be recomputed",
                 unit->name, unit->segment.block);
   const std::shared_ptr<UnitRun> running = unit;  // its entries release it
   std::vector<Tensor> inputs;

@@ -17,8 +17,7 @@ namespace viaduct {
 
 class UnderWay;  // nn/exchange_segment.h
 
-/// A small named set of operands: what goes from segment to segment, and what a pipeline edge
-/// sends.
+/// A small named set of operands: what segments pass to each other, and what a pipeline edge sends.
 class TensorSet {
  public:
   using Named = std::pair<std::string, Operand>;
@@ -33,12 +32,12 @@ class TensorSet {
   bool has(std::string_view name) const;
   /// Nothing happens if there is none of that name.
   void remove(std::string_view name);
-  /// Nothing in it, and nothing under way.
+  /// True if it is empty and no communication is under way.
   bool empty() const { return operands_.empty() && under_way_ == nullptr; }
   /// All of them, in the order of being set.
   const std::vector<Named>& operands() const { return operands_; }
 
-  /// A communication that the segment before has begun, and the one behind it ends; null: none.
+  /// A communication that the previous segment has begun and the next one ends; null: none.
   const std::shared_ptr<UnderWay>& under_way() const { return under_way_; }
   void set_under_way(std::shared_ptr<UnderWay> begun) { under_way_ = std::move(begun); }
 
@@ -51,17 +50,17 @@ class TensorSet {
 /// its end. In the forward the first one begins it, in the backward the second one.
 enum class ExchangePart { none, first, second };
 
-/// As the size of dim 0 or 1 of an edge's tensor: it follows from the data, and no message between
-/// stages carries it.
+/// As the size of dim 0 or 1 of an edge's tensor: it follows from the data, and the tensor is in no
+/// message between stages.
 inline constexpr int64_t kAnyRows = -1;
 
-/// A tensor of an edge (what goes from segment to segment, or between pipeline stages), as the
-/// segment declares it that reads it.
+/// A tensor of an edge (between two segments, or between pipeline stages), as declared by the
+/// segment that reads it.
 struct EdgeTensor {
   std::string name;  // in the TensorSet
   DType dtype = DType::f32;
   Shape shape;
-  /// Its gradient, of the same dtype and shape, goes back over the edge.
+  /// Its gradient, of the same dtype and shape, is sent back over the edge.
   bool needs_gradient = true;
   /// Messages between stages carry it, and its gradient, in their own format
   /// (model.pipeline_dtype); otherwise in `dtype`.
@@ -74,27 +73,29 @@ inline constexpr std::string_view kHidden = "hidden";
 /// Its declaration, for `hidden` features: the rows of this rank, in the stream's format.
 EdgeTensor stream_edge(const RankContext& context, const Batch& batch, int64_t hidden);
 
-/// What a segment does not name passes it by, gradients too: `in`, `out` and their gradients hold
-/// what it names alone, and whoever walks through segments (src/model/segment_walk.h) joins them
-/// with the rest and checks them.
+/// Tensors that a segment does not name bypass it, and so do their gradients: `in`, `out` and their
+/// gradients hold only what it names. The walk (src/model/segment_walk.h) joins them with the rest
+/// and checks them.
 class Segment {
  public:
   virtual ~Segment() = default;
-  /// What the forward reads. It is used up: what later segments read as well is an output, too.
+  /// What the forward reads and consumes: a tensor that later segments also read must be an output
+  /// as well.
   virtual Edge inputs(const RankContext& context, const Batch& batch) const = 0;
   /// Names of what the forward returns.
   virtual std::vector<std::string_view> outputs() const = 0;
   /// out from in; keeps in `saved` what the backward reads. Without `saved.output_is_read()` the
-  /// outputs may be left out, and whatever makes nothing else.
+  /// outputs may be left out, and any work that only makes them.
   virtual TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                             SavedStore& saved) = 0;
-  /// d_in (of the inputs that need gradients) from d_out; leaves in `saved` what backward_weight
+  /// d_in (of the inputs that need gradients) from d_out; stores in `saved` what backward_weight
   /// reads; gradients of norms, biases and scales accumulate here.
   virtual TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
                                    SavedStore& saved) = 0;
   /// Gradients of GEMM and embedding weights.
   virtual void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) = 0;
-  /// Both halves at once. A segment may do in one loop what else goes through the saved store.
+  /// Both halves at once. A segment may fuse them in one loop instead of going through the saved
+  /// store.
   virtual TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
                              SavedStore& saved);
   /// Its parameters in the order of first use in the forward.
@@ -109,7 +110,7 @@ struct Layer {
   std::string path;  // "embedding", "blocks.3", "head"
   std::vector<std::unique_ptr<Segment>> segments;
   int64_t block = -1;  // global number of the transformer block; −1: it is none
-  /// Left out of forwards that no backward follows: what it makes is only for its own loss.
+  /// Left out of forwards without a backward: its result is only for its own loss.
   bool training_only = false;
   int first_of_experts = -1;  // of its segments, the experts' are from here to the end; −1: none
 

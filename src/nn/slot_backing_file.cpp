@@ -1,5 +1,6 @@
-// A file as second memory. Direct I/O keeps the host's page cache out of it, which would else hold
-// what was moved out of memory; it wants aligned memory, so pieces go through a buffer of pages.
+// A file as second memory. Direct I/O keeps the host's page cache out of it, which would otherwise
+// hold what was moved out of memory; it needs aligned memory, so pieces go through a buffer of
+// pages.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -113,7 +114,7 @@ class FileBacking final : public SlotBacking {
     void operator()(std::byte* data) const { std::free(data); }
   };
 
-  /// Some file systems take the flag and refuse its writes.
+  /// Some file systems accept the flag but refuse its writes.
   bool takes_direct_writes() {
     const ssize_t n =
         ::pwrite(descriptor_, buffer_.get(), static_cast<size_t>(MemorySlots::kAlignment), 0);
@@ -126,7 +127,7 @@ class FileBacking final : public SlotBacking {
     const int reason = errno;
     fail<IoError>("second memory in {}: {} of {} bytes at {} were {}: {} (memory.offload_path)",
                   folder_.string(), done, bytes, offset, what,
-                  has_reason ? std::strerror(reason) : "the file system took no more");
+                  has_reason ? std::strerror(reason) : "the file system accepted no more");
   }
 
   std::filesystem::path folder_;

@@ -33,7 +33,7 @@ class SlotMemory::Copier {
   class OnStreams;
 };
 
-/// A thread that makes copies one after the other, in the order in which they were asked for.
+/// A thread that makes copies one after the other, in the order of the requests.
 class SlotMemory::Copier::OnThread final : public Copier {
  public:
   explicit OnThread(SlotBacking& backing) : backing_(backing), thread_([this] { run(); }) {}
@@ -104,7 +104,7 @@ class SlotMemory::Copier::OnThread final : public Copier {
   SlotBacking& backing_;
   std::mutex mutex_;
   std::condition_variable work_, done_;
-  std::deque<Copy> copies_;  // asked for and not begun
+  std::deque<Copy> copies_;  // requested and not begun
   int64_t asked_ = 0, finished_ = 0;
   std::exception_ptr failure_;  // the first one
   int64_t failed_ = 0;          // ticket of that copy
@@ -160,7 +160,7 @@ SecondMemory::Id SlotMemory::put(const Tensor& value) {
   VIADUCT_CHECK(ShapeError, value.is_contiguous(), "second memory: expected a contiguous tensor");
   const int64_t bytes = value.bytes(), end = slots_.find(bytes) + MemorySlots::rounded(bytes);
   VIADUCT_CHECK(IoError, !most_bytes_ || end <= *most_bytes_,
-                "second memory ({}): full: {} bytes more, with {} in use, reach beyond "
+                "second memory ({}): full: {} bytes more, with {} in use, exceed "
                 "memory.offload_bytes = {}",
                 describe(), bytes, slots_.bytes(), *most_bytes_);
   const int64_t offset = slots_.take(bytes);
@@ -180,7 +180,7 @@ void SlotMemory::finish_put(Id id) {
 void SlotMemory::fetch(Id id, const Tensor& value) {
   Held& held = this->held(id);
   VIADUCT_CHECK(ShapeError, value.is_contiguous() && value.bytes() == held.bytes,
-                "second memory: {} bytes were put, and {} are to come back", held.bytes,
+                "second memory: {} bytes were put, but {} are to come back", held.bytes,
                 value.bytes());
   if (copier_) held.ticket = copier_->ask(false, held.offset, value.raw(), held.bytes);
   ++counts_.fetches;
@@ -194,7 +194,7 @@ void SlotMemory::finish_fetch(Id id) {
 void SlotMemory::put_again(Id id, const Tensor& value) {
   Held& held = this->held(id);
   VIADUCT_CHECK(ShapeError, value.is_contiguous() && value.bytes() == held.bytes,
-                "second memory: {} bytes were put, and {} are to replace them", held.bytes,
+                "second memory: {} bytes were put, but {} are to replace them", held.bytes,
                 value.bytes());
   if (copier_) held.ticket = copier_->ask(true, held.offset, value.raw(), held.bytes);
   ++counts_.puts;
@@ -227,7 +227,7 @@ OffloadBandwidth SlotMemory::measure(int64_t bytes) {
   bytes = MemorySlots::rounded(bytes);
   if (most_bytes_)
     bytes = std::min(bytes, *most_bytes_ / MemorySlots::kAlignment * MemorySlots::kAlignment);
-  // What a device's streams copy, the host cannot time without waiting for them.
+  // The host cannot time copies of a device's streams without waiting for them.
   if (!backing_ || !held_.empty() || bytes == 0 ||
       dynamic_cast<StreamBacking*>(backing_.get()) != nullptr)
     return bandwidth;

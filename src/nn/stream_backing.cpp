@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-/// Bytes that somebody else owns.
+/// Bytes that are not owned.
 Tensor unowned(void* data, int64_t bytes) {
   return {std::make_shared<Storage>(data, bytes, [](Storage&) {}), DType::u8, {bytes}};
 }
@@ -62,7 +62,7 @@ class PinnedBacking final : public StreamBacking {
 
   void write(int64_t, const void*, int64_t) override { refuse(); }
   void read(int64_t, void*, int64_t) override { refuse(); }
-  /// Memory is taken slot by slot: what is pinned is taken from the whole machine.
+  /// Memory is allocated slot by slot: pinned memory is taken from the whole machine.
   void reserve(int64_t) override {}
   std::string describe() const override { return "pinned host memory"; }
 

@@ -17,12 +17,12 @@ class StreamBacking : public SlotBacking {
   virtual int64_t start(bool to_slot, int64_t offset, void* data, int64_t bytes) = 0;
   /// Work given to compute from now on begins after the copy.
   virtual void wait(int64_t ticket) = 0;
-  /// Nothing is stored in the slot any more: its memory may be used again.
+  /// Nothing is stored in the slot any more: its memory may be reused.
   virtual void release(int64_t offset) = 0;
 };
 
-/// Host memory of at least `bytes`, which the device's copies read and write while the host goes
-/// on. DeviceError if the system has none.
+/// Host memory of at least `bytes`, which the device's copies read and write while the host
+/// continues. DeviceError if the system has none.
 using HostMemory = std::shared_ptr<void> (*)(int64_t bytes);
 
 /// `device` outlives it.

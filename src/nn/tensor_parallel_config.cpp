@@ -23,14 +23,14 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
           "products");
   group
       .field("method", config.method,
-             "Overlap method of the GEMMs that allow it and have none in tp_comm_overlap_cfg; "
+             "Overlap method of the GEMMs that allow it and have no method in tp_comm_overlap_cfg; "
              "null: ring_exchange for gathers, pipeline for proj_fprop and fc2_fprop, bulk for qkv "
              "and fc1 dgrad and wgrad.")
       .one_of({"bulk", "ring_exchange", "pipeline"});
   group
       .field("num_splits", config.num_splits,
-             "Chunks of a pipelined GEMM; null: 4, or the most below that divides. Rings have tp "
-             "chunks.")
+             "Chunks of a pipelined GEMM; null: 4, or the largest smaller number that divides. "
+             "Rings have tp chunks.")
       .range(1)
       .constraint("divides the output features")
       .alias("num_split");
@@ -40,7 +40,7 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
       .field("fp8_buf", config.fp8_buf,
              "Where the output of a layer with FP8 products is reduce-scattered in chunks "
              "(pipeline, ring_exchange), the ranks' parts travel as E4M3, with an FP32 scale for "
-             "64 elements, and are summed in FP32: 1.0625 bytes an element in place of 2. "
+             "each 64 elements, and are summed in FP32: 1.0625 bytes per element instead of 2. "
              "Megatron-Bridge has it on.")
       .constraint("a recipe with FP8 products; chunks of columns divisible by 64");
   return group;

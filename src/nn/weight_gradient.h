@@ -7,7 +7,7 @@
 namespace viaduct {
 
 /// gradient [N, K] (= or +=) dyᵀ · x with dy [T, N] and x [T, K]: straight into its destination, or
-/// by way of a temporary tensor where the context does not fuse. `amax`: of dy (a) and x (b), where
+/// through a temporary tensor where the context does not fuse. `amax`: of dy (a) and x (b), where
 /// they are still tensors.
 void make_weight_gradient(RankContext& context, const Operand& dy, const Operand& x,
                           const GradientAccess::Destination& destination,

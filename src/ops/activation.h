@@ -17,7 +17,7 @@ enum class ActivationKind {
   squared_relu,
 };
 
-/// What a gated activation does beside f(gate) · up:
+/// What a gated activation does in addition to f(gate) · up:
 ///   out = f(min(gate, clamp)) · (min(max(up, −clamp), clamp) + offset)
 /// A clamped value has no gradient.
 struct GateShape {

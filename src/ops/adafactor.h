@@ -34,8 +34,8 @@ struct AdafactorLimitsArgs {
 void adafactor_limits(OpContext& context, const AdafactorLimitsArgs& args);
 
 /// sums (f64) += Σ g² of each row and column over the pieces, in units that follow from the limits
-/// over the whole matrix and its size alone: whole numbers below 2^53, so every order of adding
-/// gives the same bits. NaN where the limit is not finite.
+/// over the whole matrix and its size alone: integers below 2^53, so every order of adding gives
+/// the same bits. NaN where the limit is not finite.
 struct AdafactorSumsArgs {
   std::vector<AdafactorPiece> pieces;
   Tensor limits, sums;

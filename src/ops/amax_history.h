@@ -1,9 +1,9 @@
 #pragma once
-// Delayed scaling: operands of a step get the scales that magnitudes of earlier steps say, so that
-// no operand waits for a maximum over itself (Micikevicius et al. 2022, "FP8 formats for deep
+// Delayed scaling: operands of a step get scales from magnitudes of earlier steps, so that no
+// operand waits for a maximum over itself (Micikevicius et al. 2022, "FP8 formats for deep
 // learning"; Transformer Engine, "DelayedScaling"). A scale is made from an amax
-// (tensor/operand_scale.h): the one *chosen* for this step. What the step's operands have is
-// *noted*, and the end of the step chooses anew.
+// (tensor/operand_scale.h): the one *chosen* for this step. The magnitudes of the step's operands
+// are *noted* (recorded), and the end of the step chooses the next amax.
 
 #include <cstdint>
 
@@ -23,9 +23,9 @@ void note_amax(OpContext& context, const NoteAmaxArgs& args);
 
 /// The end of a step for N tensors, with the magnitudes of the last L steps:
 ///
-///   history [N, L] moves on by one step; its first column = noted, or 0 where that is not finite
+///   history [N, L] shifts by one step; its first column = noted, or 0 where that is not finite
 ///   a = the first column (most_recent), or the largest of the row
-///   chosen [N] = 2^margin · a; as it was where a is 0
+///   chosen [N] = 2^margin · a; unchanged where a is 0
 ///   noted [N] = 0
 ///
 /// All are f32, contiguous. The scale is then 2^margin · a / (largest element), Transformer

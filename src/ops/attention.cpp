@@ -155,9 +155,8 @@ void attention_merge(OpContext& context, const AttentionMergeArgs& args) {
   VIADUCT_CHECK(ShapeError,
                 args.out.dtype() == args.other_out.dtype() ||
                     args.out.dtype() == accumulator_dtype(args.other_out.dtype()),
-                "{}: out: expected the dtype of other_out or the one that it sums in, found {} for "
-                "{}",
-                op, describe(args.out), describe(args.other_out));
+                "{}: out: expected the dtype of other_out or that of its sums, found {} for {}", op,
+                describe(args.out), describe(args.other_out));
   check_dense_rows(op, "other_out", args.other_out);
   check_per_query(op, "lse", args.lse, args.out);
   check_per_query(op, "other_lse", args.other_lse, args.out);

@@ -2,7 +2,7 @@
 // Scaled dot-product attention over documents, flash-style: no [S, S] matrix, memory linear in the
 // tokens (Dao et al. 2022; softmax merge by log-sum-exp as in Milakov and Gimelshein 2018).
 //
-// Tokens of several documents lie one after the other. Document d has queries [q_offsets[d],
+// Tokens of several documents are stored one after the other. Document d has queries [q_offsets[d],
 // q_offsets[d+1]) and keys [kv_offsets[d], kv_offsets[d+1]); attention never crosses documents.
 // Query i and key j (counted inside their document's runs) see each other iff, with e = diagonal[d]
 // (0 if the tensor is absent):
@@ -28,13 +28,13 @@
 //
 // FP8: q, k and v may be codes of e4m3, whose elements are code · scale with the scales of
 // AttentionProblem; out is then f32, bf16 or f16, and d_out codes of e4m3 or e5m2. Products are
-// those of the codes with FP32 sums; scales, and dropout's factor, multiply the sums. Besides q, k,
-// v and d_out two operands of products are rounded (ops/attention_fp8.h):
-//   forward   e4m3(2^8 · e^s / 2^n) with 2^n the least power of two that is not below e^s of the
-//             visible keys so far: it does not matter which keys come first, but for codes below
-//             E4M3's normal range. The sum that divides, and gives lse, is that of the codes.
+// computed from the codes with FP32 sums; scales, and dropout's factor, multiply the sums. Besides
+// q, k, v and d_out two operands of products are rounded (ops/attention_fp8.h):
+//   forward   e4m3(2^8 · e^s / 2^n) with 2^n the smallest power of two that is at least e^s of the
+//             visible keys so far: the order of keys does not matter, except for codes below E4M3's
+//             normal range. The sum that divides, and gives lse, is that of the codes.
 //   backward  e4m3(2^8 · p) in dv, and e5m2(ds / u) in dq and dk with a power of two u that bounds
-//             their magnitude. delta is that of the codes of d_out.
+//             their magnitude. delta is computed from the codes of d_out.
 
 #include "base/philox.h"
 #include "ops/dispatch.h"

@@ -1,6 +1,6 @@
 #pragma once
-// Scales of the operands that attention in FP8 makes itself (attention.h): probabilities, and the
-// gradients of scores. They depend on no element, so each is rounded as soon as it is computed.
+// Scales of the operands that attention in FP8 computes itself (attention.h): probabilities, and
+// the gradients of scores. They depend on no element, so each is rounded as soon as it is computed.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ inline constexpr float kProbabilityScale = 0x1p-8f;
 
 /// The power of two u in whose units gradients of scores are codes of e5m2. A gradient of a score
 /// is p (f · d_out · v − delta) with p ≤ 1, dropout's factor f and delta a mean of such products,
-/// so at most 2 f Dv · 448 v_scale · 57344 d_out_scale: u is the least power of two above that
+/// so at most 2 f Dv · 448 v_scale · 57344 d_out_scale: u is the smallest power of two above that
 /// bound / 57344. E5M2 has 30 powers of two of normal numbers below it. `dropout_factor`: 1 without
 /// dropout. NaN if a scale is.
 inline float score_gradient_scale(float v_scale, float d_out_scale, int64_t value_width,

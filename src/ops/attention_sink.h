@@ -1,8 +1,8 @@
 #pragma once
 // Attention sinks: the softmax of each head has one more logit, which belongs to no key and has no
-// value (OpenAI 2025, gpt-oss model card, section 2.2; Xiao et al. 2023, arXiv 2309.17453). What
-// attention without a sink made (ops/attention.h) is corrected afterwards, whichever way it was
-// made: in blocks, over a ring, or composed of ops.
+// value (OpenAI 2025, gpt-oss model card, section 2.2; Xiao et al. 2023, arXiv 2309.17453). The
+// result of attention without a sink (ops/attention.h) is corrected afterwards, however it was
+// computed: in blocks, over a ring, or composed of ops.
 
 #include "ops/dispatch.h"
 

@@ -15,8 +15,8 @@ struct ConvertOperandArgs {
   Tensor matrix;
   Operand out;
   /// f32 [1], if out has a scale for the whole matrix, and only then: the largest magnitude that
-  /// the scale is made for (`largest_magnitude`, of the rotated matrix if out is rotated). What is
-  /// larger is saturated.
+  /// the scale is made for (`largest_magnitude`, of the rotated matrix if out is rotated). Larger
+  /// elements are saturated.
   Tensor amax = {};
   /// Of elements of e2m1. Column-wise forms draw other numbers than row-wise ones.
   StochasticRounding rounding = {};

@@ -17,7 +17,7 @@ void check(std::string_view op, std::string_view rows_name, const Tensor& rows,
   check_floating(op, bias_name, biases);
   check_contiguous(op, bias_name, biases);
   VIADUCT_CHECK(ShapeError, (rows.dtype() == DType::f64) == (biases.dtype() == DType::f64),
-                "{}: {}: expected f64 with f64 alone, found {} for {}", op, bias_name,
+                "{}: {}: expected f64 only with f64, found {} for {}", op, bias_name,
                 describe(biases), describe(rows));
   check_shape(op, "offsets", offsets, {biases.dim(0) + 1});
   check_dtype(op, "offsets", offsets, {DType::i32});

@@ -13,7 +13,7 @@ enum class DropPolicy {
 };
 
 /// Each expert keeps at most `capacity` of its choices. The others become −1 in `choice`, and their
-/// probabilities 0; the probabilities of a token's remaining choices stay as they are.
+/// probabilities 0; the probabilities of a token's remaining choices do not change.
 struct LimitExpertsArgs {
   Tensor choice;         // i32 [T, k], entries in [0, experts), changed
   Tensor probabilities;  // f32 or f64 [T, k], changed

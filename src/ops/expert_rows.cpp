@@ -49,7 +49,7 @@ void sort_by_expert(OpContext& context, const SortByExpertArgs& args) {
                 destinations, args.experts_per_rank, args.copies);
   const int64_t tokens = args.choice.dim(0), places = args.choice.dim(1) * args.copies;
   VIADUCT_CHECK(ShapeError, args.rows_multiple >= 1 && args.rows_each % args.rows_multiple == 0,
-                "{}: {} rows of each destination are no multiple of {}", kOp, args.rows_each,
+                "{}: {} rows of each destination are not a multiple of {}", kOp, args.rows_each,
                 args.rows_multiple);
   check_integers(kOp, "token", args.token,
                  {args.rows_each > 0 ? destinations * args.rows_each

@@ -12,11 +12,12 @@ namespace viaduct {
 /// e % experts_per_rank; D = E · copies destinations (an expert on a rank).
 ///
 /// A choice of −1 (ops/expert_capacity.h) has no row, its places are −1, and the rows after the
-/// last destination's are of token 0, for nobody. With `rows_each` > 0 each destination has so many
-/// rows, at least as many as were chosen, those beyond them of token 0; R = D · rows_each.
+/// last destination's are unused rows of token 0. With `rows_each` > 0 each destination has this
+/// many rows, at least as many as were chosen, and those beyond them are of token 0; R = D ·
+/// rows_each.
 ///
 /// With `rows_multiple` m > 1 each destination has rows of token 0 up to the next multiple of m; R
-/// = T · k · copies + D · (m − 1), or with `rows_each` as there, where it is a multiple of m.
+/// = T · k · copies + D · (m − 1), or D · rows_each with `rows_each`, a multiple of m.
 ///
 /// With `first_expert` f experts are counted from f on, and choices of experts outside of
 /// [f, f + D / copies) have no row either: the experts of one rank, for tokens of all ranks.
@@ -60,7 +61,7 @@ void combine_rows(OpContext& context, const CombineRowsArgs& args);
 
 /// d_rows[position[t, p]] = weight[t, p / copies] · d_out[t], and
 /// d_weight[t, j] = Σ over the copies of d_out[t] · rows[position[t, j · copies + c]]; 0 at places
-/// of −1. Rows without a place are left as they are.
+/// of −1. Rows without a place are not changed.
 struct CombineRowsBackwardArgs {
   Tensor d_out;  // [T, H], floating, dense rows
   Tensor rows, position, weight;

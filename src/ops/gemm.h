@@ -24,7 +24,7 @@ namespace viaduct {
 
 enum class GemmForm { forward, data_gradient, weight_gradient };
 
-/// Work on a product while it is in cache, in place of a separate op. At most one of the tensors is
+/// Work on a product while it is in cache, instead of a separate op. At most one of the tensors is
 /// defined; they have the dtype of c, and the bits are those of two ops, because the product is
 /// rounded to c's dtype first.
 struct GemmEpilogue {
@@ -48,11 +48,11 @@ struct GemmArgs {
   Tensor bias;  // optional, forward only; dtype of a or f32
   WriteMode mode = WriteMode::assign;
   GemmEpilogue epilogue;
-  /// How the operands are quantized: it says which forms the backend reads.
+  /// How the operands are quantized; determines the forms that the backend reads.
   Quantization quantization = {};
 };
 
-/// For an operand in another form than the backend reads: ShapeError with the form that it reads.
+/// ShapeError, with the form that the backend reads, for an operand in another form.
 void gemm(OpContext& context, const GemmArgs& args);
 
 /// Description of a product for the backend before its operands are made.

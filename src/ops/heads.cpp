@@ -16,7 +16,7 @@ void check(std::string_view op, std::string_view heads_name, const Tensor& heads
   check_floating(op, shared_name, shared);
   check_dense_rows(op, shared_name, shared);
   VIADUCT_CHECK(ShapeError, (heads.dtype() == DType::f64) == (shared.dtype() == DType::f64),
-                "{}: {}: expected f64 with f64 alone, found {} and {}", op, heads_name,
+                "{}: {}: expected f64 only with f64, found {} and {}", op, heads_name,
                 describe(heads), describe(shared));
 }
 

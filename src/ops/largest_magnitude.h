@@ -13,7 +13,7 @@ namespace viaduct {
 ///
 /// With out [G] the matrix is G of them, one after the other: the rows [offsets[g], offsets[g + 1])
 /// (rows beyond belong to none), or without offsets R / G rows each. A rotated one whose rows are
-/// no multiple of 16 is completed by rows of zeros.
+/// not a multiple of 16 is completed by rows of zeros.
 struct LargestMagnitudeArgs {
   Tensor matrix, out;
   bool rotated = false;

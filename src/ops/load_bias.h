@@ -1,13 +1,13 @@
 #pragma once
 // The bias of a router that makes the load of its experts equal without a loss (Wang et al. 2024,
-// arXiv 2408.15664): it decides the choice alone, and moves by a fixed step at each update.
+// arXiv 2408.15664): it affects only the choice, and moves by a fixed step at each update.
 
 #include "ops/dispatch.h"
 
 namespace viaduct {
 
-/// out_e (= or +=) E · n_e − Σ n of choices `counts` = n: by how much expert e has more than an
-/// equal share. Whole numbers, so sums over micro-batches and ranks are exact below 2^24.
+/// out_e (= or +=) E · n_e − Σ n of choices `counts` = n: the excess of expert e over an equal
+/// share. Integers, so sums over micro-batches and ranks are exact below 2^24.
 struct LoadErrorArgs {
   Tensor counts;  // i64 [E]
   Tensor out;     // f32 or f64 [E], contiguous

@@ -1,5 +1,5 @@
 #pragma once
-// How the costs of ops are put together (ops/costs.h).
+// Helpers that build the costs of ops (ops/costs.h).
 
 #include <initializer_list>
 

@@ -13,7 +13,7 @@ enum class MomentumRule { sgd, lion };
 /// One update of a flat run; nothing if the skip slot is set. With lr the slot that `learning_rate`
 /// names, g = clip_factor · gradient and λ = weight_decay · weight_decay_factor:
 ///
-/// sgd (Sutskever et al. 2013, as PyTorch has it: decay is a part of the gradient):
+/// sgd (Sutskever et al. 2013, as in PyTorch: decay is a part of the gradient):
 ///
 ///   m ← momentum · m + (g + λ · p),   p ← p − lr · m
 ///

@@ -12,7 +12,7 @@ namespace viaduct {
 ///   m ← momentum · m + (1 − momentum) · g,   out = m, or with `nesterov`
 ///   out = momentum · m + (1 − momentum) · g
 ///
-/// If the skip slot is set `state` stays as it was, and out holds nothing of use. gradient, state,
+/// If the skip slot is set, `state` does not change, and out is undefined. gradient, state,
 /// out: equal element count.
 struct MuonMomentumArgs {
   Tensor gradient, state, out;

@@ -12,8 +12,8 @@ namespace viaduct {
 /// result is bitwise the same for any order and grouping of the same values. A zeroed tensor is the
 /// empty sum.
 inline constexpr int64_t kReproducibleSumSize = 8;
-/// Whole numbers in the wide form of a state, which has a place for each of the 53 bins that cover
-/// FP64: high and low part of its sum and whether it is the top one, and after them whether a value
+/// Integers in the wide form of a state, which has a place for each of the 53 bins that cover FP64:
+/// high and low part of its sum and whether it is the top one, and after them whether a value
 /// was not finite. Wide forms are merged by adding them element by element, so an all-reduce of i64
 /// merges the states of any number of ranks, exactly, in the same few bytes and launches.
 inline constexpr int64_t kWideSumSize = 3 * 53 + 1;
@@ -81,8 +81,8 @@ void gradient_norm(OpContext& context, const GradientNormArgs& args);
 /// `weight` (optional) receives the new value rounded to its dtype; absent where the master is the
 /// weight.
 ///
-/// In place of f32 the gradient may be bf16, and the others may be in formats of state
-/// (tensor/state_formats.h), computed in FP32 all the same: moments in bf16, f16 or e4m3, the
+/// Instead of f32 the gradient may be bf16, and the others may be in formats of state
+/// (tensor/state_formats.h), still computed in FP32: moments in bf16, f16 or e4m3, the
 /// master in f16 or as remainders (i16) of `weight`, which is then bf16 and read too. `…_scales`
 /// belong to those that are scaled.
 struct AdamWArgs {

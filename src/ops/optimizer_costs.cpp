@@ -1,4 +1,4 @@
-// What the ops of optimizers cost, and the sums that they read.
+// Costs of the ops of optimizers, and of the sums that they read.
 
 #include "ops/costs.h"
 #include "ops/make_cost.h"

@@ -30,7 +30,7 @@ struct RoutingRule {
   int64_t group_best = 0;  // 0: k / group_topk (DeepSeek-V3: 2; DeepSeek-V2: 1)
   bool choose_logits = false;  // not with groups
 
-  /// The scores of a group that count; without groups, 1.
+  /// The number of best scores of a group that are summed; without groups, 1.
   int64_t best_of_group() const {
     if (group_best > 0) return group_best;
     return group_topk > 0 && topk > group_topk ? topk / group_topk : 1;
@@ -38,7 +38,7 @@ struct RoutingRule {
   bool operator==(const RoutingRule&) const = default;
 };
 
-/// Largest number of experts of a token that kernels take.
+/// Largest number of experts of a token that kernels support.
 inline constexpr int64_t kMostChosenExperts = 64;
 
 struct RouteArgs {
@@ -78,7 +78,7 @@ void route_backward(OpContext& context, const RouteBackwardArgs& args);
 
 /// The values of these losses without their factors, and the entropy of the probabilities p_e that
 /// P_e sums: out f64 [3] += (Σ_e P_e · n_e · E / (k · N), Σ logsumexp², −Σ p_e log p_e). `counts`
-/// undefined: the first is left as it is.
+/// undefined: the first is not changed.
 struct RouterLossArgs {
   RoutingRule rule;
   Tensor logits;  // [T, E]
@@ -90,8 +90,8 @@ struct RouterLossArgs {
 };
 void router_loss(OpContext& context, const RouterLossArgs& args);
 
-/// counts (= or +=) how often the tokens of each document chose each expert. Entries of −1 are no
-/// choice.
+/// counts (= or +=) how often the tokens of each document chose each expert. Entries of −1 are not
+/// choices.
 struct CountChoicesArgs {
   Tensor choice;     // i32 [T, k]
   Tensor counts;     // i64 [E], with documents [D, E]

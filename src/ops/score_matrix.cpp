@@ -82,7 +82,7 @@ void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& 
                               : args.steps == ScoreSteps::softmax ? "score_softmax_backward"
                                                                   : "score_scale_backward";
   VIADUCT_CHECK(ShapeError, args.steps != ScoreSteps::mask,
-                "{}: hidden keys have probability 0 and need no step of their own", op);
+                "{}: hidden keys have probability 0 and need no separate step", op);
   check_rank(op, "probabilities", args.probabilities, 3);
   check_matrix(op, "probabilities", args.probabilities, args.problem, args.probabilities.dim(0),
                args.probabilities.dim(1));

@@ -82,7 +82,7 @@ void Adafactor::add_tensors(Group& group, const Parameter& parameter) {
     if (shape.rank() == 1) return;
     const int rows = part == nullptr ? 0 : dim_of_rows(*part);
     tensor.matrix = {shape[rows], shape[1 - rows], group.values, 0};
-    // A tensor rank that has padding of the vocabulary alone does not know the table's rows: all
+    // A tensor rank that has only padding of the vocabulary does not know the table's rows: all
     // ranks have places for the padded ones.
     group.values +=
         parameter.vocabulary ? parameter.shape[0] * group.tensor_ranks->size() : tensor.matrix.rows;
@@ -92,8 +92,8 @@ void Adafactor::add_tensors(Group& group, const Parameter& parameter) {
   const size_t first = group.tensors.size();
   for (const Part& part : parameter.parts) {
     VIADUCT_CHECK(ConfigError, part.logical_shape.rank() <= 2,
-                  "optimizer.optimizer=adafactor: {} is {}, and means of rows and columns are "
-                  "implemented for matrices and vectors",
+                  "optimizer.optimizer=adafactor: {} is {}, but means of rows and columns are "
+                  "implemented only for matrices and vectors",
                   part.name, to_string(part.logical_shape));
     const auto same = [&](const LogicalTensor& of) { return of.part->name == part.name; };
     if (std::any_of(group.tensors.begin() + static_cast<std::ptrdiff_t>(first), group.tensors.end(),

@@ -1,6 +1,6 @@
 #pragma once
 // Adafactor (Shazeer and Stern 2018, arXiv 1804.04235): of the squared gradients of a logical
-// matrix it keeps the means of rows and of columns, of a vector's each. It has no momentum.
+// matrix it keeps the means of rows and of columns, of a vector each one. It has no momentum.
 
 #include <map>
 #include <memory>
@@ -35,7 +35,7 @@ class Adafactor final : public Optimizer {
   /// What is reduced over the ranks that hold parts of one logical tensor.
   struct LogicalTensor {
     const Parameter* parameter = nullptr;
-    const Part* part = nullptr;  // one of its parts; null: this rank has padding alone
+    const Part* part = nullptr;  // one of its parts; null: this rank has only padding
     AdafactorMatrix matrix;      // rows 0: a vector
   };
   /// A rectangle of a logical matrix in a run, or some elements of a vector.
@@ -43,7 +43,7 @@ class Adafactor final : public Optimizer {
     size_t tensor = 0;     // of the group
     Range range;           // of the run's elements
     AdafactorPiece piece;  // without its gradient
-    bool counts = true;    // in sums over ranks: of ranks with equal copies one does
+    bool counts = true;    // counted in sums over ranks: one of the ranks with equal copies
   };
   /// The parameters of a buffer.
   struct Group {
@@ -64,16 +64,16 @@ class Adafactor final : public Optimizer {
   void update_runs(OpContext&, const Tensor&, const ChunkRuns&) override {}
   void update_group(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
                     const Group& group);
-  /// f(i, place) for the places of the group's runs, which have what `uses` says here; end() after
-  /// the runs of a bucket, while they are here.
+  /// Calls f(i, place) for the places of the group's runs, with the blocks named by `uses` on the
+  /// device, and end() after the runs of a bucket, while they are on the device.
   void for_places(const ChunkRuns& chunk, const Group& group, const RunUse& uses,
                   FunctionRef<void(size_t i, const Place&)> f, FunctionRef<void()> end);
-  /// Brings the means of the group's matrices up to date; their factors, f32 [values].
+  /// Updates the means of the group's matrices; returns their factors, f32 [values].
   Tensor factors(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
                  const Group& group);
   /// States of sums, f64 [tensors · n, kReproducibleSumSize]: of each logical tensor the squares of
-  /// its direction and, with scale_parameter (n = 2), of its masters. Brings the mean squares of
-  /// vectors up to date.
+  /// its direction and, with scale_parameter (n = 2), of its masters. Updates the mean squares of
+  /// vectors.
   Tensor squares(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
                  const Group& group, const Tensor& factors);
   AdafactorPiece piece_of(size_t i, const Place& place) const;

@@ -41,7 +41,7 @@ class BatchSchedule {
   int64_t rows_at(int64_t consumed) const { return stretch_at(consumed).rows; }
   /// Rows consumed when `steps` more steps are done from `consumed` on.
   int64_t samples_after(int64_t steps, int64_t consumed = 0) const;
-  /// Whole steps from `consumed` on before more than `samples` rows are consumed in all.
+  /// Whole steps from `consumed` on before more than `samples` rows are consumed in total.
   int64_t steps_within(int64_t samples, int64_t consumed = 0) const;
 
   /// Steps of one size in a row.

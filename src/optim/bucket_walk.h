@@ -1,6 +1,6 @@
 #pragma once
-// An update goes over buckets of runs; what they have in the second memory comes here before each
-// and leaves after it.
+// An update loops over buckets of runs; their blocks in the second memory are fetched before each
+// and stored after it.
 
 #include <utility>
 #include <vector>
@@ -19,9 +19,10 @@ struct BucketUses {
   std::vector<BlockUse> blocks;
 };
 
-/// f(bucket) for each with its blocks here. `overlap`: the blocks of the next bucket are fetched
-/// beside f, and what a bucket changed is copied out until the next one begins: two of them have
-/// memory at a time. Otherwise copies follow each other, and one bucket has memory.
+/// Calls f(bucket) for each, with its blocks on the device. `overlap`: the blocks of the next
+/// bucket are fetched during f, and the changes of a bucket are copied out until the next one
+/// begins: two buckets have device memory at a time. Otherwise copies follow each other, and one
+/// bucket has device memory.
 void walk_buckets(OffloadedBlocks* blocks, const std::vector<BucketUses>& buckets, bool overlap,
                   FunctionRef<void(const RunBucket&)> f);
 

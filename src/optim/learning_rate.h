@@ -41,13 +41,13 @@ struct LearningRateSettings {
   AnnealStyle anneal = AnnealStyle::exponential;
   double maximum_rate = 3e-4, minimum_rate = 3e-5, initial_rate = 0;
   int64_t warmup_iterations = 0;
-  /// Rows in place of `warmup_iterations`, which it excludes.
+  /// Rows instead of `warmup_iterations`, which it excludes.
   int64_t warmup_samples = 0;
   /// Of the decay, in [0, 1]; excludes `warmup_iterations` and `warmup_samples`.
   std::optional<double> warmup_fraction;
   /// The iteration at which the minimum is reached, warm-up included.
   int64_t decay_iterations = 0;
-  /// Rows in place of `decay_iterations`.
+  /// Rows instead of `decay_iterations`.
   std::optional<int64_t> decay_samples;
   /// Length of the last phase of warm-up-stable-decay, in steps of the full batch.
   int64_t anneal_iterations = 0;
@@ -75,7 +75,7 @@ struct LearningRateSchedule {
   ///   phase (Hu et al. 2024, MiniCPM, section 4), where c is 1 − a (linear), (1 + cos πa) / 2
   ///   (cosine), 2·½^a − 1 (exponential) or 1 − √a (minus_sqrt).
   ///
-  /// After decay_samples all styles but constant stay at the minimum.
+  /// After decay_samples all styles except constant stay at the minimum.
   double rate(int64_t samples) const;
 };
 

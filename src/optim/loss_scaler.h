@@ -15,7 +15,7 @@ struct LossScalerSettings {
   double minimum_scale = 1;
   /// Clean steps in a row after which the scale doubles.
   int64_t window = 1000;
-  /// Overflows (not necessarily in a row) that it takes to start halving.
+  /// Overflows (not necessarily in a row) after which the scale is halved.
   int64_t hysteresis = 2;
 };
 

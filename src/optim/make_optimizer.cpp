@@ -17,7 +17,7 @@ std::unique_ptr<Optimizer> make_optimizer(OpContext& context, const PrecisionRec
     return std::make_unique<Muon>(context, recipe, store, settings.adamw, settings.muon, groups);
   if (settings.name == "adafactor")
     return std::make_unique<Adafactor>(context, recipe, store, settings.adafactor, groups);
-  fail<ConfigError>("optimizer.optimizer={}: unknown; built are adam, sgd, lion, muon, adafactor",
+  fail<ConfigError>("optimizer.optimizer={}: unknown; expected adam, sgd, lion, muon or adafactor",
                     settings.name);
 }
 

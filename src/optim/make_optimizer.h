@@ -20,7 +20,7 @@ struct OptimizerSettings {
   AdafactorSettings adafactor;
 };
 
-/// `groups`: those of the store. ConfigError for a name that is none.
+/// `groups`: those of the store. ConfigError for an unknown name.
 std::unique_ptr<Optimizer> make_optimizer(OpContext& context, const PrecisionRecipe& recipe,
                                           ParameterStore& store, const OptimizerSettings& settings,
                                           const ParallelGroups& groups);

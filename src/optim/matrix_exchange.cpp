@@ -68,7 +68,7 @@ bool MatrixExchange::has(const Parameter& parameter) const {
 
 Range MatrixExchange::held_place(const Parameter& parameter) const {
   const auto found = std::ranges::find(held_, &parameter, &Held::parameter);
-  VIADUCT_CHECK(ShapeError, found != held_.end(), "matrix exchange: {} takes no part",
+  VIADUCT_CHECK(ShapeError, found != held_.end(), "matrix exchange: {} is not part of it",
                 parameter.path);
   return found->place;
 }

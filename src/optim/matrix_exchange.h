@@ -24,17 +24,17 @@ class MatrixExchange {
 
   /// Elements that this rank's shards hold of the matrices.
   int64_t held_elements() const { return held_elements_; }
-  /// Where in a flat tensor of so many elements a parameter's run has its place.
+  /// The place of a parameter's run in a flat tensor of that many elements.
   Range held_place(const Parameter& parameter) const;
 
-  /// A matrix that this rank gets whole.
+  /// A whole matrix that this rank owns.
   struct Whole {
     const Parameter* parameter = nullptr;
     Tensor values;  // f32, the storage of this rank's parameter
   };
   /// The values of all ranks' runs (f32 [held_elements]), brought together.
   std::vector<Whole> gather(OpContext& context, const Tensor& held) const;
-  /// The other way round: into `held`.
+  /// The inverse: into `held`.
   void scatter(OpContext& context, const std::vector<Whole>& whole, const Tensor& held) const;
 
  private:
@@ -51,10 +51,10 @@ class MatrixExchange {
   };
   /// The runs of a matrix on all ranks that hold any of it.
   static std::vector<Piece> runs_of(const ParameterBuffer& buffer, size_t parameter, size_t matrix);
-  /// How many elements go to, and come from, each rank.
+  /// Numbers of elements to and from each rank.
   std::vector<int64_t> held_rows() const;
   std::vector<int64_t> owned_rows() const;
-  /// Copies between what came from the ranks, one after the other, and whole matrices.
+  /// Copies between the ranks' received elements, one after the other, and whole matrices.
   void copy_pieces(OpContext& context, const std::vector<Whole>& whole, const Tensor& pieces,
                    bool to_whole) const;
 

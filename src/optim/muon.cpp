@@ -116,7 +116,7 @@ void Muon::update_matrices(OpContext& context, const Tensor& scalars, const Chun
     muon_update(context, {master, update, coded ? Tensor() : written_weight(i), scalars,
                           run.parameter->decay ? weight_decay_ : 0});
     store_master(context, run, master);
-    // The weight beside a scaled master is rounded from it as it is stored.
+    // The weight of a scaled master is rounded from its stored form.
     if (run.master_scales && !run.store_writes_weight)
       copy(context, {master_values(context, run), run.weight});
   });
@@ -124,7 +124,7 @@ void Muon::update_matrices(OpContext& context, const Tensor& scalars, const Chun
 
 void Muon::orthogonalize(OpContext& context, const Parameter& parameter,
                          const Tensor& storage) const {
-  // The parts of one logical tensor stand one after the other.
+  // The parts of one logical tensor follow each other.
   for (size_t begin = 0, end = 0; begin < parameter.parts.size(); begin = end) {
     std::vector<Box> boxes;
     for (; end < parameter.parts.size(); ++end) {

@@ -13,12 +13,13 @@ struct MuonSettings {
   bool nesterov = false;
   int steps = 5;  // Newton–Schulz iterations
   /// What an orthogonal update is multiplied by: "spectral" √max(out, in), "unit_rms_norm"
-  /// √(out / in), "shape_scaling" √max(1, out / in), for a matrix of so many out- and in-features.
+  /// √(out / in), "shape_scaling" √max(1, out / in), for a matrix with these numbers of out- and
+  /// in-features.
   std::string scale_mode = "spectral";
   double extra_scale = 1;
 };
 
-/// The factor for a matrix [out, in]. ConfigError for a mode that is none.
+/// The factor for a matrix [out, in]. ConfigError for an unknown mode.
 double muon_scale(const MuonSettings& settings, int64_t out, int64_t in);
 
 class Muon final : public AdamW {
@@ -44,7 +45,7 @@ class Muon final : public AdamW {
     const Part& part;
     Tensor values;  // rows of the storage
   };
-  /// The boxes of one logical matrix, that of the part `of`, with those of the other tensor ranks.
+  /// The boxes of the logical matrix of the part `of` on this and the other tensor ranks.
   void orthogonalize_matrix(OpContext& context, const Part& of,
                             const std::vector<Box>& boxes) const;
 

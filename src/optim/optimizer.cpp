@@ -21,7 +21,7 @@ size_t Optimizer::add_state(OpContext& context, std::string prefix, DType format
 void Optimizer::add_bucket(OpContext& context, DType format, const RunBucket& bucket,
                            OptimizerState& state) {
   const bool scaled = has_state_scales(format);
-  std::vector<Tensor> places;  // values and scales, by turns, of what lives elsewhere
+  std::vector<Tensor> places;  // values and scales, alternating, of offloaded states
   std::optional<size_t> block;
   std::vector<std::pair<DType, int64_t>> sizes;
   const auto has = [&](size_t i) {

@@ -1,6 +1,6 @@
 #pragma once
-// What all optimizers are: updates of the runs that this rank holds, chunk by chunk, and states
-// that checkpoints save beside the weights. One file an optimizer.
+// The common part of all optimizers: updates of the runs that this rank holds, chunk by chunk, and
+// states that checkpoints save with the weights. One file an optimizer.
 
 #include <memory>
 #include <string>
@@ -34,7 +34,7 @@ struct OptimizerState {
   HasState has = nullptr;
   bool lifts_zeros = false;  // in scaled formats (tensor/state_rounding.h)
   StateShape shape = nullptr;
-  std::vector<SharedState> shared = {};  // with `shape`, in place of `runs`
+  std::vector<SharedState> shared = {};  // with `shape`, instead of `runs`
 };
 
 /// The runs [begin, end) of a chunk of the model.
@@ -67,27 +67,27 @@ class Optimizer {
   const ShardRun& run(size_t i) const { return store_.shard_runs()[i]; }
   /// A tensor of a run or of its states with its memory, while its bucket is updated.
   Tensor here(const Tensor& tensor) const;
-  /// The weight of a run where it is to be written beside the master, else nothing. Codes are
+  /// The weight of a run where it is written in addition to the master, else nothing. Codes are
   /// written later, from the master.
   Tensor written_weight(size_t i) const;
   /// The slot of a run's learning rate. `decoupled`: token table and head have their own.
   StepScalar learning_rate(size_t i, bool decoupled) const;
 
-  /// What a walk over runs uses of one.
+  /// The blocks that a walk over runs uses of one run.
   struct RunUse {
     bool master = false;  // with its weight; both change
     bool states = false;  // change
     bool gradient = false;
   };
-  /// f(runs) for each bucket of the chunk, with what `use(i)` says of its runs here.
+  /// Calls f(runs) for each bucket of the chunk, with the blocks that `use(i)` names on the device.
   void walk(const ChunkRuns& chunk, FunctionRef<RunUse(size_t i)> use,
             FunctionRef<void(const ChunkRuns& runs)> f);
 
   /// Moves the biases of routers that balance experts.
   void move_load_biases(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk);
-  /// Updates a chunk: bucket by bucket, unless an optimizer has another way.
+  /// Updates a chunk: bucket by bucket, unless an optimizer overrides it.
   virtual void update_chunk(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk);
-  /// Updates runs that are here. Load biases are another rule's.
+  /// Updates runs that are on the device. Load biases have another rule.
   virtual void update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) = 0;
 
  private:

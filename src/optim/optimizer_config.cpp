@@ -39,8 +39,8 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "decay as "
              "a part of the gradient; `lion` steps by signs, with decoupled decay; `muon` moves "
              "hidden matrices by the orthogonal factor of their momentum, the rest by AdamW; "
-             "`adafactor` keeps of a matrix's squared gradients the means of rows and columns, and "
-             "no momentum.")
+             "`adafactor` keeps the row and column means of a matrix's squared gradients, and no "
+             "momentum.")
       .one_of({"adam", "sgd", "lion", "muon", "adafactor"})
       .planned_values({"soap"}, "roadmap: other optimizers");
   group.field("lr", config.lr, "Highest learning rate.").range(0);
@@ -50,7 +50,8 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .constraint("at most lr");
   group
       .field("weight_decay", config.weight_decay,
-             "Weight decay, decoupled but with sgd; biases and one-axis parameters have none.")
+             "Weight decay, decoupled except with sgd; biases and one-dimensional parameters have "
+             "none.")
       .range(0);
   group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").range(0, 1);
   group.field("adam_beta2", config.adam_beta2, "Decay of Adam's mean of squared gradients.")
@@ -74,8 +75,9 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "sqrt(max(1, out / in)).")
       .one_of({"spectral", "unit_rms_norm", "shape_scaling"});
   group
-      .field("muon_extra_scale_factor", config.muon_extra_scale_factor,
-             "And by this: 0.2 with spectral makes updates as large as AdamW's.")
+      .field(
+          "muon_extra_scale_factor", config.muon_extra_scale_factor,
+          "Another factor on muon's update: 0.2 with spectral makes updates as large as AdamW's.")
       .positive();
   group
       .field("adafactor_decay_rate", config.adafactor_decay_rate,
@@ -90,7 +92,7 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .positive();
   group
       .field("adafactor_eps2", config.adafactor_eps2,
-             "Least root mean square of a tensor by which adafactor scales its step.")
+             "Minimum root mean square of a tensor by which adafactor scales its step.")
       .positive();
   group.field("adafactor_scale_parameter", config.adafactor_scale_parameter,
               "Adafactor's step of a tensor is the learning rate times the root mean square of "
@@ -121,27 +123,27 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
   group
       .field("lr_decay_iters", config.lr_decay_iters,
              "Step at which min_lr is reached, warm-up included; null: train.train_iters, unless "
-             "lr_decay_samples or train.train_samples says it.")
+             "lr_decay_samples or train.train_samples gives it.")
       .range(1, kMostSteps)
       .in("steps")
       .constraint("excludes lr_decay_samples");
   group
       .field("lr_decay_samples", config.lr_decay_samples,
              "Row of the data at which min_lr is reached, warm-up included; null: lr_decay_iters "
-             "says it, or train.train_samples.")
+             "or train.train_samples gives it.")
       .range(1, kMostSamples)
       .in("rows")
       .constraint("excludes lr_decay_iters");
   group
       .field("lr_warmup_iters", config.lr_warmup_iters,
              "Steps of linear warm-up; auto: 500, but at most a tenth of lr_decay_iters, and 0 "
-             "where another field says it.")
+             "where another field gives the warm-up.")
       .range(0, kMostSteps)
       .in("steps")
       .constraint("below lr_decay_iters");
   group
       .field("lr_warmup_samples", config.lr_warmup_samples,
-             "Rows of linear warm-up; 0: lr_warmup_iters or lr_warmup_fraction says it.")
+             "Rows of linear warm-up; 0: lr_warmup_iters or lr_warmup_fraction gives it.")
       .range(0, kMostSamples)
       .in("rows")
       .constraint("below lr_decay_samples; excludes lr_warmup_iters and lr_warmup_fraction");
@@ -177,11 +179,12 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
   group
       .field("override_opt_param_scheduler", config.override_opt_param_scheduler,
              "A run that resumes takes the schedule (optimizer.lr and min_lr, warm-up, decay, "
-             "weight decay, each in rows) of its configuration; false: one that is another than "
-             "the checkpoint's is an error. auto: true unless use_checkpoint_opt_param_scheduler.")
+             "weight decay, each in rows) of its configuration; false: a schedule that differs "
+             "from the checkpoint's is an error. auto: true unless "
+             "use_checkpoint_opt_param_scheduler.")
       .constraint("excludes use_checkpoint_opt_param_scheduler");
   group.field("use_checkpoint_opt_param_scheduler", config.use_checkpoint_opt_param_scheduler,
-              "A run that resumes goes on with the checkpoint's schedule, whatever its "
+              "A run that resumes continues with the checkpoint's schedule, whatever its "
               "configuration says.");
   return group;
 }

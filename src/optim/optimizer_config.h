@@ -43,11 +43,11 @@ struct OptimizerConfig {
 
 struct SchedulerConfig {
   std::string lr_decay_style = "cosine";
-  /// Null: train.train_iters, unless rows say it.
+  /// Null: train.train_iters, unless rows give it.
   std::optional<int64_t> lr_decay_iters;
   /// The same in rows. Null: train.train_samples where that is given.
   std::optional<int64_t> lr_decay_samples;
-  /// `auto`: 500, but at most a tenth of lr_decay_iters; 0 where another field says it.
+  /// `auto`: 500, but at most a tenth of lr_decay_iters; 0 where another field gives it.
   Auto<int64_t> lr_warmup_iters;
   int64_t lr_warmup_samples = 0;
   std::optional<double> lr_warmup_fraction;

@@ -21,12 +21,12 @@ FieldGroup state_fields(StateConfig& config) {
   FieldGroup group("optimizer", "");
   group
       .field("use_precision_aware_optimizer", config.use_precision_aware_optimizer,
-             "The formats of the optimizer's state can be chosen one by one; masters of BF16 "
+             "The formats of the optimizer's state can be chosen separately; masters of BF16 "
              "weights are kept as remainders (store_param_remainders).")
       .constraint("needs optimizer=adam or muon");
   group
       .field("main_grads_dtype", config.main_grads_dtype,
-             "Format in which the optimizer reads main gradients. bf16: as they lie in a BF16 "
+             "Format in which the optimizer reads main gradients. bf16: straight from a BF16 "
              "buffer, without an FP32 copy of this rank's shard.")
       .one_of({"fp32", "bf16"})
       .constraint(

@@ -22,8 +22,8 @@ FieldGroup state_fields(StateConfig& config);
 /// Sets the formats of gradients that the optimizer reads, masters and moments.
 void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe);
 
-/// What does not go together, one text each: formats without use_precision_aware_optimizer, with
-/// another optimizer than `adam` and `muon`, or with a recipe whose weights are the masters.
+/// Combinations that are not allowed, one text each: formats without use_precision_aware_optimizer,
+/// with another optimizer than `adam` and `muon`, or with a recipe whose weights are the masters.
 /// `fp32_gradients`: ddp.grad_reduce_in_fp32.
 std::vector<std::string> state_problems(const StateConfig& config, const std::string& optimizer,
                                         const std::string& recipe, bool fp32_gradients);

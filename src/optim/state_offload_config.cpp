@@ -9,12 +9,12 @@ FieldGroup state_offload_fields(StateOffloadConfig& config) {
               "the device for their update, bucket by bucket, with the same bits.");
   group
       .field("optimizer_offload_fraction", config.optimizer_offload_fraction,
-             "Those of so much of a rank's elements: a parameter leaves where those that left "
-             "before it and it are within this part.")
+             "The part of a rank's elements whose state is offloaded: parameters are offloaded in "
+             "order while their sum stays within this part.")
       .range(0, 1);
   group.field("overlap_cpu_optimizer_d2h_h2d", config.overlap_cpu_optimizer_d2h_h2d,
-              "The next bucket is fetched beside the update of one: two buckets are on the device. "
-              "false: one, and one copy after the other.");
+              "The next bucket is fetched during the update of one: two buckets are on the device. "
+              "false: one bucket, and one copy after the other.");
   return group;
 }
 

@@ -11,7 +11,7 @@ struct StateOffloadConfig {
   double optimizer_offload_fraction = 0;
   bool overlap_cpu_optimizer_d2h_h2d = false;
 
-  /// 0: nothing leaves.
+  /// 0: nothing is offloaded.
   double fraction() const { return optimizer_cpu_offload ? optimizer_offload_fraction : 0; }
 };
 

@@ -18,8 +18,8 @@ enum class ActionKind {
   backward_weight,  // the weight gradients, at any later time
   post_send,        // these two return at once
   post_receive,
-  wait,  // for a message posted before: it has arrived, or its buffer is free again
-  pass,  // what a chunk made is the input of another one here (Message::peer is this rank)
+  wait,  // for a message posted earlier: it has arrived, or its buffer is free again
+  pass,  // a chunk's output becomes another one's input on this rank (Message::peer)
 };
 std::string_view action_name(ActionKind kind);
 /// True for actions that compute; false for those that move messages.
@@ -61,16 +61,16 @@ struct Action {
   SegmentRange segments = {};  // of computations
   Message message = {};        // of post_send, post_receive and wait
   /// Of a forward: the chunk whose first forward comes `stage` forwards later (chunk 0: the very
-  /// first forward). Stages run one forward behind each other, so this is one time for all; −1:
-  /// none.
+  /// first forward). Stages run one forward behind each other, so this is the same time on all of
+  /// them; −1: none.
   int begins = -1;
-  /// Of a forward: its segments run in turn with those of the backward that follows, so that
+  /// Of a forward: its segments alternate with those of the backward that follows, so that
   /// exchanges of the one are hidden under the other (pipeline/interleave_turns.h).
   bool combined = false;
   bool last_gradient = false;  // the last action of the chunk that adds to weight gradients
   /// Of a backward: the chunk whose weight gradients were complete `stage` backwards earlier.
-  /// Backwards begin on the last stage and reach each stage before it one later, so this is one
-  /// time for all; −1: none. Chunks that complete too late have none.
+  /// Backwards begin on the last stage and reach each stage before it one later, so this is the
+  /// same time on all of them; −1: none. Chunks that complete too late have none.
   int reduces = -1;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Who follows the actions of a stage as they run, and may leave some out.
+// Interface of an object that follows the actions of a stage as they run, and may leave some out.
 
 #include "pipeline/action.h"
 
@@ -9,8 +9,8 @@ class ActionFollower {
  public:
   virtual ~ActionFollower() = default;
   /// Before an action. False: what it computes, posts or waits for is left out, and `after` is not
-  /// called. The chunks that it begins or reduces are begun and reduced all the same. Whoever
-  /// leaves out one action of a micro-batch leaves out all of them.
+  /// called. The chunks that it begins or reduces are still begun and reduced. If one action of a
+  /// micro-batch is left out, all of them must be.
   virtual bool before(const Action& action) = 0;
   virtual void after(const Action& action) = 0;
 };

@@ -43,7 +43,7 @@ Steps one_forward_one_backward(int64_t micro_batches, int64_t warmup) {
   return numbered(std::move(steps), warmup, steady_end);
 }
 
-/// 1F1B of one stage whose forwards run in turn with the backward of the micro-batch before.
+/// 1F1B of one stage whose forwards alternate with the backward of the previous micro-batch.
 Steps one_ahead(int64_t micro_batches) {
   Steps steps;
   append(steps, ActionKind::forward, 0);
@@ -93,12 +93,12 @@ Steps interleaved(const ScheduleSettings& s, int stage) {
   const auto number = numbers(order, s);
   const auto total = static_cast<int64_t>(order.size());
   int64_t warmup = 2 * int64_t{s.pp - stage - 1} + (s.virtual_stages - 1) * group;
-  // A forward that runs in turn with a backward cannot be the one whose output this one reads.
+  // A forward that alternates with a backward cannot be the one whose output this one reads.
   if (s.combines) ++warmup;
   warmup = s.backward ? std::min(total, warmup) : total;
   const bool first = stage == 0, last = stage == s.pp - 1;
 
-  // A step ends when its messages are handed over. Stage p is one step behind stage p − 1, so the
+  // A step ends when its messages are passed on. Stage p is one step behind stage p − 1, so the
   // first stage receives a message of the last one pp − 1 steps after it was sent, and keeps it
   // until its turn.
   const auto forward = [&](int64_t n) {

@@ -9,8 +9,8 @@
 
 namespace viaduct {
 
-/// One computation. `due` is the step boundary at which the stage that sends its input hands it
-/// over, where all stages advance step by step: the step itself, or earlier where the first and the
+/// One computation. `due` is the step boundary at which the stage that sends its input passes it
+/// on, where all stages advance step by step: the step itself, or earlier where the first and the
 /// last stage meet (virtual stages), which are pp − 1 steps apart.
 struct Compute {
   ActionKind kind = ActionKind::forward;
@@ -23,7 +23,7 @@ struct Compute {
 struct Step {
   std::vector<Compute> work;
   bool steady = false;  // neither warm-up nor drain
-  /// A forward and a backward that run in turn: both have their inputs before, and hand over their
+  /// A forward and a backward that alternate: both have their inputs before, and pass on their
   /// outputs after both.
   bool combined = false;
 };

@@ -81,7 +81,7 @@ std::vector<Step> dualpipe_v_order(const ScheduleSettings& s, int stage) {
   }
   const int64_t steady = s.micro_batches - 2 * int64_t{s.pp} + stage + 1;
   for (int64_t i = 0; i < steady; ++i) {
-    if (i == 0 && below == 0) {  // the stage behind waits for this forward
+    if (i == 0 && below == 0) {  // the next stage waits for this forward
       order.add(order.forward(0));
       order.add(order.backward(1));
     } else {

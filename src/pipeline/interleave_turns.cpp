@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-/// What runs until the other micro-batch has its turn.
+/// The actions that run until the other micro-batch's turn.
 using Turn = ActionList;
 using Turns = std::vector<Turn>;
 
@@ -32,7 +32,7 @@ Turns forward_turns(const Action& forward, const std::vector<int>& places) {
   return turns;
 }
 
-/// Both halves of a range that ends with an exchange under way: the weight half beside it.
+/// Both halves of a range that ends with a pending exchange: the weight half overlaps with it.
 void add_in_halves(Turn& turn, Action whole, bool ends_with_head) {
   if (ends_with_head && whole.segments.end == SegmentRange::kEnd) {
     turn.push_back(whole);

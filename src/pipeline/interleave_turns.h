@@ -1,6 +1,6 @@
 #pragma once
-// Forwards and backwards that a schedule combines (Action::combined), as ranges of segments in
-// turn: while an exchange of the one micro-batch is under way, the other one computes.
+// Forwards and backwards that a schedule combines (Action::combined), as alternating ranges of
+// segments: while an exchange of one micro-batch is under way, the other one computes.
 
 #include <vector>
 

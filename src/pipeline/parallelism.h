@@ -24,7 +24,7 @@ struct Parallelism {
   /// Order of work and messages of a pipeline; sizes are those of the model and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;
-  /// Of messages between stages; none: that of the residual stream.
+  /// Format of messages between stages; none: that of the residual stream.
   std::optional<DType> message_format;
 
   int size(Axis axis) const { return mesh.size(axis); }

@@ -27,12 +27,14 @@ void add_split(FieldGroup& group, PipelineConfig& config) {
       .constraint("as account_for_embedding_in_pipeline_split");
   group
       .field("num_layers_in_first_pipeline_stage", config.num_layers_in_first_pipeline_stage,
-             "Layers of the first stage; the stages without an own number share the rest evenly.")
+             "Layers of the first stage; the stages without a number of their own share the rest "
+             "evenly.")
       .range(1)
       .constraint("divisible by virtual stages");
   group
       .field("num_layers_in_last_pipeline_stage", config.num_layers_in_last_pipeline_stage,
-             "Layers of the last stage; the stages without an own number share the rest evenly.")
+             "Layers of the last stage; the stages without a number of their own share the rest "
+             "evenly.")
       .range(1)
       .constraint("divisible by virtual stages");
   group
@@ -137,7 +139,7 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
       .alias("model.defer_embedding_wgrad_compute");
   group
       .field("wgrad_deferral_limit", config.wgrad_deferral_limit,
-             "Number of first micro-batches of a step whose output-layer weight gradient is "
+             "Number of micro-batches at the start of a step whose output-layer weight gradient is "
              "deferred; 0: all; "
              "-1: not given.")
       .range(-1)
@@ -147,9 +149,9 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
   group
       .field(
           "overlap_moe_expert_parallel_comm", config.overlap_moe_expert_parallel_comm,
-          "The forward of a micro-batch runs in turn with the backward of another one, each while "
-          "rows of the other's experts are under way; a stage has one micro-batch more in "
-          "flight.")
+          "The forward of a micro-batch alternates with the backward of another one: each computes "
+          "while the rows of the other's experts are exchanged. A stage has one more micro-batch "
+          "in flight.")
       .constraint(
           "expert_model_parallel_size > 1, moe_token_dispatcher_type=alltoall or flex, a 16-bit "
           "recipe, "

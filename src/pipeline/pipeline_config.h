@@ -31,7 +31,7 @@ struct PipelineConfig {
   bool deallocate_pipeline_outputs = true;
 
   // Messages between stages.
-  std::optional<std::string> pipeline_dtype;  // null: the residual stream's
+  std::optional<std::string> pipeline_dtype;  // null: that of the residual stream
   bool variable_seq_lengths = false;
   /// `auto`: not where sends and receives overlap.
   Auto<bool> batch_p2p_comm;
@@ -43,7 +43,7 @@ struct PipelineConfig {
   bool defer_embedding_wgrad_compute = false;
   int wgrad_deferral_limit = -1;  // micro-batches; 0: all
 
-  // Exchanges of experts' rows beside the compute of another micro-batch.
+  // Exchanges of experts' rows during the compute of another micro-batch.
   bool overlap_moe_expert_parallel_comm = false;
   bool delay_wgrad_compute = false;
 

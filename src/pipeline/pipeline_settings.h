@@ -11,7 +11,7 @@ namespace viaduct {
 /// the numbers of stages and micro-batches.
 ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages);
 ExecutorSettings executor_settings(const PipelineConfig& config);
-/// Of messages between stages; none: that of the residual stream.
+/// Format of messages between stages; none: that of the residual stream.
 std::optional<DType> message_format(const PipelineConfig& config);
 
 }  // namespace viaduct

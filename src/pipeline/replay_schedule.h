@@ -30,7 +30,7 @@ struct ScheduleTimes {
 /// Which messages of two stages share a queue. A message begins when the ones before it in its
 /// queue are complete, at both ends.
 enum class MessageQueues {
-  per_flow_and_direction,  // as communicators have them (comm_queue)
+  per_flow_and_direction,  // as in communicators (comm_queue)
   per_pair,                // all messages between two stages in one
 };
 

@@ -96,14 +96,14 @@ void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) 
     if (s.messages == PointToPoint::ordered && s.micro_batches < s.pp)
       problems.push_back(
           "interleaved forwards of fewer micro-batches than stages need overlapped or batched "
-          "messages; one after the other they deadlock");
+          "messages; blocking messages deadlock");
     return;
   }
   const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
   if (s.micro_batches < s.pp) {
     problems.push_back(fmt::format(
         "interleaved schedule: {} micro-batches are fewer than pipeline_model_parallel_size {}; "
-        "take at least {}",
+        "use at least {}",
         s.micro_batches, s.pp, s.pp));
   } else if (group < s.pp || group > s.micro_batches) {
     problems.push_back(fmt::format(
@@ -113,7 +113,7 @@ void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) 
   } else if (rest != 0 && rest < s.pp) {
     problems.push_back(fmt::format(
         "microbatch_group_size_per_vp_stage {} leaves {} of {} micro-batches, fewer than "
-        "pipeline_model_parallel_size {}; {} or {} micro-batches would do",
+        "pipeline_model_parallel_size {}; nearest: {} or {} micro-batches",
         group, rest, s.micro_batches, s.pp, s.micro_batches - rest, s.micro_batches - rest + s.pp));
   }
 }
@@ -172,7 +172,7 @@ void check_schedule_settings(const ScheduleSettings& s) {
                       s.virtual_stages, s.pp));
     } else if (s.virtual_stages == 1) {
       problems.push_back(
-          "interleaved schedule: virtual_pipeline_model_parallel_size is 1; take 2 or more, or the "
+          "interleaved schedule: virtual_pipeline_model_parallel_size is 1; use 2 or more, or the "
           "schedule 1f1b");
     } else {
       check_group(s, problems);
@@ -182,14 +182,15 @@ void check_schedule_settings(const ScheduleSettings& s) {
       check_dualpipe_v(s, problems);
     } else if (s.virtual_stages > 1) {
       problems.push_back(
-          fmt::format("schedule {} has one virtual stage, {} are asked for; take the schedule "
+          fmt::format("schedule {} has one virtual stage, but {} were requested; use the schedule "
                       "interleaved",
                       kind, s.virtual_stages));
     }
     if (s.group > 0) {
-      problems.push_back(fmt::format(
-          "microbatch_group_size_per_vp_stage {} is of the schedule interleaved, not of {}",
-          s.group, kind));
+      problems.push_back(
+          fmt::format("microbatch_group_size_per_vp_stage {} is a setting of the schedule "
+                      "interleaved, not of {}",
+                      s.group, kind));
     }
   }
   if (s.kind == ScheduleKind::zb_h1 && s.deferred_heads > 0) {
@@ -207,7 +208,7 @@ void check_schedule_settings(const ScheduleSettings& s) {
   // Its stages are not in step, so neighbours would both send first.
   if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {
     problems.push_back(
-        "schedule zb-h1 needs overlapped or batched messages; one after the other they deadlock");
+        "schedule zb-h1 needs overlapped or batched messages; blocking messages deadlock");
   }
   if (!problems.empty()) throw ConfigError(problems);
 }

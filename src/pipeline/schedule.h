@@ -16,10 +16,11 @@ enum class ScheduleKind {
   zb_h1,        // 1F1B whose weight gradients fill the bubble (Qi et al. 2023, ZB-H1)
   dualpipe_v,  // two chunks a stage in a V, forwards beside backwards (DeepSeek-AI 2025, DualPipeV)
 };
-/// Why DualPipe is refused, and what there is instead.
+/// Why DualPipe is refused, and the alternative.
 inline constexpr std::string_view kDualPipeRefused =
     "dualpipe holds the parameters of two stages on each rank, twice the memory of their weights, "
-    "gradients and optimizer state; dualpipe_v has its order of work with each parameter once";
+    "gradients and optimizer state; dualpipe_v has the same order of work and holds each parameter "
+    "once";
 std::string_view schedule_kind_name(ScheduleKind kind);
 /// "1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe_v". ConfigError, with the nearest name,
 /// otherwise.
@@ -45,8 +46,8 @@ struct ScheduleSettings {
   /// Micro-batches, the first of a step, whose weight gradient of the head (the last segment of the
   /// last chunk) is deferred until the last stage would be idle (defer_embedding_wgrad_compute).
   int64_t deferred_heads = 0;
-  /// Forwards run in turn with backwards of other micro-batches, for which each stage runs one
-  /// forward more ahead (overlap_moe_expert_parallel_comm). 1F1B of one stage, interleaved, or
+  /// Forwards alternate with backwards of other micro-batches, for which each stage runs one
+  /// forward further ahead (overlap_moe_expert_parallel_comm). 1F1B of one stage, interleaved, or
   /// DualPipeV, whose forwards beside backwards are independent of them anyway.
   bool combines = false;
   /// Where exchanges are in two parts, the weight halves of backwards run after the begin of the

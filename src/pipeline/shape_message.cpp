@@ -14,9 +14,10 @@ void check_shapes(const Edge& expected, const Tensor& message, int peer, int sta
   for (const EdgeTensor& tensor : expected) {
     const Shape sent(dimension, tensor.shape.rank());
     dimension += tensor.shape.rank();
-    VIADUCT_CHECK(CommError, sent == tensor.shape,
-                  "pipeline: stage {} sends {} {}, and by the batch that stage {} read it has {}",
-                  peer, tensor.name, to_string(sent), stage, to_string(tensor.shape));
+    VIADUCT_CHECK(
+        CommError, sent == tensor.shape,
+        "pipeline: stage {} sends {} {}, but according to the batch that stage {} read it has {}",
+        peer, tensor.name, to_string(sent), stage, to_string(tensor.shape));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The interface through which the executor runs a stage: the model's part, or a test's toy.
+// The interface through which the executor runs a stage: a part of the model, or a small program in
+// a test.
 
 #include "nn/segment.h"
 #include "pipeline/action.h"

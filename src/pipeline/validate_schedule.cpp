@@ -162,7 +162,7 @@ class StageCheck {
     require(m.peer == schedule_.order().rank_of(m.outgoing ? to : from), action,
             "the other end of this edge is another stage");
     require((action.kind == ActionKind::pass) == (m.peer == stage_), action,
-            "what goes to another stage is a message, and what stays is passed");
+            "an edge to another stage needs a message, one inside the stage needs a pass");
     const Key key{action.micro_batch, action.chunk, m.flow};
     if (action.kind == ActionKind::wait) {
       require(open_.erase({m.outgoing, m.flow, m.peer, m.sequence}) == 1, action,

@@ -11,8 +11,8 @@ namespace viaduct {
 struct StageHolds {
   /// Saved stores: (micro-batch, chunk) pairs between the forward and the end of the backward.
   int64_t stores = 0;
-  /// Those reduced to what the weight halves of some segments need (of the head: normed tokens and
-  /// gradients of logits).
+  /// Saved stores reduced to what the weight halves of some segments need (of the head: normed
+  /// tokens and gradients of logits).
   int64_t parts = 0;
   /// Buffers of messages: receives from their post to their use, sends from post to wait.
   int64_t buffers = 0;

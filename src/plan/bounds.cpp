@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kEmbeddingShare = 0.49;
 
-/// Of one parameter on a rank, in the shards of the layout.
+/// Bytes of one parameter on a rank, with the shards of the layout.
 double state_bytes(const StateBytes& bytes, const Layout& layout) {
   const double shards = std::max(layout.shards(), layout.expert_shards());
   switch (layout.sharding) {
@@ -78,12 +78,12 @@ double LayoutBound::gradient_exchange_seconds(const Layout& layout, double param
 
 LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most, const Layout& layout) const {
   LayerCost cost = share_of(largest, layout.micro_batch, most);
-  // Recompute keeps less, and its time is known of one rank alone.
+  // Recompute keeps less, and its time is known only for one rank.
   if (layout.recompute != Recompute::none) cost.layer_kept_bytes = 0;
   const double share =
       static_cast<double>(layout.micro_batch) / model_.rows / (double(layout.tp) * layout.cp);
   cost.again_seconds = model_.layer_again_seconds[static_cast<size_t>(layout.recompute)] * share;
-  // With many rows the head may make its logits a second time.
+  // With many rows the head may recompute its logits.
   cost.end_seconds = std::min(cost.end_seconds, model_.end_seconds * share);
   return of(cost, layout);
 }
@@ -94,10 +94,10 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   const auto n = static_cast<double>(layout.micro_batches);
   const int64_t cut = model_.layers + model_.account_for_embedding + model_.account_for_loss;
   const auto layers = static_cast<double>(model_.layers);
-  const bool equal = cut == model_.layers;  // stages have equally many layers
+  const bool equal = cut == model_.layers;  // stages have the same number of layers
   const auto most = static_cast<double>((model_.layers + layout.pp - 1) / layout.pp);
   const double t = layer.layer_seconds;
-  // Stages before the last run all of their layers again.
+  // Stages before the last recompute all of their layers.
   const double again = layout.pp > 1 && equal ? most : most - 1;
   // The backward of the last layer may find its weights gathered.
   double seconds = n * (most * t + again * layer.again_seconds +
@@ -108,8 +108,8 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   const double shards =
       layout.sharding == Sharding::none ? 1 : std::max(layout.shards(), layout.expert_shards());
   seconds += most * layer.layer_update_seconds / shards;
-  // Gradients are there in the backward of the last micro-batches, and updated weights are needed
-  // in the forward of the first. Virtual stages take turns in groups of pp micro-batches.
+  // Gradients are complete in the backward of the last micro-batches, and updated weights are
+  // needed in the forward of the first. Virtual stages take turns in groups of pp micro-batches.
   const double stage_layers = layers / layout.pp;
   const double at_end = layout.vpp == 1 ? 1 : std::min<double>(n, layout.pp);
   const double hidden = layout.sharding == Sharding::full

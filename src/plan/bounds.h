@@ -4,8 +4,8 @@
 // whole model on one rank, and of one and two layers), so they hold no model of memory of their
 // own; tests compare them with the dry runs of whole layouts, which they may never exceed.
 //
-//   time    n · m · t + (L − m) · t / v, and what is made again; and of the data ranks'
-//           communication what takes longer than the micro-batches that it may be hidden behind
+//   time    n · m · t + (L − m) · t / v, and recomputation; and the data ranks' communication as
+//           far as it is longer than the micro-batches that may hide it
 //   memory  state of the first stage's layers + micro-batches in flight · their kept activations
 //
 // n micro-batches, m layers of the largest of the stages, t seconds of a layer (forward and
@@ -31,9 +31,9 @@ struct ModelCost {
   int64_t layers = 1;
   double parameters = 0;  // of all layers and both ends
   StateBytes bytes;
-  double step_seconds = 0;  // of the global batch on one GPU, nothing made again, at least
+  double step_seconds = 0;  // of the global batch on one GPU, without recompute, at least
   double end_seconds = 0;   // of that, of embedding and head
-  /// Of that, what recompute adds for each layer; by Recompute.
+  /// Seconds that recompute adds for each layer; by Recompute.
   std::array<double, kRecomputes> layer_again_seconds{};
   /// Layers that count one more when they are cut into stages.
   bool account_for_embedding = false, account_for_loss = false;
@@ -43,25 +43,25 @@ struct ModelCost {
   double rows = 1;             // of the global batch
 };
 
-/// Of one micro-batch on one rank: (tp, cp, ep, etp, micro-batch, recompute) decide about it, and
+/// Of one micro-batch on one rank: it depends on (tp, cp, ep, etp, micro-batch, recompute), and on
 /// dp where weights and gradients are sharded.
 struct LayerCost {
   bool known = false;  // false: of layers that differ from each other, or no dry run could be made
   double layer_parameters = 0, end_parameters = 0;  // of the rank; ends: embedding and head
-  double layer_seconds = 0, end_seconds = 0;        // forward and backward, nothing made again
-  /// More than that with recompute. The last layer of the model may do without: its backward comes
-  /// right behind its forward.
+  double layer_seconds = 0, end_seconds = 0;        // forward and backward, without recompute
+  /// In addition, with recompute. The last layer of the model may do without: its backward directly
+  /// follows its forward.
   double again_seconds = 0;
   double layer_update_seconds = 0;  // of the optimizer, nothing sharded
-  /// More than all that with weights and gradients sharded over the layout's data ranks.
+  /// In addition, with weights and gradients sharded over the layout's data ranks.
   double sharded_seconds = 0;
   double layer_kept_bytes = 0;  // from forward to backward
-  double other_bytes = 0;       // beside states and what layers keep, at the fullest moment
+  double other_bytes = 0;       // in addition to states and what layers keep, at the fullest moment
   bool keeps_alike = true;      // false: what is kept differs between micro-batches
 };
 
-/// The least that a layer costs with `rows` in a micro-batch, from its cost with more of them,
-/// `most`, and nothing made again: kernels that work on less at a time take longer for each row.
+/// The minimum cost of a layer with `rows` in a micro-batch, from its cost with more of them,
+/// `most`, and without recompute: kernels that work on less at a time take longer for each row.
 LayerCost share_of(const LayerCost& largest, int64_t rows, int64_t most);
 
 struct LowerBound {
@@ -69,7 +69,7 @@ struct LowerBound {
   double bytes = 0;
 };
 
-/// What all layouts have to do: operations at the full rate, and the states of an average rank.
+/// The bound of all layouts: operations at the full rate, and the states of an average rank.
 LowerBound model_bound(const ModelCost& model, const Layout& layout);
 
 /// At least as high as `model_bound`.

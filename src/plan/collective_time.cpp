@@ -24,7 +24,8 @@ CollectiveTime::CollectiveTime(const Cluster& cluster, const CollectiveTimeSetti
 
 CollectiveTime::Extent CollectiveTime::extent(const RankRule& members) const {
   const int size = members.size();
-  // A regular group: its members of the first domain stand for those of each. Few are looked at.
+  // A regular group: its members of the first domain stand for those of each. Only a few are
+  // examined.
   const int first_domain = members.member(0) / cluster_.domain;
   int inside = 0;
   while (inside < size && members.member(inside) / cluster_.domain == first_domain) ++inside;

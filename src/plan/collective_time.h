@@ -1,11 +1,11 @@
 #pragma once
-// How long a collective takes on a cluster, from when all members have come: latency of its steps
+// How long a collective takes on a cluster, from the arrival of all members: latency of its steps
 // plus bytes over the links that it uses (alpha-beta).
 //
 // Rank r is GPU r mod domain of domain r / domain. A group inside a domain runs a ring over the
 // fast links; a group with one member a domain a ring over the network; others both, the phases of
-// one beside those of the other but for a part. Every member has a NIC of its own, so a group with
-// m members in a domain enters it with m NICs.
+// one overlapping those of the other except for a part. Every member has a NIC of its own, so a
+// group with m members in a domain enters it with m NICs.
 
 #include <string_view>
 
@@ -25,9 +25,9 @@ struct CollectiveTimeSettings {
 
 class CollectiveTime {
  public:
-  /// How a group lies on the cluster.
+  /// How a group is placed on the cluster.
   struct Extent {
-    int inside = 1;   // members in the domain that has most
+    int inside = 1;   // members in the domain with the most
     int domains = 1;  // domains with members
     int ranks = 1;    // members
   };

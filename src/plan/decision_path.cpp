@@ -92,7 +92,7 @@ class Walk {
     return known() ? now_.figures.fullest().activations - now_.figures.fullest().states() : 0;
   }
 
-  /// Tries growing sizes of one axis and takes the first that fits, else the last that is not
+  /// Tries growing sizes of one axis and takes the first that fits, else the last one that is not
   /// refused.
   void grow(PathStep& at, const std::string& axis, const std::vector<int>& sizes,
             int Layout::*field) {

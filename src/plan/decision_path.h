@@ -1,7 +1,7 @@
 #pragma once
 // How a layout is chosen by hand, step by step, for a model and a cluster: what is enough, and why
-// one goes on. Each size is that of a dry run. The search (plan/search.h) finds the fastest layout;
-// this shows why it has the axes that it has.
+// further axes are needed. Each size comes from a dry run. The search (plan/search.h) finds the
+// fastest layout; this shows why it has the axes that it has.
 
 #include <string>
 #include <vector>
@@ -22,8 +22,8 @@ struct DecisionPath {
   bool fits = false;
 };
 
-/// Walks down from data ranks alone: tensor, context, expert and pipeline ranks, full sharding,
-/// placement, micro-batch. ConfigError if the model cannot be built.
+/// Starts with data ranks alone, then tries tensor, context, expert and pipeline ranks, full
+/// sharding, placement, micro-batch. ConfigError if the model cannot be built.
 DecisionPath decision_path(const PlanRequest& request);
 
 }  // namespace viaduct

@@ -14,7 +14,7 @@ namespace {
 
 using Overrides = std::vector<std::string>;
 
-/// What may be tried, in order of how much it changes the run.
+/// The changes that may be tried, in the order of how much they change the run.
 std::vector<FittingChange> possible_changes(const SearchResult& result, const Layout& layout) {
   std::vector<FittingChange> changes{
       {"moments in BF16",
@@ -51,7 +51,7 @@ std::vector<FittingChange> fitting_changes(const PlanRequest& request, const Sea
       for (const DryRun& stage : dry_run_stages(setup_of_layout(request, layout, change.overrides)))
         change.bytes = std::max(change.bytes, static_cast<double>(stage.peak.bytes));
     } catch (const ConfigError&) {
-      continue;  // it does not go with the rest of the configuration
+      continue;  // it contradicts the rest of the configuration
     }
     change.excess_bytes = change.bytes - result.capacity_bytes;
     tried.push_back(std::move(change));

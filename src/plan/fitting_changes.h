@@ -16,7 +16,7 @@ struct FittingChange {
   double excess_bytes = 0;             // above what a GPU has; 0 or less: it fits
 };
 
-/// Those that fit, the one that changes the run least first; if none does, those that come nearest.
+/// Those that fit, the smallest change of the run first; if none fits, the nearest ones.
 /// At most `most`.
 std::vector<FittingChange> fitting_changes(const PlanRequest& request, const SearchResult& result,
                                            const Layout& layout, size_t most = 3);

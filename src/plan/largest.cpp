@@ -18,10 +18,10 @@ constexpr int64_t kMostTokens = int64_t{1} << 24, kMostLayers = 1 << 14;
 
 struct OutOfTime {};
 
-/// What the search for one value found.
+/// The result of the search for one value.
 struct Found {
   std::optional<Layout> layout;  // that fits
-  double bytes = 0;              // of its fullest stage; of none, what is needed at least
+  double bytes = 0;  // of its fullest stage; without a layout, the minimum that is needed
 };
 
 class Largest {
@@ -57,7 +57,7 @@ class Largest {
     }
   }
 
-  /// Whether so many steps fit; remembers what does and what does not.
+  /// Whether this many steps fit; remembers the results.
   bool try_value(int64_t steps) {
     const int64_t value = steps * step_;
     try {

@@ -1,9 +1,9 @@
 #pragma once
-// The questions the other way round: the longest rows, or the most layers, that fit on a number of
+// The inverse questions: the longest rows, or the maximum number of layers, that fit on a number of
 // GPUs in any layout.
 //
-// For each value the layouts wait in order of a lower bound of their memory, and the foremost is
-// measured by its dry run: one that fits ends the search, a bound above a GPU's memory ends it with
+// For each value the layouts are queued by a lower bound of their memory, and the first is measured
+// by its dry run: one that fits ends the search, a bound above a GPU's memory ends it with
 // nothing. The values are doubled until nothing fits, then halved in between.
 
 #include <optional>
@@ -21,12 +21,12 @@ int64_t step_of(LargestOf question);
 
 struct LargestFit {
   int64_t value = 0;  // 0: nothing fits
-  Layout layout;      // the one that needs least memory
+  Layout layout;      // the layout that needs the least memory
   double bytes = 0;   // of its fullest stage
-  /// The next step, which does not fit: the bytes that it needs at least, or why it was not tried.
+  /// The next step, which does not fit: its minimum bytes, or why it was not tried.
   double next_bytes = 0;
   std::string next_refused;
-  bool proven = false;  // false: time ended first, so that more may fit
+  bool proven = false;  // false: the time limit was reached first, so more may fit
   int64_t dry_runs = 0;
   double seconds = 0;
   double capacity_bytes = 0;

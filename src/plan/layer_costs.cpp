@@ -301,24 +301,24 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const auto peak_a = static_cast<double>(a.run.peak.bytes),
              peak_b = static_cast<double>(b.run.peak.bytes);
   cost.known = true;
-  // A rank holds its share of each logical tensor: bytes tell how much.
+  // A rank holds its share of each logical tensor: bytes show how much.
   const double per_parameter = model_.bytes.weights;
   cost.layer_parameters = (two_layers.weights - one_layer.weights) / per_parameter;
   cost.end_parameters = one_layer.weights / per_parameter - cost.layer_parameters;
-  // What both ends wait for may be hidden behind other micro-batches.
+  // The waits of both ends may be hidden behind other micro-batches.
   const double layer_op_seconds = b.op_seconds - a.op_seconds;
   cost.layer_seconds = std::max(b.batch_seconds - a.batch_seconds, layer_op_seconds);
   cost.end_seconds = std::max(0.0, a.op_seconds - layer_op_seconds);
   // Sharded over the ranks of this run, experts over fewer.
   const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
   cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);
-  // Other forms of weights are there once, whatever the number of micro-batches.
+  // Other forms of weights exist once, whatever the number of micro-batches.
   const double forms =
       bytes_of(b.run, MemoryTag::derived_weights) - bytes_of(a.run, MemoryTag::derived_weights);
   cost.layer_kept_bytes = std::max(0.0, peak_b - peak_a - layer_state - forms);
   cost.other_bytes = std::max(0.0, peak_a - sum(one_layer) - cost.layer_kept_bytes);
   const OffloadConfig& offload = whole_.config.offload;
-  // What leaves for another memory differs between the layers.
+  // Offloaded values differ between the layers.
   if (offload.cpu_offloading || offload.fine_grained_activation_offloading)
     cost.layer_kept_bytes = cost.other_bytes = 0;
   const RecomputeConfig& recompute = whole_.config.recompute;

@@ -1,5 +1,5 @@
 #pragma once
-// What lower bounds are computed from: dry runs of the whole model on one rank, and of one and two
+// The inputs of lower bounds: dry runs of the whole model on one rank, and of one and two
 // of its layers on the ranks that share a micro-batch.
 
 #include <filesystem>
@@ -13,18 +13,18 @@
 
 namespace viaduct {
 
-/// What is planned: a file and overrides as of `load_run_config`, and where. Overrides of fields of
-/// a layout fix them.
+/// What is planned: a file and overrides as for `load_run_config`, and the cluster. Overrides of
+/// fields of a layout fix them.
 struct PlanRequest {
   std::filesystem::path file;  // empty: none
   std::vector<std::string> overrides;
   Cluster cluster;
   PredictionSettings prediction;
-  /// What the search may choose beside the layout (plan/variants.h); empty: nothing.
+  /// What the search may choose in addition to the layout (plan/variants.h); empty: nothing.
   std::vector<std::shared_ptr<const Variant>> variants = {};
 };
 
-/// The run of a layout, with further overrides behind it. ConfigError or IoError as of
+/// The run of a layout, with further overrides after it. ConfigError or IoError as of
 /// `prepare_run`.
 RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
                          const std::vector<std::string>& further = {});
@@ -47,12 +47,13 @@ class LayerCosts {
   const LayerCost& of(const Layout& layout);
   /// Null if it was not made.
   const LayerCost* made(const Layout& layout) const;
-  /// What `of` makes, without keeping it: any number of threads may call it at a time.
+  /// Computes what `of` returns, without keeping it: any number of threads may call it at the same
+  /// time.
   LayerCost measured(const Layout& layout) const;
   /// Keeps what `measured` returned for the layout.
   void keep(const Layout& layout, const LayerCost& cost) { made_[key_of(layout)] = cost; }
   /// Seconds of embedding and head of the layout's micro-batch whose logits are made once, whether
-  /// the trainer would make them again or not; 0 if that is not known.
+  /// the trainer would recompute them or not; 0 if that is not known.
   double end_seconds_once(const Layout& layout) const {
     return make(layout, {"model.recompute_logits=false"}).end_seconds;
   }
@@ -67,12 +68,12 @@ class LayerCosts {
   }
   LayerCost make(const Layout& layout, const std::vector<std::string>& overrides = {}) const;
   /// Seconds of a layer's micro-batch with weights and gradients sharded over the data ranks, with
-  /// all that is made again; 0 if that is not known.
+  /// recompute; 0 if that is not known.
   double sharded_layer_seconds(const Layout& layout) const;
-  /// Whether the exchange of experts' rows may run beside the compute of another micro-batch: then
-  /// it is in no lower bound.
+  /// Whether the exchange of experts' rows may run during the compute of another micro-batch: then
+  /// no lower bound includes it.
   bool hides_exchange(const Layout& layout) const;
-  /// Takes what is made again out of the seconds of `cost`: not every layer's is.
+  /// Removes recomputation from the seconds of `cost`, because not every layer is recomputed.
   static void set_apart(LayerCost& cost, const LayerCost& without);
 
   PlanRequest request_;

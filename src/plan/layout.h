@@ -1,6 +1,6 @@
 #pragma once
 // A layout: how a run is cut over the ranks of a cluster. The search compares layouts; all other
-// fields of a configuration stay as they are given, but for those of its variant.
+// fields of a configuration stay as given, except those of its variant.
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace viaduct {
 
-/// Which activations are made again in the backward. `given`: as the configuration says.
+/// Which activations are recomputed in the backward. `given`: as the configuration says.
 enum class Recompute { none, selective, full, given };
 inline constexpr int kRecomputes = 4;
 
@@ -55,7 +55,7 @@ std::string describe(const Layout& layout);
 std::string_view recompute_text(Recompute recompute);
 std::string_view sharding_text(Sharding sharding);
 
-/// What a has and b has not, one text a field: "pp 2 → 4". Empty for equal layouts.
+/// The fields in which a differs from b, one text a field: "pp 2 → 4". Empty for equal layouts.
 std::vector<std::string> differences(const Layout& a, const Layout& b);
 
 }  // namespace viaduct

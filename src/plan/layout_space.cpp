@@ -79,7 +79,7 @@ void add_kinds(const SpaceLimits& limits, Layout layout, std::vector<Layout>& al
     layout.ep = ep, layout.etp = etp;
     const bool fewer_copies = ep > 1 || (ep == 1 && etp != layout.tp);
     for (const Sharding sharding : shardings(limits, layout.shards())) {
-      // The trainer has no plain copies of what differs in its number of copies.
+      // The trainer does not support unsharded copies of parameters whose numbers of copies differ.
       if (fewer_copies && sharding == Sharding::none) continue;
       for (const Recompute recompute : recomputes_of(limits)) {
         layout.sharding = sharding, layout.recompute = recompute;

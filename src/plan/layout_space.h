@@ -1,10 +1,11 @@
 #pragma once
 // All layouts of a model on a number of GPUs that the search looks at.
 //
-// Rules beside divisibility: tensor parallel groups stay inside a domain of fast links; context
+// Rules in addition to divisibility: tensor parallel groups stay inside a domain of fast links;
+// context
 // parallel ranks keep 1,024 tokens of a row or more; micro-batches have at most 16 rows; experts
-// are whole or cut like the dense weights (etp 1 or tp). A value that the user fixed takes the
-// place of its rule.
+// are whole or cut like the dense weights (etp 1 or tp). A value fixed by the user replaces its
+// rule.
 
 #include <optional>
 #include <vector>
@@ -14,7 +15,7 @@
 
 namespace viaduct {
 
-/// What a layout has to divide, and what the user fixed.
+/// The sizes that a layout must divide, and the values fixed by the user.
 struct SpaceLimits {
   int64_t ranks = 1, global_batch = 1, length = 1;  // tokens of a row
   int64_t layers = 1;

@@ -30,7 +30,7 @@ bool has_windows(Row& row) {
   return row["attention"] == "GQA, alternate sliding window 128";
 }
 
-/// Why the table does not say enough about a model; empty if it does.
+/// Why the table does not describe a model sufficiently; empty if it does.
 std::string missing_in(Row row) {
   const std::string attention = row["attention"];
   const bool plain = attention == "MHA" || attention == "GQA" || attention == "MQA";
@@ -43,7 +43,7 @@ std::string missing_in(Row row) {
   return {};
 }
 
-/// Families whose feed-forward has no gate have as many key-value heads as heads.
+/// Families whose feed-forward has no gate have the same number of key-value heads as heads.
 bool shares_heads_without_gate(Row& row) {
   return row["gated"] != "1" && !row["kv_heads"].empty() && row["kv_heads"] != row["heads"];
 }
@@ -91,8 +91,8 @@ std::vector<std::string> catalog_model(const std::string& name) {
   for (Row row : rows())
     VIADUCT_CHECK(
         ConfigError, row["model"] != name || !shares_heads_without_gate(row),
-        "model {} has key-value heads shared by heads beside a feed-forward without gate, "
-        "and no family of the trainer has; give its Hugging Face config.json or a training "
+        "model {} has grouped-query attention beside a feed-forward without gate, which no family "
+        "of the trainer has; give its Hugging Face config.json or a training "
         "configuration instead",
         name);
   return catalog_costs(name).overrides;

@@ -17,11 +17,11 @@ std::vector<std::string> catalog_model(const std::string& name);
 /// A model that costs what the named one does.
 struct CatalogCosts {
   std::vector<std::string> overrides;
-  std::string substitute;  // what stands for what the trainer has no layers for; empty: nothing
+  std::string substitute;  // the substitutes for layers that the trainer does not have; empty: none
 };
 
-/// As catalog_model, and also for models whose feed-forward has no gate beside shared key-value
-/// heads.
+/// As catalog_model, and also for models with shared key-value heads whose feed-forward has no
+/// gate.
 CatalogCosts catalog_costs(const std::string& name);
 
 }  // namespace viaduct

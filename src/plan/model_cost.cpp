@@ -42,7 +42,7 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   Layout one{.micro_batch = rows};
   if (layers.whole().model.moe.any()) one.ep = one.etp = 1;
   const LayerCost layer = layers.of(one);
-  // On one rank the head may make its logits a second time, on several it may not.
+  // On one rank the head may recompute its logits, on several it may not.
   const double ends = std::max(least.head, batches * layers.end_seconds_once(one));
   model.end_seconds = ends;
   model.step_seconds = std::max(

@@ -1,5 +1,5 @@
 #pragma once
-// What all layouts of a search have to do at least.
+// The minimum cost of all layouts of a search.
 
 #include "plan/layer_costs.h"
 #include "plan/search_limits.h"

@@ -141,7 +141,7 @@ class NearMissRuns {
   }
 
   /// The fastest layout with one field changed that fits, by its closest bound of time. Dry runs
-  /// are made of the foremost alone.
+  /// are made only of the first ones.
   std::optional<Layout> neighbor_that_fits(const Layout& layout) {
     std::priority_queue<Neighbor> neighbors;
     const auto add = [&](const LowerBound& bound, Neighbor neighbor) {

@@ -1,5 +1,5 @@
 #pragma once
-// After a search: the layouts that might be faster and do not fit, measured by their dry runs, with
+// After a search: the layouts that might be faster but do not fit, measured by their dry runs, with
 // one field whose change makes them fit.
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace viaduct {
 using LayoutRuns = std::vector<std::pair<Layout, std::unique_ptr<StageRuns>>>;
 
 /// Replaces the bounds of the layouts of `result.rejected` that miss by least by closer ones, then
-/// by what dry runs say, and finds what would make them fit, as long as `time_is_left`. Layouts
+/// by the results of dry runs, and finds what would make them fit, as long as `time_is_left`. Layouts
 /// that the trainer refuses go to `result.refused`. `begun` are continued.
 void look_at_near_misses(const PlanRequest& request,
                          const std::vector<std::unique_ptr<SearchSpace>>& spaces, ThreadPool& pool,

@@ -18,7 +18,7 @@ double rate_of(const FormatRates& rates, std::string_view format) {
 constexpr double kQuantizationPasses = 1;
 
 /// Kernels that make operands of FP8 and FP4, or their scales. `extra_passes` stands for chains of
-/// element-wise kernels in the runs that it was fitted to; nobody has such a chain for these.
+/// element-wise kernels in the runs that it was fitted to; these kernels have no such chain.
 bool is_one_pass(const OpEntryRecord& op) {
   const std::string_view name = op.op;
   return name == "convert_operand" || name == "largest_magnitude";
@@ -76,7 +76,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
     const double rate =
         kind == OpKind::other ? vector_rate_ : matrix_rates_[static_cast<size_t>(i)];
     VIADUCT_CHECK(ConfigError, rate > 0,
-                  "prediction: {} computes in {}, and the GPU has no rate for it", op.op,
+                  "prediction: {} computes in {}, but the GPU has no rate for it", op.op,
                   kFormatNames[i]);
     const double share = kind == OpKind::product     ? settings_.product_share
                          : kind == OpKind::attention ? settings_.attention_share

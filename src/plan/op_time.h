@@ -28,8 +28,8 @@ struct OpTimeSettings {
   double bandwidth_share = 0.9;   // of the memory bandwidth that large kernels reach
   double extra_passes = 2.5;      // fitted: time of all other kernels, against our fused ones
   double start_seconds = 2e-6;    // from one kernel to the next on the device
-  double half_seconds = 5e-6;     // a product that takes so long at full rate reaches half of it
-  double half_bytes = 2e6;        // a pass over so many bytes reaches half of the bandwidth
+  double half_seconds = 5e-6;     // a product that takes this long at full rate reaches half of it
+  double half_bytes = 2e6;        // a pass over this many bytes reaches half of the bandwidth
 };
 
 class OpTime {

@@ -1,5 +1,5 @@
 #pragma once
-// What a configuration does not say and the cluster does.
+// Settings that the configuration leaves open and the cluster gives.
 
 #include "hardware/cluster.h"
 #include "run/run_config.h"

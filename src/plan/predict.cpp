@@ -34,7 +34,7 @@ struct Wait {
 };
 
 /// Spans of the collectives of all groups in which data moves, and in which this rank waits for the
-/// others to come, by begin.
+/// others to arrive, by begin.
 void add_waits(const StepTimes& of, std::vector<Wait>& moving, std::vector<Wait>& coming) {
   for (size_t i = 0; i < of.times.collectives.size(); ++i) {
     const TimeSpan& span = of.times.collectives[i];
@@ -201,7 +201,8 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
               .launch = settings.launch_seconds,
               .host_wait = settings.host_wait_seconds,
               .slowdown = settings.slowdown});
-  // The first step is like the second but for what an update before it left to be gathered.
+  // The first step is like the second except for weights that an earlier update left to be
+  // gathered.
   double begin = 0, end = 0;
   for (size_t stage = 0; stage < of.stages(); ++stage) {
     const auto& step =

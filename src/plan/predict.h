@@ -1,7 +1,7 @@
 #pragma once
 // The predicted step of one configuration on a described cluster: the dry run of one rank of each
 // pipeline stage with the cluster's GPU as target, timed in virtual time. Other ranks of a stage
-// are taken to arrive with that one.
+// are assumed to arrive with that one.
 
 #include <array>
 #include <map>
@@ -18,7 +18,7 @@
 
 namespace viaduct {
 
-/// What the prediction takes for granted; printed with it.
+/// The assumptions of the prediction; printed with it.
 struct PredictionSettings {
   OpTimeSettings ops;
   CollectiveTimeSettings collectives;
@@ -41,7 +41,7 @@ struct StageTime {
   std::array<double, kOpKinds> compute_by_kind{};  // of that, by OpKind
   double optimizer = 0;                            // ops of the optimizer
   std::map<std::string, double> exposed;           // by group: compute waits while its data moves
-  double bubble = 0;  // compute waits for other stages or ranks to come
+  double bubble = 0;  // compute waits for other stages or ranks to arrive
   double host = 0;    // compute waits for launches
 };
 

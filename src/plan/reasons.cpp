@@ -20,7 +20,7 @@ std::string part_text(const std::string& part) {
   if (part == "bubble") return "the pipeline's bubble and waiting for other ranks";
   if (part == "host") return "the host's launches";
   if (part == "optimizer") return "the optimizer";
-  if (part.starts_with("exposed ")) return "communication that shows, of " + part.substr(8);
+  if (part.starts_with("exposed ")) return "exposed communication of " + part.substr(8);
   return part;
 }
 
@@ -50,7 +50,7 @@ std::vector<std::string> what_binds(const Candidate& best) {
   return texts;
 }
 
-/// What takes longer in `other` than in `best`, the largest first, and what is shorter.
+/// The parts that take longer in `other` than in `best`, largest first, and the shorter ones.
 std::vector<std::string> losses(const Prediction& best, const Prediction& other) {
   std::map<std::string, double> difference;
   for (const auto& [name, seconds] : step_parts(other)) difference[name] += seconds;
@@ -92,7 +92,7 @@ std::vector<std::string> reasons_of(const SearchResult& result, size_t index,
   const double slower = candidate.prediction.step_seconds / best.prediction.step_seconds - 1;
   std::string text = fmt::format("{:.1f} % slower than the best", 100 * slower);
   if (ties_with_best(result, candidate, settings.tie_share))
-    text += fmt::format(", which is a tie: predictions closer than {:.0f} % are not told apart",
+    text += fmt::format(", which is a tie: predictions closer than {:.0f} % are not distinguished",
                         100 * settings.tie_share);
   texts.push_back(text);
   const auto lost = losses(best.prediction, candidate.prediction);
@@ -122,7 +122,7 @@ std::vector<NearMiss> near_misses(const SearchResult& result, size_t most) {
 std::string text_of(const NearMiss& miss) {
   const Rejected& rejected = miss.rejected;
   std::string text =
-      fmt::format("{}: needs {}{}, {} bytes ({}) more than there are; its step takes {}{}",
+      fmt::format("{}: needs {}{}, {} bytes ({}) more than available; its step takes {}{}",
                   describe(rejected.layout), rejected.exact_bytes ? "" : "at least ",
                   format_bytes(static_cast<int64_t>(rejected.bytes)),
                   static_cast<int64_t>(std::ceil(miss.excess_bytes)),

@@ -1,6 +1,6 @@
 #pragma once
-// The result of a search in words: what a layout's step and memory go to, what another one loses
-// against the best, and which layouts miss by little.
+// The result of a search in words: what a layout's step and memory are used for, what other layouts
+// lose against the best, and which ones narrowly do not fit.
 
 #include <string>
 #include <vector>
@@ -13,8 +13,8 @@ namespace viaduct {
 /// and "exposed GROUP" for each group. They add up to the step.
 std::vector<std::pair<std::string, double>> step_parts(const Prediction& prediction);
 
-/// Sentences about candidate `index`: of the best what binds it, of the others what they lose
-/// against it.
+/// Sentences about candidate `index`: for the best one what limits it, for the others what they
+/// lose against it.
 std::vector<std::string> reasons_of(const SearchResult& result, size_t index,
                                     const SearchSettings& settings);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the limit of time; the rest is for what does not fit.
+// Share of the time limit; the rest is for layouts that do not fit.
 constexpr double kSearchShare = 0.8;
 
 // Dry runs of layers between two predictions.

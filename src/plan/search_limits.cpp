@@ -86,7 +86,7 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
       request.variants.empty()
           ? "precision, offload, schedule, buckets and overlap: they stay as given, unless --vary "
             "names them"
-          : "all fields beside the layout that --vary does not name: they stay as given");
+          : "all fields outside the layout that --vary does not name: they stay as given");
   return limits;
 }
 

@@ -16,7 +16,7 @@ struct SearchLimits {
   std::vector<std::string> not_searched;  // in words
 };
 
-/// `whole`: the resolved run of the whole model. `variant`: what it gives is fixed, too; may be
+/// `whole`: the resolved run of the whole model. `variant`: its values are fixed as well; may be
 /// null. ConfigError with all problems of the request's file and overrides.
 SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
                            const Variant* variant = nullptr);

@@ -3,7 +3,7 @@
 //
 //   model    of the whole model on one rank, shared among the ranks
 //   largest  of a layer on the layout's tensor, context and expert ranks, with the largest
-//            micro-batch of all layouts and nothing made again
+//            micro-batch of all layouts and without recompute
 //   kept     of that layer with the layout's own micro-batch
 //   layer    and with the layout's own recompute
 //   sharded  and with weights and gradients sharded over the layout's data ranks, if they are
@@ -32,7 +32,7 @@ class SearchSpace {
   LayerCosts& costs() { return costs_; }
   const LayerCosts& costs() const { return costs_; }
 
-  /// The sizes whose layer has to be known for a bound of `basis` (model: of nothing).
+  /// The sizes whose layer must be known for a bound of `basis` (model: none).
   Layout needed(const Layout& layout, BoundBasis basis) const;
   /// Null if what `basis` needs is not known yet.
   std::optional<LowerBound> bound(const Layout& layout, BoundBasis basis) const;

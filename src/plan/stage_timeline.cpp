@@ -37,7 +37,7 @@ std::vector<PhaseSpan> phases_of(const StepRecord& record, const RankTimes& time
   return out;
 }
 
-/// Positions of ops of the compute stream and when they begin: memory is taken and given in the
+/// Positions of ops of the compute stream and when they begin: memory is allocated and freed in the
 /// order of compute.
 struct Clock {
   std::vector<std::pair<int64_t, double>> ops;

@@ -30,7 +30,7 @@ struct StageTimeline {
 
 inline constexpr int kMemoryPoints = 400;
 
-/// The step is what the record has in `step`, in virtual time from `begin` to `end`. The memory
+/// The step is the part `step` of the record, in virtual time from `begin` to `end`. The memory
 /// curve has, for each of kMemoryPoints equal parts of the step, the least and the most bytes.
 StageTimeline stage_timeline(const StepRecord& record, const RankTimes& times,
                              const SequenceWindow& step, double begin, double end);

@@ -88,7 +88,7 @@ void check_fields(const Values& values, const std::string& text, std::set<std::s
     for (const std::string& setting : value.overrides) fields.insert(field_of(setting));
   for (const std::string& field : fields) {
     VIADUCT_CHECK(ConfigError, taken.insert(field).second,
-                  "viaduct plan --vary {}: {} is varied by another --vary, too", text, field);
+                  "viaduct plan --vary {}: {} is also varied by another --vary", text, field);
   }
 }
 

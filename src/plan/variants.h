@@ -1,5 +1,6 @@
 #pragma once
-// What a search varies beside the layout: fields of a configuration with the values to choose from.
+// What a search varies in addition to the layout: fields of a configuration with the values to
+// choose from.
 
 #include <memory>
 #include <string>

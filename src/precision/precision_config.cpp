@@ -8,21 +8,21 @@ namespace viaduct {
 
 namespace {
 
-/// Scales of whole tensors, and what is stored with them.
+/// Scales of whole tensors, and the settings that depend on them.
 void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
   group
       .field("fp8_local_amax", config.fp8_local_amax,
-             "The largest magnitude is that of the part of a tensor that a rank multiplies, as in "
-             "Megatron: no maximum over ranks but of rows that tensor ranks gather, and results "
-             "depend on the layout. false: that of the tensor of a micro-batch.")
+             "The largest magnitude is taken over the part of a tensor that a rank multiplies, as "
+             "in Megatron: no maximum over ranks except for rows that tensor ranks gather, and "
+             "results depend on the layout. false: over the whole tensor of a micro-batch.")
       .constraint("fp8_recipe=tensorwise");
   group
       .field("tp_only_amax_red", config.tp_only_amax_red,
-             "Maxima of a step are reduced over tensor and context ranks alone; false: over data "
-             "ranks as well. Data ranks then have scales of their own, and a checkpoint has the "
-             "largest of them.")
+             "Maxima of a step are reduced over tensor and context ranks alone: data ranks have "
+             "scales of their own, and a checkpoint stores the largest. false: over data ranks as "
+             "well.")
       .constraint("fp8_recipe=delayed");
-  group.field("fp8_margin", config.fp8_margin, "Scales leave so many powers of two of room.")
+  group.field("fp8_margin", config.fp8_margin, "Scales leave a margin of this many powers of two.")
       .range(0, 64)
       .constraint("fp8_recipe=delayed");
   group
@@ -34,7 +34,7 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
       .constraint("fp8_recipe=delayed");
   group
       .field("fp8_amax_compute_algo", config.fp8_amax_compute_algo,
-             "Which magnitude of the history a scale is made for: that of the last step, or the "
+             "The magnitude of the history that gives the scale: that of the last step, or the "
              "largest. null: what the recipe says, else most_recent.")
       .one_of({"most_recent", "max"})
       .constraint("fp8_recipe=delayed");
@@ -43,8 +43,8 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
           "fp8_param_gather", config.fp8_param_gather,
           "Weights with FP8 products are stored in FP8 alone. tensorwise, delayed: as codes with "
           "one scale each, which are gathered, 1 byte an element. mxfp8: as the two forms that "
-          "products read, made of weights that are gathered in 16 bits through the memory of "
-          "gradients. No bit of a step changes. Masters stay as they are, in FP32.")
+          "products read, made from weights that are gathered in 16 bits through the memory of "
+          "gradients. No bit of a step changes. Masters stay in FP32.")
       .alias("fp8_param")
       .alias("fp8_params")
       .alias("ddp.fp8_param_gather")
@@ -54,7 +54,7 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
   group
       .field("reuse_grad_buf_for_mxfp8_param_ag", config.reuse_grad_buf_for_mxfp8_param_ag,
              "fp8_param_gather with mxfp8: updated weights are written and gathered in 16 bits in "
-             "the memory of the gradients, and are gone when MXFP8 forms are made of them.")
+             "the memory of the gradients, and are dropped once their MXFP8 forms are made.")
       .alias("ddp.reuse_grad_buf_for_mxfp8_param_ag")
       .alias("optimizer.reuse_grad_buf_for_mxfp8_param_ag")
       .constraint(
@@ -175,9 +175,7 @@ FieldGroup precision_fields(PrecisionConfig& config) {
              "Steps in a row without overflow after which the loss scale doubles.")
       .range(1)
       .in("steps");
-  group
-      .field("hysteresis", config.hysteresis,
-             "Overflows that it takes to start halving the loss scale.")
+  group.field("hysteresis", config.hysteresis, "Overflows after which the loss scale is halved.")
       .range(1);
   add_quantization_fields(config, group);
   return group;

@@ -46,7 +46,7 @@ Scaling scaling_named(std::string_view fp8_recipe) {
   if (fp8_recipe == "blockwise") return Scaling::blocks;
   if (fp8_recipe == "mxfp8") return Scaling::mx;
   fail<ConfigError>(
-      "mixed_precision.fp8_recipe={}: unknown; built are tensorwise, delayed, blockwise, mxfp8",
+      "mixed_precision.fp8_recipe={}: unknown; expected tensorwise, delayed, blockwise or mxfp8",
       fp8_recipe);
 }
 

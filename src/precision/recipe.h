@@ -22,7 +22,7 @@ struct AmaxSettings {
   AmaxSource source = AmaxSource::ranks;
   // Of a history:
   int64_t steps = 1;                // that it holds
-  bool most_recent = true;          // the last step's magnitude counts; false: the largest one
+  bool most_recent = true;          // the last step's magnitude is used; false: the largest one
   int64_t margin = 0;               // powers of two above it that the scale leaves room for
   bool within_micro_batch = false;  // over tensor and context ranks; false: data ranks as well
 };
@@ -30,12 +30,12 @@ struct AmaxSettings {
 struct PrecisionRecipe {
   std::string name;
   DType weight = DType::f32;         // canonical weights that the GEMMs read
-  DType activation = DType::f32;     // everything between ops but the residual stream
+  DType activation = DType::f32;     // everything between ops except the residual stream
   DType stream = DType::f32;         // residual stream and its gradient
   DType main_gradient = DType::f32;  // what weight gradients accumulate in
   // What the optimizer reads and keeps. Masters, moments: also in the formats of
   // tensor/state_formats.h (f16 masters are scaled, i16 are remainders of BF16 weights).
-  DType optimizer_gradient = DType::f32;  // bf16: main gradients as they are, if they are that
+  DType optimizer_gradient = DType::f32;  // bf16: main gradients themselves, if they are BF16
   DType master = DType::f32;              // what the optimizer updates
   DType first_moment = DType::f32;        // Adam's running means
   DType second_moment = DType::f32;
@@ -45,7 +45,8 @@ struct PrecisionRecipe {
   // stay in their formats. The first and the last blocks of the model may be left out.
   Quantization products;
   AmaxSettings amax;
-  /// Weights with quantized products are stored in FP8 alone, beside masters (parameter_store.h).
+  /// Weights with quantized products are stored only in FP8, in addition to masters
+  /// (parameter_store.h).
   bool stores_codes = false;
   int64_t plain_blocks_at_start = 0, plain_blocks_at_end = 0;
   // Paths of layers with plain products wherever they are: runs of whole names of a parameter's
@@ -56,7 +57,7 @@ struct PrecisionRecipe {
   bool master_is_weight() const {
     return weight == master && (master == DType::f32 || master == DType::f64);
   }
-  /// Whether the linear layers of block `block` of `blocks` have quantized products, but for those
+  /// Whether the linear layers of block `block` of `blocks` have quantized products, except those
   /// of `plain_layers`.
   bool quantizes(int64_t block, int64_t blocks) const {
     return products.any() && block >= plain_blocks_at_start && block < blocks - plain_blocks_at_end;

@@ -29,7 +29,7 @@ std::string first_found(Communicator& world, const std::string& mine) {
 std::string bad_weight(Engine& engine) {
   BlockCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);
   for (const ShardRun& run : engine.store().shard_runs()) {
-    // Of what is kept as remainders the weight shows it.
+    // For masters kept as remainders the weight shows it.
     const Tensor& values = run.master.dtype() == DType::i16 ? run.weight : run.master;
     if (!finite(engine.device(), cursor.at(values))) return "weight " + run.parameter->path;
   }
@@ -103,8 +103,8 @@ std::string first_nonfinite(Engine& engine, const HostBatch& rows) {
   if (found.empty()) gradient = first_found(world, bad_gradient(engine, false));
   if (found.empty() && gradient.empty()) gradient = first_found(world, bad_gradient(engine, true));
   if (found.empty()) found = first_found(world, bad_output(engine, rows));
-  // A router reads what its layer's attention wrote, so that one that is not finite may be
-  // another's fault: the output of the layer stays the answer, and the router is said beside it.
+  // A router reads what its layer's attention wrote, so a router that is not finite may not be the
+  // cause: the output of the layer stays the answer, and the router is reported with it.
   const std::string router = first_found(world, bad_router(engine));
   if (!router.empty()) found += (found.empty() ? "" : "; ") + router;
   return found.empty() ? gradient : found;

@@ -65,7 +65,7 @@ double initial_scale(const ProbeSettings& settings) {
   return LossScaler(settings.loss_scaler).initial_state().scale;
 }
 
-/// factor · the values that all ranks' runs hold, under logical names, on rank 0.
+/// The values that all ranks' runs hold times `factor`, under logical names, on rank 0.
 void dump_runs(Engine& engine, const std::string& prefix, double factor,
                FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
   const Communicator& copies = engine.store().copies_of_runs();
@@ -78,7 +78,7 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
 }
 
 constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master_state(); };
-/// A load bias has none.
+/// A load bias has no such value.
 constexpr auto gradient_of = [](const ShardRun& run, size_t) -> StateValues {
   return run.parameter->load_bias_rate ? Tensor() : run.gradient;
 };
@@ -145,7 +145,7 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   VIADUCT_CHECK(IoError, ids != nullptr && ids->shape.rank() >= 2, "{}: {} is missing",
                 batch.where(), settings.train ? "batch.input_ids [N, B, S]" : "input_ids [B, S]");
   ResolvedRun& run = settings.run;
-  // Weights that are shown are those of the file, which a recipe's masters keep in full.
+  // The weights shown are those of the file, which a recipe's masters keep in full.
   run.purpose =
       settings.train || settings.weights ? EnginePurpose::train : EnginePurpose::gradients;
   run.positions = ids->shape.dim(-1);

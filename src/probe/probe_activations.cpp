@@ -30,7 +30,7 @@ Tensor gather_rows(Communicator& group, const Tensor& rows) {
   return all;
 }
 
-/// `rows` [R, W] with row i put at origin[i] of [S, W]; padding (origin −1) is left out.
+/// `rows` [R, W] with row i put at origin[i] of [S, W]; padding (origin −1) is omitted.
 Tensor in_token_order(const Tensor& rows, const std::vector<int64_t>& origin, int64_t length) {
   const Tensor out = host_tensor(DType::f32, {length, rows.dim(1)});
   const int64_t width = rows.dim(1);
@@ -57,7 +57,7 @@ Tensor full_logits(RankContext& context, const HeadSegment& head, const Tensor& 
   return out;
 }
 
-/// Where the tokens of all context ranks, one rank after the other, come from in the row.
+/// Positions in the row of the tokens of all context ranks, one rank after the other.
 std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
   std::vector<int64_t> origins;
   for (place.cp_rank = 0; place.cp_rank < place.cp; ++place.cp_rank) {
@@ -67,7 +67,7 @@ std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
   return origins;
 }
 
-/// The pipeline rank that makes a value.
+/// The pipeline rank that computes a value.
 int stage_of(const Parallelism& parallelism, const std::string& name) {
   if (name == "hidden.embed") return 0;
   if (!name.starts_with("hidden.layer")) return parallelism.head_stage();

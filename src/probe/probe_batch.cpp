@@ -85,7 +85,7 @@ bool ProbeBatch::document_begins(int64_t token) const {
 }
 
 void ProbeBatch::check_mask() const {
-  bool seen = false, ended = false;  // in this document: a visible token, one hidden behind it
+  bool seen = false, ended = false;  // in this document: a visible token, a later hidden one
   for (int64_t token = 0; token < rows * length && !attention_mask.empty(); ++token) {
     if (document_begins(token)) seen = ended = false;
     const bool visible = attention_mask[static_cast<size_t>(token)] != 0;
@@ -110,7 +110,7 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
     int64_t position = 0;
     for (int64_t t = 0; t < length; ++t) {
       const auto at = static_cast<size_t>(row * length + t);
-      // A document begins here if its id changes, a border lies here, or padding begins or ends.
+      // A document begins here if its id changes, a border is here, or padding begins or ends.
       const auto begins = [&](size_t i) {
         return document_begins(static_cast<int64_t>(i)) ||
                (!attention_mask.empty() &&
@@ -139,7 +139,7 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
                     "(expected −100)",
                     at + 1, label);
       VIADUCT_CHECK(ConfigError, !scored || attention_mask.empty() || attention_mask[at] != 0,
-                    "probe batch: token {} is hidden by attention_mask, but the label {} behind it "
+                    "probe batch: token {} is hidden by attention_mask, but the label {} after it "
                     "is scored (expected −100)",
                     at, label);
       out.targets.push_back(scored ? static_cast<int32_t>(label) : -1);

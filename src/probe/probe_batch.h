@@ -32,7 +32,7 @@ struct ProbeBatch {
 };
 
 /// Reads `prefix` + "input_ids" and its companions. With `step` ≥ 0 the tensors have a leading dim
-/// of steps and that one is taken; its tokens are counted on from those of earlier steps. IoError
+/// of steps and that one is taken; its tokens are numbered after those of earlier steps. IoError
 /// naming the tensor for shapes or values that do not fit.
 ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix, int64_t step);
 

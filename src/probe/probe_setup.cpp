@@ -73,7 +73,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   setup.config = std::move(loaded.config);
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
-                "model.hybrid_context_parallel: true, and probe cuts whole rows, not documents");
+                "model.hybrid_context_parallel: true, but probe cuts whole rows, not documents");
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
                 "train.global_batch_size: {}, but the batch has {} rows",
                 config.train.global_batch_size, rows);

@@ -84,11 +84,11 @@ struct StepMetrics {
   /// The same with the uncausal count (`logger.flops=full`); no value if not enabled.
   std::optional<double> tflops_per_rank_full;
   std::optional<double> mfu_full;
-  /// What the routers of a model with experts did; empty without experts.
+  /// Figures of the routers of a model with experts; empty without experts.
   RouterFigures routers;
 
-  /// What quantization does to the operands of linear layers, by tensor, over the ranks
-  /// (report/quantization_metrics.h), in steps that `tensor_inspect` asks for.
+  /// The effect of quantization on the operands of linear layers, by tensor, over the ranks
+  /// (report/quantization_metrics.h), in the steps that `tensor_inspect` selects.
   QuantizationLog::Tensors quantization;
 
   /// Sets step_seconds, step_samples and all rates. `flops`: of the whole global batch; `seconds` >

@@ -24,7 +24,7 @@ std::string validation_kind(std::optional<int64_t> set) {
   return set ? fmt::format("{} {}", kValidationLine, *set) : std::string(kValidationLine);
 }
 
-/// Step and kind of a line; nothing if it is none.
+/// Step and kind of a line; nothing if it is not such a line.
 std::optional<std::pair<int64_t, std::string>> key_of(std::string_view line) {
   const auto read = try_parse_json<nlohmann::json>(line);
   if (!read || !read->is_object()) return std::nullopt;
@@ -72,7 +72,7 @@ void MetricsFile::take_history(const std::filesystem::path& path, int64_t steps_
   aside.replace_extension(".dropped" + path.extension().string());
   AppendFile(aside, AppendFile::Mode::append).append(dropped);
   write_file_atomically(path, kept);
-  log_warning("{}: {} lines past step {}, cut short, or there twice, moved to {}", path.string(),
+  log_warning("{}: {} lines past step {}, cut short, or repeated, moved to {}", path.string(),
               dropped_lines, steps_done, aside.filename().string());
 }
 

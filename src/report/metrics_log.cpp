@@ -177,7 +177,7 @@ void MetricsLog::attempt(Losses& losses, FunctionRef<void()> write) {
     what = error.what();
   }
   if (++losses.count > 1) return;
-  note(fmt::format("warning: {}; the run goes on without it", what));
+  note(fmt::format("warning: {}; the run continues without it", what));
   losses.what = std::move(what);
 }
 

@@ -22,14 +22,14 @@ double copy_seconds(const OffloadCounts& counts, const OffloadBandwidth& bandwid
 }  // namespace
 
 std::string traffic_text(const OffloadCounts& step) {
-  return fmt::format("{} out and {} back a step, {} there at most", format_bytes(step.put_bytes),
+  return fmt::format("{} out and {} back a step, at most {} held", format_bytes(step.put_bytes),
                      format_bytes(step.fetched_bytes), format_bytes(step.most_bytes));
 }
 
 std::string planned_text(const OffloadReport& report) {
   if (report.planned.puts == 0) {
     return fmt::format(
-        "second memory ({}): nothing leaves: no tensor has model.min_offloaded_tensor_size "
+        "second memory ({}): nothing is offloaded: no tensor has model.min_offloaded_tensor_size "
         "elements\n",
         report.where);
   }
@@ -44,7 +44,7 @@ std::string outcome_text(const OffloadReport& report) {
   const double moved = static_cast<double>(report.done.put_bytes + report.done.fetched_bytes);
   const double copies = copy_seconds(report.done, report.measured);
   return fmt::format(
-      "second memory: {} out and {} back; steps of {} needed {}, measured {}; waited {} for it\n",
+      "second memory: {} out and {} back; steps of {} needed {}, measured {}; waited {}\n",
       format_bytes(report.done.put_bytes), format_bytes(report.done.fetched_bytes),
       format_seconds(report.step_seconds), rate(moved / std::max(report.step_seconds, 1e-9)),
       rate(moved / std::max(copies, 1e-9)), format_seconds(report.done.wait_seconds));

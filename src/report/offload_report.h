@@ -20,10 +20,10 @@ struct OffloadReport {
 
 /// "second memory (file in /scratch, direct I/O): 1.00 GiB at most …", for the start of a run.
 std::string planned_text(const OffloadReport& report);
-/// What was moved, how fast it had to be, and what the host waited, for its end; "" where nothing
-/// was.
+/// What was moved, the speed that was needed, and how long the host waited, for the end of the run;
+/// "" if nothing was moved.
 std::string outcome_text(const OffloadReport& report);
-/// Of a dry run: what a step moves, and what it takes there.
+/// For a dry run: what a step moves, and the bytes that it needs there.
 std::string traffic_text(const OffloadCounts& step);
 
 }  // namespace viaduct

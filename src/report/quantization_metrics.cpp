@@ -30,7 +30,7 @@ QuantizationLog::Tensors from_text(const std::string& text) {
   QuantizationLog::Tensors tensors;
   if (text.empty()) return tensors;
   const Json object = parse_json<Json>(text, "measurements of the ranks");
-  // JSON has no NaN and no infinity: a scale that is one comes as null.
+  // JSON has no NaN and no infinity: such a scale is written as null.
   const auto number = [](const Json& value) {
     return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
   };

@@ -9,14 +9,14 @@
 namespace viaduct {
 namespace {
 
-/// Takes in values one by one.
+/// Collects values one by one.
 class Figure {
  public:
   explicit Figure(std::string name) : name_(std::move(name)) {}
 
   void take(double value, int64_t layer, int64_t expert = -1) {
     sum_ += value;
-    // A value that is no number is the least and the most: it is to be seen.
+    // A NaN becomes both minimum and maximum, so that it is visible.
     if (count_ == 0 || value < figure_.least || std::isnan(value))
       figure_.least = value, figure_.least_layer = layer, figure_.least_expert = expert;
     if (count_ == 0 || value > figure_.most || std::isnan(value))

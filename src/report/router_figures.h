@@ -1,5 +1,5 @@
 #pragma once
-// What routers did in a logged step, in a size that does not grow with layers and experts.
+// Figures of routers in a logged step, in a size that does not grow with layers and experts.
 
 #include <cstdint>
 #include <optional>

@@ -37,7 +37,7 @@ struct RunLog {
   std::string stopped;  // the reason of the last line, if the run says one
   std::string mfu_peak, flop_convention;
   int64_t tokens = 0;      // consumed by the last step
-  bool simulated = false;  // its seconds are not a machine's
+  bool simulated = false;  // its seconds were not measured on a machine
   bool truncated = false;  // the last line is incomplete: the run was killed while it wrote
 };
 
@@ -54,7 +54,7 @@ struct MeasuredSteps {
   double step_seconds = 0;           // the median
   double communication_seconds = 0;  // the median: what compute waited for
   double data_seconds = 0;           // the median: waiting for the next batch
-  int64_t peak_memory_bytes = 0;     // the most, over steps and ranks
+  int64_t peak_memory_bytes = 0;     // the maximum over steps and ranks
   bool simulated = false;
 };
 MeasuredSteps measured_steps(const RunLog& log);

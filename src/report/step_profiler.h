@@ -1,8 +1,7 @@
 #pragma once
 // Implements section `profiling`: records the chosen steps of the chosen ranks and writes, one file
 // a rank, the trace (timeline/chrome_trace.h) and the memory history (timeline/memory_history.h).
-// With use_nsys_profiler it tells a profiler that watches the process when to record, and of
-// scopes.
+// With use_nsys_profiler it tells an attached profiler when to record, and marks scopes.
 
 #include <filesystem>
 #include <vector>
@@ -47,7 +46,7 @@ class StepProfiler {
   Device& device_;
   GlobalRank rank_;
   bool traces_ = false, remembers_ = false, marks_ = false;  // on this rank
-  bool watched_ = false;                                     // a profiler records now
+  bool watched_ = false;                                     // a profiler is recording
   int64_t first_step_ = 0, last_step_ = 0;  // numbers of recorded steps so far; 0: none
   bool written_ = false;
   StepRecord record_;

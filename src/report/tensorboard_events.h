@@ -25,8 +25,8 @@ struct Scalar {
 
 /// `Event` with file_version "brain.Event:2", the first record of each file.
 std::string version_event(double wall_seconds);
-/// `Event` with a session start at `step`: readers forget what earlier files say of this step and
-/// later ones.
+/// `Event` with a session start at `step`: readers drop what earlier files contain for this step
+/// and later ones.
 std::string restart_event(double wall_seconds, int64_t step);
 /// `Event` with a summary of scalars (stored as float).
 std::string scalars_event(double wall_seconds, int64_t step, std::span<const Scalar> scalars);

@@ -20,8 +20,8 @@ void check_name_patterns(const RunConfig& config, const ModelConfig& model, Prob
     const auto fits = [&](const Parameter* p) { return name_fits(pattern, *p); };
     if (std::any_of(parameters.begin(), parameters.end(), fits)) continue;
     problems.add(
-        "ddp.param_name_patterns_for_fp32_local_accumulation: {} fits no parameter; names are like "
-        "{}",
+        "ddp.param_name_patterns_for_fp32_local_accumulation: {} matches no parameter; names look "
+        "like {}",
         pattern, parameters.back()->path);
   }
 }

@@ -7,7 +7,7 @@
 
 namespace viaduct {
 
-/// A problem for each pattern of the configuration that fits no parameter of the model.
+/// A problem for each pattern of the configuration that matches no parameter of the model.
 void check_name_patterns(const RunConfig& config, const ModelConfig& model, Problems& problems);
 
 }  // namespace viaduct

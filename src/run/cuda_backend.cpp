@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/toolkit_library.h"
 
-// Null in programs without a backend of their own.
+// Null in programs without a built-in backend.
 extern "C" __attribute__((weak)) const viaduct::CudaBackend* viaduct_cuda_backend();
 
 namespace viaduct {
@@ -35,8 +35,9 @@ std::vector<std::string> places() {
   return list;
 }
 
-/// Loads what the library at `place` needs of the toolkit, where the loader did not find it: "X:
-/// cannot open shared object file" names it first. False: that is not what was missing.
+/// Loads the toolkit's library that the library at `place` needs and the loader did not find: its
+/// name comes first in "X: cannot open shared object file". False: nothing of the toolkit was
+/// missing.
 bool open_what_it_needs(const std::string& place, std::string& reason) {
   const std::string missing = reason.substr(0, reason.find(':'));
   if (missing.find('/') != std::string::npos || !missing.starts_with("libcublasLt")) return false;
@@ -46,7 +47,7 @@ bool open_what_it_needs(const std::string& place, std::string& reason) {
   return false;
 }
 
-/// The library of kernels at `place`; null, and why.
+/// The library of kernels at `place`, or null and the reason.
 void* open_kernels(const std::string& place, std::string& reason) {
   const auto open = [&] {
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -57,7 +58,7 @@ void* open_kernels(const std::string& place, std::string& reason) {
   return library == nullptr && open_what_it_needs(place, reason) ? open() : library;
 }
 
-/// The library stays loaded: a device of it may be in use.
+/// The library stays loaded: one of its devices may be in use.
 const CudaBackend& load() {
   std::string reasons;
   for (const std::string& place : places()) {
@@ -69,7 +70,7 @@ const CudaBackend& load() {
     }
     const auto entry = reinterpret_cast<Entry>(::dlsym(library, "viaduct_cuda_backend"));
     VIADUCT_CHECK(ConfigError, entry != nullptr,
-                  "dist.device=cuda: {} is no library of GPU kernels: it has no "
+                  "dist.device=cuda: {} is not a library of GPU kernels: it has no "
                   "viaduct_cuda_backend",
                   place);
     return *entry();
@@ -86,8 +87,8 @@ const CudaBackend& load() {
 const CudaBackend& cuda_backend() {
   const CudaBackend& backend = viaduct_cuda_backend != nullptr ? *viaduct_cuda_backend() : load();
   VIADUCT_CHECK(ConfigError, backend.build == CudaBackendBuild{},
-                "dist.device=cuda: {} is of another build than this program: build both from the "
-                "same sources",
+                "dist.device=cuda: {} and this program are from different builds: build both from "
+                "the same sources",
                 kLibrary);
   return backend;
 }

@@ -8,7 +8,7 @@
 
 namespace viaduct {
 
-/// What the settings describe; of a device with streams host memory that its copies use, filled and
+/// The memory that the settings describe; on a device with streams, host memory that is filled and
 /// read by streams beside compute. Errors as those of the backings.
 std::unique_ptr<SlotMemory> make_second_memory(const SecondMemorySettings& settings,
                                                Device& device);

@@ -1,6 +1,6 @@
 #pragma once
-// Section `env_vars`: variables that the libraries of a GPU read from the environment. What the
-// configuration gives is set for this process before they are loaded, unless it is set already.
+// Section `env_vars`: variables that the libraries of a GPU read from the environment. Configured
+// values are set for this process before the libraries are loaded, unless it is set already.
 
 #include <array>
 #include <optional>
@@ -26,7 +26,7 @@ struct EnvironmentConfig {
 FieldGroup environment_fields(EnvironmentConfig& config);
 
 /// Sets the variables that are not set; before this process starts threads or uses a GPU. Returns a
-/// line for each that the configuration gives: whether it was set here, and what it is.
+/// line for each that the configuration gives: whether it was set here, and its value.
 std::vector<std::string> set_environment(const EnvironmentConfig& config);
 
 }  // namespace viaduct

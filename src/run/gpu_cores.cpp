@@ -13,7 +13,7 @@
 namespace viaduct {
 namespace {
 
-/// The number at the front of `text`, which it removes; −1: there is none.
+/// The number at the front of `text`, which is removed; −1: there is none.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -78,7 +78,7 @@ std::string bind_near(const std::string& bus_id, const std::filesystem::path& sy
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return stays(std::strerror(errno));
   CPU_ZERO(&chosen);
   std::erase_if(cores, [&](int core) { return !CPU_ISSET(static_cast<size_t>(core), &allowed); });
-  if (cores.empty()) return stays("this process may use none of them");
+  if (cores.empty()) return stays("this process may not use any of them");
   for (const int core : cores) CPU_SET(static_cast<size_t>(core), &chosen);
   if (::sched_setaffinity(0, sizeof chosen, &chosen) != 0) return stays(std::strerror(errno));
   return fmt::format("GPU {}: bound to cores {}", bus_id, core_list(cores));

@@ -9,14 +9,14 @@
 namespace viaduct {
 
 /// Numbers of the cores near the device `bus_id` ("0000:1B:00.0"), ascending. IoError if the system
-/// (`sysfs`: where it is mounted) does not list them, or lists what is no list of cores.
+/// (`sysfs`: where it is mounted) does not list them, or the entry is not a list of cores.
 std::vector<int> cores_near(const std::string& bus_id, const std::filesystem::path& sysfs = "/sys");
 
 /// "0-3,8" of 0, 1, 2, 3, 8.
 std::string core_list(const std::vector<int>& cores);
 
-/// Keeps the calling thread, and threads that it starts, on those of the cores near the device that
-/// it may use. Returns a line that says on which, or why it stays where it is.
+/// Binds the calling thread, and threads that it starts, to the cores near the device that it may
+/// use. Returns a line that names the cores, or says why it is not bound.
 std::string bind_near(const std::string& bus_id, const std::filesystem::path& sysfs = "/sys");
 
 }  // namespace viaduct

@@ -23,8 +23,8 @@ FieldGroup graph_fields(GraphConfig& config) {
   group
       .field("cuda_graph_impl", config.cuda_graph_impl,
              "What dist.device=cuda captures into a CUDA graph: nothing, or with full_iteration "
-             "forward and backward of a whole step, which one launch does again in each later "
-             "step of the same shapes (one rank, no FP8 or FP4 products).")
+             "forward and backward of a whole step, which one launch replays in each later step of "
+             "the same shapes (one rank, no FP8 or FP4 products).")
       .one_of({"none", "local", "transformer_engine", "full_iteration"})
       .alias("enable_cuda_graph")
       .alias("external_cuda_graph");
@@ -35,8 +35,8 @@ FieldGroup graph_fields(GraphConfig& config) {
       .alias("cuda_graph_scope");
   group
       .field("cuda_graph_warmup_steps", config.cuda_graph_warmup_steps,
-             "Steps that run before one is captured: they make what libraries and layers make at "
-             "their first use.")
+             "Steps that run before one is captured: libraries and layers allocate at their first "
+             "use.")
       .range(1)
       .in("steps");
   return group;

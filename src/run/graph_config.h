@@ -1,5 +1,5 @@
 #pragma once
-// CUDA graphs, of section `model`: what of a step is captured, and when.
+// CUDA graphs, of section `model`: which part of a step is captured, and when.
 
 #include <string>
 #include <vector>
@@ -19,9 +19,9 @@ struct GraphConfig {
 
 FieldGroup graph_fields(GraphConfig& config);
 
-/// Whether a graph has forward and backward of whole steps, on this run's device.
+/// Whether forward and backward of whole steps are captured, on this run's device.
 bool captures_steps(const RunConfig& config);
-/// What of the run has no place in a graph.
+/// The features of the run that cannot be captured.
 void validate_graphs(const RunConfig& config, Problems& problems);
 
 }  // namespace viaduct

@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-// Enough tokens that reading the weights costs little beside the GEMMs.
+// Enough tokens that reading the weights costs little compared with the GEMMs.
 constexpr int64_t kMicroBatchTokens = 2048;
 
 /// The overrides' values, before any checks.
@@ -47,12 +47,12 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   const Peek peek(defaults, request.overrides);
   int64_t length = row_length(request, peek.config);
   if (request.few_tokens) {
-    // Experts must not get a token twice, so tensor ranks cut the tokens, with filling.
+    // Experts must not get a token twice, so tensor ranks cut the tokens, with padding.
     const int64_t tp = peek.config.parallel.tensor_model_parallel_size;
     const bool cuts = tp > 1 && read_model_config(resolve_model_folder(request.model)).moe.any();
     defaults.parallel.sequence_parallel.resolve(cuts);
     defaults.tensor_overlap.tp_comm_overlap.resolve(false);
-    // The rules of training want rows that they divide.
+    // The rules of training require a number of rows that these divide.
     if (cuts && peek.config.model.seq_length.is_auto()) length = std::max(tp, length - length % tp);
   }
   defaults.model.seq_length.resolve(length);
@@ -76,7 +76,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
     const RunConfig& given = peek.config;
     defaults.packing.packed_weights.resolve(reads_tiles(given));
     VIADUCT_CHECK(ConfigError, given.parallel.context_parallel_size == 1,
-                  "model.context_parallel_size: {}, and generation runs on 1 context rank: single "
+                  "model.context_parallel_size: {}, but generation runs on 1 context rank: single "
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }

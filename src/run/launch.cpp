@@ -25,7 +25,7 @@ void run_host_ranks(const DistConfig& config, bool by_mpi, RankMain rank_main) {
   run_thread_ranks(config.ranks, options, rank_main);
 }
 
-/// Whether two ranks compute on one GPU, which NCCL does not take.
+/// Whether two ranks compute on one GPU, which NCCL does not accept.
 bool share_gpus(Communicator& world, const CudaBackend& backend) {
   char machine[256] = {};
   ::gethostname(machine, sizeof machine - 1);
@@ -40,8 +40,8 @@ bool share_gpus(Communicator& world, const CudaBackend& backend) {
 Launch launch_on_cpu(const EnvironmentLookup& environment) {
   Launch launch = detect_launch(environment);
   VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::torchrun,
-                "{}={} is set, as torchrun does: its variables are for the cuda device; on cpu MPI "
-                "starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
+                "{}={} is set, as torchrun does, but its variables are for the cuda device; on cpu "
+                "MPI starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
                 launch.variable, launch.ranks, launch.ranks);
   return launch;
 }
@@ -72,12 +72,12 @@ void check_started(const DistConfig& config, const Launch& launch) {
 void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
   const bool by_mpi = launch.launcher == Launcher::mpi;
   check_started(config, launch);
-  // A dry run may be for another machine.
+  // A dry run may describe another machine.
   VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
                 "dist.cpu_isa: this machine cannot run {}; its best is {}",
                 cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
   if (config.device.value_or("cpu") != "cuda") return run_host_ranks(config, by_mpi, rank_main);
-  // Ranks of a machine take its GPUs in turn, and share them if there are fewer.
+  // Ranks of a machine are assigned to its GPUs round-robin, and share them if there are fewer.
   const CudaBackend& backend = cuda_backend();
   const int gpus = backend.count_gpus();
   run_host_ranks(config, by_mpi, [&](std::shared_ptr<Communicator> world) {

@@ -12,16 +12,16 @@
 namespace viaduct {
 namespace {
 
-/// A configuration as if one of its fields had not been given. One schema serves all questions: to
-/// make one costs more than to ask it.
+/// A configuration as if one of its fields had not been given. One schema serves all queries:
+/// building one costs more than a query.
 class Alternatives {
  public:
   explicit Alternatives(const RunConfig& config) : config_(config) {}
 
-  /// Null if it is not valid. Until the next call.
+  /// Null if it is not valid. Valid until the next call.
   const RunConfig* without(const std::string& name) {
     other_ = config_;
-    // The value that a member has when its group is made is the field's default.
+    // The value that a member has when its group is constructed is the field's default.
     const Field& field = *schema_.find(name);
     if (!field.assign(field.default_value)) return nullptr;
     try {
@@ -78,7 +78,7 @@ std::string same_overlap(const RunConfig& config, const std::string& name,
   if (!config.tensor_overlap.tp_comm_overlap.value()) return "comm_overlap.tp_comm_overlap is off";
   const RunConfig* other = alternatives.without(name);
   return reason_if(other != nullptr && overlap_table(*other) == overlap_table(config),
-                   "each GEMM that allows it does the same without it");
+                   "each GEMM that allows it does the same by default");
 }
 
 constexpr std::string_view kOfValues[] = {"train.exit_interval",
@@ -102,8 +102,7 @@ constexpr std::string_view kInVirtualTime[] = {"checkpoint.save",
 constexpr std::string_view kSectionsOfValues[] = {
     "checkpoint.", "dataset.", "logger.", "validation.", "profiling.", "rng.", "tensor_inspect."};
 
-/// Fields of a run that computes something, reads data or saves, which in virtual time have nothing
-/// to act on.
+/// Fields for computing, reading data and saving, which have no effect in virtual time.
 bool needs_values(const std::string& name) {
   const auto is = [&](std::string_view other) { return name == other; };
   if (std::any_of(std::begin(kInVirtualTime), std::end(kInVirtualTime), is)) return false;

@@ -1,4 +1,4 @@
-// Fields of experts that have nothing to act on.
+// Fields of experts that have no effect.
 
 #include "run/no_effect_rules.h"
 

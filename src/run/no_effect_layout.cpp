@@ -1,4 +1,4 @@
-// Fields of ranks, pipelines, sharding, recompute and offload that have nothing to act on.
+// Fields of ranks, pipelines, sharding, recompute and offload that have no effect.
 
 #include "run/no_effect_rules.h"
 #include "run/parallel_settings.h"
@@ -35,7 +35,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(
              document_ranks(c) == 1,
-             "data-parallel ranks · context_parallel_size = 1: documents have one rank");
+             "data-parallel ranks · context_parallel_size = 1: each document has one rank");
        }},
       {{"model.max_seqlen_per_dp_cp_rank"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -124,8 +124,9 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        }},
       {{"comm_overlap.overlap_moe_expert_parallel_comm"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
-                          "a step has one micro-batch, and no other one to compute meanwhile");
+         return reason_if(
+             c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
+             "a step has one micro-batch, so there is no other one to compute meanwhile");
        }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},
       {{"ddp.data_parallel_sharding_strategy", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2"},

@@ -1,4 +1,4 @@
-// Fields of number formats that have nothing to act on.
+// Fields of number formats that have no effect.
 
 #include "run/no_effect_rules.h"
 

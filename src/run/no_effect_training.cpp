@@ -1,5 +1,5 @@
-// Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have
-// nothing to act on.
+// Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have no
+// effect.
 
 #include "run/graph_config.h"
 #include "run/no_effect_rules.h"
@@ -40,9 +40,9 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"profiling.use_nsys_profiler"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(
-             c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
-             "dist.device = " + c.dist.device.value() + " has no GPU that Nsight Systems watches");
+         return reason_if(c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
+                          "dist.device = " + c.dist.device.value() +
+                              " has no GPU that Nsight Systems could record");
        }},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -118,7 +118,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
                               outcome.is_given("scheduler.end_weight_decay") &&
                               c.scheduler.start_weight_decay != decay &&
                               c.scheduler.end_weight_decay != decay,
-                          "scheduler.start_weight_decay and end_weight_decay say it");
+                          "scheduler.start_weight_decay and end_weight_decay give it");
        }},
       {{"scheduler.weight_decay_incr_style"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -170,7 +170,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          const DatasetConfig& d = c.dataset;
          return reason_if(!d.reset_position_ids && !d.reset_attention_mask && !d.eod_mask_loss,
-                          "nothing of section dataset looks for ends of documents");
+                          "no setting of section dataset looks for ends of documents");
        }},
       {{"checkpoint.save_interval", "checkpoint.most_recent_k", "checkpoint.async_save",
         "checkpoint.save_optim", "checkpoint.continue_on_save_failure"},

@@ -9,7 +9,7 @@ namespace viaduct {
 namespace {
 
 // With more tokens, packing a weight costs less than the variation of the GEMMs' time
-// (docs/benchmarks.md). AMX multiplies ten times as fast and packs no faster.
+// (docs/benchmarks.md). AMX multiplies ten times as fast but packs no faster.
 constexpr int64_t kMostTokens = 1024;
 
 }  // namespace

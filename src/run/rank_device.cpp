@@ -22,7 +22,7 @@ RankDevice make_rank_device(const DistConfig& config) {
     return {backend.make_device(), backend.ops(backend.target())};
   }
   VIADUCT_CHECK(ConfigError, kind == "cpu",
-                "dist.device={}: `viaduct train` alone runs in virtual time, where nothing is "
+                "dist.device={}: only `viaduct train` runs in virtual time, where nothing is "
                 "computed; expected cpu or cuda",
                 kind);
   return {make_cpu_device(config.threads_per_rank.value_or(default_pool_threads(config.ranks))),

@@ -16,7 +16,7 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
   const int tp = parallel.tensor_model_parallel_size, pp = parallel.pipeline_model_parallel_size;
   const GroupSizes parts{
-      // Replicated state is an instance a rank.
+      // Replicated state has one instance per rank.
       .optimizer_instances = config.ddp.use_distributed_optimizer
                                  ? config.ddp.num_distributed_optimizer_instances
                                  : config.dist.ranks / (tp * pp),

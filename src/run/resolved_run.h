@@ -1,5 +1,5 @@
 #pragma once
-// What a run's configuration amounts to: the settings of each room side by side, read once, the
+// The resolved configuration of a run: the settings of each room side by side, read once, the
 // same on all ranks, and not changed afterwards. Code that needs one holds a reference to it;
 // nothing keeps a copy.
 
@@ -17,8 +17,8 @@ struct ModelConfig;
 struct OptimizerConfig;
 struct RunConfig;
 
-/// What an engine is for, and so what it holds beside the weights: nothing; main gradients; these,
-/// masters and moments.
+/// The purpose of an engine, and so what it holds in addition to the weights: nothing; main
+/// gradients; these, masters and moments.
 enum class EnginePurpose { evaluate, gradients, train };
 
 struct ResolvedRun {
@@ -30,7 +30,7 @@ struct ResolvedRun {
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
   /// micro-batches' means, as Megatron's default.
   bool calculate_per_token_loss = true;
-  int64_t positions = 0;  // longest sequence that will come
+  int64_t positions = 0;  // longest sequence that occurs
   /// Steps before forward and backward of a step are captured into a graph; none: they are not.
   std::optional<int64_t> steps_before_graph;
   EnginePurpose purpose = EnginePurpose::train;

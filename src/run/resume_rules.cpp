@@ -6,26 +6,25 @@
 namespace viaduct {
 namespace {
 
-constexpr std::string_view kArchitecture = "the weights were trained as the former";
+constexpr std::string_view kArchitecture = "the weights were trained with the old value";
 constexpr std::string_view kShapes = "the checkpoint's tensors have other shapes";
 constexpr std::string_view kDropout = "dropout has this rate from here on";
-constexpr std::string_view kDropped = "other tokens are dropped from here on";
+constexpr std::string_view kDropped = "different tokens are dropped from here on";
 constexpr std::string_view kBalance = "routers are balanced by it from here on";
 constexpr std::string_view kRows =
-    "the place in the data is a number of rows, and they are other rows now";
+    "the position in the data is a number of rows, and these are different rows now";
 constexpr std::string_view kOrder =
-    "rows come in another order from here on: some a second time, some not at all";
-constexpr std::string_view kTargets = "what is predicted from what changes from here on";
+    "rows come in a different order from here on: some a second time, some not at all";
+constexpr std::string_view kTargets = "which tokens predict which changes from here on";
 constexpr std::string_view kEpochs =
-    "documents and samples are shuffled over all epochs that the run needs, and it needs others "
-    "now: "
-    "rows come in another order from here on, some a second time, some not at all";
+    "documents and samples are shuffled over all epochs that the run needs, and their number "
+    "differs now: rows come in a different order from here on, some a second time, some not at all";
 constexpr std::string_view kOtherRounding = "steps round otherwise";
 constexpr std::string_view kStateFormat =
-    "the optimizer's state is converted to its formats here, and steps round otherwise";
+    "the optimizer's state is converted to the new formats, and steps round differently";
 constexpr std::string_view kBatch =
-    "the run goes on at the same row of the data; a step takes so many rows from here on, and the "
-    "learning rate's schedule counts rows";
+    "the run continues at the same row of the data; a step takes this many rows from here on, and "
+    "the learning rate's schedule counts rows";
 
 struct NamedRule {
   std::string_view name;
@@ -107,8 +106,8 @@ constexpr NamedRule kRules[] = {
     {"model.hidden_dropout", said(kDropout)},
     {"model.embedding_dropout", said(kDropout)},
     {"model.attention_dropout", said(kDropout)},
-    {"model.calculate_per_token_loss", said("gradients are averaged otherwise from here on")},
-    {"optimizer.optimizer", refused("its state is that of the former")},
+    {"model.calculate_per_token_loss", said("gradients are averaged differently from here on")},
+    {"optimizer.optimizer", refused("its state belongs to the old value")},
     {"optimizer.use_precision_aware_optimizer", said(kStateFormat)},
     {"optimizer.main_grads_dtype", said(kStateFormat)},
     {"optimizer.main_params_dtype", said(kStateFormat)},
@@ -120,8 +119,8 @@ constexpr NamedRule kRules[] = {
     {"train.global_batch_size", said(kBatch)},
     {"train.rampup_batch_size", said(kBatch)},
     {"train.decrease_batch_size_if_needed", said(kBatch)},
-    {"model.fp32_residual_connection", said("steps round otherwise from here on")},
-    {"model.moe_router_dtype", said("steps round otherwise from here on")},
+    {"model.fp32_residual_connection", said("steps round differently from here on")},
+    {"model.moe_router_dtype", said("steps round differently from here on")},
     {"model.moe_dispatch_fwd_dtype", said(kOtherRounding)},
     {"model.moe_combine_bwd_dtype", said(kOtherRounding)},
     {"model.moe_router_padding_for_quantization", said(kOtherRounding)},
@@ -129,12 +128,12 @@ constexpr NamedRule kRules[] = {
     {"model.moe_aux_loss_coeff", said(kBalance)},
     {"model.moe_router_bias_update_rate", said(kBalance)},
     {"model.moe_input_jitter_eps", said(kBalance)},
-    {"model.moe_router_force_load_balancing", said("experts are chosen otherwise from here on")},
+    {"model.moe_router_force_load_balancing", said("experts are chosen differently from here on")},
     {"model.moe_expert_capacity_factor", said(kDropped)},
     {"model.moe_token_drop_policy", said(kDropped)},
     {"model.moe_z_loss_coeff", said(kBalance)},
-    {"model.attention_softmax_in_fp32", said("steps round otherwise from here on")},
-    {"mixed_precision.recipe", said("masters and moments are kept; steps round otherwise")},
+    {"model.attention_softmax_in_fp32", said("steps round differently from here on")},
+    {"mixed_precision.recipe", said("masters and moments are kept; steps round differently")},
     {"mixed_precision.fp8", said(kOtherRounding)},
     {"mixed_precision.fp8_recipe", said(kOtherRounding)},
     {"mixed_precision.fp4", said(kOtherRounding)},
@@ -173,15 +172,15 @@ constexpr NamedRule kRules[] = {
     {"dataset.fim_pad_token", said(kTargets)},
     {"dataset.fim_eod_token", said(kTargets)},
     {kDatasetContent, refused(kRows)},
-    {kTokenizerContent, refused("the weights know the tokens of the former")},
+    {kTokenizerContent, refused("the weights were trained on the tokens of the old tokenizer")},
 };
 
-/// Sections whose fields say how a run is executed, watched or paced, all of them free.
+/// Sections whose fields determine how a run is executed, watched or paced; all of them are free.
 constexpr std::string_view kFreeSections[] = {"validation", "scheduler",  "ddp",    "comm_overlap",
                                               "dist",       "checkpoint", "logger", "profiling",
                                               "env_vars",   "memory"};
 
-/// The others' free fields, one by one: a new field of theirs has to be thought about.
+/// The free fields of other sections, one by one, so that each new field needs a decision.
 constexpr std::string_view kFree[] = {
     "model.hf_config",  // its content is in the fields
     "model.make_vocab_size_divisible_by",

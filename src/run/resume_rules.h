@@ -23,7 +23,7 @@ struct ResumeRule {
 inline constexpr std::string_view kRunLength = "train.train_iters",
                                   kRunLengthInSamples = "train.train_samples";
 
-/// Names that are no fields: the files behind them are compared.
+/// Names that are not fields: the files that they stand for are compared.
 inline constexpr std::string_view kDatasetContent = "dataset.content";
 inline constexpr std::string_view kTokenizerContent = "tokenizer.content";
 

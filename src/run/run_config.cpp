@@ -16,7 +16,7 @@
 namespace viaduct {
 namespace {
 
-// Steps of a run in virtual time, which are all alike, where no length is given.
+// Steps of a run in virtual time without a given length; its steps are all alike.
 constexpr int64_t kSimulatedSteps = 3;
 
 /// Why attention_softmax_in_fp32=false changes nothing, or "".

@@ -88,7 +88,7 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
 void resolve(RunConfig& config);
 
 /// The configuration as YAML that `load_run_config` reads back to the same values; after `resolve`
-/// it holds no `auto` but where `auto` itself is the setting (model.attention_backend).
+/// it holds no `auto` except where `auto` itself is the setting (model.attention_backend).
 std::string to_yaml(RunConfig config);
 
 }  // namespace viaduct

@@ -36,8 +36,9 @@ std::string differences(const Settings& first, const Settings& mine, int rank) {
   for (const auto& [name, unused] : all) {
     const std::string theirs = value(first, name), own = value(mine, name);
     if (theirs == own) continue;
-    lines += fmt::format("{}{}: {} on rank {}, {} on rank 0: all ranks of a run need the same",
-                         lines.empty() ? "" : "\n", name, own, rank, theirs);
+    lines +=
+        fmt::format("{}{}: {} on rank {}, {} on rank 0: all ranks of a run need the same value",
+                    lines.empty() ? "" : "\n", name, own, rank, theirs);
   }
   return lines;
 }

@@ -52,11 +52,11 @@ std::optional<int64_t> tokens_of(const RunSetup& setup) {
                   config.vocab_size.value_or(0), setup.tokenizer_folder.string(), *tokens);
     if (config.vocab_size) tokens = config.vocab_size;
   } else if (config.vocab_size) {
-    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: one more, the end of documents
+    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: one extra, the end of documents
   }
   VIADUCT_CHECK(ConfigError, tokens || config.vocab_extra_ids == 0,
-                "tokenizer.vocab_extra_ids: {} behind no tokens; name tokenizer.tokenizer_model or "
-                "tokenizer.vocab_size",
+                "tokenizer.vocab_extra_ids: {} without a vocabulary to extend; give "
+                "tokenizer.tokenizer_model or tokenizer.vocab_size",
                 config.vocab_extra_ids);
   if (tokens) *tokens += config.vocab_extra_ids;
   return tokens;
@@ -158,7 +158,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   if (setup.model.moe.any() && setup.model.moe.random_logits) {
     log_warning(
         "model.moe_router_force_load_balancing = true: experts are chosen at random, and the model "
-        "does not learn to route. This is for benchmarks alone");
+        "does not learn to route. This is only for benchmarks");
   }
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));

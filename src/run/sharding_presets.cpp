@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// What one preset sets.
+/// The settings of one preset.
 class Preset {
  public:
   Preset(std::string setting, ConfigOutcome& outcome)

@@ -13,7 +13,7 @@ namespace viaduct {
 void apply_sharding_presets(RunConfig& config, ConfigOutcome& outcome);
 
 /// Ranks that share the weights of a tensor-parallel rank under
-/// model.tensor_parallel_num_weight_shards; 0 if it is null, or no multiple of
+/// model.tensor_parallel_num_weight_shards; 0 if it is null, or not a multiple of
 /// tensor_model_parallel_size, or if this number does not divide data-parallel ranks ·
 /// context_parallel_size.
 int64_t weight_shard_ranks(const RunConfig& config);

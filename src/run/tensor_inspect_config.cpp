@@ -8,7 +8,7 @@ FieldGroup tensor_inspect_fields(TensorInspectConfig& config) {
               "Each quantized operand is compared with its matrix: largest magnitude, shares of "
               "elements that became 0 or were saturated, relative error, scale; in metrics.jsonl "
               "by tensor.");
-  group.field("interval", config.interval, "Every so many steps.").range(1).in("steps");
+  group.field("interval", config.interval, "Steps between measurements.").range(1).in("steps");
   return group;
 }
 

@@ -3,7 +3,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any run, and low enough that products do not overflow.
+// Far above any real run, and low enough that products do not overflow.
 constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
 
 }  // namespace
@@ -66,14 +66,15 @@ FieldGroup train_fields(TrainConfig& config) {
       .one_of({"stop", "skip"});
   group
       .field("max_skipped_in_a_row", config.max_skipped_in_a_row,
-             "With nan_loss_action=skip: the run stops when more updates than this are skipped one "
-             "after the other; null: no limit.")
+             "With nan_loss_action=skip: the run stops when more than this many updates in a row "
+             "are skipped; null: no limit.")
       .range(0)
       .in("steps");
   group
       .field("max_skipped_rate", config.max_skipped_rate,
              "With nan_loss_action=skip: the run stops when more than this share of 100 updates is "
-             "skipped (of the last 100 of the session; it may have had fewer); 1: no limit.")
+             "skipped (the last 100 since the program started, or all of them if there were "
+             "fewer); 1: no limit.")
       .range(0, 1);
   group.field("skip_train", config.skip_train, "Only evaluate.");
   group
@@ -92,8 +93,9 @@ FieldGroup train_fields(TrainConfig& config) {
   group
       .field("exit_signals", config.exit_signals,
              "Signals that stop the run after its step with a checkpoint, beside SIGINT and "
-             "SIGTERM, which always do: what a batch system sends ahead of its limit (Slurm: "
-             "`--signal=USR1@300`). One that is ignored when the run starts (nohup) stays so.")
+             "SIGTERM, which always do: a batch system sends one ahead of its time limit (Slurm: "
+             "`--signal=USR1@300`). A signal that is ignored when the run starts (nohup) stays "
+             "ignored.")
       .one_of({"SIGHUP", "SIGUSR1", "SIGUSR2"});
   return group;
 }
@@ -129,15 +131,15 @@ FieldGroup logger_fields(LoggerConfig& config) {
       .in("steps");
   group
       .field("log_throughput", config.log_throughput,
-             "Metrics have samples/s, tokens/s, TFLOP/s and MFU; false: they have not, and no peak "
-             "is measured.")
+             "Metrics include samples/s, tokens/s, TFLOP/s and MFU; false: they do not, and no "
+             "peak is measured.")
       .constraint("needed by flops=full");
   group
       .field("timing_log_level", config.timing_log_level,
              "Timers of a logged step in its metrics, in seconds: minimum, mean and maximum over "
              "the ranks. "
              "0: none; 1: forward, backward, optimizer, data; 2: also each kind of op, and each "
-             "kind of communication with the time that it was waited for.")
+             "kind of communication with the time spent waiting for it.")
       .range(0, 2);
   group.field("log_params_norm", config.log_params_norm,
               "Metrics of a logged step have the norm of all weights after it (params_norm).");
@@ -178,7 +180,7 @@ FieldGroup profiling_fields(ProfilingConfig& config) {
       .constraint("excludes use_nsys_profiler");
   group
       .field("profile_step_start", config.profile_step_start,
-             "Steps done before the first recorded one: 10 records from step 11.")
+             "Steps before the first recorded one: 10 records from step 11.")
       .range(0)
       .in("steps")
       .alias("profile_start_step")

@@ -44,8 +44,8 @@ void validate_model(const ModelFields& model, Problems& problems) {
           "pairs");
     } else if (!model.apply_rope_fusion) {
       problems.add(
-          "model.rotary_interleaved: true, but apply_rope_fusion is false, which knows pairs of "
-          "halves alone");
+          "model.rotary_interleaved: true, but apply_rope_fusion is false, which supports only "
+          "pairs of halves");
     }
   }
   if (learned && !model.seq_length.is_auto() && !model.max_position_embeddings.is_auto() &&
@@ -59,10 +59,10 @@ double number_of(const Auto<int64_t>& value) {
   return static_cast<double>(value.value_or(1));
 }
 
-/// What is so large that it is a mistake, and that building even the plan of it would take all
-/// memory or for ever. Each field is bounded by itself; products are bounded here.
+/// Sizes so large that they must be a mistake: building even the plan would take all memory or
+/// would not end. Each field has its own bound; products are bounded here.
 void validate_sizes(const RunConfig& config, Problems& problems) {
-  // A micro-batch is made on the host; parameters and activations are counted in int64 bytes.
+  // A micro-batch is built on the host; parameters and activations are counted in int64 bytes.
   constexpr double kMostTokens = 1 << 26, kMostElements = 1e16;
   constexpr double kMostLayerPasses = 1 << 21;  // of a step, which the dry run records one by one
   const ModelFields& m = config.model;
@@ -100,16 +100,16 @@ void validate_schedule_in_rows(const RunConfig& config, Problems& problems) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.lr_decay_samples && scheduler.lr_decay_iters) {
     problems.add(
-        "scheduler.lr_decay_samples: {} and lr_decay_iters = {} are both given: one of them says "
-        "where the decay ends",
+        "scheduler.lr_decay_samples: {} and lr_decay_iters = {} are both given: only one of them "
+        "may say where the decay ends",
         *scheduler.lr_decay_samples, *scheduler.lr_decay_iters);
   }
   const int64_t warmup = scheduler.lr_warmup_samples;
   if (warmup == 0) return;
   if (scheduler.lr_warmup_iters.value_or(0) > 0 || scheduler.lr_warmup_fraction) {
     problems.add(
-        "scheduler.lr_warmup_samples: {}, and lr_warmup_iters or lr_warmup_fraction is given too: "
-        "one of them sets the warm-up",
+        "scheduler.lr_warmup_samples: {}, but lr_warmup_iters or lr_warmup_fraction is also given: "
+        "only one of them may set the warm-up",
         warmup);
   }
   const BatchSchedule batches = batch_schedule(config);
@@ -147,7 +147,7 @@ void validate_decoupled_rate(const OptimizerConfig& optimizer, const SchedulerCo
 
 void validate_logger(const LoggerConfig& logger, Problems& problems) {
   if (!logger.log_throughput && logger.flops == "full")
-    problems.add("logger.flops: full adds a rate, and log_throughput = false leaves rates out");
+    problems.add("logger.flops: full adds a rate, but log_throughput = false leaves rates out");
 }
 
 void validate_optimizer(const RunConfig& config, Problems& problems) {
@@ -165,8 +165,8 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     const int64_t warmup = scheduler.lr_warmup_iters.value();
     if (warmup > 0 && scheduler.lr_warmup_fraction) {
       problems.add(
-          "scheduler.lr_warmup_fraction and lr_warmup_iters are both given: one of them sets the "
-          "warm-up");
+          "scheduler.lr_warmup_fraction and lr_warmup_iters are both given: only one of them may "
+          "set the warm-up");
     }
     const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
     if (warmup > 0 && warmup >= decay && !scheduler.lr_decay_samples &&
@@ -181,7 +181,7 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     problems.add("{}", problem);
   if ((optimizer.optimizer == "muon" || optimizer.optimizer == "adafactor") &&
       config.mixed_precision.recipe == "fp64") {
-    problems.add("optimizer.optimizer: {} has FP32 arithmetic, and mixed_precision.recipe = fp64",
+    problems.add("optimizer.optimizer: {} has FP32 arithmetic, but mixed_precision.recipe = fp64",
                  optimizer.optimizer);
   }
   validate_schedule_in_rows(config, problems);
@@ -193,7 +193,8 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
       scheduler.override_opt_param_scheduler.value_or(false)) {
     problems.add(
         "scheduler.override_opt_param_scheduler: true takes the configuration's schedule at "
-        "resume, and use_checkpoint_opt_param_scheduler=true the checkpoint's: one of them");
+        "resume, and use_checkpoint_opt_param_scheduler=true the checkpoint's: set only one of "
+        "them");
   }
   if (scheduler.start_weight_decay && scheduler.end_weight_decay &&
       *scheduler.start_weight_decay > *scheduler.end_weight_decay) {
@@ -210,8 +211,8 @@ void validate_profiling(const RunConfig& config, Problems& problems) {
   }
   if (p.use_nsys_profiler && p.trace) {
     problems.add(
-        "profiling.use_nsys_profiler and profiling.trace are both true: each would time the "
-        "other; expected one of them");
+        "profiling.use_nsys_profiler and profiling.trace are both true: each would time the other; "
+        "expected only one of them");
   }
   if (!p.trace && !p.record_memory_history && !p.use_nsys_profiler) return;
   if (p.profile_step_start >= config.train.train_iters) {
@@ -256,8 +257,8 @@ void validate_evaluation(const RunConfig& config, Problems& problems) {
     problems.add("validation.full_validation: true, but mock data (dataset.mock) have no end");
   if (v.full_validation && (weighted(of_split(Split::valid)) || weighted(of_split(Split::test)))) {
     problems.add(
-        "validation.full_validation: true reads each sample once, and a validation or test blend "
-        "with weights takes other numbers of them");
+        "validation.full_validation: true reads each sample once, but a validation or test blend "
+        "with weights repeats or omits samples");
   }
 }
 
@@ -282,7 +283,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   for (const std::string& name : config.checkpoint.allow_changes) {
     const auto rule = resume_rule(name);
     if (!rule || rule->change != ResumeChange::refused)
-      problems.add("checkpoint.allow_changes: {} is no setting whose change is refused{}", name,
+      problems.add("checkpoint.allow_changes: {} is not a setting whose change is refused{}", name,
                    rule ? " (it may change)" : "");
   }
   validate_profiling(config, problems);
@@ -297,8 +298,8 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&
       !has_loss_scale(config.mixed_precision)) {
     problems.add(
-        "ddp.check_for_nan_in_grad: false applies gradients that are not finite, and "
-        "train.nan_loss_action = skip would leave them out");
+        "ddp.check_for_nan_in_grad: false applies gradients that are not finite, but "
+        "train.nan_loss_action = skip leaves them out");
   }
 }
 

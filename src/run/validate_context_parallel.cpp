@@ -12,7 +12,7 @@ bool uses(const ContextParallelConfig& context, ContextExchange exchange) {
   return std::find(names.begin(), names.end(), context_exchange_name(exchange)) != names.end();
 }
 
-/// Heads are exchanged over `ranks` of the context axis: each gets as many.
+/// Heads are exchanged over `ranks` of the context axis: each gets the same number.
 void validate_heads(const RunConfig& config, const char* type, int ranks, Problems& problems) {
   const int tp = config.parallel.tensor_model_parallel_size;
   const auto check = [&](const char* what, const Auto<int64_t>& heads) {

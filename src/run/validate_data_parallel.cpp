@@ -71,26 +71,26 @@ void validate_wire(const RunConfig& config, Problems& problems) {
     }
     if (ddp.grad_reduce_in_fp32) {
       problems.add(
-          "ddp.grad_reduce_in_bf16: true, and grad_reduce_in_fp32 = true is given too: one of them "
-          "says what travels");
+          "ddp.grad_reduce_in_bf16: true, but grad_reduce_in_fp32 = true is also given: give only "
+          "one of them");
     }
   }
   if (ddp.average_in_collective && config.model.calculate_per_token_loss) {
     problems.add(
         "ddp.average_in_collective: true excludes model.calculate_per_token_loss = true: a mean "
-        "over ranks is none over tokens");
+        "over ranks is not a mean over tokens");
   }
   if (!ddp.fp32_accumulation_patterns.values().empty() && ddp.grad_reduce_in_fp32) {
     problems.add(
-        "ddp.param_name_patterns_for_fp32_local_accumulation: all gradients add up in FP32, "
-        "grad_reduce_in_fp32 is true");
+        "ddp.param_name_patterns_for_fp32_local_accumulation: has no effect with "
+        "grad_reduce_in_fp32 = true, where all gradients add up in FP32");
   }
   if (ddp.reduce_scatter_with_fp32_accumulation) {
     const char* name = "ddp.reduce_scatter_with_fp32_accumulation: true";
     if (!ddp.use_distributed_optimizer)
       problems.add("{} needs use_distributed_optimizer, which is false", name);
     if (ddp.grad_reduce_in_fp32)
-      problems.add("{} is for low precision on the wire, and grad_reduce_in_fp32 is true", name);
+      problems.add("{} is for low precision on the wire, but grad_reduce_in_fp32 is true", name);
     if (ddp.num_distributed_optimizer_instances > 1) {
       problems.add("{} needs num_distributed_optimizer_instances = 1, found {}", name,
                    ddp.num_distributed_optimizer_instances);
@@ -104,11 +104,11 @@ void validate_data_parallel(const RunConfig& config, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
   const int64_t bucket_size = ddp.bucket_size.value_or(1);
   if (ddp.num_buckets && !ddp.bucket_size.is_auto() && bucket_size > 0) {
-    problems.add("ddp.bucket_size: {} and num_buckets = {} are both given: one of them says it",
+    problems.add("ddp.bucket_size: {} and num_buckets = {} are both given: give only one of them",
                  bucket_size, *ddp.num_buckets);
   }
   if (!ddp.num_buckets && bucket_size == 0)
-    problems.add("ddp.bucket_size: 0 means that num_buckets says it, which is null");
+    problems.add("ddp.bucket_size: 0 means that num_buckets is used, which is null");
   if (ddp.pad_buckets_for_high_nccl_busbw && !ddp.use_distributed_optimizer) {
     problems.add(
         "ddp.pad_buckets_for_high_nccl_busbw: true needs use_distributed_optimizer, which is "

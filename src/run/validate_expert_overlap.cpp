@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kOverlap = "comm_overlap.overlap_moe_expert_parallel_comm: true";
 
-/// What is exchanged, and in which formats.
+/// Rules on the exchanged values and their formats.
 void validate_exchange(const RunConfig& config, Problems& problems) {
   if (config.parallel.expert_model_parallel_size < 2) {
     problems.add("{} needs model.expert_model_parallel_size of at least 2, found {}", kOverlap,
@@ -19,33 +19,32 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
   if (moe.moe_token_dispatcher_type == "allgather") {
     problems.add(
         "{} needs model.moe_token_dispatcher_type = alltoall or flex, found allgather, whose "
-        "gathers "
-        "are not in two parts",
+        "gathers cannot be split into a start and an end",
         kOverlap);
   }
   if (precision_recipe(config.mixed_precision).activation == DType::f32) {
     problems.add(
-        "{} needs activations of 16 bits, and mixed_precision.recipe = {} has FP32; "
-        "nearest: bf16_mixed",
+        "{} needs activations of 16 bits, but mixed_precision.recipe = {} has FP32; nearest: "
+        "bf16_mixed",
         kOverlap, config.mixed_precision.recipe);
   }
   if (moe.moe_shared_expert_overlap) {
     problems.add(
         "{} and model.moe_shared_expert_overlap = true exclude each other: both compute while the "
-        "same rows are under way",
+        "same rows are exchanged",
         kOverlap);
   }
 }
 
-/// Where forwards and backwards of two micro-batches can run in turn.
+/// Rules on where forwards and backwards of two micro-batches can alternate.
 void validate_order(const RunConfig& config, Problems& problems) {
   const PipelineConfig& pipeline = config.pipeline;
   const int pp = config.parallel.pipeline_model_parallel_size;
   const std::string& schedule = pipeline.pipeline_schedule;
   if (schedule != "1f1b" && schedule != "dualpipe_v") {
     problems.add(
-        "{} needs model.pipeline_schedule = 1f1b or dualpipe_v, found {}, which puts no forward "
-        "beside a backward",
+        "{} needs model.pipeline_schedule = 1f1b or dualpipe_v, found {}, which never runs a "
+        "forward beside a backward",
         kOverlap, schedule);
   } else if (pp > 1 && pipeline.virtual_stages() == 1) {
     problems.add(
@@ -60,18 +59,18 @@ void validate_order(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// A layer that runs again in the backward would exchange its rows a second time.
+/// A layer that is recomputed in the backward would exchange its rows a second time.
 void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
   if (recompute.full()) {
     problems.add(
-        "{} and model.recompute_granularity = full exclude each other: exchanges would run again; "
-        "nearest: selective",
+        "{} and model.recompute_granularity = full exclude each other: exchanges would be "
+        "recomputed; nearest: selective",
         kOverlap);
   }
   const auto& modules = recompute.recompute_modules;
   if (recompute.selective() && std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
     problems.add(
-        "{} and moe in model.recompute_modules exclude each other: exchanges would run again; "
+        "{} and moe in model.recompute_modules exclude each other: exchanges would be recomputed; "
         "nearest: mlp",
         kOverlap);
   }

@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-/// Families whose checkpoints have names for experts.
+/// Families whose checkpoints define names for experts.
 std::string families_with_experts() {
   std::string list;
   for (const ModelFamily& family : model_families()) {
@@ -22,7 +22,7 @@ void validate_family(const RunConfig& config, Problems& problems) {
   if (config.model.family.is_auto()) return;
   for (const ModelFamily& family : model_families()) {
     if (family.model_type != config.model.family.value() || !family.names.router.empty()) continue;
-    problems.add("model.num_moe_experts: family {} has no experts; those that have: {}",
+    problems.add("model.num_moe_experts: family {} has no experts; families with experts: {}",
                  family.model_type, families_with_experts());
   }
 }
@@ -38,20 +38,20 @@ void validate_rows_by_number(const RunConfig& config, Problems& problems) {
       "several ranks; expected alltoall or allgather, or dist.device=cpu");
 }
 
-/// Where tokens are gathered, all ranks that gather have equally many in each micro-batch.
+/// Where tokens are gathered, all gathering ranks have the same number in each micro-batch.
 void validate_gathering(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_token_dispatcher_type != "allgather") return;
   if (config.pipeline.variable_seq_lengths) {
     problems.add(
-        "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, and "
+        "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, but "
         "model.variable_seq_lengths is true; nearest: alltoall");
   }
   const int cp = config.parallel.context_parallel_size;
   if (config.dataset.reset_attention_mask && cp > 1) {
     problems.add(
-        "model.moe_token_dispatcher_type: allgather needs equally many tokens on every rank, and "
-        "documents (dataset.reset_attention_mask = true) are padded for context_parallel_size = "
-        "{}; nearest: alltoall",
+        "model.moe_token_dispatcher_type: allgather needs the same number of tokens on every rank, "
+        "but documents (dataset.reset_attention_mask = true) are padded for context_parallel_size "
+        "= {}; nearest: alltoall",
         cp);
   }
 }
@@ -64,7 +64,7 @@ int nearest_part(int value, int number) {
   return best;
 }
 
-/// Sending by domain, where it is asked for by name; and formats on the wire.
+/// Sending by domain, where it is chosen explicitly, and formats of messages.
 void validate_flex(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
   for (const auto& [field, format] :
@@ -93,8 +93,8 @@ void validate_flex(const RunConfig& config, Problems& problems) {
   const auto& domain = config.dist.nvlink_domain_size;
   if (!domain) {
     problems.add(
-        "model.moe_flex_dispatcher_backend: hierarchical needs dist.nvlink_domain_size, which is "
-        "null: the ranks that are a domain");
+        "model.moe_flex_dispatcher_backend: hierarchical needs dist.nvlink_domain_size (the ranks "
+        "of a domain), which is null");
   } else if (ep * etp % *domain != 0 || *domain % etp != 0) {
     problems.add(
         "dist.nvlink_domain_size: {} with moe_flex_dispatcher_backend = hierarchical: expected a "
@@ -118,7 +118,7 @@ void validate_padding(const RunConfig& config, Problems& problems) {
   }
   if (moe.moe_token_dispatcher_type == "allgather") {
     problems.add(
-        "{} with moe_token_dispatcher_type = allgather: tokens are gathered whole, and no rank "
+        "{} with moe_token_dispatcher_type = allgather: tokens are gathered whole, so no rank "
         "sends rows that it could pad; nearest: alltoall",
         kField);
   }
@@ -146,7 +146,7 @@ void validate_device(const RunConfig& config, Problems& problems) {
       config.model.moe.experts());
 }
 
-/// Where tokens are scaled together, all that a rank has count.
+/// Where tokens are scaled together, all tokens of a rank count.
 void validate_sinkhorn(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_router_load_balancing_type != "sinkhorn") return;
   const int cp = config.parallel.context_parallel_size;
@@ -165,7 +165,7 @@ void validate_sinkhorn(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// What is cut over ranks divides by them.
+/// Dimensions that are cut over ranks are divisible by their number.
 void validate_cuts(const RunConfig& config, Problems& problems) {
   const ParallelConfig& sizes = config.parallel;
   const MoeFields& moe = config.model.moe;
@@ -227,7 +227,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   if (!bias.is_auto() && bias.value() && config.ddp.check_for_large_grads) {
     problems.add(
         "ddp.check_for_large_grads: true is not implemented with moe_router_enable_expert_bias = "
-        "true: the loads of experts lie in the buckets whose norms it compares");
+        "true: the loads of experts are in the buckets whose norms it compares");
   }
   for (const std::string& module : config.offload.offload_modules) {
     const auto units = offloaded_units(module);
@@ -236,8 +236,8 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
       continue;
     problems.add(
         "model.offload_modules: {} is not implemented with expert_model_parallel_size · "
-        "expert_tensor_parallel_size = {} · {}: what experts keep has the size that the data give "
-        "it, and the second memory has slots of one size; nearest: mlp_norm",
+        "expert_tensor_parallel_size = {} · {}: the size of what experts keep depends on the data, "
+        "but the second memory has slots of one size; nearest: mlp_norm",
         module, ep, etp);
   }
   if (config.context_parallel.hybrid_context_parallel && ep * etp > 1) {

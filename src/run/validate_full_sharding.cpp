@@ -1,4 +1,4 @@
-// What a data-parallel rank keeps a shard of: strategies, their presets and formats.
+// Rules of sharding over data-parallel ranks: strategies, their presets and formats.
 
 #include "config/nearest_valid.h"
 #include "precision/recipe.h"
@@ -21,13 +21,13 @@ void validate_strategy(const RunConfig& config, Problems& problems) {
   }
   if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
     problems.add(
-        "dist.use_megatron_fsdp: true, and use_torch_fsdp2 = true is given too: one of them says "
-        "it");
+        "dist.use_megatron_fsdp: true, but use_torch_fsdp2 = true is also given: give only one of "
+        "them");
   }
   if (ddp.use_torch_fsdp2 && !ddp.shards_weights()) {
     problems.add(
-        "dist.use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params, "
-        "found {}",
+        "dist.use_torch_fsdp2: true means ddp.data_parallel_sharding_strategy = "
+        "optim_grads_params, found {}",
         strategy);
   }
   if (ddp.shards_weights() && ddp.align_param_gather.value_or(false)) {
@@ -51,7 +51,7 @@ void validate_gradient_shards(const RunConfig& config, Problems& problems) {
   if (config.context_parallel.hybrid_context_parallel) {
     problems.add(
         "{} excludes model.hybrid_context_parallel = true: ranks have different numbers of "
-        "micro-batches, and all reduce the gradients of each together",
+        "micro-batches, but all must reduce the gradients of each together",
         name);
   }
   if (ddp.reduce_scatter_with_fp32_accumulation)
@@ -127,13 +127,13 @@ void validate_formats(const RunConfig& config, Problems& problems) {
   check_gradients("megatron_fsdp_grad_comm_dtype", ddp.megatron_fsdp_grad_comm_dtype);
   if (const auto& format = ddp.megatron_fsdp_main_grads_dtype;
       format && (*format == "fp32") != ddp.grad_reduce_in_fp32) {
-    problems.add("ddp.megatron_fsdp_main_grads_dtype: {} is grad_reduce_in_fp32 = {}, found {}",
+    problems.add("ddp.megatron_fsdp_main_grads_dtype: {} means grad_reduce_in_fp32 = {}, found {}",
                  *format, *format == "fp32", ddp.grad_reduce_in_fp32);
   }
   if (!check("megatron_fsdp_main_params_dtype", ddp.megatron_fsdp_main_params_dtype)) return;
   if (const auto& format = config.optimizer_state.main_params_dtype;
       format != *ddp.megatron_fsdp_main_params_dtype) {
-    problems.add("ddp.megatron_fsdp_main_params_dtype: {}, and optimizer.main_params_dtype = {}",
+    problems.add("ddp.megatron_fsdp_main_params_dtype: {}, but optimizer.main_params_dtype = {}",
                  *ddp.megatron_fsdp_main_params_dtype, format);
   }
 }

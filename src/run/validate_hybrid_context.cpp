@@ -22,7 +22,7 @@ void validate_hybrid_context(const RunConfig& config, Problems& problems) {
   }
   for (const std::string& type : context.cp_comm_type.values()) {
     if (type == "p2p" || type == "all_gather") continue;
-    problems.add("{}: true takes cp_comm_type p2p or all_gather, found {}", kField, type);
+    problems.add("{}: true needs cp_comm_type p2p or all_gather, found {}", kField, type);
     break;
   }
   const int64_t ranks = document_ranks(config);
@@ -34,8 +34,8 @@ void validate_hybrid_context(const RunConfig& config, Problems& problems) {
   }
   if (!context.max_seqlen_per_dp_cp_rank) {
     problems.add(
-        "model.max_seqlen_per_dp_cp_rank: required by hybrid_context_parallel: tokens of a "
-        "micro-batch that a rank takes at most{}",
+        "model.max_seqlen_per_dp_cp_rank: required by hybrid_context_parallel: maximum tokens of a "
+        "micro-batch on a rank{}",
         config.model.seq_length.is_auto()
             ? ""
             : fmt::format(", for instance seq_length / context_parallel_size = {}",
@@ -43,8 +43,8 @@ void validate_hybrid_context(const RunConfig& config, Problems& problems) {
   } else if (!config.model.seq_length.is_auto() && ranks > 0 &&
              *context.max_seqlen_per_dp_cp_rank * ranks < config.model.seq_length.value()) {
     problems.add(
-        "model.max_seqlen_per_dp_cp_rank: {} · {} data and context ranks = {} tokens, and a "
-        "document may have seq_length = {}; at least {}",
+        "model.max_seqlen_per_dp_cp_rank: {} · {} data and context ranks = {} tokens, but a "
+        "document may have seq_length = {}; expected at least {}",
         *context.max_seqlen_per_dp_cp_rank, ranks, *context.max_seqlen_per_dp_cp_rank * ranks,
         config.model.seq_length.value(), (config.model.seq_length.value() + ranks - 1) / ranks);
   }

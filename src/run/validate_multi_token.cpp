@@ -15,14 +15,14 @@ void validate_multi_token(const RunConfig& config, Problems& problems) {
   const auto& family = config.model.family;
   if (!family.is_auto() && std::find(named.begin(), named.end(), family.value()) == named.end()) {
     problems.add(
-        "model.mtp_num_layers: family {} has no names for such layers; those that have: {}",
+        "model.mtp_num_layers: family {} has no names for such layers; families with them: {}",
         family.value(), fmt::join(named, ", "));
   }
   const auto& length = config.model.seq_length;
   if (!length.is_auto() && *layers.value() >= length.value()) {
     problems.add(
-        "model.mtp_num_layers: {} with rows of seq_length = {} tokens, of which none has a token "
-        "so far on; expected fewer layers",
+        "model.mtp_num_layers: {} with rows of seq_length = {} tokens, where no token has one that "
+        "far ahead; expected fewer layers",
         *layers.value(), length.value());
   }
 }

@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-/// What the second memory of a GPU is, and what its ranks exchange.
+/// Rules on the second memory of a GPU, and on what its ranks exchange.
 void validate_device(const RunConfig& config, Problems& problems) {
   if (config.dist.device.value_or("cpu") != "cuda") return;
   const auto refuse = [&](bool given, std::string_view field) {
@@ -34,7 +34,7 @@ void validate_layers(const RunConfig& config, Problems& problems) {
   if (!offload.cpu_offloading_activations && !offload.cpu_offloading_weights) {
     problems.add(
         "model.cpu_offloading_activations: false and cpu_offloading_weights = false leave "
-        "cpu_offloading nothing to move; expected true for one of them");
+        "cpu_offloading nothing to move; expected true for at least one of them");
   }
   if (!layers.is_auto() && offload.cpu_offloading_num_layers > layers.value()) {
     problems.add(
@@ -43,12 +43,12 @@ void validate_layers(const RunConfig& config, Problems& problems) {
   }
   if (offload.fine_grained_activation_offloading) {
     problems.add(
-        "model.cpu_offloading and fine_grained_activation_offloading are both true: one of them "
-        "says what leaves, whole layers or modules");
+        "model.cpu_offloading and fine_grained_activation_offloading are both true: set only one "
+        "of them, for whole layers or for modules");
   }
 }
 
-/// What is moved of weights are a rank's shards.
+/// Of weights, a rank's shards are moved.
 void validate_weights(const RunConfig& config, Problems& problems) {
   if (!config.ddp.shards_weights()) {
     problems.add(
@@ -90,7 +90,7 @@ void validate_modules(const RunConfig& config, Problems& problems) {
   for (const std::string& module : modules) {
     if (std::find(known.begin(), known.end(), module) == known.end()) {
       problems.add(
-          "model.offload_modules: {} is a part of experts, which the model has none of; it has {}",
+          "model.offload_modules: {} is a part of experts, but the model has no experts; it has {}",
           module, fmt::join(known, ", "));
     }
   }
@@ -105,7 +105,7 @@ void validate_modules(const RunConfig& config, Problems& problems) {
       if (!share_a_unit(again, module)) continue;
       problems.add(
           "model.offload_modules: {} is a part of {} in recompute_modules, which does not keep it: "
-          "a module leaves or runs again, not both",
+          "a module is either offloaded or recomputed",
           module, again);
     }
   }
@@ -122,8 +122,8 @@ void validate_offload(const RunConfig& config, Problems& problems) {
   if (offload.fine_grained_activation_offloading && config.recompute.full() &&
       config.recompute.recompute_method == "uniform") {
     problems.add(
-        "model.fine_grained_activation_offloading: true, and recompute_granularity = full with "
-        "recompute_method = uniform runs every layer again: no module is left to offload "
+        "model.fine_grained_activation_offloading: true, but recompute_granularity = full with "
+        "recompute_method = uniform recomputes every layer: no module is left to offload "
         "(cpu_offloading moves the inputs of layers; recompute_method = block leaves layers)");
   }
 }

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// The ranks are a whole number of replicas, in both grids.
+/// The ranks form a whole number of replicas, in both grids.
 void validate_mesh(const RunConfig& config, Problems& problems) {
   const ParallelConfig& sizes = config.parallel;
   const int64_t ranks = config.dist.ranks, replica = sizes.model_ranks();
@@ -38,9 +38,9 @@ void validate_mesh(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// The global batch is a whole number of micro-batches on each data rank.
+/// The global batch is a whole number of micro-batches on each data-parallel rank.
 void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
-  // Only what the user gave: `probe` and `bench` set the batch themselves.
+  // Only settings of the user: `probe` and `bench` set the batch themselves.
   const bool given =
       outcome.is_given("train.global_batch_size") || outcome.is_given("train.micro_batch_size");
   const int64_t data_ranks = data_parallel_size(config);

@@ -120,7 +120,8 @@ class PipelineRules {
     const int64_t step = stages * chunks_;
     if (stages == 0 && rest != 0) {
       problems_.add(
-          "model.num_layers: {}, but first and last stage are all there are and have {} + {} = {}",
+          "model.num_layers: {}, but the first and last stage are the only ones and have {} + {} = "
+          "{}",
           layers_, *first, *last, at_ends);
     } else if (stages > 0 && (rest <= 0 || rest % step != 0)) {
       problems_.add(
@@ -196,8 +197,8 @@ class PipelineRules {
     }
     if (!pipeline_.overlap_p2p_comm.value_or(true) || pipeline_.batch_p2p_comm.value_or(false)) {
       problems_.add(
-          "{} needs comm_overlap.overlap_p2p_comm = true: its stages are not in step, and others' "
-          "messages would wait for each other",
+          "{} needs comm_overlap.overlap_p2p_comm = true: its stages are not in step, so blocking "
+          "messages would deadlock",
           kName);
     }
     const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
@@ -220,7 +221,7 @@ class PipelineRules {
     if (count < group || (remainder != 0 && remainder < pp_)) {
       problems_.add(
           "model.microbatch_group_size_per_vp_stage: groups of {} cut the {} micro-batches of a "
-          "step so that {} are left, fewer than pipeline_model_parallel_size = {}; nearest: {} "
+          "step and leave {}, fewer than pipeline_model_parallel_size = {}; nearest: {} "
           "micro-batches",
           group, count, remainder, pp_, nearest_valid(count, [&](int64_t n) {
             return n >= group && (n % group == 0 || n % group >= pp_);
@@ -248,7 +249,7 @@ class PipelineRules {
         !pipeline_.batch_p2p_comm.value_or(true)) {
       problems_.add(
           "model.batch_p2p_comm: false needs comm_overlap.overlap_p2p_comm where "
-          "pipeline_schedule = zero_bubble: its messages deadlock one after the other");
+          "pipeline_schedule = zero_bubble: its messages would deadlock one after the other");
     }
   }
 

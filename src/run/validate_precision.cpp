@@ -27,7 +27,7 @@ void check_attention_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
         queries + 2 * std::max<int64_t>(1, groups / tp) * m.kv_channels.value());
 }
 
-/// Of the products from the compressed vectors to heads, and back from heads.
+/// Rules on the products from the compressed vectors to heads, and back from heads.
 void check_latent_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
   const LatentFields& latent = m.latent;
   if (!latent.q_lora_rank.is_auto() && latent.q_lora_rank.value())
@@ -46,7 +46,7 @@ void check_latent_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
 
 /// Sizes of the products of linear layers that a rank computes, where they are known, are multiples
 /// of what FP8 units read at once: 16, or the 32 elements of an MX scale. The largest magnitude of
-/// rotated tokens is made where a rank has its part of them.
+/// rotated tokens is computed where a rank has its part of them.
 void validate_sizes_of_products(const RunConfig& config, Scaling scaling, Problems& problems) {
   const int64_t unit = scaling == Scaling::mx ? 32 : 16;
   const ModelFields& m = config.model;
@@ -54,8 +54,8 @@ void validate_sizes_of_products(const RunConfig& config, Scaling scaling, Proble
   const auto check = [&](const char* what, int64_t size) {
     if (size % unit == 0) return;
     problems.add(
-        "mixed_precision.{}: {} on a rank = {} is no multiple of {}, as products of "
-        "{} need; nearest: {}",
+        "mixed_precision.{}: {} on a rank = {} is not a multiple of {}, as products of {} need; "
+        "nearest: {}",
         scaling == Scaling::nvfp4 ? "fp4_recipe" : "fp8_recipe", what, size, unit, name_of(scaling),
         std::max<int64_t>(1, (size + unit / 2) / unit) * unit);
   };
@@ -123,7 +123,7 @@ void validate_staged_weights(const RunConfig& config, std::string_view field, Pr
   }
 }
 
-/// Why weights cannot be stored as FP8, where they are to be.
+/// Why weights cannot be stored as FP8, if the configuration asks for it.
 void validate_stored_codes(const RunConfig& config, const PrecisionRecipe& recipe,
                            Problems& problems) {
   if (!config.mixed_precision.fp8_param_gather) return;
@@ -149,7 +149,7 @@ void validate_stored_codes(const RunConfig& config, const PrecisionRecipe& recip
   }
 }
 
-/// Why attention cannot be in FP8, where it is to be.
+/// Why attention cannot be in FP8, if the configuration asks for it.
 void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
                         Problems& problems) {
   const PrecisionConfig& given = config.mixed_precision;
@@ -160,7 +160,7 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
   if (given.fp8_multi_head_attention && !given.fp8_wgrad) {
     problems.add(
         "{} excludes fp8_wgrad = false: the projection's weight gradient would read attention's "
-        "output in 16 bits, and there is none",
+        "output in 16 bits, which does not exist",
         kOutput);
   }
   if (!given.fp8_dot_product_attention) return;
@@ -176,7 +176,7 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
   }
 }
 
-/// A dry run for a GPU needs its generation's products.
+/// A dry run for a GPU needs products that its generation supports.
 void validate_target(const RunConfig& config, const PrecisionRecipe& recipe, Problems& problems) {
   if (!config.cuda_target) return;
   const std::string missing = cuda::missing_products(recipe.products, *config.cuda_target);
@@ -200,7 +200,7 @@ std::vector<std::string_view> linear_layers(const Auto<bool>& latent, bool exper
   return names;
 }
 
-/// Every name of layers_in_bf16 is that of a linear layer.
+/// Every name of layers_in_bf16 is the name of a linear layer.
 void validate_plain_layers(const RunConfig& config, Problems& problems) {
   if (config.model.num_layers.is_auto()) return;
   const auto layers =

@@ -7,8 +7,8 @@
 namespace viaduct {
 
 void validate_precision(const RunConfig& config, Problems& problems);
-/// Of these, sizes of the products that a rank computes, as far as they are known: they are
-/// multiples of what the recipe's formats need. To be asked again when the model has resolved them.
+/// Of these, sizes of the products that a rank computes, as far as they are known: they must be
+/// multiples of what the recipe's formats need. Evaluated again when the model has resolved them.
 void validate_product_sizes(const RunConfig& config, Problems& problems);
 
 }  // namespace viaduct

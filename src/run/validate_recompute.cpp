@@ -10,7 +10,7 @@ namespace viaduct {
 namespace {
 
 /// Layers of the largest chunk; 0 while the layers are not known or do not divide into chunks,
-/// which other rules say.
+/// which other rules report.
 int64_t largest_chunk(const RunConfig& config) {
   const auto& layers = config.model.num_layers;
   if (layers.is_auto()) return 0;
@@ -46,7 +46,8 @@ void validate_full(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// What is still auto counts as there: a folder says what the model is, and is read later.
+/// Values that are still auto count as present: the model's folder determines them, and is read
+/// later.
 ModelParts parts_of(const ModelFields& model) {
   ModelParts parts;
   const auto& latent = model.latent.multi_latent_attention;
@@ -62,7 +63,7 @@ void validate_selective(const RecomputeConfig& recompute, const ModelParts& mode
   if (recompute.recompute_num_layers) {
     problems.add(
         "model.recompute_num_layers: {} is for recompute_granularity=full; selective recomputes "
-        "its modules in every layer, expected null",
+        "its modules in every layer; expected null",
         *recompute.recompute_num_layers);
   }
   const auto known = recomputable_modules(model);
@@ -74,8 +75,8 @@ void validate_selective(const RecomputeConfig& recompute, const ModelParts& mode
                    fmt::join(known, ", "));
     } else if (whole && (module == unit::moe_act || module == unit::shared_experts)) {
       problems.add(
-          "model.recompute_modules: {} is a part of moe, which runs again as a whole; expected one "
-          "of them",
+          "model.recompute_modules: {} is a part of moe, which is recomputed as a whole; expected "
+          "only one of them",
           module);
     }
   }
@@ -90,8 +91,8 @@ void validate_shares(const RunConfig& config, Problems& problems) {
   if (config.parallel.tensor_model_parallel_size > 1 &&
       config.parallel.sequence_parallel.value_or(false)) {
     problems.add(
-        "model.distribute_saved_activations: true, and sequence_parallel = true leaves each tensor "
-        "rank its share already; expected one of them");
+        "model.distribute_saved_activations: true, but with sequence_parallel = true each tensor "
+        "rank keeps only its share anyway; expected only one of them");
   }
 }
 
@@ -104,7 +105,7 @@ void validate_apart(const RecomputeConfig& recompute, Problems& problems) {
              recompute.recompute_num_layers.value_or(1) != 1) {
     problems.add(
         "model.recompute_segments_apart: true with recompute_method = uniform needs "
-        "recompute_num_layers = 1, found {}: a group of layers runs again as one",
+        "recompute_num_layers = 1, found {}: a group of layers is recomputed as one",
         *recompute.recompute_num_layers);
   }
 }

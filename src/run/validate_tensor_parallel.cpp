@@ -77,7 +77,7 @@ void validate_overlap(const RunConfig& config, const ConfigOutcome& outcome, Pro
     }
     if (config.pipeline.variable_seq_lengths) {
       problems.add(
-          "comm_overlap.tp_comm_overlap: true needs one shape for the whole run, and "
+          "comm_overlap.tp_comm_overlap: true needs one shape for the whole run, but "
           "model.variable_seq_lengths is true");
     }
   }

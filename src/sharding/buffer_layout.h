@@ -1,6 +1,6 @@
 #pragma once
-// Where the parameters of a buffer lie, which buckets they form, and which part of each bucket is
-// whose shard. A pure function of sizes: every rank computes the same layout (rules:
+// The places of parameters in a buffer, the buckets that they form, and the rank that owns each
+// part of a bucket. A pure function of sizes: every rank computes the same layout (rules:
 // Megatron-Core's parameter and gradient buffers). Everything counts in elements.
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// What two ranges have in common, if anything.
+/// The intersection of two ranges, if they overlap.
 std::optional<Range> overlap(const Range& a, const Range& b);
 
 struct LayoutParameter {
@@ -33,11 +33,11 @@ struct LayoutSettings {
   /// With the distributed optimizer parameters start at multiples of 64 elements, and buckets end
   /// at multiples of lcm(shards · shard_multiple, 128). Without it nothing is padded.
   bool padded = true;
-  /// A bucket closes with the parameter that brings it to so many elements; 0: one bucket.
+  /// A bucket closes with the parameter that brings it to this many elements; 0: one bucket.
   int64_t bucket_elements = 0;
-  /// Shards are multiples of so many elements: groups of them with a scale are in one shard.
+  /// Shards are multiples of this many elements, so that no group with a shared scale is cut.
   int64_t shard_multiple = 1;
-  /// Buckets end at multiples of 65536 elements, too: rings of 8 then send even messages.
+  /// Buckets also end at multiples of 65536 elements: rings of 8 then send even messages.
   bool pad_for_bus_bandwidth = false;
 };
 
@@ -52,14 +52,14 @@ struct BufferLayout {
   std::vector<Range> buckets;     // in the buffer, padding at the end included
 
   int64_t elements() const { return buckets.empty() ? 0 : buckets.back().end; }
-  /// Shard `shard` of a bucket, in the buffer: its shard-th equal part, blind to the borders of
-  /// parameters.
+  /// Shard `shard` of a bucket, in the buffer: its shard-th equal part, regardless of the borders
+  /// of parameters.
   Range shard(size_t bucket, int shard) const;
 };
 
 /// Lays out parameters, given in the order of first use in the forward, from the last to the first:
-/// gradients come in about this order, so buckets fill one after the other. A parameter is never
-/// split over buckets. ShapeError if the sizes make no sense.
+/// gradients are completed in about this order, so buckets fill one after the other. A parameter is
+/// never split over buckets. ShapeError if the sizes make no sense.
 BufferLayout make_buffer_layout(const std::vector<LayoutParameter>& parameters,
                                 const LayoutSettings& settings);
 

@@ -39,7 +39,7 @@ CodeWeights::CodeWeights(const OpContext& context,
                 "as e4m3 with one scale; those of {} read them as {} and {}",
                 context.ops.traits.name, describe(form_), describe(again));
   for (auto& chunk : parameters_) {
-    // Those of a grid one after the other: their amaxes are one message.
+    // The matrices of a grid follow each other, so that their amaxes are one message.
     std::ranges::stable_partition(chunk,
                                   [](const Parameter* p) { return p->grid == Grid::attention; });
     for (const Parameter* parameter : chunk)
@@ -123,7 +123,7 @@ void CodeWeights::write(size_t chunk, const std::vector<ShardRun>& runs) {
         there[static_cast<size_t>(part.operand)] = true;
       }
     }
-    // A rank without elements of a matrix needs its scale all the same.
+    // A rank without elements of a matrix also needs its scale.
     for (int64_t i = 0; i < count; ++i) {
       if (there[static_cast<size_t>(i)]) continue;
       const Tensor weights = context_.allocate(recipe_.weight, {1, 1}, MemoryTag::workspace);

@@ -1,7 +1,7 @@
 #pragma once
 // Weights that are stored as FP8 codes with one scale each: their shards are written from masters
-// after an update, move as codes, and products read them as they are. The codes are those of the
-// 16-bit weights, which exist for one run at a time. (Megatron's `fp8_param_gather`.)
+// after an update, sent as codes, and read by products without conversion. The codes are made from
+// the 16-bit weights, which exist for one run at a time. (Megatron's `fp8_param_gather`.)
 
 #include <map>
 #include <vector>
@@ -23,7 +23,7 @@ class CodeWeights {
  public:
   /// For `parameters`, which all have quantized products; by chunk. ConfigError if products of the
   /// ops read weights in another form. `delayed`: scales come from earlier steps; null: from the
-  /// weights, over the tensor ranks, and data ranks, which have the other shards.
+  /// weights, with maxima over the tensor ranks and the data ranks, which have the other shards.
   CodeWeights(const OpContext& context, std::vector<std::vector<const Parameter*>> parameters,
               const PrecisionRecipe& recipe, const ParallelGroups& groups, DelayedScales* delayed);
 
@@ -36,7 +36,7 @@ class CodeWeights {
 
  private:
   /// The elements of one operand of a parameter in a run: where its codes are, and the weights that
-  /// they are made of.
+  /// they are made from.
   struct Stretch {
     const Parameter* parameter = nullptr;
     int64_t operand = 0;    // of the parameter's
@@ -44,8 +44,8 @@ class CodeWeights {
   };
   /// Of a run. Nothing where its weight is in 16 bits.
   std::vector<Stretch> stretches_of(const ShardRun& run);
-  /// The amaxes f32 [operands] of a chunk's parameters, all of them one after the other, from this
-  /// rank's shards to those of the whole weights.
+  /// Turns the amaxes f32 [operands] of a chunk's parameters, one after the other, from those of
+  /// this rank's shards to those of the whole weights.
   void reduce(const std::vector<const Parameter*>& parameters, const Tensor& amaxes);
 
   OpContext context_;

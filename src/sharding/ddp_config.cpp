@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any model.
+// Far above any real model.
 constexpr double kMostElements = 1e12;
 
 }  // namespace
@@ -56,14 +56,14 @@ FieldGroup ddp_fields(DdpConfig& config) {
   group
       .field(
           "suggested_communication_unit_size", config.suggested_communication_unit_size,
-          "With shards of weights: layers of so many elements in all are gathered ahead of their "
-          "use; null: 40 000 000. Less than a layer has: none is.")
+          "With shards of weights: layers of this many elements in total are gathered ahead of "
+          "their use; null: 40 000 000. If it is smaller than a layer, no layer is gathered ahead.")
       .range(0, kMostElements)
       .in("elements");
   group.field(
       "fsdp_double_buffer", config.fsdp_double_buffer,
-      "With shards of weights: layers of equal size are gathered into two fixed buffers, so "
-      "one of them ahead at most.");
+      "With shards of weights: layers of equal size are gathered into two fixed buffers, so at "
+      "most one layer is gathered ahead.");
   group
       .field("outer_dp_sharding_strategy", config.outer_dp_sharding_strategy,
              "With several optimizer instances. no_shard: each has all of the optimizer state. "
@@ -74,15 +74,15 @@ FieldGroup ddp_fields(DdpConfig& config) {
   group
       .field("megatron_fsdp_main_params_dtype", config.megatron_fsdp_main_params_dtype,
              "Preset for shards of gradients: optimizer.main_params_dtype, and for fp16 "
-             "optimizer.use_precision_aware_optimizer=true; null: these fields say it.")
+             "optimizer.use_precision_aware_optimizer=true; null: as these fields say.")
       .one_of({"fp32", "fp16"})
       .planned_values({"bf16"}, "roadmap: masters in BF16")
       .constraint("needs data_parallel_sharding_strategy=optim_grads or optim_grads_params");
   group
       .field("megatron_fsdp_main_grads_dtype", config.megatron_fsdp_main_grads_dtype,
              "Preset for shards of gradients, the format of main gradients. fp32: "
-             "grad_reduce_in_fp32=true; that of the weights: grad_reduce_in_fp32=false; null: "
-             "grad_reduce_in_fp32 says it.")
+             "grad_reduce_in_fp32=true; that of the weights: grad_reduce_in_fp32=false; null: as "
+             "grad_reduce_in_fp32 says.")
       .one_of({"fp32", "bf16", "fp16"})
       .constraint(
           "fp32, or the format of the weights; needs "
@@ -97,12 +97,12 @@ FieldGroup ddp_fields(DdpConfig& config) {
           "data_parallel_sharding_strategy=optim_grads or optim_grads_params");
   group.field(
       "overlap_grad_reduce", config.overlap_grad_reduce,
-      "A bucket's reduction starts when its last gradient of the last micro-batch is there, "
-      "beside the backward. No "
+      "A bucket's reduction starts when its last gradient of the last micro-batch is ready, and "
+      "runs during the backward. No "
       "effect at dp = 1.");
   group
       .field("overlap_param_gather", config.overlap_param_gather,
-             "Weights are gathered bucket by bucket beside the next forward; auto: if "
+             "Weights are gathered bucket by bucket during the next forward; auto: if "
              "use_distributed_optimizer and "
              "overlap_grad_reduce.")
       .constraint("needs use_distributed_optimizer and overlap_grad_reduce");
@@ -116,13 +116,13 @@ FieldGroup ddp_fields(DdpConfig& config) {
   group
       .field("bucket_size", config.bucket_size,
              "Elements (parameters, not bytes) after which a gradient bucket closes; auto: max(40 "
-             "000 000, 1 000 000 · dp · cp), or 0 where num_buckets says.")
+             "000 000, 1 000 000 · dp · cp), or 0 where num_buckets is given.")
       .range(0, kMostElements)
       .in("elements")
       .constraint("excludes num_buckets");
   group
       .field("num_buckets", config.num_buckets,
-             "Number of gradient buckets instead of their size; null: bucket_size says.")
+             "Number of gradient buckets instead of their size; null: as bucket_size says.")
       .range(1, kMostElements)
       .constraint("excludes bucket_size");
   group
@@ -150,7 +150,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "Parameters whose micro-batches add up in FP32 before the sum over ranks, which is in "
              "the weights' format: globs over paths (blocks.*.mlp.*) and Hugging Face names, or "
              "`all`; quoted where YAML wants it ('*.bias').")
-      .constraint("needs grad_reduce_in_fp32=false; each pattern fits a parameter");
+      .constraint("needs grad_reduce_in_fp32=false; each pattern matches a parameter");
   group
       .field("average_in_collective", config.average_in_collective,
              "The reduction averages instead of scaling gradients before a sum.")
@@ -165,12 +165,12 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .constraint("false excludes train.nan_loss_action=skip, but under fp16_mixed");
   group.field(
       "check_for_large_grads", config.check_for_large_grads,
-      "The norm of each bucket of a rank's gradients is found before the ranks' are summed; "
-      "one of 10 times the largest of the session's first 100 updates, or more, stops the "
-      "run before its update, which names rank and bucket.");
+      "The norm of each bucket of a rank's gradients is computed before the sum over ranks; a norm "
+      "of at least 10 times the largest of the first 100 updates since the program started stops "
+      "the run before its update, with an error that names rank and bucket.");
   group
       .field("grad_reduce_in_bf16", config.grad_reduce_in_bf16,
-             "Another word for grad_reduce_in_fp32=false where weights are BF16.")
+             "The same as grad_reduce_in_fp32=false where weights are BF16.")
       .constraint("mixed_precision=bf16_mixed; excludes grad_reduce_in_fp32=true");
   return group;
 }
@@ -179,10 +179,10 @@ FieldGroup ddp_model_fields(DdpConfig& config) {
   FieldGroup group("model", "");
   group
       .field("tensor_parallel_num_weight_shards", config.tensor_parallel_num_weight_shards,
-             "Preset: weights are kept in so many shards, those of the tensor-parallel ranks cut "
+             "Preset: weights are kept in this many shards, the tensor-parallel ranks' parts cut "
              "further over data ranks, and gathered before use: "
-             "ddp.data_parallel_sharding_strategy=optim_grads_params, and as many optimizer "
-             "instances as copies of the shards are left. null: each tensor-parallel rank keeps "
+             "ddp.data_parallel_sharding_strategy=optim_grads_params, and one optimizer instance "
+             "for each copy of the shards. null: each tensor-parallel rank keeps "
              "its weights as the section ddp says.")
       .range(1)
       .constraint("a multiple of tensor_model_parallel_size; over it, a divisor of dp · cp");
@@ -204,7 +204,7 @@ FieldGroup ddp_dist_fields(DdpConfig& config) {
   group.field(
       "align_grad_reduce", config.align_grad_reduce,
       "With virtual stages, a chunk's gradient reductions start together, at the same virtual "
-      "micro-batch on all pipeline stages; false: each when its last gradient is there. No "
+      "micro-batch on all pipeline stages; false: each when its last gradient is ready. No "
       "effect without virtual stages, where a stage has one reduction after its last "
       "backward, or without ddp.overlap_grad_reduce.");
   return group;

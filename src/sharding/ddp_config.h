@@ -18,13 +18,13 @@ struct DdpConfig {
   bool fsdp_double_buffer = false;
   /// Presets of the strategy (section `dist`).
   bool use_megatron_fsdp = false, use_torch_fsdp2 = false;
-  /// Preset of strategy and instances: weights are kept in so many shards, over tensor and data
+  /// Preset of strategy and instances: weights are kept in this many shards, over tensor and data
   /// ranks; null: nothing is set (section `model`).
   std::optional<int64_t> tensor_parallel_num_weight_shards;
   /// optim: instances share the optimizer state, each has a part of each other's shards.
   std::string outer_dp_sharding_strategy = "no_shard";
   /// With shards of gradients: formats of masters and main gradients (presets of
-  /// optimizer.main_params_dtype and grad_reduce_in_fp32; null: these say it), and of gradients on
+  /// optimizer.main_params_dtype and grad_reduce_in_fp32; null: as these say), and of gradients on
   /// the wire (null: that of main gradients).
   std::optional<std::string> megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype,
       megatron_fsdp_grad_comm_dtype;

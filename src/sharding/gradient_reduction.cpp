@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-/// Whether the instances update parts of the shard that they have in common.
+/// Whether the instances each update a part of their common shard.
 bool shares_update(const GradientReduction::Bucket& bucket) {
   return bucket.own.elements() != bucket.shard.elements();
 }
@@ -42,7 +42,7 @@ void GradientReduction::gather() {
 }
 
 void GradientReduction::send_next() {
-  // The bucket before has had the time of this one's backward to come through. A fixed place, not
+  // The previous bucket has had the time of this one's backward to complete. A fixed place, not
   // a test of readiness, keeps the order of events the same from run to run.
   if (sent_outer_ < sent_) send_outer();
   if (before_sending_) before_sending_(sent_);
@@ -75,7 +75,7 @@ void GradientReduction::send_outer() {
 }
 
 void GradientReduction::sum_exchanged(size_t bucket) {
-  // What the sums before this one used may go: the shards of two buckets are there at most.
+  // Memory that earlier sums used may be freed: the shards of at most two buckets exist.
   context_->device.wait(kComputeStream, summed_);
   const Tensor& shard = buckets_[bucket].shard;
   Tensor& exchanged = states_[bucket].exchanged;

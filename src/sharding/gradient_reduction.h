@@ -2,8 +2,8 @@
 // Sums the main gradients of buckets over data-parallel ranks. Each bucket is reduce-scattered
 // inside an instance of the distributed optimizer, then the shard is all-reduced over instances, or
 // reduce-scattered where they share its update. All ranks send the buckets in one order, whatever
-// order they are filled in, so messages match. In the other way shards are exchanged as they are
-// and summed here, in the order and precision of a reduce-scatter: sums have the same bits.
+// order they are filled in, so messages match. Alternatively shards are exchanged unsummed and
+// summed here, in the order and precision of a reduce-scatter: sums have the same bits.
 
 #include <functional>
 #include <optional>
@@ -17,8 +17,8 @@ namespace viaduct {
 class GradientReduction {
  public:
   struct Bucket {
-    // Flat gradients: `shard` is this rank's part of `whole`, `own` what of it this rank updates:
-    // all, or its part over the instances.
+    // Flat gradients: `shard` is this rank's part of `whole`, `own` the part of it that this rank
+    // updates: all, or its share among the instances.
     Tensor whole, shard, own;
     ShardingGroups groups;
   };
@@ -26,7 +26,7 @@ class GradientReduction {
   /// `buckets` in the order in which they are sent; `op` is sum or average.
   GradientReduction(std::vector<Bucket> buckets, ReduceOp op, Way way);
 
-  /// `look` is called with the number of each bucket right before it is sent.
+  /// `look` is called with the number of each bucket directly before it is sent.
   void before_sending(std::function<void(size_t bucket)> look) {
     before_sending_ = std::move(look);
   }
@@ -34,10 +34,10 @@ class GradientReduction {
   /// Nothing is sent yet. Sums of exchanged shards are computed in `context`, beside compute where
   /// the device has streams for it.
   void begin_step(OpContext& context);
-  /// All gradients of the bucket are here: it is sent as soon as all before it were.
+  /// All gradients of the bucket are complete: it is sent as soon as all earlier buckets were sent.
   void complete(size_t bucket);
   bool sent(size_t bucket) const { return bucket < sent_; }
-  /// Sends what is left, and returns when what this rank updates holds its sums.
+  /// Sends the remaining buckets, and returns when the part that this rank updates holds its sums.
   void finish();
 
   /// For tests and dumps, after `finish`: every rank gets all sums in `whole`.

@@ -35,14 +35,14 @@ class GradientUnits {
                 OffloadedBlocks* blocks = nullptr);
 
   void begin_step(OpContext& context);
-  /// Whether the unit's whole gradients are here for contributions.
+  /// Whether the unit's whole gradients are allocated for contributions.
   bool open(size_t unit) const { return states_[unit].whole.defined(); }
-  /// The flat gradients of the whole unit, for contributions; where it was not open, made now.
+  /// The flat gradients of the whole unit, for contributions; allocated now if it was not open.
   const Tensor& gradients(size_t unit);
-  /// All contributions of a backward are here: they are summed over ranks into the shard.
+  /// All contributions of a backward are complete: they are summed over ranks into the shard.
   void send(size_t unit);
-  /// Returns when what this rank updates holds the sums of the step, over instances too; zero where
-  /// nothing was sent. No unit is open.
+  /// Returns when the part that this rank updates holds the sums of the step, over instances as
+  /// well; zero where nothing was sent. No unit is open.
   void finish();
   /// For tests and dumps, after `finish`, until the next step: all sums of the unit.
   const Tensor& gather(size_t unit);
@@ -53,18 +53,19 @@ class GradientUnits {
     bool summed = false;  // the shard holds sums of this step
   };
   struct Sending {
-    Tensor whole, sum;  // what is reduced, and where to: the shard or a temporary
+    Tensor whole, sum;  // the source of the reduction, and the shard or a temporary
     size_t unit = 0;
     bool first = true;  // of the step
     CommHandle handle;
   };
   void settle();
   std::optional<size_t> block_of(size_t unit) const;
-  /// The shard on the device; `overwrites`: whatever it held.
+  /// The shard on the device; `overwrites`: its old contents are not needed.
   Tensor shard(size_t unit, bool overwrites);
-  /// What of the shard, which is on the device, this rank updates.
+  /// The part of the shard, which is on the device, that this rank updates.
   Tensor own(size_t unit) const;
-  /// It goes where it lives; until it is stored it has memory, and the one before has none.
+  /// Stores the shard in its memory; it keeps device memory until then, and the previous one has
+  /// none.
   void shard_changed(size_t unit);
   void stored();
 

@@ -1,5 +1,5 @@
 #pragma once
-// Masters in the format that ops compute in, whatever they are stored as.
+// Masters in the format that ops compute in, whatever their stored format.
 
 #include "ops/dispatch.h"
 #include "sharding/shard_run.h"
@@ -12,7 +12,7 @@ Tensor master_values(OpContext& context, const ShardRun& run);
 
 /// A place for these values before there are any: the master itself or a temporary one …
 Tensor master_place(OpContext& context, const ShardRun& run);
-/// … and the master made of them. Of remainders this writes the weight, too.
+/// … and the master made of them. For remainders this also writes the weight.
 void store_master(OpContext& context, const ShardRun& run, const Tensor& values);
 
 /// The run's weights, flat in the 16 bits of `weights`, rounded as a recipe whose masters are in

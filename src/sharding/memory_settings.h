@@ -8,20 +8,20 @@
 
 namespace viaduct {
 
-/// Of the micro-batches (and chunks) that a stage holds at one time, so many follow
-/// MemorySettings::saved_policy, the others this one.
+/// Of the micro-batches (and chunks) that a stage holds at one time, this many follow
+/// MemorySettings::saved_policy, the others `others`.
 struct PartialRecompute {
   int64_t micro_batches = 0;
   SavedPolicy others;
 };
 
 struct MemorySettings {
-  SavedPolicy saved_policy;  // what of the forwards' values runs again in the backwards, or leaves
-  std::optional<PartialRecompute> partial;  // none: all micro-batches are alike
-  SecondMemorySettings second_memory;       // where what leaves goes
+  SavedPolicy saved_policy;  // which values of forwards are recomputed in backwards, or offloaded
+  std::optional<PartialRecompute> partial;  // none: all micro-batches are the same
+  SecondMemorySettings second_memory;       // where offloaded values are stored
   bool packed_weights = false;  // products read their weights as tiles that a step makes once
 
-  double offloaded_state = 0;          // masters and optimizer states of so much of the elements
+  double offloaded_state = 0;          // masters and optimizer states of this part of the elements
   bool overlaps_state_copies = false;  // with the update of others
   bool offloads_weights = false;       // this rank's shards of weights and main gradients
 

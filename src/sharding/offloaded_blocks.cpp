@@ -22,7 +22,7 @@ std::vector<Tensor> OffloadedBlocks::add(MemoryTag tag,
     offsets.push_back(bytes);
     bytes += (elements * dtype_bytes(format) + kAlignment - 1) / kAlignment * kAlignment;
   }
-  VIADUCT_CHECK(ShapeError, bytes > 0, "second memory: a block of nothing");
+  VIADUCT_CHECK(ShapeError, bytes > 0, "second memory: an empty block");
   const auto placeholder = std::make_shared<Storage>(nullptr, bytes, [](Storage&) {});
   std::vector<Tensor> views;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -76,7 +76,8 @@ void OffloadedBlocks::require(size_t number) {
 
 void OffloadedBlocks::leave(size_t number, bool changed) {
   Block& block = blocks_[number];
-  VIADUCT_CHECK(ShapeError, here(number), "second memory: a block leaves that is not here");
+  VIADUCT_CHECK(ShapeError, here(number),
+                "second memory: a block that is not on the device cannot be offloaded");
   if (!changed) {
     block.memory = Tensor();
     block.state = State::away;

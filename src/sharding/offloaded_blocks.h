@@ -1,8 +1,8 @@
 #pragma once
 // Tensors that live in a second memory and are on the device while they are used: optimizer states
 // and masters, shards of weights and gradients. Tensors that are used together are a block: one
-// allocation and one copy. Memory is taken and given up where these calls stand in the program,
-// never when a copy is complete.
+// allocation and one copy. Memory is allocated and freed at these calls of the program, never when
+// a copy completes.
 
 #include <cstdint>
 #include <memory>
@@ -25,26 +25,26 @@ class OffloadedBlocks {
   OffloadedBlocks(const OffloadedBlocks&) = delete;
   OffloadedBlocks& operator=(const OffloadedBlocks&) = delete;
 
-  /// A block of flat tensors of these formats and so many elements; the tensors, without memory:
-  /// `present` gives them with memory. Nothing is stored yet.
+  /// A block of flat tensors of these formats and numbers of elements. Returns the tensors without
+  /// memory: `present` gives them with memory. Nothing is stored yet.
   std::vector<Tensor> add(MemoryTag tag, const std::vector<std::pair<DType, int64_t>>& sizes);
 
   /// The block that the tensor is a view of; nothing for a tensor that is always on the device.
   std::optional<size_t> block_of(const Tensor& tensor) const;
   /// The view with memory; the tensor itself where it is always on the device. ShapeError unless
-  /// its block is here.
+  /// its block is on the device.
   Tensor present(const Tensor& tensor) const;
 
-  /// Memory for values that are all to be written: what is stored is not copied.
+  /// Allocates memory for values that will all be written: the stored ones are not copied.
   void begin(size_t block);
-  /// Takes memory and starts to copy the stored values into it. Nothing happens to a block that
+  /// Allocates memory and starts to copy the stored values into it. Does nothing for a block that
   /// has memory.
   void fetch(size_t block);
-  /// The block is here from now on: fetched, unless it has memory. Of a block that nothing was
-  /// stored of the values are undefined.
+  /// The block is on the device from now on: fetched, unless it has memory. If nothing was stored,
+  /// the values are undefined.
   void require(size_t block);
   /// Ends its use. `changed`: starts to copy it to the second memory, and `settle` frees
-  /// its memory; otherwise that is given up at once.
+  /// its memory; otherwise it is freed at once.
   void leave(size_t block, bool changed);
   /// Waits for that copy and frees the memory; does nothing if there is none.
   void settle(size_t block);
@@ -55,7 +55,7 @@ class OffloadedBlocks {
   struct Block {
     MemoryTag tag = MemoryTag::other;
     std::shared_ptr<Storage> placeholder;  // of the views; as large as the memory
-    Tensor memory;                         // undefined while the block is away
+    Tensor memory;                         // undefined while the block is not on the device
     SecondMemory::Id id = -1;              // −1: nothing is stored
     State state = State::away;
   };
@@ -77,9 +77,9 @@ class BlockCursor {
   BlockCursor(const BlockCursor&) = delete;
   BlockCursor& operator=(const BlockCursor&) = delete;
 
-  /// The tensor with its memory, until a tensor of another block is asked for.
+  /// The tensor with its memory, until a tensor of another block is requested.
   Tensor at(const Tensor& tensor);
-  /// The last block leaves.
+  /// Ends the use of the last block.
   void finish();
 
  private:

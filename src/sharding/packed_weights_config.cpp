@@ -8,7 +8,7 @@ FieldGroup packed_weights_fields(PackedWeightsConfig& config) {
       .field("packed_weights", config.packed_weights,
              "Weights of matrix products are also kept as the tiles that the products read, one "
              "form for the forward and one for the data gradient, 2 + 2 bytes a parameter, made "
-             "once a step; off: each product makes them anew. The numbers are the same. auto: on "
+             "once a step; off: each product makes them. The numbers are the same. auto: on "
              "where a step has several micro-batches of at most 1024 tokens on a rank (under AMX: "
              "of any size), and products read BF16 tiles.")
       .constraint(

@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-/// The parts of a flat buffer between the ranges that are used.
+/// The parts of a flat buffer between the used ranges.
 std::vector<Tensor> gaps(std::vector<Range> used, const Tensor& buffer) {
   used.push_back({buffer.elements(), buffer.elements()});
   std::sort(used.begin(), used.end(),
@@ -19,7 +19,7 @@ std::vector<Tensor> gaps(std::vector<Range> used, const Tensor& buffer) {
   return found;
 }
 
-/// Zero where no parameter lies: padding takes part in reductions.
+/// Zero outside parameters: padding takes part in reductions.
 void clear_padding(Device& device, std::vector<Range> used, const Tensor& buffer) {
   for (const Tensor& gap : gaps(std::move(used), buffer))
     device.copy_from_host(host_tensor(gap.dtype(), gap.shape()), gap);

@@ -1,7 +1,8 @@
 #pragma once
 // The memory behind those parameters of a model chunk that agree in grid and format: weights and
 // main gradients as flat buffers of one layout, and this rank's shard of the masters. Weights and
-// gradients may be shards, too; who gathers and reduces them then has the whole ones. Where the
+// gradients may also be shards; then the objects that gather and reduce them hold the whole ones.
+// Where the
 // instances of the distributed optimizer share its state, a rank updates a part of its shard, and
 // has masters only for this part.
 
@@ -23,11 +24,11 @@ struct BufferFormats {
   bool with_gradients = true;
   bool master_is_weight = true;
   bool with_masters = true;     // where they are not the weights
-  bool masters_by_run = false;  // and these are no part of the buffer
+  bool masters_by_run = false;  // and these are not part of the buffer
   // Only this rank's shards; otherwise whole.
   bool shard_weights = false, shard_gradients = false;
   bool offload_shards = false;  // both, and each bucket's are blocks of a second memory
-  /// Weights lie in the memory of the gradients, at its begin, and are there while these are not.
+  /// Weights share the memory of the gradients, at its begin, and exist only while these do not.
   bool weights_in_gradients = false;
 
   /// Masters besides the weights.
@@ -51,7 +52,7 @@ class ParameterBuffer {
   const ShardingGroups& groups() const { return groups_; }
   /// The layout's shard that this rank updates.
   int shard() const { return shard_of(groups_.shards->rank(), groups_.copies->rank()); }
-  /// That of a rank by its places in its instance and among the instances.
+  /// The same for a rank, by its places in its instance and among the instances.
   int shard_of(int in_instance, int instance) const {
     return in_instance * parts() + (parts() > 1 ? instance : 0);
   }
@@ -64,8 +65,8 @@ class ParameterBuffer {
   /// A parameter in its shape, in the flat weights or gradients of its whole bucket.
   Tensor in_bucket(const Tensor& bucket, size_t parameter) const;
 
-  // Flat views: a whole bucket (undefined if this rank has only a shard), this rank's shard of
-  // it, and what of the shard this rank updates.
+  // Flat views: a whole bucket (undefined if this rank has only a shard), this rank's shard of it,
+  // and the part of the shard that this rank updates.
   Tensor bucket_weights(size_t bucket) const;
   Tensor bucket_gradients(size_t bucket) const;
   Tensor shard_weights(size_t bucket) const {
@@ -88,11 +89,11 @@ class ParameterBuffer {
   Tensor own_masters(size_t bucket) const;
   /// The elements of a parameter in the shard of the weights; undefined if it has none of them.
   Tensor weight_in_shard(size_t parameter) const;
-  /// The elements of whole gradients in which no parameter lies.
+  /// The elements of whole gradients that belong to no parameter.
   std::vector<Tensor> gradient_padding() const;
 
  private:
-  // A buffer holds of each bucket one of so many equal cuts: 1, those of an instance, or the
+  // A buffer holds one of this many equal cuts of each bucket: 1, those of an instance, or the
   // layout's shards.
   int weight_cuts() const { return formats_.shard_weights ? groups_.shards->size() : 1; }
   int gradient_cuts() const { return formats_.shard_gradients ? groups_.shards->size() : 1; }
@@ -103,10 +104,10 @@ class ParameterBuffer {
   /// Shards of all buckets in the second memory; the padding of weights is zero there.
   void make_blocks(Device& device, OffloadedBlocks& blocks);
   Tensor allocate(Device& device, DType dtype, int cuts, MemoryTag tag) const;
-  /// Of a buffer that holds one of `held` cuts of each bucket: the one of `wanted` cuts, which lies
-  /// in it.
+  /// For a buffer that holds one of `held` cuts of each bucket: the one of `wanted` cuts that is
+  /// inside it.
   Tensor view(const Tensor& buffer, int held, size_t bucket, int wanted) const;
-  /// What this rank updates of its flat shard of a bucket.
+  /// The part of its flat shard of a bucket that this rank updates.
   Tensor own_of(const Tensor& shard, size_t bucket) const;
   static Tensor flat(const Tensor& buffer, const Range& range);
 
@@ -117,7 +118,7 @@ class ParameterBuffer {
   ShardingGroups groups_;
   Tensor weights_, gradients_;
   std::vector<Tensor> weight_blocks_, gradient_blocks_;  // by bucket, with offload_shards
-  Tensor masters_;  // what this rank updates of all buckets, one after the other; or undefined
+  Tensor masters_;  // the updated parts of all buckets, contiguous; or undefined
 };
 
 }  // namespace viaduct

@@ -1,5 +1,5 @@
-// The forms in which a parameter store's weights are read beside the canonical ones, and weights
-// that are stored as codes.
+// The forms of a parameter store's weights other than the canonical ones, and weights that are
+// stored as codes.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ namespace viaduct {
 void ParameterStore::derive_weights(const OpContext& context, bool packed, DelayedScales* delayed) {
   VIADUCT_CHECK(ConfigError,
                 !packed || parameters_.empty() || reads_packed_weights(context.ops, recipe_.weight),
-                "packed weights: products of {} read {} as it is", context.ops.traits.name,
+                "packed weights: products of {} read {} unpacked", context.ops.traits.name,
                 dtype_name(recipe_.weight));
   std::vector<const Parameter*> derived;
   std::vector<std::vector<const Parameter*>> coded(chunks());

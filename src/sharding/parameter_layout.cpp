@@ -12,7 +12,7 @@
 namespace viaduct {
 namespace {
 
-/// Elements that close a bucket.
+/// Number of elements that closes a bucket.
 int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutParameter>& sizes) {
   if (settings.num_buckets == 0) return settings.bucket_elements;
   int64_t elements = 0;
@@ -46,7 +46,7 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
   if (second_memory != nullptr)
     offloaded_ = std::make_unique<OffloadedBlocks>(device, *second_memory);
   if (!offloaded_) settings_.offload_fraction = 0, settings_.offload_shards = false;
-  // One rank has all there is; its shards are whole, wherever they live.
+  // One rank has everything; its shards are whole, wherever they live.
   if (groups.dp_cp_inner().size() == 1 && !settings_.offload_shards)
     settings_.shard_gradients = settings_.shard_weights = false;
   settings_.share_state &= groups.dp_cp_outer().size() > 1;
@@ -107,13 +107,13 @@ BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
   return {
       .weight = codes ? recipe_.products.forward : weight,
       .gradient = settings_.fp32_gradients ? recipe_.main_gradient : weight,
-      // Remainders are the low halves of 16-bit weights, which codes are not, and which are not
-      // there for long in the memory of gradients.
+      // Remainders are the low halves of 16-bit weights. Codes are not such weights, and in the
+      // memory of gradients they exist only for a short time.
       .master = (codes || staged) && recipe_.master == DType::i16 ? DType::f32 : recipe_.master,
       .message = settings_.fp32_messages.value_or(settings_.fp32_gradients) ? recipe_.main_gradient
                                                                             : weight,
       .with_gradients = settings_.with_gradients,
-      // One in a format of its own is its own master where it is wide enough.
+      // A parameter in its own format is its own master where the format is wide enough.
       .master_is_weight = weight == recipe_.weight ? recipe_.master_is_weight()
                                                    : weight == DType::f32 || weight == DType::f64,
       .with_masters = settings_.with_masters,
@@ -136,7 +136,7 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
       layers.push_back(used_again(*parameter, chunks, chunk + 1) ? -1 : layer);
       continue;
     }
-    // One that an earlier chunk uses too lives in that chunk's buffers.
+    // A parameter that an earlier chunk also uses lives in that chunk's buffers.
     const auto known = std::find(parameters.begin(), parameters.end(), parameter);
     if (known == parameters.end()) continue;
     if (int& one = layers[static_cast<size_t>(known - parameters.begin())]; one != layer) one = -1;
@@ -167,7 +167,7 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
   std::vector<LayoutParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = *parameters[i];
-    // One that several layers use is gathered for each of them: a unit of its own.
+    // A parameter that several layers use is gathered for each of them, as its own unit.
     const bool alone = !p.holders.empty() || (settings_.shard_gradients && layers[i] < 0);
     sizes.push_back({p.shape.elements(), alone, settings_.shard_gradients ? layers[i] : 0});
   }

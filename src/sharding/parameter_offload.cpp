@@ -11,7 +11,7 @@ void ParameterStore::list_run_buckets() {
   for (size_t chunk = 0, i = 0; chunk < runs_end_.size(); ++chunk) {
     for (; i < runs_end_[chunk]; ++i) {
       const Parameter& parameter = *runs_[i].parameter;
-      // Blocks of a unit are fetched and put back with the unit.
+      // Blocks of a unit are fetched and stored with the unit.
       sizes.push_back(
           {runs_[i].range.size(), chunk, settings_.offload_shards ? entry(parameter).bucket : 0});
     }

@@ -1,6 +1,6 @@
-// Weights without memory of their own: 16 bits of them are in the memory of their gradients from
-// the first use after an update until products' forms of them are made. (Megatron's
-// `reuse_grad_buf_for_mxfp8_param_ag`.) Gradients of a step so stay until the next step begins.
+// Weights without their own memory: their 16-bit values are in the memory of their gradients from
+// the first use after an update until their forms for products are made. (Megatron's
+// `reuse_grad_buf_for_mxfp8_param_ag`.) So the gradients of a step stay until the next step begins.
 
 #include "ops/elementwise.h"
 #include "sharding/master_values.h"
@@ -21,7 +21,7 @@ void ParameterStore::stage_weights() {
 
 void ParameterStore::end_staging(size_t chunk) {
   if (!staging_ || formed(chunk)) return;
-  // Gathers of other parameters' buckets go on: their memory is their own.
+  // Gathers of other parameters' buckets continue: they have their own memory.
   for (const BucketPlace& place : buckets_) {
     if (place.chunk != chunk || !passes_gradients(*place.parameters.front())) continue;
     gather_->require(gather_place(static_cast<size_t>(&place - buckets_.data())));

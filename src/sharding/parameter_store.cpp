@@ -101,7 +101,7 @@ void ParameterStore::chunk_written(size_t chunk) {
 
 void ParameterStore::weights_written() {
   write_codes(chunks());
-  // Gradients stay until the weights that take their memory are used.
+  // Gradients stay until the weights that reuse their memory are used.
   if (!staging_) gather_shards(chunks());
   if (shards_weights()) return weight_units_->own_written();
   gather_->own_written();

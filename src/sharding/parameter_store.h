@@ -83,8 +83,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// The whole canonical weight, or its codes where the recipe stores codes. ShapeError if it is
   /// stale or not gathered, or if its memory has become that of gradients.
   Tensor weight(const Parameter& parameter) const;
-  /// Whether the 16-bit weight is there only from the first use after an update until products'
-  /// forms of it are made, in the memory of its gradients; `acquire` gives these forms.
+  /// Whether the 16-bit weight exists only from the first use after an update until products' forms
+  /// of it are made, in the memory of its gradients; `acquire` gives these forms.
   bool passes_gradients(const Parameter& parameter) const {
     return recipe_.stores_codes && recipe_.products.scaling == Scaling::mx &&
            settings_.with_masters && parameter.quantized;
@@ -111,10 +111,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// begin at the end of the previous chunk's.
   size_t chunks() const { return runs_end_.size(); }
   size_t runs_end(size_t chunk) const { return runs_end_[chunk]; }
-  /// Says that the weights of the runs of all chunks up to this one are written. With
+  /// States that the weights of the runs of all chunks up to this one are written. With
   /// gather_with_optimizer_step, their gathers start.
   void chunk_written(size_t chunk);
-  /// Says that the weights of all runs are written. Gathers them, or with overlap_param_gather
+  /// States that the weights of all runs are written. Gathers them, or with overlap_param_gather
   /// leaves that to the next forward.
   void weights_written();
   /// Makes all weights whole, for readers that do not use `acquire`. Sharded weights stay gathered
@@ -133,18 +133,18 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Frees every unit that is neither in use nor in the plan.
   void keep_gathered(const GatherPlan& plan);
 
-  /// Says that the step's first forward in `chunk` begins. With align_param_gather, the gathers of
-  /// this and the next chunk start here, at the same point of every stage's schedule.
+  /// States that the step's first forward in `chunk` begins. With align_param_gather, the gathers
+  /// of this and the next chunk start here, at the same point of every stage's schedule.
   void begin_chunk(size_t chunk);
   int64_t generation() const { return generation_; }
 
   /// Resets the gradients to zero.
   void begin_step(OpContext& context);
-  /// Says that a gradient of this step is complete after `backwards` contributions of each use, in
-  /// any order. With overlap_grad_reduce, a bucket is sent as soon as all its gradients are
+  /// States that a gradient of this step is complete after `backwards` contributions of each use,
+  /// in any order. With overlap_grad_reduce, a bucket is sent as soon as all its gradients are
   /// complete. If this is not called, `finish_gradients` sends all.
   void expect_backwards(int64_t backwards);
-  /// Says that the gradients have these backwards' contributions without `gradient` and `done`: a
+  /// States that the gradients have these backwards' contributions without `gradient` and `done`: a
   /// graph has added them.
   void contributed(int64_t backwards);
   /// With align_grad_reduce: the chunk's complete gradients are sent from here on.
@@ -168,7 +168,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
 
  private:
   /// A bucket of a buffer; listed in the order in which gradients are sent: last chunk first, and
-  /// of a chunk what the forward uses last.
+  /// within a chunk the parameters that the forward uses last.
   struct BucketPlace {
     size_t buffer = 0, bucket = 0;
     size_t chunk = 0, first_use = 0;  // of its parameters, in the chunk
@@ -208,8 +208,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Writes this generation's weights of the runs there, from masters, if that is not done. From
   /// here on the gradients of the last step are gone.
   void stage_weights();
-  /// Makes the forms of a chunk's weights that are not made yet; the memory is the gradients'
-  /// again.
+  /// Makes the forms of a chunk's weights that are not made yet; the memory then belongs to the
+  /// gradients again.
   void end_staging(size_t chunk);
   /// Whether all these forms of this generation are made.
   bool formed(size_t chunk) const { return staging_ && formed_generations_[chunk] == generation_; }

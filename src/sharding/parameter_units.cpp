@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-/// Elements of a bucket, counted from its begin, that no op overwrites: padding, and parameters
+/// Elements of a bucket, counted from its beginning, that no op overwrites: padding, and parameters
 /// whose gradients ops add to.
 std::vector<Range> added_to(const ParameterBuffer& buffer, size_t bucket) {
   const Range& whole = buffer.layout().buckets[bucket];
@@ -118,7 +118,7 @@ void ParameterStore::gather(const GatherPlan& plan) {
   for (size_t i = 0; i < plan.units.size(); ++i) {
     const size_t unit = plan.units[i];
     buckets_[unit].planned = true;
-    // What comes from the second memory is gathered by the next plan, beside one segment more.
+    // Weights from the second memory are gathered by the next plan, together with one more segment.
     if (i >= plan.now && weight_units_->fetch_ahead(unit)) continue;
     weight_units_->start(unit);
   }
@@ -170,7 +170,7 @@ void ParameterStore::gather_shards(size_t chunks) {
     const Tensor shard = cursor.at(buffer.shard_weights(place.bucket));
     handles.push_back(
         buffer.groups().copies->all_gather(cursor.at(buffer.own_weights(place.bucket)), shard));
-    if (settings_.offload_shards) handles.back().wait();  // it leaves before the next one comes
+    if (settings_.offload_shards) handles.back().wait();  // moved out before the next is fetched
     place.shard_gathered = true;
   }
   for (CommHandle& handle : handles) handle.wait();

@@ -1,5 +1,5 @@
 #pragma once
-// That a layer uses a parameter: what a parameter store is made from.
+// A layer's use of a parameter; a parameter store is made from these.
 
 #include "nn/parameter.h"
 

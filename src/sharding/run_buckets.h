@@ -1,5 +1,5 @@
 #pragma once
-// Which of a rank's runs are updated together, and of which masters and optimizer states live in
+// Which of a rank's runs are updated together, and for which masters and optimizer states live in
 // the second memory. A pure function of sizes.
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct RunSize {
   size_t unit = 0;  // a bucket does not reach over its end
 };
 
-/// Consecutive runs of one chunk and one unit that all leave or all stay. A run leaves where those
-/// that left before it and it have at most `fraction` of all elements (Megatron's rule). Buckets
-/// of runs that leave have at most `most_elements`, or one run.
+/// Consecutive runs of one chunk and one unit that are all offloaded or all stay. Runs are
+/// offloaded in order while their sum is at most `fraction` of all elements (Megatron's rule).
+/// Buckets of offloaded runs have at most `most_elements`, or one run.
 std::vector<RunBucket> run_buckets(const std::vector<RunSize>& runs, double fraction,
                                    int64_t most_elements);
 

@@ -15,7 +15,7 @@ class RunCursor {
       : values_(blocks, values), weights_(blocks, weights), gradients_(blocks, Access::read) {}
   RunCursor(OffloadedBlocks* blocks, Access all) : RunCursor(blocks, all, all) {}
 
-  /// The run with its master and its weight, until the next one is asked for.
+  /// The run with its master and its weight, until the next one is requested.
   ShardRun at(const ShardRun& run) {
     ShardRun here = run;
     here.master = values_.at(run.master);
@@ -24,13 +24,13 @@ class RunCursor {
     here.weight = one ? values_.at(run.weight) : weights_.at(run.weight);
     return here;
   }
-  /// A master or an optimizer state as it is stored, or gradients.
+  /// A master or an optimizer state in its stored format, or gradients.
   StateValues at(const StateValues& state) {
     return {values_.at(state.values), state.scales ? values_.at(state.scales) : Tensor(),
             state.weights ? weights_.at(state.weights) : Tensor()};
   }
   Tensor gradient(const ShardRun& run) { return gradients_.at(run.gradient); }
-  /// The last ones leave; changes are lost without it.
+  /// Ends the use of the last ones; changes are lost without it.
   void finish() {
     values_.finish();
     weights_.finish();

@@ -1,6 +1,6 @@
 #pragma once
-// What of a parameter this rank updates: a run of its row-major storage. The optimizer, the
-// gradient norm, initialization and checkpoints go over runs; with one shard a run is a whole
+// The part of a parameter that this rank updates: a run of its row-major storage. The optimizer,
+// the gradient norm, initialization and checkpoints loop over runs; with one shard a run is a whole
 // parameter.
 
 #include <vector>
@@ -20,10 +20,10 @@ struct ShardRun {
   /// the next step, unless the optimizer reads narrow ones, and the main gradient at other times.
   Tensor weight, master, gradient;
   Tensor master_scales;  // f32 [state_groups], of masters in a scaled format
-  /// Optimizers update the master alone: the store writes the weight, after the update.
+  /// Optimizers update only the master: the store writes the weight after the update.
   bool store_writes_weight = false;
 
-  /// The master as it is stored: FP32 or FP64, or in a format of tensor/state_formats.h.
+  /// The master in its stored format: FP32 or FP64, or in a format of tensor/state_formats.h.
   StateValues master_state() const {
     return {master, master_scales, master.dtype() == DType::i16 ? weight : Tensor()};
   }
@@ -39,7 +39,7 @@ Range part_range(const Parameter& parameter, const Part& part);
 /// `statistics`: of parts that this rank owns, neighbours joined.
 std::vector<Range> counted_ranges(const ShardRun& run);
 
-/// A rectangle of a matrix whose elements lie one after the other in its row-major storage.
+/// A rectangle of a matrix whose elements are contiguous in its row-major storage.
 struct Rectangle {
   int64_t row = 0, column = 0, rows = 0, columns = 0;
 

@@ -1,5 +1,5 @@
 #pragma once
-// Who shares the parameters of a grid: where sharding asks for groups of ranks.
+// The groups of ranks that share the parameters of a grid.
 
 #include <memory>
 

@@ -18,8 +18,9 @@ class WeightForms {
  public:
   /// Memory on the context's device for the forms of those of `parameters` that are multiplied:
   /// for the forward and, where there are gradients, for the data gradient. `packed`: also those
-  /// that products only read faster. `held`: the memory is there from now on; otherwise from the
-  /// making of a form until `forget`. `groups`: the ranks that have the other parts of a weight,
+  /// that products only read faster. `held`: the memory stays allocated from now on; otherwise from
+  /// the making of a form until `forget`. `groups`: the ranks that have the other parts of a
+  /// weight,
   /// its tensor ranks, make a form with one scale for the whole weight at the same time. `delayed`:
   /// such scales come from earlier steps; null: from the weights. Each expert's weight is an
   /// operand of its own: forms of them are stacks (tensor/operand.h).
@@ -31,17 +32,17 @@ class WeightForms {
   /// `generation`, and the answer for every other use.
   Operand form(const Parameter& parameter, WeightUse use, int64_t run, const Tensor& canonical,
                int64_t generation);
-  /// All forms of the weight that are not there yet, instead of at their first use.
+  /// Makes all missing forms of the weight now, instead of at their first use.
   void make(const Parameter& parameter, const Tensor& canonical, int64_t generation);
-  /// Gives up the weight's forms and their memory.
+  /// Drops the weight's forms and their memory.
   void forget(const Parameter& parameter);
 
  private:
   struct Derived {
     const Parameter* parameter = nullptr;
     OperandForm form;
-    Operand operand;          // undefined while there is no memory for it
-    int64_t generation = -1;  // whose weight it holds; -1: of none
+    Operand operand;          // undefined while it has no memory
+    int64_t generation = -1;  // whose weight it holds; -1: none
   };
   DType format(const Parameter& parameter) const {
     return parameter.format.value_or(recipe_.weight);

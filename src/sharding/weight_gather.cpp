@@ -16,7 +16,7 @@ WeightGather::~WeightGather() {
 
 void WeightGather::invalidate() {
   for (State& state : states_) {
-    state.handle.wait();  // others may still read the own shard
+    state.handle.wait();  // others may still read this rank's shard
     state.whole = false;
   }
   started_ = 0;
@@ -30,7 +30,7 @@ void WeightGather::own_written(size_t count) {
 void WeightGather::own_written() {
   stale_ = false;
   for (size_t i = 0; i < buckets_.size(); ++i)
-    if (buckets_[i].group->size() == 1) states_[i].whole = true;  // the own shard is all there is
+    if (buckets_[i].group->size() == 1) states_[i].whole = true;  // this rank's shard is everything
 }
 
 void WeightGather::require(size_t bucket) {

@@ -22,7 +22,7 @@ class WeightGather {
   WeightGather(const WeightGather&) = delete;
   WeightGather& operator=(const WeightGather&) = delete;
 
-  /// Own shards are about to change: what was gathered is stale.
+  /// Own shards are about to change: gathered weights are stale.
   void invalidate();
   /// Own shards of the first `count` buckets are written: starts their gathers. Nothing can be
   /// required before all are.
@@ -36,7 +36,7 @@ class WeightGather {
   void require(size_t bucket);
   /// Starts the gathers of the first `count` buckets that are not started yet.
   void start(size_t count);
-  /// Gathers what is not gathered yet.
+  /// Gathers all buckets that are not gathered yet.
   void finish();
 
  private:

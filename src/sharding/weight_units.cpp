@@ -10,8 +10,7 @@ namespace {
 
 constexpr int kBuffers = 2;
 
-/// Elements of the units of the size that most have (of two such sizes the larger); 0 if no two
-/// agree.
+/// The most frequent number of elements of a unit (the larger one of two); 0 if no two agree.
 int64_t frequent_size(const std::vector<WeightUnits::Unit>& units) {
   std::map<int64_t, int> counts;
   for (const auto& unit : units)
@@ -88,7 +87,7 @@ Tensor WeightUnits::memory(size_t unit) {
     states_[unit].buffer = static_cast<int>(i);
     return buffers_[i].memory;
   }
-  // Without a plan a third unit may be wanted: it has memory of its own.
+  // Without a plan a third unit may be needed: it has its own memory.
   return device_.allocate(units_[unit].own.dtype(), {units_[unit].elements}, MemoryTag::weights);
 }
 

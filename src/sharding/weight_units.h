@@ -1,6 +1,6 @@
 #pragma once
 // Weights that are shards: the weights of a unit (a bucket of consecutive segments) are whole from
-// their gather to the end of their use, and nowhere else. Their users say which units come next
+// their gather to the end of their use, and at no other time. Their users say which units come next
 // (`GatherPlan`), so that a gather runs beside the compute before it.
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace viaduct {
 /// Units that are needed at once, then those that are needed soon, in the order of their use.
 struct GatherPlan {
   std::vector<size_t> units;
-  size_t now = 0;  // so many of them are needed at once
+  size_t now = 0;  // the number of them that are needed at once
   int64_t ahead_elements = 0;
   int buffered = 0;  // of the units, those that take one of two buffers
 
@@ -27,9 +27,10 @@ class WeightUnits {
     int64_t elements = 0;  // of the whole unit, padding included
     std::shared_ptr<Communicator> group;
   };
-  /// `double_buffer`: units of the most frequent size take their memory from two buffers that are
-  /// made here, so that at most two of them are planned at a time; others, and all without it, from
-  /// the device. Shards count as stale until `own_written`. `blocks`: of shards in a second memory,
+  /// `double_buffer`: units of the most frequent size use two buffers that are allocated here, so
+  /// that at most two of them are planned at a time; other units, and all units without it, get
+  /// memory from the device. Shards count as stale until `own_written`. `blocks`: of shards in a
+  /// second memory,
   /// each of which is on the device from its `fetch_ahead` or `start` to the end of the gather.
   WeightUnits(Device& device, std::vector<Unit> units, bool double_buffer,
               OffloadedBlocks* blocks = nullptr);
@@ -43,8 +44,8 @@ class WeightUnits {
   void own_written() { stale_ = false; }
   bool stale() const { return stale_; }
 
-  /// Adds a unit that is needed soon, if the elements of such units are not above `most` then, and
-  /// if there is a buffer for it: otherwise the plan is full, and stays as it is.
+  /// Adds a unit that is needed soon, if the elements of such units then are at most `most`, and if
+  /// there is a buffer for it: otherwise the plan is full and does not change.
   bool plan_ahead(GatherPlan& plan, size_t unit, int64_t most) const;
   /// Adds a unit that is needed at once.
   void plan_now(GatherPlan& plan, size_t unit) const;
@@ -54,9 +55,9 @@ class WeightUnits {
   bool fetch_ahead(size_t unit);
   /// Starts the unit's gather, unless it was started. ShapeError if shards are stale.
   void start(size_t unit);
-  /// The flat weights of the unit, from here to `drop`.
+  /// The flat weights of the unit, valid until `drop`.
   const Tensor& require(size_t unit);
-  /// Gives the memory back. Nothing happens to a unit that is not held.
+  /// Frees the memory. Does nothing for a unit that is not held.
   void drop(size_t unit);
   /// Whether the whole unit has memory: its gather was started.
   bool held(size_t unit) const { return states_[unit].whole.defined(); }
@@ -70,11 +71,11 @@ class WeightUnits {
     Tensor whole;
     CommHandle handle;
     bool complete = false;
-    bool fetched = false;  // the own shard is here, or on its way, from the second memory
+    bool fetched = false;  // this rank's shard is fetched, or being fetched, from the second memory
     int buffer = -1;
   };
   Tensor memory(size_t unit);
-  /// The own shard goes where it lives.
+  /// Stores this rank's shard in its memory.
   void give_up_own(size_t unit);
 
   Device& device_;

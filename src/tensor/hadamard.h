@@ -4,8 +4,8 @@
 // bits that i and j share) and signs S on the diagonal. It is orthogonal, so the product of two
 // rotated operands is that of the operands, and it spreads a large element over its 16, which a
 // narrow format represents better (NVIDIA 2025, "Pretraining large language models with NVFP4",
-// appendix C). The signs are a constant of the recipe: those that Transformer Engine drew once for
-// all (get_wgrad_sign_vector).
+// appendix C). The signs are a constant of the recipe: those that Transformer Engine uses
+// (get_wgrad_sign_vector).
 
 namespace viaduct {
 

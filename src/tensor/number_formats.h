@@ -105,7 +105,7 @@ struct float4_e2m1 {
           return std::nearbyint(steps);  // to nearest even
         })) {}
   /// Rounded up with the probability that `value` is above its lower neighbour, in steps of 2^-16:
-  /// `random` are 16 random bits. Saturates, too.
+  /// `random` are 16 random bits. Also saturates.
   static float4_e2m1 stochastic(float value, uint16_t random) {
     float4_e2m1 result;
     result.bits = encode(value, [&](float steps) {
@@ -120,7 +120,7 @@ struct float4_e2m1 {
   }
 
  private:
-  /// Codes are multiples of 0.5 up to 2, of 1 up to 4, of 2 up to 6: `round` gets how many.
+  /// Codes are multiples of 0.5 up to 2, of 1 up to 4, of 2 up to 6: `round` gets that number.
   template <class Round>
   static uint8_t encode(float value, const Round& round) {
     if (std::isnan(value)) return 8;

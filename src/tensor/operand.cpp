@@ -23,13 +23,13 @@ std::string by(const OperandExtent& extent) {
   return fmt::format("{}x{}", extent.kept, extent.contracted);
 }
 
-/// Elements in one value of the form along the last dim of its values.
+/// Elements per value of the form, along the last dim of its values.
 int64_t packing(const OperandForm& form) {
   return form.element == DType::e2m1x2 ? 2 : 1;
 }
 
 /// The elements [begin, begin + count) of dim `dim`, for a tensor whose dim counts pieces of
-/// `piece` elements (0: one piece in all).
+/// `piece` elements (0: one piece in total).
 Tensor slice_pieces(const Tensor& tensor, int dim, int64_t piece, int64_t begin, int64_t count) {
   if (piece == 0) return tensor;
   return tensor.slice(dim, begin / piece, pieces(count, piece));
@@ -164,7 +164,7 @@ const Tensor& Operand::tensor() const {
 
 Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
   if (form_.plain()) return values_.slice(dim, begin, count);
-  VIADUCT_CHECK(ShapeError, count_ == 1, "slice of {}: take one of the stack first",
+  VIADUCT_CHECK(ShapeError, count_ == 1, "slice of {}: select one operand of the stack first",
                 describe(*this));
   const int64_t size = shape_.dim(dim);
   const bool kept = (dim == 0) == (form_.orientation == Orientation::row_wise);

@@ -51,7 +51,7 @@ struct OperandForm {
   std::optional<DType> element = {};
   std::optional<ScaleForm> scales = {};
   /// Each 16 elements along the contracted dim are multiplied by an orthogonal matrix, the same for
-  /// both operands of a product, which stays what it is (tensor/hadamard.h).
+  /// both operands of a product, which does not change (tensor/hadamard.h).
   bool rotated = false;
 
   bool operator==(const OperandForm&) const = default;
@@ -83,7 +83,7 @@ Shape scales_shape(const OperandForm& form, const Shape& matrix);
 /// The matrix whose values in a form that shows its shape have this shape.
 Shape matrix_shape(const OperandForm& form, const Shape& values);
 
-/// A value; views of values and scales. Undefined: "not there", as a Tensor.
+/// A value; views of values and scales. An undefined operand means "absent", as for a Tensor.
 class Operand {
  public:
   Operand() = default;
@@ -96,10 +96,10 @@ class Operand {
   Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values, Tensor scales,
           Tensor matrix_scale = {});
   /// `count` matrices [R, C] in a form, each an operand of its own, as one of [count · R, C]: their
-  /// values, scales and matrix scales lie one after the other, along dim 0.
+  /// values, scales and matrix scales are stored one after the other, along dim 0.
   static Operand stack(int64_t count, const OperandForm& form, DType dtype, const Shape& matrix,
                        Tensor values, Tensor scales, Tensor matrix_scale = {});
-  /// 1, or how many operands are stacked. ShapeError if these are to be sliced.
+  /// 1, or how many operands are stacked. ShapeError if these are sliced.
   int64_t count() const { return count_; }
   /// One of a stack.
   Operand member(int64_t index) const;

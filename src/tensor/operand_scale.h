@@ -3,7 +3,8 @@
 //
 // The scale is amax / (largest element), amax the largest magnitude in the group:
 //   f32 of the whole matrix  as it is (Micikevicius et al. 2022, section 3: per-tensor scaling)
-//   f32 of a group, e8m0     the least power of two that is not below it, so that nothing saturates
+//   f32 of a group, e8m0     the smallest power of two that is at least this, so that nothing
+// saturates
 //                            (DeepSeek-V3 report 2024, section 3.3; Mishra et al. 2025, "Recipes
 //                            for pre-training LLMs with MXFP8", algorithm 1)
 // A group of zeros has the scale 1; one with a value that is not finite has NaN. Scales of whole

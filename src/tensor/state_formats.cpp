@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-/// `value` with so many significant bits.
+/// `value` with this many significant bits.
 float rounded_to_bits(float value, int bits) {
   const int dropped = 24 - bits;
   uint32_t u = std::bit_cast<uint32_t>(value);
@@ -22,7 +22,7 @@ template <class T>
 void encode_groups(const float* from, int64_t elements, T* to, float* scales) {
   for (int64_t group = 0; group < state_groups(elements); ++group) {
     const int64_t begin = group * kStateGroup, end = std::min(elements, begin + kStateGroup);
-    uint32_t largest = 0;  // magnitudes order as their bits do, those of NaNs last
+    uint32_t largest = 0;  // magnitudes have the order of their bits, NaNs last
     for (int64_t i = begin; i < end; ++i)
       largest = std::max(largest, std::bit_cast<uint32_t>(from[i]) & 0x7fffffffu);
     const float scale = state_scale(std::bit_cast<float>(largest), dtype_of<T>);
@@ -39,7 +39,7 @@ void decode_groups(const T* from, const float* scales, int64_t elements, float* 
 }
 
 [[noreturn]] void no_such_format(const StateValues& state) {
-  fail<ShapeError>("optimizer state: {} is in no coded format", describe(state.values));
+  fail<ShapeError>("optimizer state: {} is not in a coded format", describe(state.values));
 }
 
 }  // namespace
@@ -50,12 +50,12 @@ bool has_state_scales(DType dtype) {
 
 float state_scale(float largest, DType dtype) {
   if (largest == 0 || !std::isfinite(largest)) return largest;
-  // Codes have 4 or 11 significant bits, the largest ones (7 · 2^6 and 2047 · 2^4) 3 or 11: with so
-  // many bits of the scale left, products fit into the 24 bits of FP32.
+  // Codes have 4 or 11 significant bits, the largest ones (7 · 2^6 and 2047 · 2^4) 3 or 11: with
+  // the bits that remain for the scale, products fit into the 24 bits of FP32.
   const float scale = dtype == DType::e4m3 ? rounded_to_bits(largest / 448.0f, 20)
                                            : rounded_to_bits(largest / 32752.0f, 13);
-  // Inverses of scales and the smallest products are FP32 numbers; what is then below half of the
-  // smallest code is zero.
+  // Inverses of scales and the smallest products are FP32 numbers; values that are then below half
+  // of the smallest code are zero.
   constexpr float kSmallest = 0x1p-100f;
   const float half_code = dtype == DType::e4m3 ? 0x1p-10f : 0x1p-25f;
   return largest <= kSmallest * half_code ? 0 : std::max(scale, kSmallest);

@@ -22,7 +22,7 @@ inline constexpr int64_t kStateGroup = 64;
 
 /// True for formats of state whose groups have scales.
 bool has_state_scales(DType dtype);
-/// Groups of a run of so many elements, the last one perhaps shorter.
+/// Groups of a run of this many elements; the last one may be shorter.
 inline constexpr int64_t state_groups(int64_t elements) {
   return (elements + kStateGroup - 1) / kStateGroup;
 }
@@ -43,7 +43,7 @@ SplitMaster split_master(float master);
 /// Exactly the master that was split, whatever its bits.
 float join_master(SplitMaster split);
 
-/// A flat run of state as it is stored.
+/// A flat run of state in its stored format.
 struct StateValues {
   Tensor values;
   Tensor scales;   // f32 [state_groups], of scaled formats

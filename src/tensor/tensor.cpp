@@ -98,8 +98,7 @@ Tensor Tensor::view(const Shape& shape) const {
   Tensor result = *this;
   result.shape_ = shape;
   if (elements() == 0) return result;
-  // Walk both shapes from the innermost dim: every run of old dims that is dense in itself may be
-  // split anew.
+  // Walk both shapes from the innermost dim: every dense run of old dims may be split again.
   int source = rank() - 1, target = shape.rank() - 1;
   while (source >= 0 || target >= 0) {
     int64_t source_size = source >= 0 ? shape_[source] : 1;

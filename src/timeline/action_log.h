@@ -1,6 +1,6 @@
 #pragma once
 // Which positions of a record belong to which action of a pipeline schedule, and which actions are
-// not in it because another micro-batch does the same. A dry run writes it beside its record.
+// not in it because another micro-batch does the same. A dry run writes it along with its record.
 
 #include <cstdint>
 #include <utility>
@@ -18,7 +18,7 @@ struct ActionRecord {
   /// Positions in the record, the second one not included. Of an instance both are the place at
   /// which it would have run.
   int64_t begin = 0, end = 0;
-  int64_t compute_begin = 0, compute_end = 0;  // how much work compute was given by then
+  int64_t compute_begin = 0, compute_end = 0;  // the amount of work given to compute by then
 
   bool ran() const { return recorded_as == micro_batch; }
 };

@@ -19,14 +19,13 @@ class Trace {
     track("host and compute");
   }
 
-  /// A track with a name of its own; returns its number.
+  /// A track with its own name; returns its number.
   int track(const std::string& name) {
     metadata("thread_name", tracks_, name);
     return tracks_++;
   }
 
-  /// Rounded to whole nanoseconds before anything is subtracted, so that what is inside stays
-  /// inside.
+  /// Rounded to whole nanoseconds before subtractions, so that nested slices stay nested.
   int64_t nanoseconds(double seconds) const {
     return std::max<int64_t>(0, std::llround((seconds - settings_.from_seconds) * 1e9));
   }

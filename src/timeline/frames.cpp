@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// What one instance keeps.
+/// The items that one instance keeps.
 struct Instance {
   int kind = 0;
   int64_t number = 0;
@@ -47,8 +47,8 @@ std::vector<Alike> alike(const std::vector<Lifetime>& lifetimes,
   return list;
 }
 
-/// Gives each instance, in the order of their begins, the lowest slot that is free; how many slots
-/// that takes.
+/// Gives each instance, in the order of their begins, the lowest slot that is free; returns the
+/// number of slots.
 int assign_slots(std::vector<Instance>& instances, std::vector<int>& slots) {
   std::sort(instances.begin(), instances.end(),
             [](const Instance& a, const Instance& b) { return a.begin < b.begin; });
@@ -70,8 +70,8 @@ std::vector<Frame> lay_out(std::vector<Alike> kinds, int64_t alignment,
   std::vector<Frame> frames;
   int64_t base = 0;
   for (Alike& one : kinds) {
-    // What a forward keeps, its backward mostly takes in the opposite order: a part of the frame
-    // that is in use then is its lower one, and the rest is room for what comes and goes.
+    // The backward mostly frees what its forward kept in the opposite order: then the lower part of
+    // the frame is in use, and the rest is room for temporary items.
     Placement layout = place_oldest_first(one.items, alignment);
     Placement packed = place(one.items, alignment);
     if (packed.bytes < layout.bytes) layout = std::move(packed);

@@ -1,5 +1,5 @@
 #pragma once
-// Places for what a program keeps again and again: instances of one kind (the micro-batches of a
+// Places for what a program keeps repeatedly: instances of one kind (the micro-batches of a
 // chunk of layers) have frames of equal layout, so that the address of each thing is a function of
 // the slot that its instance lives in and of the thing: slot's offset + offset in the frame.
 
@@ -30,19 +30,19 @@ struct Frame {
 
 struct FramedPlacement {
   Placement placement;
-  std::vector<Frame> frames;  // in the order of their begins; empty: everything is placed by itself
-  /// Of the arena in which everything is placed by itself; 0: not asked for, since frames cost
-  /// less than they may anyway.
+  std::vector<Frame> frames;  // in the order of their begins; empty: no frames
+  /// The arena size with everything placed separately; 0: not computed, since frames already cost
+  /// less than the limit.
   int64_t bytes_without_frames = 0;
 };
 
-/// An arena with frames may be so much larger than one in which everything is placed by itself;
-/// where it would be larger still, there are no frames.
+/// The limit by which an arena with frames may be larger than one in which everything is placed
+/// separately; above it there are no frames.
 inline constexpr double kMostOfFrames = 1.02;
 
 /// As `place`, with frames for `items`. A kind has frames where at least two instances share a
-/// layout: as many items, of equal sizes, that begin and end in the same order. Its other
-/// lifetimes, and holes in frames, are filled as `place` does.
+/// layout: the same number of items, of equal sizes, that begin and end in the same order. Its
+/// other lifetimes, and holes in frames, are filled as `place` does.
 /// `beside`: bytes of the arena that other things hold all the time.
 FramedPlacement place_in_frames(const std::vector<Lifetime>& lifetimes,
                                 const std::vector<FrameItem>& items, int64_t alignment,

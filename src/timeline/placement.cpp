@@ -32,7 +32,7 @@ int64_t most_held(const std::vector<Lifetime>& lifetimes) {
   return most;
 }
 
-/// What is placed so far, found by time: each interval of time lists what lives in it.
+/// The items placed so far, indexed by time: each interval lists the items alive in it.
 class Placed {
  public:
   Placed(const std::vector<Lifetime>& lifetimes, std::vector<int64_t>& offsets)
@@ -83,7 +83,7 @@ class Placed {
 
 using Order = std::vector<size_t>;
 
-/// Those with the largest key first.
+/// Items with the largest key first.
 template <class Key>
 Order order_by(const std::vector<Lifetime>& lifetimes, Key key) {
   Order order(lifetimes.size());
@@ -108,13 +108,13 @@ Placement place_in_order(const std::vector<Lifetime>& lifetimes, const std::vect
   return placement;
 }
 
-/// Rounds of one order: the arena hardly shrinks after so many, and a long list stays affordable.
+/// Rounds of one order: the arena hardly shrinks after more, and a long list stays affordable.
 int64_t rounds_of(size_t lifetimes) {
   constexpr int64_t kMost = 32, kMostPlaced = 1 << 15;
   return std::min(kMost, kMostPlaced / std::max<int64_t>(1, static_cast<int64_t>(lifetimes)));
 }
 
-/// Places in `order`; then, in each round, again with those first that ended above `goal`.
+/// Places in `order`; then again in each round, starting with the items that ended above `goal`.
 Placement place_in_rounds(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& given,
                           Order order, int64_t goal) {
   Placement last = place_in_order(lifetimes, given, order), best = last;

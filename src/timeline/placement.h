@@ -22,19 +22,19 @@ struct Placement {
   int64_t lower_bound = 0;
 };
 
-/// Of an allocation in the list of those that have a place already: it has none.
+/// In the list of given places: this allocation has none yet.
 inline constexpr int64_t kToBePlaced = -1;
 
 /// Places one allocation after the other, each into the tightest gap that those placed before and
 /// alive at the same time leave, in three orders (largest first; largest area in time and memory
 /// first; oldest first), each repeated with those first that ended above the lower bound (squeaky
 /// wheel optimization: Joslin and Clements 1999); the smallest arena of all. `alignment` is a power
-/// of two. `given`: the offsets of those that have a place already, which do not overlap, and
+/// of two. `given`: the offsets of allocations that already have a place, which do not overlap, and
 /// kToBePlaced for the others; empty: all are to be placed.
 Placement place(const std::vector<Lifetime>& lifetimes, int64_t alignment,
                 const std::vector<int64_t>& given = {});
 
-/// Only oldest first: what is released in the opposite order leaves its room at the end.
+/// Only oldest first: allocations released in the opposite order free the end of the arena.
 Placement place_oldest_first(const std::vector<Lifetime>& lifetimes, int64_t alignment);
 
 /// The same with times as ranks of their order, from 0.

@@ -42,7 +42,7 @@ class Phases {
   const StepRecord& record_;
 };
 
-/// Time of each op less that of the ops that ran inside it (which were recorded before it).
+/// Time of each op minus the time of the ops that ran inside it (which were recorded before it).
 std::vector<double> own_seconds(const std::vector<OpEntryRecord>& ops) {
   std::vector<double> own(ops.size());
   std::vector<size_t> open;  // ops that no enclosing op has claimed yet

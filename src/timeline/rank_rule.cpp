@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-/// How often the first `width` of `ranks` come again, each time `stride` higher than before.
+/// How often the first `width` of `ranks` repeat, each time `stride` higher than before.
 size_t repeats(std::span<const int> ranks, size_t width, int stride) {
   size_t count = 1;
   while ((count + 1) * width <= ranks.size()) {
@@ -45,7 +45,7 @@ int RankRule::Block::size() const {
 RankRule RankRule::of(std::span<const int> ranks) {
   const bool ascend = std::adjacent_find(ranks.begin(), ranks.end(),
                                          [](int a, int b) { return a >= b; }) == ranks.end();
-  VIADUCT_CHECK(CommError, ascend, "members of a group: expected ascending ranks, none twice");
+  VIADUCT_CHECK(CommError, ascend, "members of a group: expected ascending ranks without repeats");
   RankRule rule;
   while (!ranks.empty()) {
     rule.blocks_.push_back(first_block(ranks));
@@ -81,7 +81,7 @@ int RankRule::member(int place) const {
 }
 
 int RankRule::place_of(int rank) const {
-  // Members ascend with their places.
+  // Members are in ascending order.
   int low = 0, high = size();
   while (low < high) {
     const int middle = low + (high - low) / 2;

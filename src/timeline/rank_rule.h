@@ -36,7 +36,7 @@ class RankRule {
   int size() const;
   /// The rank at `place`, 0 ≤ place < size(); CommError otherwise.
   int member(int place) const;
-  /// The place of a rank; −1: it is no member.
+  /// The place of a rank; −1: it is not a member.
   int place_of(int rank) const;
   const std::vector<Block>& blocks() const { return blocks_; }
   /// "5", "0 + 2·[0, 4)", "1 + 2·[0, 2) + 8·[0, 4)"; blocks are joined by " | ".

@@ -118,7 +118,7 @@ int64_t StepRecord::count_collective(const CollectiveRecord& entry) {
   return static_cast<int64_t>(place);
 }
 
-// Places stay: what was launched before is still to be counted where it is waited for.
+// Places stay: earlier launches are still to be counted where they are waited for.
 void StepRecord::reset_counters() {
   counters_.ops.clear();
   for (CollectiveCounter& c : counters_.collectives)
@@ -144,7 +144,7 @@ void StepRecord::complete(int64_t number, double wait_begin_seconds, double comp
   };
   if (counters_alone_) return count(number);
   const int64_t index = number - dropped_collectives_;
-  // Launched before this record, or forgotten since.
+  // Launched before this record, or dropped since.
   if (index < 0 || index >= static_cast<int64_t>(collectives_.size())) return;
   CollectiveRecord& entry = collectives_[static_cast<size_t>(index)];
   entry.completed_at = position_++;

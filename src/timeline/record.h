@@ -1,5 +1,5 @@
 #pragma once
-// The record of a step: what ran on which stream in which order, and what was allocated by whom.
+// The record of a step: what ran on which stream in which order, and which owner allocated what.
 // Plain types only. Devices, ops and communicators append to it. On `cpu` and `cuda` it is a trace
 // of the execution; on `sim` nothing but the record is made.
 
@@ -156,7 +156,7 @@ struct HostCallRecord {
   int64_t scope = -1;             // the innermost scope around the post
 };
 
-/// Who is told when scopes begin and end: a profiler that watches the process.
+/// Interface that is told when scopes begin and end: an attached profiler.
 class ScopeMarks {
  public:
   virtual ~ScopeMarks() = default;
@@ -185,8 +185,8 @@ class StepRecord {
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
 
-  /// From now on `marks` is told of scopes, also of those that are not kept; null: nobody, and
-  /// those that it was told of end here. Not owned.
+  /// From now on `marks` is told of scopes, also of those that are not kept; null: none, and the
+  /// open scopes that it was told of end here. Not owned.
   void set_marks(ScopeMarks* marks);
 
   /// Keeps only sums, no entries, so that the record's size does not grow with the step.
@@ -200,7 +200,7 @@ class StepRecord {
   /// Whether ops describe the shapes of their operands, which takes time.
   void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
   bool with_shapes() const { return with_shapes_; }
-  /// Set by the device: false if it executes nothing, so that times mean nothing.
+  /// Set by the device: false if it executes nothing, so that times are meaningless.
   void set_timed(bool timed) { timed_ = timed; }
   /// Drops all entries but the live allocations and the scopes that they were made in.
   void drop_finished();

@@ -10,7 +10,7 @@ namespace viaduct {
 
 /// What happened at a position of a record.
 enum class RecordEventKind : uint8_t {
-  none,  // an entry that the record has forgotten
+  none,  // an entry that the record has dropped
   op,
   allocate,
   release,

@@ -112,7 +112,7 @@ class Replay {
  private:
   /// By entry of the record and micro-batch of the instance (−1: the entry itself).
   using Numbers = std::map<std::pair<int64_t, int64_t>, int64_t>;
-  /// What has become of the entry in the new record. What an instance begins, it ends.
+  /// The entry's number in the new record. An instance ends what it begins.
   static Numbers::key_type key_of(const ExpandedEvent& e) {
     return {e.event.index, e.instance == nullptr ? -1 : e.instance->micro_batch};
   }
@@ -122,7 +122,7 @@ class Replay {
     return numbers.extract(key_of(e)).mapped();
   }
 
-  /// Another action begins: its work is behind that of all instances before it.
+  /// Another action begins: its work comes after the work of all earlier instances.
   void enter(const ExpandedEvent& e) {
     instance_ = e.instance;
     compute_ = skipped_;
@@ -161,7 +161,7 @@ class Replay {
     const ActionRecord* instance = nullptr;  // of the last group of messages
     int64_t recorded = -1, number = -1;      // its number in the old record and in the new one
   };
-  using Group = const RankRule*;  // each communicator has one of its own
+  using Group = const RankRule*;  // each communicator has its own
 
   const StepRecord& from_;
   StepRecord to_;

@@ -1,5 +1,6 @@
 #pragma once
-// A record whose log has instances, as if they had run: event by event in the order of time.
+// Presents a record whose log has instances as if they had run: event by event in the order of
+// time.
 
 #include <cstdint>
 #include <vector>
@@ -23,7 +24,7 @@ struct ExpandedEvent {
 /// All events, also those that are not in the record because they repeat others.
 class RecordExpansion {
  public:
-  /// Both outlive it and do not change meanwhile; against_repeats(record, log) has nothing to say.
+  /// Both outlive it and do not change meanwhile; against_repeats(record, log) finds nothing.
   RecordExpansion(const StepRecord& record, const ActionLog& log);
 
   template <class F>
@@ -50,7 +51,7 @@ class RecordExpansion {
   const RecordEvent& event(int64_t position) const {
     return events_[static_cast<size_t>(position)];
   }
-  /// 1 where memory is taken, −1 where it is given back, 0 elsewhere.
+  /// 1 where memory is allocated, −1 where it is freed, 0 elsewhere.
   static int64_t taken_at(const ExpandedEvent& e) {
     return (e.event.kind == RecordEventKind::allocate) - (e.event.kind == RecordEventKind::release);
   }

@@ -10,8 +10,8 @@
 namespace viaduct {
 namespace {
 
-/// What the micro-batches of a step that ran did, with positions counted from their actions'
-/// begins.
+/// What the micro-batches of a recorded step did, with positions relative to the beginnings of
+/// their actions.
 class StepEvents {
  public:
   StepEvents(const StepRecord& record, const std::vector<RecordEvent>& events,
@@ -24,7 +24,7 @@ class StepEvents {
     }
   }
 
-  /// Nothing: the two did the same, and neither left anything to others nor took it from them.
+  /// Nothing: the two did the same, and neither passed anything to others or took it from them.
   std::optional<std::string> difference(int64_t first, int64_t second) const {
     const auto& a = of_micro_batch_.at(first);
     const auto& b = of_micro_batch_.at(second);
@@ -53,7 +53,7 @@ class StepEvents {
     return list;
   }
 
-  /// Where in the actions of the same micro-batch a position is.
+  /// The place of a position in the actions of the same micro-batch.
   std::string place(int64_t position, int64_t micro_batch) const {
     auto next =
         std::upper_bound(in_order_.begin(), in_order_.end(), position,

@@ -38,7 +38,7 @@ class Operations {
   int64_t number_of(const std::string& name) {
     return numbers_.try_emplace(name, static_cast<int64_t>(numbers_.size())).first->second;
   }
-  /// None at the first call for a key.
+  /// Nothing at the first call for a key.
   Node& node_of(const Key& key) { return nodes_.try_emplace(key, TimeGraph::kNone).first->second; }
 
  private:
@@ -86,7 +86,7 @@ class RankGraph {
     for (const HostEvent& event : host_program()) add(event);
   }
 
-  /// An op takes so many times the duration that it has alone.
+  /// An op takes this many times the duration that it has alone.
   void slow_down(size_t op, double factor) {
     if (op_nodes_[op] != TimeGraph::kNone) graph_.set_seconds(op_nodes_[op], alone_[op] * factor);
   }
@@ -112,7 +112,7 @@ class RankGraph {
     return times;
   }
 
-  /// A collective of this rank that has not happened; empty if all have.
+  /// A collective of this rank that has not happened; empty if there is none.
   std::string stuck() const {
     for (size_t i = 0; i < come_.size(); ++i) {
       if (come_[i] == TimeGraph::kNone || graph_.reached(done_[i])) continue;
@@ -181,7 +181,7 @@ class RankGraph {
     }
   }
 
-  /// The host's next piece of work, behind what it did before and behind `after`.
+  /// The host's next piece of work, after its earlier work and after `after`.
   void host_step(double seconds, Node after = TimeGraph::kNone) {
     const Node node = graph_.add(seconds);
     graph_.order(host_, node);
@@ -225,8 +225,8 @@ class RankGraph {
     placed(c.stream, c.stream_position, done);
   }
 
-  /// `node` begins after what the stream was given before, after the host's launch, and after what
-  /// the stream was made to wait for.
+  /// `node` begins after earlier work of the stream, after the host's launch, and after everything
+  /// that the stream waits for.
   void enqueue(int stream, int64_t position, Node node) {
     graph_.order(host_, node);
     StreamEnd& end = streams_[stream];
@@ -238,7 +238,7 @@ class RankGraph {
       graph_.order(last_up_to(edges[next].from_stream, edges[next].from_position), node);
   }
 
-  /// What was enqueued is done with `node`.
+  /// The enqueued work is complete with `node`.
   void placed(int stream, int64_t position, Node node) {
     streams_[stream].at.push_back(node);
     history_[stream].emplace_back(position, node);
@@ -266,16 +266,16 @@ class RankGraph {
   Operations& operations_;
   std::map<std::pair<const RankRule*, std::string_view>, int64_t> groups_;  // their numbers
   Node host_ = TimeGraph::kNone;
-  /// A device without side streams: the host runs ops itself, and communication goes on beside it
-  /// until it waits for it.
+  /// A device without side streams: the host runs ops itself, and communication proceeds in
+  /// parallel until the host waits for it.
   bool host_computes_ = false;
   std::map<std::string, Node> queue_ends_;  // then, the last operation of each queue
   std::vector<Node> op_nodes_, come_, joined_, done_;
   std::vector<double> alone_;  // seconds of ops
   std::map<int, std::vector<StreamEdgeRecord>> waits_;
   std::map<int, size_t> next_wait_;
-  /// The last work of a stream, and what it waits for. Messages that are posted together have one
-  /// position: none waits for another.
+  /// The last work of a stream, and what it waits for. Messages that are posted together have the
+  /// same position: none waits for another.
   struct StreamEnd {
     int64_t position = -1;
     std::vector<Node> before, at;
@@ -321,7 +321,7 @@ void run(TimeGraph& graph, const std::vector<RankGraph>& ranks) {
     const std::string stuck = rank.stuck();
     if (!stuck.empty()) text += (text.empty() ? "" : "; ") + stuck;
   }
-  fail<CommError>("records do not match, these wait for ever: {}", text);
+  fail<CommError>("records do not match, these wait forever: {}", text);
 }
 
 }  // namespace
@@ -334,7 +334,8 @@ std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
   graphs.reserve(ranks.size());
   for (const RankRecord& rank : ranks) graphs.emplace_back(graph, rank, machine, operations);
   run(graph, graphs);
-  // Two rounds: which ops run beside communication moves a little once they are slower.
+  // Two rounds: the set of ops that overlap with communication changes a little once they are
+  // slower.
   for (int round = 0; round < 2 && machine.slowdown > 1; ++round) {
     std::vector<RankTimes> times;
     for (const RankGraph& rank : graphs) times.push_back(rank.times());

@@ -3,13 +3,13 @@
 // described by the duration of each op and each collective.
 //
 // Per rank there is a host, which launches one operation after the other and waits where the record
-// says so, and streams, each of which runs what it was given in that order, once the host has
+// says so, and streams, each of which runs its work in order, once the host has
 // launched it and the work that it waits for is complete. A collective begins when all its members
-// that have records have come to it; members without a record arrive with those that have one. A
-// message begins when both ends have come (rendezvous).
+// that have records have reached it; members without a record arrive with those that have one. A
+// message begins when both ends have arrived (rendezvous).
 //
 // In the record of a device without side streams (the cpu) the host runs the ops itself, and
-// communication goes on beside it until it waits.
+// communication continues beside it until it waits.
 
 #include <functional>
 #include <vector>
@@ -31,7 +31,7 @@ struct MachineTimes {
   std::function<double(const CollectiveRecord&)> collective;  // from when all members are there
   double launch = 0;     // of the host, for each launch of a kernel or of an operation
   double host_wait = 0;  // from the end of what the host waits for to its next launch
-  /// Ops that run while communication does take so many times their duration, for that part of it.
+  /// Factor on the duration of ops for the part that runs beside communication.
   double slowdown = 1;
 };
 
@@ -43,14 +43,14 @@ struct TimeSpan {
 /// A rank's times. Entries outside of the part are empty spans at 0.
 struct RankTimes {
   std::vector<TimeSpan> ops;          // by index in record.ops()
-  std::vector<TimeSpan> collectives;  // by index; begin: this rank has come to it
-  std::vector<double> begun;          // by index: when all members had come
+  std::vector<TimeSpan> collectives;  // by index; begin: this rank has reached it
+  std::vector<double> begun;          // by index: when all members had arrived
   double end = 0;                     // of everything
   double host_end = 0;                // when the host was done
 };
 
 /// CommError that names rank, group, operation and sequence if the records do not match: an
-/// operation waits for members that never come.
+/// operation waits for members that never arrive.
 std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
                                      const MachineTimes& machine);
 

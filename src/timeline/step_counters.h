@@ -1,6 +1,6 @@
 #pragma once
-// Sums over a step: all that a run keeps of a step without profiling. Its size depends on the
-// number of kinds of ops and groups, not on the number of ops run.
+// Sums over a step: everything that a run keeps of a step without profiling. Its size depends on
+// the number of kinds of ops and groups, not on the number of ops run.
 
 #include <cstdint>
 #include <map>

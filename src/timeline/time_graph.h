@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of work with durations, and which comes after which: when each begins at the earliest.
+// Pieces of work with durations and dependencies: computes the earliest begin of each.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@ class TimeGraph {
   /// `after` begins when `before` is done; nothing if `before` is none.
   void order(Node before, Node after);
 
-  /// Computes all times; false if some nodes wait for each other in a circle. Another run with
-  /// other durations alone costs less than the first one.
+  /// Computes all times; false if some nodes wait for each other in a circle. Another run with only
+  /// other durations costs less than the first one.
   bool run();
   /// After `run`.
   double begin(Node node) const { return begin_[index(node)]; }
@@ -37,7 +37,7 @@ class TimeGraph {
     Node before, after;
   };
   std::vector<Order> orders_;
-  // Of `prepare`: the successors of each node, and the nodes that are reached, each behind those
+  // Of `prepare`: the successors of each node, and the nodes that are reached, each after those
   // that it waits for.
   std::vector<std::size_t> first_;
   std::vector<Node> successors_, sequence_;

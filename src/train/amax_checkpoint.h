@@ -12,8 +12,8 @@ namespace viaduct {
 /// Adds what this rank saves of the engine's delayed scales. Every rank calls it.
 void stage_amax(Engine& engine, StagedCheckpoint& staged);
 
-/// Reads what there is of the engine's tensors; others begin as in a new run. A history of another
-/// length is cut, or goes on growing. IoError if one has another shape or type.
+/// Reads the existing ones of the engine's tensors; others begin as in a new run. A history of
+/// another length is cut, or continues to grow. IoError if one has another shape or type.
 void restore_amax(Engine& engine, const TensorSource& source);
 
 }  // namespace viaduct

@@ -12,8 +12,8 @@ namespace {
 std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_bytes) {
   const auto changes = changes_that_fit(setup, rank, limit_bytes);
   if (changes.empty())
-    return "no setting that was tried makes it fit: use more ranks on more machines, or a smaller "
-           "model";
+    return "none of the settings that were tried makes it fit: use more ranks on more machines, or "
+           "a smaller model";
   std::string text = "what would fit, the fewest changes first:";
   for (const FittingChange& change : changes)
     text += fmt::format("\n  {}: {} a rank", change.settings, format_bytes(change.bytes));
@@ -28,7 +28,7 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
   const int64_t second = planned.offload.most_bytes;
   VIADUCT_CHECK(
       ConfigError, !offload.offload_bytes || second <= *offload.offload_bytes,
-      "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
+      "memory.offload_bytes: {}, but a step needs {} bytes in the second memory of a rank",
       offload.offload_bytes.value_or(0), second);
   const int64_t in_host_memory = offload.offload_path ? 0 : second;
   const int64_t mine = planned.plan.arena_bytes + in_host_memory;

@@ -8,7 +8,7 @@ namespace viaduct {
 
 /// ConfigError, on all ranks, if those of a machine need more memory than it has; it lists changes
 /// that would fit (engine/memory_bill.h). `ranks_here`: ranks on this machine. Where these are not
-/// all ranks, each is taken to need as much as this one. Every rank of the run calls it.
+/// all ranks, each is assumed to need as much as this one. Every rank of the run calls it.
 /// `memory_bytes`: of the machine.
 void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup& ranks,
                   int ranks_here, double memory_bytes);

@@ -47,7 +47,7 @@ class Changes {
     if (other_shapes_) return "; start anew with another checkpoint.save";
     std::vector<std::string> names = allowed_;
     names.insert(names.end(), refused_.begin(), refused_.end());
-    return fmt::format("; checkpoint.allow_changes=[{}] resumes all the same",
+    return fmt::format("; checkpoint.allow_changes=[{}] continues anyway",
                        fmt::join(names, ", "));
   }
 
@@ -69,7 +69,7 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
   if (!holds(checkpoint, "config.yaml")) return;
   RunConfig then, now = config;
   const Schema old_schema = run_schema(then), schema = run_schema(now);
-  Problems ignored;  // fields of another version
+  Problems ignored;  // fields of a different version
   const ConfigOutcome said =
       read_config(old_schema, {checkpoint.folder() / "config.yaml", {}}, ignored);
   for (const FieldGroup& group : schema.groups()) {

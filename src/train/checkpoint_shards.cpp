@@ -17,7 +17,7 @@
 namespace viaduct {
 namespace {
 
-/// The run that would save: its configuration, and what it trains.
+/// The saving run: its configuration, and what it trains.
 std::shared_ptr<const RunSetup> run_of(const ModelFolder& from, LoadedRunConfig loaded) {
   auto run = std::make_shared<RunSetup>();
   RunSetup& setup = *run;

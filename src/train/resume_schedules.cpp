@@ -108,7 +108,7 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     schedules.learning_rate.anneal =
         anneal_style(stored.at("lr_wsd_decay_style").get<std::string>());
     if (stored.contains("decoupled_maximum_rate")) {
-      schedules.decoupled_rate = schedules.learning_rate;  // but for the rates
+      schedules.decoupled_rate = schedules.learning_rate;  // except the rates
       schedules.decoupled_rate->maximum_rate = stored.at("decoupled_maximum_rate").get<double>();
       schedules.decoupled_rate->minimum_rate = stored.at("decoupled_minimum_rate").get<double>();
     }
@@ -128,7 +128,7 @@ Schedules resume_schedules(const Schedules& configured, const std::optional<Sche
   if (config.override_opt_param_scheduler.value()) return configured;
   const bool use_stored = config.use_checkpoint_opt_param_scheduler;
   VIADUCT_CHECK(ConfigError, stored,
-                "{}: has no schedules (it is of an earlier version); scheduler.{}", where,
+                "{}: has no schedules (it was written by an earlier version); scheduler.{}", where,
                 use_stored ? "use_checkpoint_opt_param_scheduler=false uses the configuration's"
                            : "override_opt_param_scheduler=true uses the configuration's");
   if (use_stored) {

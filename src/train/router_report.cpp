@@ -75,7 +75,7 @@ void append_values(Device& device, const Tensor& tensor, std::vector<double>& va
     values.push_back(static_cast<double>(host.data<T>()[i]));
 }
 
-/// The global number of the layer that a router's parameter "blocks.3.mlp.router…" is of.
+/// The global number of the layer that has a router's parameter "blocks.3.mlp.router…".
 int64_t layer_of(const Parameter& parameter) {
   return std::stoll(parameter.path.substr(parameter.path.find('.') + 1));
 }

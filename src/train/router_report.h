@@ -1,5 +1,5 @@
 #pragma once
-// What the routers of all ranks did in a step, on rank 0.
+// The figures of the routers of all ranks in a step, on rank 0.
 
 #include <vector>
 

@@ -22,7 +22,7 @@ std::vector<StoredRun> masters(Engine& engine, const Cursor& cursor = nullptr) {
   return stored_runs(
       engine.store(), [](const ShardRun& run, size_t) { return run.master_state(); }, cursor);
 }
-/// Of a state with tensors of their own: those that this rank saves, or all.
+/// Of a state with its own tensors: the tensors that this rank saves, or all.
 std::vector<StoredRun> shared_runs(const OptimizerState& state, bool saved_alone = false) {
   std::vector<StoredRun> runs;
   for (const SharedState& of : state.shared)

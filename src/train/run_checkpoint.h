@@ -1,7 +1,7 @@
 #pragma once
 // A run's checkpoint: weights (masters in FP32), the optimizer's states (in FP32, which holds any
 // of their formats exactly) and the training state, with config.json, config.yaml and the tokenizer
-// files beside them. What is saved and loaded back continues bitwise.
+// files beside them. A run that is saved and loaded continues bitwise.
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace viaduct {
 
 struct StageOptions {
   bool optimizer = true;  // its states, where the engine has one
-  /// Of what several ranks hold copies of, each saves a share; otherwise the first saves all.
+  /// Each of the ranks with equal copies saves a share; otherwise the first saves all.
   bool spread_copies = true;
   Staging staging = Staging::copied;
 };
@@ -25,32 +25,32 @@ struct StageOptions {
 std::vector<StoredRun> saved_share(const std::vector<StoredRun>& runs, int rank, int ranks,
                                    bool spread_copies);
 
-/// Step, state and tensors of what this rank saves of a checkpoint: of what several ranks hold, one
-/// of them saves it. With Staging::read_later it is written before the next step.
+/// Step, state and tensors of what this rank saves of a checkpoint: tensors that several ranks hold
+/// are saved by one of them. With Staging::read_later it is written before the next step.
 StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
                            const StageOptions& options = {});
 
-/// Says what of the staged values is not finite: the first such tensor, and how many of its values;
+/// Describes staged values that are not finite: the first such tensor, and how many of its values;
 /// "" if all are.
 std::string first_not_finite(const StagedCheckpoint& staged);
 
 struct RestoreOptions {
   bool optimizer = true;  // its states, too
   Strictness strictness = Strictness::raise_all;
-  /// Of what several ranks hold copies of, each reads a share and sends it to the others; all of
-  /// them restore then at the same time. Otherwise each reads all.
+  /// Each of the ranks with equal copies reads a share and sends it to the others; then all of them
+  /// must restore at the same time. Otherwise each reads all.
   bool spread_copies = false;
 };
 
 struct RestoredRun {
   TrainState state;
-  std::vector<std::string> warnings;  // what `strictness` lets pass, the same on all ranks
+  std::vector<std::string> warnings;  // mismatches that `strictness` allows, the same on all ranks
   int64_t bytes = 0;                  // of values that this rank read
 };
 
-/// Loads what this rank holds of weights and states; returns the state stored with them. IoError
-/// if the checkpoint does not fit the model as `strictness` wants it. What is lacking begins as in
-/// a new run.
+/// Loads what this rank holds of weights and states; returns the state stored with them. IoError if
+/// the checkpoint does not fit the model as `strictness` requires. Missing tensors begin as in a
+/// new run.
 RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
                         const RestoreOptions& options = {});
 

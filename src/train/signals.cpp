@@ -30,7 +30,7 @@ int number_of(const std::string& name) {
   if (name == "SIGHUP") return SIGHUP;
   if (name == "SIGUSR1") return SIGUSR1;
   if (name == "SIGUSR2") return SIGUSR2;
-  fail<ConfigError>("{} is no warning: expected SIGHUP, SIGUSR1 or SIGUSR2", name);
+  fail<ConfigError>("{} cannot be used: expected SIGHUP, SIGUSR1 or SIGUSR2", name);
 }
 
 struct sigaction current_action(int signal) {

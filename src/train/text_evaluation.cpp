@@ -19,8 +19,8 @@ namespace {
 
 TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
   VIADUCT_CHECK(ConfigError, run.tokenizer.has_value(),
-                "--data {}: a text needs a tokenizer, and the model's folder has none "
-                "(tokenizer.tokenizer_model names another)",
+                "--data {}: a text needs a tokenizer, but the model's folder has none "
+                "(tokenizer.tokenizer_model can name one)",
                 file.string());
   const std::string text = read_file(file);
   check_file_kind(file.string(), text, false);

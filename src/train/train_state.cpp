@@ -41,7 +41,7 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     VIADUCT_CHECK(IoError,
                   s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
                       s.schedule_samples >= 0 && s.skipped_in_a_row >= 0,
-                  "{}: counters of the training state do not fit each other", where);
+                  "{}: counters of the training state contradict each other", where);
     return s;
   } catch (const nlohmann::json::exception& error) {
     fail<IoError>("{}: the training state is damaged: {}", where, error.what());

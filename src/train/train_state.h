@@ -20,8 +20,8 @@ struct TrainState {
   int64_t skipped = 0;
   int64_t skipped_in_a_row = 0;  // NaN or infinity, up to this step
   LossScalerState scaler;
-  /// Of the run: dropout masks continue only under the same one. Nothing in a checkpoint that was
-  /// saved with checkpoint.save_rng=false.
+  /// The seed of the run: dropout masks continue only under the same one. Nothing in a checkpoint
+  /// that was saved with checkpoint.save_rng=false.
   std::optional<uint64_t> seed;
 
   bool operator==(const TrainState&) const = default;

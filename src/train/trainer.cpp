@@ -83,7 +83,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       [&] {
         if (lock_) remove_leftovers(*config_.checkpoint.save);
       },
-      "removing what an interrupted run left");
+      "removing the leftovers of an interrupted run");
   load_weights();
   began_at_ = state_.step;
   const auto& samples = config_.train.train_samples;
@@ -97,7 +97,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   log_ = std::make_unique<MetricsLog>(
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
   take_evaluations_before();
-  // A run that is over leaves the folder as it is.
+  // A run that is complete leaves the folder unchanged.
   if (state_.step == 0 || state_.step < total_steps_) write_run_files();
 }
 
@@ -235,7 +235,7 @@ void Trainer::step() {
   const StepResult result = engine_->finish_step(scored);
   offload_.done += moved() - moved_before;
   take_merged(engine_->merged_figures());
-  // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
+  // FP16 gradients overflow in normal runs, which the scaler handles; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
 
@@ -275,7 +275,7 @@ void Trainer::skip_step() {
   state_.consumed_samples += rows;
   state_.consumed_tokens += rows * config_.model.seq_length.value();
   if (lock_ && is_logged(state_.step)) lock_->check();
-  log_->note(fmt::format("step {} is passed over (train.iterations_to_skip)", state_.step));
+  log_->note(fmt::format("step {} is skipped (train.iterations_to_skip)", state_.step));
   StepMetrics metrics;
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
@@ -298,7 +298,8 @@ void Trainer::check_replicas() {
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
-  if (!result.skipped) {  // weights are not what made the loss any more: nothing is to be found
+  // After a step the weights are no longer those of the loss, so a search would find nothing.
+  if (!result.skipped) {
     fail<Error>(
         "step {}: loss {}, gradient norm {}; the update is made: gradients are not tested "
         "(ddp.check_for_nan_in_grad=true names the first tensor that is not finite){}",
@@ -309,7 +310,7 @@ void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
       "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,
       result.loss, result.grad_norm, first.empty() ? "none in the last micro-batch" : first);
   if (config_.train.nan_loss_action != "skip")
-    throw Error(what + " (train.nan_loss_action=skip goes on without such updates)" +
+    throw Error(what + " (train.nan_loss_action=skip continues without such updates)" +
                 last_checkpoint());
   log_->note("warning: " + what + "; update skipped");
 }

@@ -85,7 +85,7 @@ void Trainer::load_weights() {
   VIADUCT_CHECK(ConfigError, !load || !c.exit_on_missing_checkpoint,
                 "checkpoint.load: no checkpoint in {}", load.value_or(""));
   if (leads() && load && load != c.save)
-    log_warning("checkpoint.load: no checkpoint in {}; starting anew", *load);
+    log_warning("checkpoint.load: no checkpoint in {}; starting from scratch", *load);
   if (setup_.pretrained) {
     OpContext context = engine_->context(false, false).ops;
     const auto weights = open_weights(*setup_.pretrained);
@@ -110,11 +110,11 @@ void Trainer::check_seed(const TrainState& stored, const std::string& where) con
   if (!config_.checkpoint.load_rng) return;
   VIADUCT_CHECK(ConfigError, stored.seed,
                 "{}: was saved with checkpoint.save_rng=false and has no state of random numbers; "
-                "checkpoint.load_rng=false goes on with rng.seed={}",
+                "checkpoint.load_rng=false continues with rng.seed={}",
                 where, *state_.seed);
   VIADUCT_CHECK(ConfigError, stored.seed == state_.seed,
                 "{}: the run began with rng.seed={}; resuming with {} would not continue it "
-                "(checkpoint.load_rng=false does it all the same)",
+                "(checkpoint.load_rng=false allows it)",
                 where, *stored.seed, *state_.seed);
 }
 
@@ -122,7 +122,7 @@ void Trainer::resume_state(const TrainState& stored) {
   const TrainState fresh = state_;
   state_ = stored;
   state_.seed = fresh.seed;
-  if (!config_.checkpoint.load_optim) state_.updates = 0;  // moments of zero: bias corrections anew
+  if (!config_.checkpoint.load_optim) state_.updates = 0;  // zero moments: new bias corrections
   const bool scaling = run_.layers.precision.loss_scaling;
   const bool stored_scaling = stored.scaler != LossScalerState{};
   if (!scaling || !stored_scaling || !config_.checkpoint.load_optim) {
@@ -174,7 +174,8 @@ void Trainer::save(bool wait) {
       } catch (const IoError& error) {
         // The last save is the only result of the run.
         if (wait || !c.continue_on_save_failure) throw;
-        log_->note(fmt::format("warning: {} failed, going on without it: {}", what, error.what()));
+        log_->note(
+            fmt::format("warning: {} failed, continuing without it: {}", what, error.what()));
         return;
       }
     }
@@ -208,7 +209,7 @@ bool Trainer::folder_was_deleted() const {
 }
 
 void Trainer::recreate_folder() {
-  saved_step_ = -1;  // wherever it was saved, it is not there any more
+  saved_step_ = -1;  // it was saved before but no longer exists
   if (!lock_) return;
   lock_->check();
   handled_recreations_ = lock_->times_made_again();

@@ -118,7 +118,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
 }
 
 void Trainer::update_peak(double tflops_per_rank) {
-  // Ten milliseconds a measurement: at most a five-hundredth of a run.
+  // Ten milliseconds per measurement: at most 1/500 of a run.
   constexpr double kInterval = 5;
   if (steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
@@ -152,7 +152,7 @@ void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
   if (inspects(state_.step)) {
     metrics.quantization = quantization_of_ranks(world_->host(), quantization_.tensors());
     if (leads() && state_.step == total_steps_ && !metrics.quantization.empty())
-      log_->note("what quantization changes most:\n" +
+      log_->note("the tensors that quantization changes most:\n" +
                  quantization_table(metrics.quantization, 10));
   }
   if (logger.log_params_norm) metrics.params_norm = weight_norm(*engine_);

@@ -1,4 +1,4 @@
-// The trainer's second memory: opened and measured before anything goes there.
+// The trainer's second memory: opened and measured before it is used.
 
 #include <algorithm>
 

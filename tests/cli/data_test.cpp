@@ -187,7 +187,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
                                        test::gzip(lines).substr(0, 100));
   EXPECT_EQ(cut.status, 1);
   EXPECT_EQ(cut.err,
-            "viaduct: error: standard input: the gzip data end too early, at offset 100: the file "
+            "viaduct: error: standard input: the gzip data end early, at offset 100: the file "
             "is truncated\n");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cut.bin"));
   const Result unnamed = test::run_viaduct(

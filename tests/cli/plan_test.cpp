@@ -61,7 +61,7 @@ TEST(PlanSearch, AModelThatFitsNowhereIsSaidWithWhatIsMissing) {
       "plan --model llama3.1-405b --cluster dgx-h100 --ranks 8 --global-batch 8 --seq-length 8192 "
       "--time-limit 600 model.context_parallel_size=1");
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.out, AllOf(HasSubstr("No layout fits"), HasSubstr("more than there are")));
+  EXPECT_THAT(run.out, AllOf(HasSubstr("No layout fits"), HasSubstr("more than available")));
   EXPECT_THAT(run.err, HasSubstr("fits in memory"));
 }
 
@@ -181,7 +181,7 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
     EXPECT_THAT(run.err, HasSubstr(text)) << arguments;
   };
   status_and_error("--model llama3-8x --ranks 8 --global-batch 8", "did you mean llama3-8b?");
-  status_and_error("--model llama3-8b --ranks 8", "--global-batch is missing");
+  status_and_error("--model llama3-8b --ranks 8", "--global-batch (rows of a step) is missing");
   status_and_error("--model llama3-8b --ranks 16,8 --global-batch 8", "found 8 behind 16");
   status_and_error("--model llama3-8b --ranks 8, --global-batch 8", "found 8,");
   status_and_error("--model llama3-8b --ranks 8 --weak --global-batch 8", "has no effect");

@@ -78,7 +78,8 @@ TEST(ScheduleCommand, CombinedForwardsAreMarked) {
   EXPECT_EQ(schedule("--pp 2 --microbatches 3 --combined").status, 2);
   const auto refused = schedule("--pp 2 --vpp 2 --microbatches 4 --kind dualpipe");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("dualpipe_v has its order of work with each parameter once"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("dualpipe_v has the same order of work and holds each parameter once"));
 }
 
 TEST(ScheduleCommand, DeferredHeadsAreDrawn) {

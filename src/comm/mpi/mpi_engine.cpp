@@ -207,7 +207,7 @@ void MpiEngine::forget(MpiOperation& operation) noexcept {
     patience();
     lock.lock();
   }
-  if (!operation.done()) fail_here(operation.name() + ": was given up before it was complete");
+  if (!operation.done()) fail_here(operation.name() + ": was abandoned before it was complete");
 }
 
 void MpiEngine::with_network(FunctionRef<void(MpiNetwork&)> f) {

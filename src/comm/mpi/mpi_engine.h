@@ -52,7 +52,7 @@ class MpiEngine {
   /// As `fail_all`; then returns the first failure of the run, the same on all ranks.
   MpiFailure settle(std::string_view cause);
   /// Returns when all ranks have called it; CommError if one failed. No timeout: a rank that is
-  /// still at work may take long, and a rank that waits in vain has its own timeout.
+  /// still working may take long, and a rank that waits for it elsewhere has its own timeout.
   void end_together();
   /// After this nothing calls MPI any more.
   void stop() noexcept;

@@ -191,8 +191,8 @@ Plan plan_of(const MpiGroup& group, const CommRequest& request) {
   return plan;
 }
 
-/// An all-to-all by an order of rows: they are packed before they leave and unpacked once they are
-/// there, in memory of the operation's own.
+/// An all-to-all by an order of rows: they are packed before they leave and unpacked once they have
+/// arrived, in memory of the operation.
 class OrderedExchange final : public MpiOperation {
  public:
   OrderedExchange(const MpiGroup& group, const CommRequest& request, int tag)

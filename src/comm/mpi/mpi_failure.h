@@ -1,6 +1,6 @@
 #pragma once
 // Finds the rank that failed first. A failing rank reports to rank 0, which takes the first report
-// that it receives and sends it to all: so all ranks know the same cause, and one of them reports
+// that it receives and sends it to all: so all ranks have the same cause, and one of them reports
 // it.
 
 #include <array>

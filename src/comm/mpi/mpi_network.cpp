@@ -175,7 +175,7 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
 MpiNetwork::MpiNetwork() {
   int before = 0;
   MPI_Initialized(&before);
-  VIADUCT_CHECK(CommError, before == 0, "MPI was started before in this process");
+  VIADUCT_CHECK(CommError, before == 0, "MPI was already started in this process");
   int level = 0;
   // OpenMPI prints the stack at a bus error, and complains if there is another handler. Ours
   // (base/mapped_faults.h) lets the run end in order instead.

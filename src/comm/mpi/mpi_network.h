@@ -71,7 +71,7 @@ class Transfers {
   static constexpr double kDrainSeconds = 0.5;
   /// Cancels messages in flight. A receive without a message is cancelled. A receive that is being
   /// filled, and a send that is being read, continue: returns when MPI no longer uses their memory,
-  /// or after `seconds`, when the other rank is gone or asleep.
+  /// or after `seconds`, if the other rank is gone or asleep.
   void give_up(double seconds = kDrainSeconds);
 
  private:
@@ -86,7 +86,7 @@ class Transfers {
 /// MPI from its start to its end; once per process.
 class MpiNetwork {
  public:
-  /// CommError if MPI was started before in this process or cannot be called by two threads.
+  /// CommError if MPI was already started in this process or cannot be called by two threads.
   MpiNetwork();
   /// Leaves MPI running if `finish` was not called: the launcher then ends all ranks.
   ~MpiNetwork();

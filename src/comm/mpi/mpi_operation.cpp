@@ -54,7 +54,7 @@ std::string MpiOperation::missing_ranks() const {
     text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
     if (world_rank != static_cast<int>(rank)) text += fmt::format(" (world rank {})", world_rank);
   }
-  if (relays_) text += " (or waits itself for one that did not)";
+  if (relays_) text += " (or is itself waiting for one that did not)";
   return text;
 }
 

@@ -16,7 +16,7 @@ MPI_Datatype type_of(DType dtype) {
     case DType::i64:
       return MPI_INT64_T;
     default:
-      fail<CommError>("MPI has no type to sum {} in", dtype_name(dtype));
+      fail<CommError>("MPI has no type for sums in {}", dtype_name(dtype));
   }
 }
 
@@ -72,7 +72,7 @@ void run(const CommRequest& r, MPI_Comm comm) {
     case Collective::barrier:
       return check_mpi(MPI_Barrier(comm), "MPI_Barrier");
     default:
-      fail<CommError>("{} has no collective of MPI", collective_name(r.collective));
+      fail<CommError>("{} has no MPI collective", collective_name(r.collective));
   }
 }
 

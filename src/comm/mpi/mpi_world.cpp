@@ -65,7 +65,7 @@ void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
   // If another rank has died, this hangs; in OpenMPI 4.1.4 forever.
   end_process_after(options.exit_grace_seconds, 1,
                     "viaduct: error: MPI_Finalize does not return: another rank or the launcher is "
-                    "gone; the work of this rank was done\n");
+                    "gone; this rank had finished its work\n");
   network.finish();
   let_process_live();
 }

@@ -21,13 +21,13 @@ namespace {
 
 constexpr int kOldestVersion = 21800;
 
-/// Complete when its stream is behind it.
+/// Complete when its stream has passed it.
 class NcclOperation final : public CommOperation {
  public:
   NcclOperation(std::shared_ptr<NcclRank> rank, NcclConnection& on, int64_t ticket)
       : rank_(std::move(rank)), on_(on), ticket_(ticket) {}
   bool ready() override { return rank_->over(on_, ticket_); }
-  /// The host has waited for the stream, which goes on after an abort, too.
+  /// The host has waited for the stream, which also continues after an abort.
   void wait() override { rank_->check(); }
   void wait_on(int) override { rank_->check(); }
 
@@ -37,7 +37,7 @@ class NcclOperation final : public CommOperation {
   int64_t ticket_;
 };
 
-/// Hosts talk over `inner`; who comes out of it after an abort hears of that first.
+/// Hosts communicate over `inner`; after an abort a call to it reports the abort first.
 class NcclHosts final : public HostGroup {
  public:
   NcclHosts(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> inner)
@@ -195,7 +195,7 @@ void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message
       message_groups_[static_cast<size_t>(flow)] =
           &connect_all(fmt::format("{}.group.{}", name(), flow_name(flow)));
   }
-  // The lower rank of each pair makes the ids of its channels; all ranks hear of all.
+  // The lower rank of each pair makes the ids of its channels; all ranks receive all of them.
   std::string mine;
   for (const int peer : peers) {
     if (peer < rank()) continue;
@@ -240,8 +240,8 @@ void check_equal(Communicator& hosts) {
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     fail<ConfigError>(
-        "dist.device=cuda: ranks must have one version of NCCL and one generation of GPUs; rank 0 "
-        "has {}, rank {} has {}",
+        "dist.device=cuda: all ranks need the same version of NCCL and the same generation of "
+        "GPUs; rank 0 has {}, rank {} has {}",
         all[0], rank, all[rank]);
   }
 }

@@ -3,7 +3,7 @@
 //
 // Sums are NCCL's: along rings and trees, in an order that depends on the number of ranks, the
 // bytes and the machine; 16-bit values may be rounded at each step. They are equal on all ranks of
-// a group. Sums of whole numbers are exact, the reproducible sums of gradient norms among them.
+// a group. Sums of integers are exact, including the reproducible sums of gradient norms.
 
 #include <memory>
 
@@ -11,8 +11,8 @@
 
 namespace viaduct {
 
-/// `hosts` and all its splits, with NCCL on the GPU of the calling thread (`use_gpu`). Hosts tell
-/// each other over `hosts` what NCCL needs to connect; host groups and barriers stay there. All
+/// `hosts` and all its splits, with NCCL on the GPU of the calling thread (`use_gpu`). `hosts`
+/// carries what NCCL needs to connect; host groups and barriers keep using it. All
 /// ranks call it. Connections are made here, by `split` and by `open_channels`, never later. An
 /// operation that is not complete after the timeout is a CommError, like an error of NCCL or of
 /// another rank. ConfigError that names the ranks if they have different libraries or generations

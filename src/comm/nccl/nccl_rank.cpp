@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kWatchInterval = std::chrono::milliseconds(50);
 /// Polls before the host sleeps between them: an operation is in its stream soon, other ranks may
-/// take long to come.
+/// take long to join.
 constexpr int kQuickPolls = 2000;
 constexpr auto kPollInterval = std::chrono::milliseconds(1);
 
@@ -75,7 +75,7 @@ void NcclRank::settle(Lock& lock, NcclConnection& on, std::string_view what) {
     check_call(state, &on, what);
     if (state == ncclSuccess) return;
     VIADUCT_CHECK(CommError, steady_seconds() - begin < timeout_seconds_,
-                  "{}: not all ranks came in {:g} s (dist.distributed_timeout_minutes)", what,
+                  "{}: not all ranks joined within {:g} s (dist.distributed_timeout_minutes)", what,
                   timeout_seconds_);
     lock.unlock();
     if (polls < kQuickPolls)
@@ -99,7 +99,7 @@ NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, st
   NcclConnection& made = *connections_.emplace_back(std::make_unique<NcclConnection>());
   made.name_ = std::move(name);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;  // a rank that never comes must not hold the host
+  config.blocking = 0;  // a rank that never joins must not block the host
   const std::string what = "connecting " + made.name_;
   check_call(calls_.ncclCommInitRankConfig(&made.handle_, size, id, rank, &config), &made, what);
   settle(lock, made, what);
@@ -173,7 +173,7 @@ std::string NcclRank::problem() {
     if (now - oldest.begun > timeout_seconds_)
       return fmt::format(
           "{} on rank {}: not complete after {:g} s (dist.distributed_timeout_minutes): a rank of "
-          "{} did not join, or the GPU did not get there",
+          "{} did not join, or the GPU has not reached it",
           oldest.what, hosts_->rank(), timeout_seconds_, connection->name_);
   }
   return {};

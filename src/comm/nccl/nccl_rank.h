@@ -1,9 +1,9 @@
 #pragma once
 // What the communicators of a rank share: the connections that NCCL keeps, and a watchdog. NCCL's
-// operations run on the GPU and wait there for other ranks, for ever if one has failed; the host
-// then waits for the GPU. So a thread looks after them: if an operation takes longer than the
+// operations run on the GPU and wait there for other ranks, forever if one has failed; the host
+// then waits for the GPU. So a thread watches them: if an operation takes longer than the
 // timeout, if NCCL reports an error, or if another rank has failed, it aborts all connections, the
-// streams go on, and the next call of the rank throws the cause.
+// streams continue, and the next call of the rank throws the cause.
 
 #include <condition_variable>
 #include <deque>
@@ -45,12 +45,12 @@ class NcclRank {
  public:
   /// On the GPU of the calling thread. `hosts`: the world's communicator between hosts.
   NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds);
-  /// Waits for nothing: the device's streams are finished, or connections are aborted.
+  /// Does not wait: the device's streams are finished, or connections are aborted.
   ~NcclRank();
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
 
-  /// Ranks 0 … size − 1 call it with the same id. Blocks until all have come. CommError after the
+  /// Ranks 0 … size − 1 call it with the same id. Blocks until all have joined. CommError after the
   /// timeout, or with the cause if a rank failed.
   NcclConnection& connect(const ncclUniqueId& id, int rank, int size, std::string name);
   ncclUniqueId unique_id();
@@ -73,7 +73,7 @@ class NcclRank {
   void abort_all(const std::string& cause);
   void check_locked() const;
   void check_call(ncclResult_t result, NcclConnection* on, std::string_view call);
-  /// Waits until NCCL has done what it was told in the background; unlocks meanwhile.
+  /// Waits until NCCL has finished its background work; unlocks meanwhile.
   void settle(Lock& lock, NcclConnection& on, std::string_view what);
   void retire(NcclConnection& on);
   CUevent_st* event();

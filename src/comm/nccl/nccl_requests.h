@@ -12,7 +12,7 @@ namespace viaduct {
 /// connection. The caller has begun a group.
 ncclResult_t call_nccl(const NcclCalls& nccl, ncclComm_t on, CUstream_st* stream,
                        const CommRequest& request, int peer);
-/// Whether anything moves.
+/// Whether any data move.
 bool moves_bytes(const CommRequest& request);
 
 /// "all_reduce over dp (4096 bytes)".

@@ -113,8 +113,8 @@ void ThreadOperation::wait() {
 }
 
 // A switch between ranks that share a core costs about as much as a small operation. So the last
-// rank of a core to arrive does not yield to the others that wait for the same operation, but goes
-// on to its next operation first: that saves one switch per operation.
+// rank of a core to arrive does not yield to the others that wait for the same operation, but
+// continues with its next operation first: that saves one switch per operation.
 double ThreadOperation::pause_until_change(State seen, uint32_t events, double begin,
                                            double limit) {
   const auto changed = [&] { return operation_->state() != seen || world().events() != events; };

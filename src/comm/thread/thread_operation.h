@@ -23,7 +23,7 @@ class ThreadOperation final : public CommOperation {
 
  private:
   /// Returns when the operation or the state of a rank has changed, or `limit` is reached. Begins
-  /// to wait at `begin` and returns the time (steady_seconds()), which may be some polls old.
+  /// to wait at `begin` and returns the time (steady_seconds()), which may be a few polls old.
   double pause_until_change(SharedOperation::State seen, uint32_t events, double begin,
                             double limit);
   /// Unless all have posted: throws if a rank has failed or has ended, or if it is `late`.

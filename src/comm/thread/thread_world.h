@@ -39,7 +39,8 @@ class ThreadWorld {
     state(rank).progress.serve(std::move(operation), party);
   }
 
-  /// Rank `rank` failed. The first call counts; a later one of the same rank adds its exception.
+  /// Rank `rank` failed. Only the first call counts; a later one of the same rank adds its
+  /// exception.
   void fail(int rank, std::string_view cause, std::exception_ptr exception = nullptr);
   bool failed() const { return failed_.load(); }
   /// "rank 3: …": the cause that the first failed rank gave.

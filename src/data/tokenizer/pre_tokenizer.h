@@ -48,7 +48,7 @@ class PreTokenizer {
 
 /// GPT-2's pattern: contractions, letters, numbers, other signs, white space (one space may lead).
 std::string_view gpt2_pattern();
-/// The pattern of Qwen2 and later: as GPT-2's with any case, single digits, and line ends apart.
+/// The pattern of Qwen2 and later: as GPT-2's with any case, single digits, and separate line ends.
 std::string_view qwen2_pattern();
 
 /// Cuts by one pattern, every match a piece.

@@ -140,7 +140,7 @@ std::optional<Regex::Match> Regex::find(std::string_view text, size_t start,
                          PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, state.match, state.context);
   }
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  VIADUCT_CHECK(Error, result >= 0, "regular expression {} gave up at byte {} of {}: {}", pattern_,
+  VIADUCT_CHECK(Error, result >= 0, "regular expression {} failed at byte {} of {}: {}", pattern_,
                 start, text.size(), message_of(result));
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(state.match);
   // \K can move the reported start past the end; such a match has no extent.

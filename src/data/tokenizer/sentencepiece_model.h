@@ -17,7 +17,7 @@ namespace viaduct {
 /// the leading space that the model adds), and decoding removes that space.
 class SentencePieceModel final : public TokenModel {
  public:
-  /// IoError, naming `source`, if `serialized` is no SentencePiece model.
+  /// IoError, naming `source`, if `serialized` is not a SentencePiece model.
   SentencePieceModel(std::string_view serialized, std::string_view source);
   ~SentencePieceModel() override;
 

@@ -53,7 +53,7 @@ class TokenModel {
   }
   /// The token that stands for bytes without one; none: they are left out.
   virtual std::optional<int32_t> unknown_token() const { return std::nullopt; }
-  /// Appends the bytes of a token of the model. False if `id` is no token.
+  /// Appends the bytes of a token of the model. False if `id` is not a token.
   virtual bool decode(int32_t id, DecodeState& state, std::string& bytes) const = 0;
 
   /// True if an added token of this id gives the model's bytes, not its own content.

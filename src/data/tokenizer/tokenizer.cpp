@@ -33,7 +33,7 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
   }
   added_ = AddedTokens(std::move(parts.added));
   const auto check = [&](std::string_view what, int32_t id) {
-    VIADUCT_CHECK(IoError, token(id).has_value(), "{}: {} has id {}, which is no token", source,
+    VIADUCT_CHECK(IoError, token(id).has_value(), "{}: {} has id {}, which is not a token", source,
                   what, id);
   };
   for (const int32_t id : around_.before) check("the template", id);
@@ -77,8 +77,7 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
         added_.split(stretch.text, false, options.special_as_text, encode_unnormalized, token);
       } else {
         VIADUCT_CHECK(ConfigError, model_->encode_bytes(stretch.text, *cache.scratch_, ids),
-                      "a tokenizer of kind {} encodes text alone, no bytes that are not UTF-8",
-                      kind());
+                      "a tokenizer of kind {} encodes only UTF-8 text", kind());
       }
     }
   } else {

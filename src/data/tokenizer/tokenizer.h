@@ -83,7 +83,8 @@ class Tokenizer {
   /// The exact bytes that `ids` stand for (not always UTF-8). Added tokens give their text.
   /// IoError for ids that are no tokens.
   std::string decode(std::span<const int32_t> ids) const;
-  /// Appends the bytes of one token; false if `id` is no token (an id between tokens, or beyond).
+  /// Appends the bytes of one token; false if `id` is not a token (an id between tokens, or
+  /// beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
   /// The treatment of UnknownBytes, for messages: "were left out", "became <unk>".

@@ -64,7 +64,7 @@ ByteLevelBpeSpec parse_bpe(const json& model, std::string_view source) {
   spec.vocabulary = parse_vocabulary(*vocabulary, source);
   const json* merges = find_member(model, "merges");
   VIADUCT_CHECK(IoError, merges != nullptr && merges->is_array(),
-                "{}: model.merges is missing or no list", source);
+                "{}: model.merges is missing or not a list", source);
   spec.merges.reserve(merges->size());
   for (const json& merge : *merges) {
     spec.merges.push_back(parse_merge(merge, spec.merges.size(), source));

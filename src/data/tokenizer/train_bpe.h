@@ -28,7 +28,7 @@ class BpeTrainer {
  public:
   BpeTrainer();
 
-  /// Counts the pieces of a text (GPT-2's way of cutting; ill-formed UTF-8 as U+FFFD). Each line is
+  /// Counts the pieces of a text (split as in GPT-2; ill-formed UTF-8 as U+FFFD). Each line is
   /// a separate text, and so is each part between end-of-text tokens.
   void add_text(std::string_view text);
 

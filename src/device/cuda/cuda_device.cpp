@@ -145,8 +145,8 @@ void GpuDevice::enqueue_graph(const DeviceGraph& graph) {
 
 void GpuDevice::refuse_in_graph(std::string_view what) const {
   VIADUCT_CHECK(DeviceError, !capturing(),
-                "cuda: {} is part of a step that is captured into a graph, which has no host; "
-                "expected model.cuda_graph_impl = none",
+                "cuda: {} is part of a step that is captured into a graph, and a graph cannot call "
+                "the host; expected model.cuda_graph_impl = none",
                 what);
 }
 
@@ -155,8 +155,8 @@ CUstream_st* GpuDevice::handle(int stream) {
                 "cuda: stream {} is first used in a step that is captured into a graph; more steps "
                 "of model.cuda_graph_warmup_steps use it before",
                 stream_name(stream));
-  // The work that is about to be given counts already. Side streams wait for compute when they get
-  // work, at its end; so compute needs no marks.
+  // The work that is about to be enqueued already counts. Side streams wait for compute when they
+  // get work, at its end; so compute needs no marks.
   if (stream != kComputeStream) streams_.mark(stream, record_event(stream).position - 1);
   return streams_.handle(stream);
 }
@@ -223,7 +223,7 @@ void GpuDevice::give(void* data, int64_t bytes) {
 void GpuDevice::poison(void* data, int64_t bytes) {
   if (!settings_.poison) return;
   launched(kComputeStream);
-  // Destructors come here: an error shows at the next call.
+  // Called by destructors: an error is reported by the next call.
   const auto part = static_cast<size_t>(std::min(bytes, kMostPoisoned));
   cudaStream_t compute = streams_.handle(kComputeStream);
   cudaMemsetAsync(data, 0xff, part, compute);

@@ -1,6 +1,7 @@
 #pragma once
-// The cuda device of a rank: memory of one GPU, streams with events between them, and a place for
-// what a backend keeps from launch to launch. No CUDA header: launches of ops include it.
+// The cuda device of a rank: memory of one GPU, streams with events between them, and the state
+// that a backend keeps from launch to launch. It includes no CUDA header, because launches of ops
+// include it.
 
 #include <memory>
 #include <string>
@@ -13,7 +14,7 @@ struct CUstream_st;  // the runtime's
 
 namespace viaduct {
 
-/// What `cudaGetDeviceProperties` says of a GPU.
+/// The properties of a GPU, from `cudaGetDeviceProperties`.
 struct GpuProperties {
   std::string name;
   int ordinal = 0;             // among those that this process sees
@@ -22,8 +23,8 @@ struct GpuProperties {
 };
 
 struct CudaDeviceSettings {
-  /// Memory becomes 0xFF, which is NaN, when it is handed out and when it is freed (the first and
-  /// the last MiB of it): for tests.
+  /// Memory is filled with 0xFF, which is NaN, when it is allocated and when it is freed (the first
+  /// and the last MiB of it): for tests.
   bool poison = false;
 };
 
@@ -34,14 +35,14 @@ class CudaDevice : public Device {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   bool has_side_streams() const override { return true; }
   virtual const GpuProperties& properties() const = 0;
-  /// The runtime's stream, to which the caller gives the work that `launched` has announced last;
-  /// made at its first use.
+  /// The runtime's stream, on which the caller enqueues the work that `launched` announced last;
+  /// created at its first use.
   virtual CUstream_st* handle(int stream) = 0;
   /// Waits for all streams.
   virtual void finish() = 0;
 
   /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
-  /// each type, made from nothing at its first use and destroyed before the device's streams.
+  /// each type, default-constructed at its first use and destroyed before the device's streams.
   template <class State>
   State& state() {
     static const char kType = 0;
@@ -52,7 +53,7 @@ class CudaDevice : public Device {
   }
 
  protected:
-  /// The device calls it in its destructor, when its streams have nothing to do.
+  /// The device calls it in its destructor, when its streams are idle.
   void release_states() {
     while (!states_.empty()) states_.pop_back();
   }
@@ -61,17 +62,17 @@ class CudaDevice : public Device {
   std::vector<std::pair<const void*, std::shared_ptr<void>>> states_;
 };
 
-/// The GPUs that this process sees. DeviceError if there is none: it says what was found and what
-/// is needed.
+/// The GPUs that this process sees. DeviceError that says what was found and what is needed if
+/// there is none.
 int count_gpus();
-/// Makes GPU `ordinal` that of the calling thread, and of devices made by it.
+/// Makes GPU `ordinal` the one of the calling thread, and of devices created by it.
 void use_gpu(int ordinal);
-/// The GPU of the calling thread. DeviceError as `make_cuda_device` says.
+/// The GPU of the calling thread. DeviceError as for `make_cuda_device`.
 GpuProperties gpu_of_thread();
 /// A device on the GPU of the calling thread, for use by this thread. DeviceError if there is no
 /// GPU, or one that is older than compute capability 8.0.
 std::unique_ptr<CudaDevice> make_cuda_device(const CudaDeviceSettings& settings = {});
-/// Host memory of at least `bytes` that copies of streams read and write while the host goes on.
+/// Host memory of at least `bytes` that copies of streams read and write while the host continues.
 /// DeviceError if the system has none.
 std::shared_ptr<void> pinned_memory(int64_t bytes);
 

@@ -1,4 +1,4 @@
-// Which GPUs there are, and why there is none.
+// Lists the GPUs, or says why there is none.
 
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_device.h"
@@ -56,7 +56,7 @@ GpuProperties gpu_of_thread() {
                     static_cast<int64_t>(found.totalGlobalMem)};
   VIADUCT_CHECK(DeviceError, gpu.compute_capability >= kOldestCapability,
                 "dist.device=cuda: found GPU {} ({}) of compute capability {}.{}, needed 8.0 or "
-                "newer (A100, H100, B200 and their relatives)",
+                "newer (A100, H100, B200 and the like)",
                 ordinal, gpu.name, found.major, found.minor);
   return gpu;
 }

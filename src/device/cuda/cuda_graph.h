@@ -28,13 +28,12 @@ class CudaGraph final : public DeviceGraph {
   std::shared_ptr<CudaMemory> memory_;
 };
 
-/// From here on `stream`, and each that waits for an event of it, keeps its work. Other calls of
-/// this thread are as always: memory may be allocated.
+/// From here on `stream`, and each stream that waits for an event of it, captures its work. Other
+/// calls of this thread work as usual: memory may be allocated.
 void begin_graph(cudaStream_t stream);
-/// What the streams kept, ready to be launched. DeviceError if a stream that joined was not waited
-/// for.
+/// The captured work, ready to be launched. DeviceError if a stream that joined was not waited for.
 cudaGraphExec_t end_graph(cudaStream_t stream);
-/// Drops it; for captures that an error has ended.
+/// Drops the capture, after an error.
 void drop_graph(cudaStream_t stream);
 
 }  // namespace viaduct

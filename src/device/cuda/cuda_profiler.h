@@ -1,6 +1,7 @@
 #pragma once
-// Nsight Systems and its kind: which part of the run they record, and ranges on the host's thread
-// that name what it does (NVTX, whose header loads a library only in a process that is profiled).
+// Profilers such as Nsight Systems: the part of the run that they record, and ranges that name the
+// work of the host's thread (NVTX, whose header loads a library only in a process that is
+// profiled).
 
 #include <string>
 

@@ -7,8 +7,8 @@
 namespace viaduct {
 namespace {
 
-/// Points of a stream that are kept for waits. An older one is waited for at the oldest of them,
-/// which is later than it need be.
+/// Number of points of a stream that are kept for waits. A wait for an older point uses the oldest
+/// kept one, which is later than necessary.
 constexpr size_t kMostMarks = 64;
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace viaduct {
 
-/// Streams do not wait for the default stream. Streams beside compute have a higher priority: what
-/// they do is short, and others wait for it.
+/// Streams do not wait for the default stream. Streams beside compute have a higher priority: their
+/// work is short, and others wait for it.
 class CudaStreams {
  public:
   CudaStreams() = default;
@@ -19,14 +19,14 @@ class CudaStreams {
 
   /// Made at its first use.
   cudaStream_t handle(int stream);
-  /// An event behind the work of `stream` up to `position` at least, of which `given` are given to
-  /// the runtime so far. Valid until the next call for this stream.
+  /// An event after the work of `stream` up to at least `position`; `given` pieces of work are
+  /// enqueued in the runtime so far. Valid until the next call for this stream.
   cudaEvent_t behind(int stream, int64_t position, int64_t given);
-  /// Notes that the work of `stream` up to `given` has been given to the runtime, and that more is
-  /// about to come: later waits for that work need not wait for what follows.
+  /// Notes that the work of `stream` up to `given` is enqueued in the runtime, and that more
+  /// follows: later waits for that work need not wait for what follows.
   void mark(int stream, int64_t given);
-  /// Forgets the points of streams that waits were for: from here on a wait is for all that its
-  /// stream was given. Events of a capture mean nothing outside it, nor others in it.
+  /// Forgets the recorded points of streams: from here on a wait covers all work of its stream.
+  /// Events of a capture are not valid outside it, nor others inside it.
   void forget_marks();
   /// Waits for all streams; returns the first error.
   cudaError_t finish();

@@ -1,5 +1,5 @@
 #pragma once
-// Host memory that a GPU's copies read and write while the host goes on.
+// Host memory that a GPU's copies read and write while the host continues.
 
 #include <map>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace viaduct {
 
-/// Blocks that are used again once the copies of their last use are done.
+/// Blocks that are reused once the copies of their last use are done.
 class PinnedMemory {
  public:
   struct Block {
     void* data = nullptr;
     int64_t bytes = 0;
-    cudaEvent_t last = nullptr;  // behind the copies of its last use
+    cudaEvent_t last = nullptr;  // after the copies of its last use
   };
 
   PinnedMemory() = default;

@@ -10,7 +10,7 @@ namespace viaduct::cpu {
 namespace {
 
 [[noreturn]] void absent() {
-  fail<DeviceError>("matmul peak: a loop of x86 on a processor that is none");
+  fail<DeviceError>("matmul peak: this loop is for x86 processors only");
 }
 
 }  // namespace

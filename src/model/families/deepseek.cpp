@@ -25,7 +25,7 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   VIADUCT_CHECK(ConfigError, model.norm_eps == kNormEpsilon,
                 "{}: rms_norm_eps {} is not supported (supported: {}, which the norms of the "
-                "compressed vectors have always)",
+                "compressed vectors always have)",
                 config.where(), model.norm_eps, kNormEpsilon);
   VIADUCT_CHECK(ConfigError, model.kv_heads == model.heads,
                 "{}: num_key_value_heads {} is not supported (supported: num_attention_heads, {})",

@@ -10,7 +10,7 @@
 namespace viaduct::families {
 namespace {
 
-// A group's score is the sum of so many of its best experts' scores.
+// A group's score is the sum of this many of its best experts' scores.
 constexpr int64_t kGroupBest = 2;
 
 ModelConfig read(HfConfig& config) {

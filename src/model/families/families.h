@@ -22,7 +22,7 @@ class FamilyChoices {
   Problems problems_;
 };
 
-// A family is a line here and a function in a file of its name, in alphabetical order.
+// A family is a line here and a function in a file of the same name, in alphabetical order.
 // clang-format off
 #define VIADUCT_MODEL_FAMILIES(family) \
   family(deepseek_v2)                  \
@@ -87,14 +87,14 @@ void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices)
 struct QwenExperts {
   int64_t experts = 1, topk = 1, feed_forward = 0;
 };
-/// The experts of the Qwen families, but for the shared one: their number, routing and width, and
+/// The experts of the Qwen families, except the shared one: their number, routing and width, and
 /// which layers have them. ConfigError for what is not supported.
 void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfig& model);
 void write_qwen_experts(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Names of the tensors of a descendant of Llama with experts under `mlp.experts`.
 TensorNames sparse_llama_names();
 
-/// What a DeepSeek family has where its config.json says nothing.
+/// Defaults of a DeepSeek family for absent fields of config.json.
 struct DeepSeekDefaults {
   int64_t experts = 1, topk = 1, feed_forward = 0, shared_experts = 1, dense_layers = 0;
   double scaling = 1;

@@ -31,13 +31,13 @@ ModelConfig read(HfConfig& config) {
   if (!config.has("rope_theta") && !config.has("rope_parameters")) model.rotary.base = 150000;
   const std::string activation = config.text("hidden_act", "silu");
   VIADUCT_CHECK(ConfigError, activation == "silu",
-                "{}: hidden_act {} is not supported (supported: silu, by which the file means x · "
-                "sigmoid(1.702 x))",
+                "{}: hidden_act {} is not supported (supported: silu, which stands for x · "
+                "sigmoid(1.702 x) in these files)",
                 config.where(), activation);
   const double limit = config.number("swiglu_limit", kClamp);
   VIADUCT_CHECK(ConfigError, limit == kClamp,
                 "{}: swiglu_limit {} is not supported (supported: {}, which Hugging Face's code "
-                "has whatever the file says)",
+                "uses whatever the file says)",
                 config.where(), limit, kClamp);
   VIADUCT_CHECK(ConfigError, config.boolean("attention_bias", true),
                 "{}: attention_bias false is not supported (supported: true)", config.where());

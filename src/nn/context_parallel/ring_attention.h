@@ -22,7 +22,7 @@ struct AttentionHeads {
   Tensor q, k, v;
   Tensor scales = {};  // f32 [3], of codes
 
-  /// For units that run again: the tensors that are defined, and heads of these.
+  /// For units that are recomputed: the tensors that are defined, and heads from them.
   std::vector<Tensor> tensors() const {
     return scales ? std::vector{q, k, v, scales} : std::vector{q, k, v};
   }

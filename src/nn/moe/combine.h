@@ -31,7 +31,7 @@ class CombineSegment final : public ExchangeSegment {
  private:
   struct ResultsLeaving;
   struct GradientsLeaving;
-  /// [T, H]: each token's sum over the results of its experts; undefined where nobody reads it.
+  /// [T, H]: each token's sum over the results of its experts; undefined where it is not read.
   Tensor sum_rows(RankContext& context, ResultsLeaving& leaving, SavedStore& saved) const;
 
   MoeConfig moe_;

@@ -14,8 +14,8 @@ namespace viaduct {
 
 class DispatchSegment final : public ExchangeSegment {
  public:
-  /// `beside`: the shared expert, which runs here while rows are under way, and its backward while
-  /// their gradients are; null: it is a segment of its own, or there is none.
+  /// `beside`: the shared expert, which runs here while rows are being exchanged, and its backward
+  /// while their gradients are; null: it is a segment of its own, or there is none.
   DispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden,
                   std::unique_ptr<SharedExpertSegment> beside = nullptr)
       : moe_(std::move(moe)), place_(place), hidden_(hidden), beside_(std::move(beside)) {}

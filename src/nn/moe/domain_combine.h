@@ -1,8 +1,8 @@
 #pragma once
-// Combine by domain (ExpertPlace::by_domain): results to the rank of their domain that made rows of
-// a token, their sum by the router's probabilities there, sums to the token's rank, their sum (and
-// the shared expert's result) → dropout → +. What is under way between its two parts is what goes
-// between domains, as in nn/moe/domain_dispatch.h.
+// Combine by domain (ExpertPlace::by_domain): results go to the rank of their domain that made rows
+// of the token, which sums them by the router's probabilities; the sums go to the token's rank,
+// which adds them (and the shared expert's result) → dropout → +. The exchange between domains is
+// under way between its two parts, as in nn/moe/domain_dispatch.h.
 
 #include "nn/exchange_segment.h"
 #include "nn/moe/moe_edges.h"

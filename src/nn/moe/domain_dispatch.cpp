@@ -89,7 +89,7 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
   const MemoryTag tag = saved.output_tag();
   const ExpertPlace inside = place_.inside_domain();
   const DomainOrder& domains = leaving.domains;
-  // The order of rows needs the choices alone: tokens and weights may still be under way.
+  // The order of rows needs only the choices: tokens and weights may still be in transit.
   const Tensor choices = std::exchange(leaving.choices, {}).finish().tensor();
   const SortByExpertArgs order =
       order_inside(context, moe_, inside, place_.across_domains(context).rank(), choices, tag);

@@ -1,8 +1,8 @@
 #pragma once
-// Dispatch by domain (ExpertPlace::by_domain): tokens, choices and probabilities to each domain
-// with one of a token's experts, and from the rank that gets them there rows to those of the
-// domain. What is under way between its two parts is what goes between domains, over the slower
-// links; exchanges inside of a domain are waited for.
+// Dispatch by domain (ExpertPlace::by_domain): tokens, choices and probabilities go to each domain
+// with one of a token's experts; the rank that gets them there sends rows to the ranks of its
+// domain. The exchange between domains, over the slower links, is under way between its two parts;
+// exchanges inside a domain are waited for.
 
 #include <memory>
 

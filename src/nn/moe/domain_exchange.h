@@ -1,7 +1,7 @@
 #pragma once
-// The first way of an exchange by domain (ExpertPlace::by_domain): a token goes once to each of the
-// M domains that has one of its experts, to the rank at this one's place there, whatever number of
-// its experts they are; and what its experts there made of it comes back as one sum. Letters as in
+// The first hop of an exchange by domain (ExpertPlace::by_domain): a token goes once to each of the
+// M domains that has one of its experts, to the rank at this one's place there, however many of its
+// experts are there. The results of its experts there come back as one sum. Letters as in
 // nn/moe/moe_edges.h.
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace viaduct {
 
-/// Tokens to and from each domain, as dispatch and combine hand them on.
+/// Numbers of tokens to and from each domain, as dispatch and combine pass them on.
 struct DomainOrder {
   Tensor rows;      // moe_edge::domain_exchange
   Tensor tokens;    // moe_edge::domain_tokens
@@ -25,7 +25,7 @@ struct DomainOrder {
 DomainOrder agree_on_domains(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                              const Tensor& choice, MemoryTag tag);
 
-/// U, where choices are random and equally likely: as a dry run takes them to be. A token's k
+/// U for random, equally likely choices, which a dry run assumes. A token's k
 /// different experts of E, E / M of them in a domain, are in M · (1 − C(E − E/M, k) / C(E, k))
 /// domains on average; with groups of experts inside of domains in `group_topk` at most.
 int64_t expected_domain_tokens(const MoeConfig& moe, int64_t domains, int64_t tokens);
@@ -49,7 +49,7 @@ class TokensUnderWay {
 TokensUnderWay begin_to_domains(RankContext& context, const ExpertPlace& place,
                                 const DomainOrder& order, const Operand& own, MemoryTag tag);
 
-/// What domains made of this rank's tokens, on its way home.
+/// The domains' results for this rank's tokens, on their way back.
 class SumsUnderWay {
  public:
   /// [T, W]: each token's sum over the domains that it was sent to, in the order in which its

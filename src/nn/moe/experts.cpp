@@ -35,7 +35,7 @@ void ExpertsSegment::product(RankContext& context, GemmForm form, const Paramete
   args.quantization = quantization_of(context, weight);
   args.a_amax = amax_for(args.quantization, form, amax);
   if (!forward) args.rounding = expert_rounding(context, weight, first_token);
-  // A backward runs once; a forward that is run again is not measured again.
+  // A backward runs once; a recomputed forward is not measured again.
   if (forward) {
     saved.once([&] { log_operands(context, weight, args); });
   } else {

@@ -2,8 +2,8 @@
 // The third segment of a mixture of experts: the feed-forwards of this rank's experts over their
 // rows, up (gate | up) → activation → down, as grouped products. Under recipes that quantize
 // products each expert's operands are quantized on their own (ops/grouped_gemm.h), weights once a
-// step; what waits for the backward stays in the format of activations, with the magnitudes that
-// its scales were made for.
+// step; operands kept for the backward stay in the format of activations, with the magnitudes that
+// their scales were made for.
 
 #include "nn/delayed_scales.h"
 #include "nn/moe/moe_edges.h"
@@ -12,8 +12,8 @@
 
 namespace viaduct {
 
-/// E' experts of this rank, each with this rank's F of its features. Their matrices lie one after
-/// the other in one parameter.
+/// E' experts of this rank, each with this rank's F of its features. Their matrices are stored one
+/// after the other in one parameter.
 struct ExpertsParts {
   std::shared_ptr<const Parameter> up;    // [E' · F (gated: 2F, gate before up), H]
   std::shared_ptr<const Parameter> down;  // [E' · H, F]
@@ -55,7 +55,8 @@ class ExpertsSegment final : public Segment {
   void product(RankContext& context, GemmForm form, const Parameter& weight, const Tensor& a,
                const Tensor& offsets, const Tensor& out, const Tensor& amax,
                const SavedStore& saved, const Tensor& first_token = {}) const;
-  /// What quantization does to the operands of a product, to the log of the step if there is one.
+  /// Adds what quantization does to the operands of a product to the log of the step, if there is
+  /// one.
   void log_operands(RankContext& context, const Parameter& weight,
                     const GroupedGemmArgs& args) const;
   /// Magnitudes f32 [.., E'] of rows [A, ..] of an operand of the products with `weight`

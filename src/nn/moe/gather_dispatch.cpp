@@ -18,7 +18,7 @@ std::vector<std::string_view> GatherDispatchSegment::outputs() const {
 TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
                                          SavedStore& saved) {
   const MemoryTag tag = saved.output_tag();
-  // The order of rows needs the choices alone: it is made while the others are under way.
+  // The order of rows needs only the choices: it is made while the others are in transit.
   PendingTensor choices = gather_tokens(context, place_, in.get(moe_edge::choice));
   PendingTensor tokens = gather_tokens(context, place_, in.get(moe_edge::tokens));
   PendingTensor weights = gather_tokens(context, place_, in.get(moe_edge::probabilities), tag);

@@ -8,7 +8,7 @@
 
 namespace viaduct {
 
-/// A tensor that a collective under way makes. Its operands belong to the collective until
+/// A tensor that a pending collective produces. Its operands belong to the collective until
 /// `finish`.
 class PendingTensor {
  public:

@@ -13,7 +13,7 @@ namespace viaduct {
 enum class ExpertDispatch {
   all_to_all,  // each rank gets the rows of its experts
   all_gather,  // each rank gets all tokens, and results are summed over the ranks
-  // As all_to_all, with rows that the exchange takes and puts by number; where ranks lie in several
+  // As all_to_all, but the exchange reads and writes rows by number; where ranks lie in several
   // fast domains (ExpertPlace::domains), a token goes to each of them once.
   fused,
 };
@@ -27,7 +27,7 @@ enum class BalanceScope {
 
 /// What the products of a router read, and the format of its logits.
 enum class RouterFormat {
-  activations,  // tokens and weight as they are; logits FP32
+  activations,  // tokens and weight unconverted; logits FP32
   f32,          // FP32 copies; logits FP32
   f64,          // FP64 copies; logits FP64
 };
@@ -42,7 +42,7 @@ struct MoeConfig {
   bool shared_gate = false;  // its output times sigmoid(x · w)
   /// The shared expert runs while tokens are on their way to the ranks of their experts.
   bool shared_overlap = false;
-  /// Of its gradients, too. A layer of f64 activations has FP64 everywhere.
+  /// Also of its gradients. A layer of f64 activations has FP64 everywhere.
   RouterFormat router_format = RouterFormat::activations;
   ExpertDispatch dispatch = ExpertDispatch::all_to_all;
   /// Tokens on their way to experts, and gradients of results in the backward, are MXFP8
@@ -59,7 +59,7 @@ struct MoeConfig {
   double load_bias_rate = 1e-3;
   /// In training the router reads tokens times noise in [1 − e, 1 + e].
   double input_jitter = 0;
-  /// Most choices of an expert among the T tokens of a rank, as a multiple of an equal share
+  /// Maximum choices of an expert among the T tokens of a rank, as a multiple of an equal share
   /// T · k / E, rounded up; 0: no limit.
   double capacity_factor = 0;
   DropPolicy drop_policy = DropPolicy::probabilities;
@@ -71,7 +71,7 @@ struct MoeConfig {
   bool random_logits = false;
 
   bool any() const { return experts > 0; }
-  /// Most choices of an expert among `tokens` tokens of a rank; 0: no limit.
+  /// Maximum choices of an expert among `tokens` tokens of a rank; 0: no limit.
   int64_t capacity(int64_t tokens) const;
   /// `rows`, or the next multiple of `rows_multiple`.
   int64_t padded(int64_t rows) const {

@@ -1,20 +1,20 @@
 #pragma once
-// What the segments of a mixture of experts hand to each other. T tokens of this rank, k experts of
+// What the segments of a mixture of experts pass to each other. T tokens of this rank, k experts of
 // a token, n ranks that exchange tokens, E' experts of a rank, `copies` ranks that hold an expert;
 // R rows leave this rank (T · k · copies; with padding those of the capacities, or up to the next
 // multiple for each expert), A rows arrive.
-// ops/expert_rows.h has the orders. Rows of dropped choices and of padding are computed like others
-// where they are, and nobody reads their results.
+// ops/expert_rows.h has the orders. Rows of dropped choices and of padding, where they exist, are
+// computed like others, and their results are not used.
 //
-// Where tokens are gathered (ExpertDispatch::all_gather over n > 1 ranks), the router hands on the
-// choice in place of the order of rows, and from dispatch on probabilities and positions are those
+// Where tokens are gathered (ExpertDispatch::all_gather over n > 1 ranks), the router passes on the
+// choice instead of the order of rows, and from dispatch on probabilities and positions are those
 // of the tokens of all n ranks, [n · T, k], with positions of −1 for experts of other ranks.
 //
 // Where tokens are sent by domain (n ranks in M > 1 domains of L each) they go to a rank of each
 // domain first, once for all of its experts, and that rank sends rows to the L of its domain. U
-// tokens leave this rank for all domains, V arrive. The router hands on the choice, too; from
+// tokens leave this rank for all domains, V arrive. The router also passes on the choice; from
 // dispatch on probabilities and positions are those of the V tokens, with positions of −1 for
-// experts of other domains, and `exchange` and `arrival` are of the second way.
+// experts of other domains, and `exchange` and `arrival` belong to the second hop.
 
 #include <string_view>
 
@@ -51,7 +51,7 @@ inline constexpr std::string_view domain_position = "domain_positions";
 /// Where a layer's experts are: the same for all its segments.
 struct ExpertPlace {
   int64_t ranks = 1;   // n, that exchange tokens
-  int64_t copies = 1;  // each expert is cut over so many of them
+  int64_t copies = 1;  // each expert is cut over this many of them
   /// The run has an expert grid of its own; else its groups are those of the attention grid.
   bool own_grid = false;
   /// M: fast domains that these ranks lie in, equally many in each, one run of ranks after the
@@ -59,7 +59,7 @@ struct ExpertPlace {
   int64_t domains = 1;
   /// The ranks are those of one domain (`inside_domain`).
   bool inside = false;
-  /// The exchange takes and puts rows by number (ExpertDispatch::fused).
+  /// The exchange reads and writes rows by number (ExpertDispatch::fused).
   bool fused = false;
 
   int64_t experts_here(const MoeConfig& moe) const {

@@ -70,13 +70,13 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
   saved.keep_statistic(this, "logits", logits);
   saved.keep_statistic(this, "choice", choice);
   Tensor balanced;
-  // Nobody balances without a backward.
+  // Without a backward there is no balancing.
   if (moe_.balance_coefficient != 0 && context.gradients != nullptr) {
     balanced = moe_.balance_scope == BalanceScope::step ? counts_of_step(context, choice, saved)
                                                         : balanced_counts(context, batch, choice);
     saved.keep_statistic(this, "counts", balanced);
   }
-  // A layer that runs again in the backward is not counted again.
+  // A layer that is recomputed in the backward is not counted again.
   if (context.router_log != nullptr && saved.keeps())
     log(context, batch, logits, choice, kept, balanced);
   TensorSet out(kHidden, x);
@@ -200,7 +200,7 @@ Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
 Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
                                      const SavedStore& saved) const {
   VIADUCT_CHECK(ShapeError, context.router_log != nullptr,
-                "router of layer {}: no log of the step, over which it balances", block_);
+                "router of layer {}: balances over the step, but has no log of the step", block_);
   RouterLog::Layer& layer = context.router_log->layer(block_);
   if (const auto first = layer.first_counts.extract(&saved)) return first.mapped();
   count_choices(context.ops,

@@ -28,8 +28,8 @@ class RouterSegment final : public Segment {
   std::string_view name() const override { return "router"; }
 
  private:
-  /// What the router reads of the normed tokens [T, H]: in training with noise, if it has any; and
-  /// its gradient. Others get the tokens as they are.
+  /// The router's input from the normed tokens [T, H]: in training with noise, if it has any; and
+  /// its gradient. Other segments get the tokens without noise.
   Tensor jittered(RankContext& context, const Batch& batch, const Tensor& tokens) const;
   bool jitters(const RankContext& context) const {
     return moe_.input_jitter > 0 && context.training;
@@ -49,13 +49,13 @@ class RouterSegment final : public Segment {
   /// Choices of each expert over the tokens that are balanced together, on all ranks that share
   /// their rows.
   Tensor balanced_counts(RankContext& context, const Batch& batch, const Tensor& choice) const;
-  /// The same over the tokens of all ranks in the step so far, this micro-batch included; a layer
-  /// that runs again has those of its first forward.
+  /// The same over the tokens of all ranks in the step so far, this micro-batch included; a
+  /// recomputed layer has those of its first forward.
   Tensor counts_of_step(RankContext& context, const Tensor& choice, const SavedStore& saved) const;
   /// The load errors of the bias (= or +=) those of this rank's choices.
   void load_bias_backward(RankContext& context, const Tensor& choice) const;
   RouterLossTerms loss_terms(RankContext& context, const Batch& batch, SavedStore& saved) const;
-  /// Tokens that are balanced together; 0: as many as their counts say.
+  /// Tokens that are balanced together; 0: given by their counts.
   int64_t balanced_tokens(const RankContext& context, const Batch& batch) const;
 
   MoeConfig moe_;

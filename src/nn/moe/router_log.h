@@ -1,7 +1,7 @@
 #pragma once
 // What the routers of a rank did in a step: for each layer with experts how often each expert was
-// chosen, and sums over its tokens. Routers add to it; who reports reads it after the step. Routers
-// themselves read the choices so far if they balance over the step.
+// chosen, and sums over its tokens. Routers add to it; reports read it after the step. Routers that
+// balance over the step also read the choices so far.
 
 #include <map>
 #include <vector>
@@ -33,8 +33,8 @@ class RouterLog {
     // For BalanceScope::step.
     Tensor so_far;             // i64 [E]: choices of this rank's tokens, counted in first forwards
     bool any_so_far = false;   // the step has added to it
-    /// Where the layer runs again: what the first forward of a micro-batch (its store) counted over
-    /// all ranks, until the second one.
+    /// For recomputed layers: the counts over all ranks of a micro-batch's first forward (by its
+    /// store), until the second one.
     std::map<const SavedStore*, Tensor> first_counts;
   };
 
@@ -42,7 +42,7 @@ class RouterLog {
   /// have load biases.
   RouterLog(OpContext& context, const std::vector<int64_t>& blocks, int64_t experts, bool biased);
 
-  /// Forgets the last step.
+  /// Clears the log of the last step.
   void begin_step(OpContext& context);
   /// ShapeError if the rank has no such layer.
   Layer& layer(int64_t block);

@@ -1,7 +1,7 @@
 #pragma once
 // The expert of a mixture that every token uses: up (gate | up) → activation → down, times a gate
 // of its own if there is one. It reads the tokens of the router. It is a segment before they are
-// sent, or runs inside of dispatch while they are under way.
+// sent, or runs inside dispatch while they are being exchanged.
 
 #include <memory>
 #include <optional>
@@ -49,8 +49,8 @@ class SharedExpertSegment final : public Segment {
                          SavedStore& saved);
 
  private:
-  /// From tokens [T, H] to the input [T, F] of `down`, or with a gate to the result [T, H] that it
-  /// weighs; `inside_unit`: the same as the unit shared_experts.
+  /// From tokens [T, H] to the input [T, F] of `down`, or with a gate to the result [T, H] that the
+  /// gate multiplies; `inside_unit`: the same as the unit shared_experts.
   Tensor inside(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
   Tensor inside_unit(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
   /// `result` [T, H] times the sigmoid of each token's logit.

@@ -11,7 +11,7 @@ namespace viaduct {
 namespace {
 
 /// Counts [2, n, E'] of rank `rank` where all ranks choose every expert of every rank equally
-/// often, as far as whole numbers allow: what a dry run takes the run to be like.
+/// often, as far as whole numbers allow: the assumption of a dry run.
 void fill_evenly(const MoeConfig& moe, const Tensor& counts, int64_t rows, int64_t rank) {
   const int64_t n = counts.dim(1) * counts.dim(2), here = counts.dim(2);
   const auto of = [&](int64_t i) { return moe.padded((i + 1) * rows / n - i * rows / n); };
@@ -68,7 +68,7 @@ Exchange exchange(RankContext& context, const ExpertPlace& place, const Tensor& 
   return {place.group(context).all_to_all(leaving, out, std::move(sent), std::move(received)), out};
 }
 
-/// The parts of `rows` that travel by themselves: values, and scales if there are any.
+/// The parts of `rows` that are sent separately: values, and scales if there are any.
 std::vector<Tensor> parts_of(const Operand& rows) {
   std::vector<Tensor> parts{rows.values()};
   if (rows.scales()) parts.push_back(rows.scales());

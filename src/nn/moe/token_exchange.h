@@ -1,9 +1,9 @@
 #pragma once
 // Rows of tokens to the ranks that hold their experts, and back: an all-to-all with as many rows to
-// each rank as its experts were chosen. The numbers of rows are the one thing that the host must
-// read, once for each forward; backwards use them again. Where the exchange is fused with the order
-// of rows (ExpertPlace::fused), it reads each row where it is and writes it where it belongs, and
-// nobody makes a copy in the order of destinations or of senders.
+// each rank as its experts were chosen. The host must read only the numbers of rows, once for each
+// forward; backwards reuse them. Where the exchange is fused with the order of rows
+// (ExpertPlace::fused), it reads each row where it is and writes it where it belongs, without
+// copies in the order of destinations or of senders.
 
 #include <vector>
 
@@ -12,7 +12,7 @@
 
 namespace viaduct {
 
-/// The numbers of rows of an exchange, as dispatch and combine hand them on.
+/// The numbers of rows of an exchange, as dispatch and combine pass them on.
 struct ExchangeOrder {
   Tensor rows;     // moe_edge::exchange
   Tensor arrival;  // moe_edge::arrival
@@ -27,8 +27,8 @@ ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const Ex
                             const Tensor& counts, int64_t rows, const Tensor& offsets,
                             MemoryTag tag);
 
-/// Rows under way. `finish` waits for them, and puts them in the order of experts or leaves them in
-/// that of destinations.
+/// Rows being exchanged. `finish` waits for them, and sorts them by expert or leaves them in the
+/// order of destinations.
 class RowsUnderWay {
  public:
   Tensor finish(RankContext& context);

@@ -1,7 +1,7 @@
 #pragma once
-// Rows on the wire between ranks that exchange tokens: as they are, or MXFP8 (E4M3 with a power of
+// Rows on the wire between ranks that exchange tokens: unconverted, or MXFP8 (E4M3 with a power of
 // two for each 32 elements of a row; OCP Microscaling Formats 1.0, section 5.2). A row's scales
-// depend on the row alone, so that it is rounded alike wherever it is sent from.
+// depend only on the row, so that it is rounded alike wherever it is sent from.
 
 #include "nn/context.h"
 #include "tensor/operand.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Reports tile registers that the CPU has and that are not used: the machine is then slower than it
+// Reports tile registers that the CPU has but that are not used: the machine is then slower than it
 // could be.
 
 #include <string>

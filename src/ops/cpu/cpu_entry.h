@@ -16,7 +16,7 @@ enum Variant : int {
   kAvx2Kernel,
   kAvx512Kernel,
   kAvx512Bf16Kernel,
-  kFamilyKernels,  // and from here on what a family has beside these
+  kFamilyKernels,  // and from here on values of a family of its own
 };
 
 /// `kernel` for f32, bf16 and f16, "reference" for f64; DeviceError listing these for others.

@@ -27,7 +27,7 @@ namespace viaduct::cpu {
 namespace {
 
 [[noreturn]] void absent() {
-  fail<DeviceError>("cpu: kernels of x86 on a processor that is none");
+  fail<DeviceError>("cpu: these kernels are for x86 processors only");
 }
 
 }  // namespace

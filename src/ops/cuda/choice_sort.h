@@ -1,5 +1,5 @@
 #pragma once
-// The workspace of what sorts choices by expert on a GPU: two buffers of tokens, the counts of
+// The workspace for sorting choices by expert on a GPU: two buffers of tokens, the counts of
 // digits, and where each expert's choices begin.
 
 #include <bit>

@@ -1,5 +1,5 @@
 // Choices for what is composed of ops on a GPU: the score matrix of unfused attention, whose
-// products are made in FP32 by vector units, and the steps of softmax cross entropy.
+// products are computed in FP32 by vector units, and the steps of softmax cross entropy.
 
 #include "ops/cuda/cuda_entry.h"
 

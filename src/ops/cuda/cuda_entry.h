@@ -35,13 +35,13 @@ inline void use_matrix_units(Cost& cost, DType dtype) {
   if (dtype == DType::f16) move_flops(cost, FlopFormat::f16);
 }
 
-/// Parts in which a sum over `rows` is made; depends only on the shape.
+/// Number of parts of a sum over `rows`; depends only on the shape.
 inline int64_t parts_of(int64_t rows) {
   constexpr int64_t kRowsPerPart = 64, kMostParts = 128;
   return std::clamp<int64_t>((rows + kRowsPerPart - 1) / kRowsPerPart, 1, kMostParts);
 }
 
-/// In place of a launch until the kernels are there.
+/// Stands for a launch until the kernel exists.
 template <class Args>
 void not_implemented(OpContext& context, const Choice& choice, const Args&, void*) {
   static_cast<void>(context);

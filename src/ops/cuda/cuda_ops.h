@@ -1,13 +1,13 @@
 #pragma once
 // The table of ops of a GPU: for each op the kernel, launches, workspace and cost. The choices read
-// shapes and dtypes alone and include no CUDA header, so they are compiled everywhere and a dry run
+// only shapes and dtypes and include no CUDA header, so they are compiled everywhere and a dry run
 // for a GPU needs none. Launches are in a library of their own (launch/cuda_launches.h); in this
 // table, and for ops that have none yet, a device that executes gets a DeviceError.
 //
-// How the kernels are meant, where it shows in a choice:
-//   - Products are cuBLASLt's, with a fixed workspace. It has no epilogue with the bits of two ops
-//     (the product rounded first), so an activation or a residual is a second launch.
-//   - Sums over rows (norm weights, biases) are made in parts whose number depends only on the
+// Properties of the kernels that a choice depends on:
+//   - Products are cuBLASLt's, with a fixed workspace. Its epilogues do not round the product first
+//     and so differ from two ops, so an activation or a residual is a second launch.
+//   - Sums over rows (norm weights, biases) are computed in parts whose number depends only on the
 //   shape, and a second launch adds the parts in order: deterministic without atomics.
 //   - Attention is flash attention on mma.sync. Its backward is two kernels, one for dq and one for
 //     dk and dv, each with the scores computed again: deterministic, without a workspace for dq.

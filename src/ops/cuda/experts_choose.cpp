@@ -71,7 +71,7 @@ Choice choose_router_loss(const RouterLossArgs& args, const Traits& traits) {
   return choice;
 }
 
-/// Whole numbers are added by atomics: their order does not show.
+/// Integers are added by atomics: their order has no effect.
 Choice choose_count(const CountChoicesArgs& args, const Traits&) {
   return choose_bytes("count", args.choice.bytes() + bytes_of(args.documents), args.counts.bytes(),
                       args.mode == WriteMode::assign ? 2 : 1);
@@ -146,7 +146,7 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
     use_matrix_units(choice.cost, dtype);
     return choice;
   }
-  // Planned like this, not launched yet: each operand that is a tensor is converted in the
+  // Planned, not launched yet: each operand that is a tensor is converted in the
   // workspace, and read there.
   const bool fp4 = forms.a.element == DType::e2m1x2;
   move_flops(choice.cost, fp4 ? FlopFormat::fp4 : FlopFormat::fp8);
@@ -187,10 +187,10 @@ Choice choose_limit(const LimitExpertsArgs& args, const Traits& traits) {
   return choice;
 }
 
-/// One block makes all rounds: how many there are depends on values.
+/// One block runs all rounds: their number depends on values.
 Choice choose_sinkhorn(const SinkhornArgs& args, const Traits& traits) {
   // Of a logit: an exponential, and two products and sums a round. Logits of a router that is not
-  // far from balance take about so many rounds.
+  // far from balance take about this many rounds.
   constexpr double kFlopsOfExponential = 15, kFlopsOfRound = 4, kExpectedRounds = 10;
   check_f32("sinkhorn_bias", args.logits.dtype(), traits);
   const int64_t experts = args.logits.dim(1), logits = args.logits.elements();

@@ -16,7 +16,7 @@ int64_t groups_of(int64_t size, int64_t group) {
   return (size + group - 1) / group;
 }
 
-/// Places in the workspace behind the library's own.
+/// Places in the workspace after the library's own.
 class Regions {
  public:
   int64_t take(int64_t bytes) {

@@ -1,14 +1,14 @@
 #pragma once
-// How a product of `gemm` goes to cuBLASLt: from the arguments of the op, by shapes and forms
-// alone, so that a dry run knows the same launches and workspace as a run.
+// How a product of `gemm` is passed to cuBLASLt: from the arguments of the op, by shapes and forms
+// only, so that a dry run has the same launches and workspace as a run.
 //
 // The library reads an operand as [kept, contracted] rows with scales in an order of its own. A
-// quantized operand's values are copied into the workspace where the library does not read them as
-// they are (transposed before sm_100a and for e2m1; padded to 16 bytes); its scales always are,
+// quantized operand's values are copied into the workspace where the library does not read them in
+// place (transposed before sm_100a and for e2m1; padded to 16 bytes); its scales always are,
 // unless there is one for the whole matrix:
 //
 //   scaling  sm_90a                               sm_100a
-//   tensor   the scale as it is                   the same
+//   tensor   the scale itself                     the same
 //   blocks   FP32 scales of 1 × 128, 128 × 128    their powers of two as E8M0 scales of 32 elements
 //   mx                                            E8M0 scales of 32 elements
 //   nvfp4                                         E4M3 scales of 16 elements; the scales of both
@@ -25,7 +25,7 @@ namespace viaduct::cuda {
 
 /// cuBLASLt chooses among its kernels by the workspace: the same for all products.
 inline constexpr int64_t kProductWorkspace = int64_t{32} << 20;
-/// Of it, what is left where it begins at a multiple of 256 bytes.
+/// The part of it that remains after aligning its start to 256 bytes.
 inline constexpr int64_t kLibraryWorkspace = kProductWorkspace - 256;
 
 /// Groups of elements that share a scale, as the library orders them.
@@ -41,12 +41,12 @@ enum class LibraryScales : uint8_t {
 /// An operand as the library reads it.
 struct LibraryOperand {
   DType format = DType::f32;    // e2m1x2: two elements in a byte
-  int64_t kept = 0;             // rows, padded where the library asks for it
+  int64_t kept = 0;             // rows, padded where the library requires it
   bool contracted_last = true;  // [kept, contracted]; else [contracted, kept]
   int64_t stride = 0;           // elements from one row in memory to the next
   LibraryScales scales = LibraryScales::none;
   bool copied = false;
-  int64_t values_at = 0, scales_at = 0;  // bytes in the workspace, of what is copied
+  int64_t values_at = 0, scales_at = 0;  // bytes in the workspace, of copied values
   int64_t values_bytes = 0, scales_bytes = 0;
   /// Scales in the library's order: sizes with their padding.
   int64_t scale_rows = 0, scale_columns = 0;
@@ -56,8 +56,9 @@ struct ProductLayout {
   LibraryOperand a, b;
   int64_t rows = 0, columns = 0;  // of the product [rows, columns], without padding
   int64_t contracted = 0;         // padded
-  /// The product has a place of its own, dense rows of `place` at `product_at`: its sums wait there
-  /// for a bias of FP32 or for padded rows, or it is what an activation's gradient is made of.
+  /// The product is written to a place of its own, dense rows of `place` at `product_at`: its sums
+  /// are kept there for an FP32 bias or for padded rows, or an activation's gradient is computed
+  /// from it.
   bool own_place = false;
   DType place = DType::f32;
   int64_t product_at = 0;
@@ -69,10 +70,11 @@ struct ProductLayout {
   int64_t bytes_read = 0, bytes_written = 0;  // beyond the contract's
 };
 
-/// DeviceError for operands that the target's library has no products of.
+/// DeviceError for operands that the target's library cannot multiply.
 ProductLayout product_layout(const GemmArgs& args, CudaTarget target);
 
-/// Whether the target has products of operands quantized so: empty, or what it has instead.
+/// Whether the target has products of operands quantized like this: empty if so, else the products
+/// that it has.
 std::string missing_products(const Quantization& quantization, CudaTarget target);
 /// DeviceError with that.
 void check_quantization(const Quantization& quantization, CudaTarget target);

@@ -1,4 +1,4 @@
-// Choices for what works row by row on a GPU: norms, activations, rotary embedding, look-ups and
+// Choices for row-wise ops on a GPU: norms, activations, rotary embedding, look-ups and
 // cross entropy.
 
 #include <bit>

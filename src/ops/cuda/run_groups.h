@@ -31,8 +31,8 @@ void for_launches(const std::vector<Args>& runs, size_t most, F&& f) {
   }
 }
 
-/// AdamW with masters and moments in FP32 has a kernel of its own: all that it reads and writes is
-/// as it is computed with. The runs of a list have one format of each.
+/// AdamW with masters and moments in FP32 has a kernel of its own: it reads and writes everything
+/// in the format of the arithmetic. The runs of a list have one format of each.
 inline bool is_coded(const AdamWListArgs& args) {
   const AdamWArgs& run = args.runs.front();
   return run.master.dtype() != DType::f32 || run.first.dtype() != DType::f32 ||

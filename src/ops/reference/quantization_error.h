@@ -13,7 +13,7 @@ struct QuantizationError {
   double overflows = 0;     // elements that were saturated: beyond the format's largest × scale
   double not_finite = 0;    // elements that are infinity or NaN, which are in no other count
   double square = 0;        // sum of the squares of the elements
-  double error_square = 0;  // sum of the squares of what the values are off by
+  double error_square = 0;  // sum of the squares of the errors of the values
   double amax = 0;          // largest magnitude of the finite elements
   double least_scale = 0, most_scale = 0;  // of the values; of two, groups times matrix
 
@@ -22,8 +22,8 @@ struct QuantizationError {
   void merge(const QuantizationError& other);
 };
 
-/// Of `matrix` [R, C] and what `operand`, in a form that is not rotated, stands for. Both are in
-/// memory that the host reads.
+/// Compares `matrix` [R, C] with the matrix that `operand`, in a form that is not rotated,
+/// represents. Both are in memory that the host reads.
 QuantizationError quantization_error(const Tensor& matrix, const Operand& operand);
 
 }  // namespace viaduct::reference

@@ -5,7 +5,7 @@
 
 namespace viaduct::reference {
 
-/// Element i of `weight` = `master`, rounded by way of FP32 to narrower formats. Nothing for an
+/// Element i of `weight` = `master`, rounded through FP32 to narrower formats. Nothing for an
 /// undefined weight.
 inline void write_weight(const Tensor& weight, int64_t i, double master) {
   if (!weight) return;

@@ -16,7 +16,7 @@ namespace {
 
 using Changes = std::map<std::vector<std::string>, ChangedRun>;
 
-/// The verdicts that advise something, the most severe first.
+/// The verdicts with advice, the most severe first.
 std::vector<Verdict*> by_level(std::vector<Verdict>& verdicts) {
   std::vector<Verdict*> order;
   for (Verdict& verdict : verdicts)
@@ -76,7 +76,7 @@ bool usable(const Advice& advice, const Figures& f) {
   return advice.fits || (f.too_large() && advice.peak_bytes < f.peak());
 }
 
-/// The changes that gain come first, by what they gain; what cannot be used last.
+/// Changes that gain come first, by their gain; unusable ones last.
 void order(std::vector<Advice>& advice, const Figures& f) {
   std::stable_sort(advice.begin(), advice.end(), [&](const Advice& a, const Advice& b) {
     if (usable(a, f) != usable(b, f)) return usable(a, f);
@@ -103,7 +103,7 @@ void decide(Finding& finding, const Figures& f, const EvaluationSettings& settin
     if (!first.predicted || !first.refused.empty()) {
       finding.outcome = Outcome::unknown;
       finding.text += first.refused.empty() ? "; not predicted"
-                                            : "; the other run is refused: " + first.refused;
+                                            : "; the changed run is refused: " + first.refused;
       return;
     }
     const bool holds = finding.needs_smaller_peak ? first.peak_bytes <= f.peak()

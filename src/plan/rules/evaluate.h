@@ -11,7 +11,7 @@ namespace viaduct::rules {
 
 /// A run with a change.
 struct ChangedRun {
-  std::string refused;  // why the trainer does not take it; empty: it does
+  std::string refused;  // why the trainer refuses it; empty: it does not
   double step_seconds = 0, peak_bytes = 0;
   bool fits = false;
 };
@@ -20,7 +20,7 @@ using PredictChange = std::function<ChangedRun(const std::vector<std::string>& o
 
 struct EvaluationSettings {
   Thresholds limits;
-  /// No further change is predicted after so many, or so many seconds.
+  /// No further change is predicted after this many, or after this many seconds.
   int most_predictions = 24;
   double most_seconds = 5;
 };
@@ -43,8 +43,8 @@ struct Evaluation {
 };
 
 /// Equal changes are predicted once; those of errors come first, then of warnings, hints and notes.
-/// A rule whose gain decides and was not predicted is `unknown`. `predict` null: no change is
-/// predicted, and rules stand by their condition.
+/// A rule that depends on a gain that was not predicted is `unknown`. `predict` null: no change is
+/// predicted, and rules depend only on their condition.
 Evaluation evaluate_rules(const Figures& figures, const EvaluationSettings& settings = {},
                           const PredictChange& predict = nullptr);
 

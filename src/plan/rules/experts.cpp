@@ -139,9 +139,8 @@ RuleGroup expert_rules() {
         "times B200 with ep 8 at 1.11 times the peak",
         "guides, expert parallel", ep_in_domain},
        {"ep-overlap-off", kPlan, "hint: exposed exchange > exposed_min",
-        "Overlap the exchange with the compute of another micro-batch. The guides call it future; "
-        "it exists in "
-        "Megatron now.",
+        "Overlap the exchange with the compute of another micro-batch. The guides call it future "
+        "work; Megatron has it now.",
         "235B +12 %", "guides, communication overlap", ep_overlap_off},
        {"expert-grid", kPlan, "warn: x > 1 (a grid that does not divide is a configuration error)",
         "Set etp to 1: unset means tp. Context ranks count as data ranks of experts; their states "
@@ -150,7 +149,7 @@ RuleGroup expert_rules() {
         "", "guides, expert parallel", expert_grid},
        {"moe-grouped-gemm-off", kPlan,
         "warn: several experts a rank, each with products of its own",
-        "One product for all experts of a rank.", "", "guides, expert parallel",
+        "Use one product for all experts of a rank.", "", "guides, expert parallel",
         moe_grouped_gemm_off},
        {"ep-raise-first", kPlan,
         "hint: states of experts > half of the peak, the run does not fit, 2e is legal",

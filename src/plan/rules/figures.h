@@ -75,11 +75,11 @@ struct Figures {
   double parameters = 0;  // of the fullest rank
   double parameters_in_all = 0;
   double expert_parameters = 0;  // of the fullest rank
-  int64_t launches = 0;          // of a step, of the rank that has most
+  int64_t launches = 0;          // of a step, of the rank with the most
   std::vector<StageBytes> stages;
   std::map<std::string, AxisTraffic> traffic;  // by axis as in Times
   double offloaded_bytes = 0;                  // of a step, out or back, whichever is more
-  std::map<std::string, Crossing> crossings;   // "tp", "cp", "dp", "ep"; with a machine alone
+  std::map<std::string, Crossing> crossings;   // "tp", "cp", "dp", "ep"; only with a machine
   /// The same of the other order of axes (dist.use_tp_pp_dp_mapping).
   std::map<std::string, Crossing> crossings_in_other_order;
   std::optional<Machine> machine;
@@ -114,15 +114,16 @@ struct BlockProduct {
 std::vector<BlockProduct> block_products(const Figures& f, int tp);
 /// Elements of the weights of a block that a token's products read, of one rank alone.
 double block_elements(const Figures& f);
-/// Of the rate of large products, what a block's products with `rows` rows reach on `tp` ranks.
+/// The share of the rate of large products that a block's products with `rows` rows reach on `tp`
+/// ranks.
 double product_efficiency(const Figures& f, int tp, double rows);
 /// FLOP per byte: product rate over the rate of the links inside a domain, of one NIC, and of a
 /// group of `axis`, which enters the network with one NIC a member.
 double link_ratio(const Machine& machine);
 double network_ratio(const Machine& machine);
 double group_ratio(const Figures& f, const std::string& axis);
-/// Most tensor ranks whose communication a block's products of the same size hide, and the product
-/// that binds.
+/// The maximum number of tensor ranks whose communication a block's products of the same size hide,
+/// and the product that limits it.
 struct TensorLimit {
   double ranks = 1;
   std::string product;
@@ -131,7 +132,7 @@ TensorLimit tensor_limit(const Figures& f);
 
 Machine machine_of(const Cluster& cluster, const PredictionSettings& settings);
 
-/// Which figures can be: without a cluster there are neither times nor a capacity.
+/// Which figures exist: without a cluster there are neither times nor a capacity.
 Figures figures_of(const RunSetup& setup, const std::vector<DryRun>& stages);
 Figures figures_of(const RunSetup& setup, const Cluster& cluster,
                    const PredictionSettings& settings, const Prediction& prediction);

@@ -12,8 +12,8 @@ namespace viaduct::rules {
 enum class Level { error, warn, hint, note };
 std::string_view level_name(Level level);
 
-/// no_gain: the condition holds, and no change that is advised is predicted to save enough.
-/// unknown: what would decide is missing; the text names it.
+/// no_gain: the condition holds, but no advised change is predicted to save enough. unknown: an
+/// input of the decision is missing; the text names it.
 enum class Outcome { fires, no_gain, not_applicable, unknown };
 std::string_view outcome_name(Outcome outcome);
 
@@ -24,15 +24,15 @@ struct Quantity {
   std::string unit;
 };
 
-/// A change of the configuration, and what it is predicted to do.
+/// A change of the configuration, and its predicted effect.
 struct Advice {
   std::vector<std::string> overrides;  // section.field=value
   bool predicted = false;
-  std::string refused;  // why the trainer does not take it
+  std::string refused;  // why the trainer refuses it
   // Of the changed run, if predicted and not refused:
   double step_seconds = 0, peak_bytes = 0;
   bool fits = false;
-  /// Change of the step relative to the run as it is; below 0: faster. Needs times.
+  /// Change of the step relative to the unchanged run; below 0: faster. Needs times.
   std::optional<double> step_change;
 };
 
@@ -41,14 +41,14 @@ struct Finding {
   Level level = Level::note;
   std::string text;  // one sentence with the figures; the reason, or what is missing
   std::vector<Quantity> values;
-  std::vector<Advice> advice;  // alternatives, the one that is meant first
-  /// It stands only if a change of `advice` is predicted to save enough, or frees memory that the
+  std::vector<Advice> advice;  // alternatives, the preferred one first
+  /// It fires only if a change of `advice` is predicted to save enough, or frees memory that the
   /// run needs.
   bool decided_by_gain = false;
-  /// It stands only if a change of `advice` is predicted to lower the peak.
+  /// It fires only if a change of `advice` is predicted to lower the peak.
   bool needs_smaller_peak = false;
-  /// It stands only if the first change of `advice`, whose step has the same work a GPU, is
-  /// predicted to take longer by what `weak_scaling` allows.
+  /// It fires only if the first change of `advice`, whose step has the same work per GPU, is
+  /// predicted to take longer than `weak_scaling` allows.
   bool needs_slower = false;
 };
 
@@ -63,7 +63,7 @@ inline Finding unknown(std::string missing) {
   finding.text = std::move(missing);
   return finding;
 }
-/// It holds whatever a change would gain.
+/// It fires whatever a change would gain.
 inline Finding fires(Level level, std::string text, std::vector<Quantity> values = {},
                      std::vector<Advice> advice = {}) {
   Finding finding;
@@ -74,7 +74,7 @@ inline Finding fires(Level level, std::string text, std::vector<Quantity> values
   finding.advice = std::move(advice);
   return finding;
 }
-/// It holds if a change of `advice` gains.
+/// It fires if a change of `advice` gains.
 inline Finding if_gain(Level level, std::string text, std::vector<Quantity> values,
                        std::vector<Advice> advice) {
   Finding finding = fires(level, std::move(text), std::move(values), std::move(advice));

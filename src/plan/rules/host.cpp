@@ -1,4 +1,4 @@
-// The host: launches, graphs, what is bound to where.
+// The host: launches, graphs, binding.
 
 #include <fmt/format.h>
 
@@ -67,12 +67,12 @@ Finding graph_on(const Figures& f, const Thresholds& limits) {
 Finding graph_static(const Figures&, const Thresholds&) {
   return not_applicable(
       "a graph is of whole steps of equal shapes: model.cuda_graph_impl is refused where rows have "
-      "documents of their own, and a step of other shapes is captured anew");
+      "documents of their own, and a step of other shapes is captured again");
 }
 
 Finding gc_aligned(const Figures&, const Thresholds&) {
   return not_applicable(
-      "there is no garbage collector; given train.manual_gc is noted at the start");
+      "there is no garbage collector; a given train.manual_gc is noted at the start");
 }
 
 Finding cpu_binding(const Figures&, const Thresholds&) {

@@ -1,4 +1,4 @@
-// Memory: what needs it, and what frees it at which cost.
+// Memory: its users, and the cost of freeing it.
 
 #include <fmt/format.h>
 
@@ -276,8 +276,8 @@ RuleGroup memory_rules() {
         "22B, full → selective with sequence parallelism: 1.42 → 1.10 s", "guides, memory",
         recompute_too_much},
        {"recompute-core-attn-moot", kPlan, "warn: core_attn is recomputed under flash attention",
-        "Leave it out: the kernel recomputes by itself.", "+3.9 % time, 36.618 → 36.614 GB",
-        "guides, memory", recompute_core_attn_moot},
+        "Leave it out: the kernel already recomputes the scores.",
+        "+3.9 % time, 36.618 → 36.614 GB", "guides, memory", recompute_core_attn_moot},
        {"offload-worth", kPlan,
         "hint: activations bind with sharded weights or s ≥ 32k, and the host link is fast enough",
         "Offload activations.", "", "guides, memory", offload_worth},
@@ -289,12 +289,12 @@ RuleGroup memory_rules() {
         "more.",
         "", "guides, memory", precision_aware},
        {"fp8-params", kPlan, "hint: FP8 with BF16 weights beside, peak > fit_tight of the capacity",
-        "Keep FP8 weights alone: 2 bytes a parameter less.", "", "guides, memory", fp8_params},
+        "Keep only the FP8 weights: 2 bytes a parameter less.", "", "guides, memory", fp8_params},
        {"fragmentation", kPlan | kStart, "note: peak > fit_foreign of the capacity",
         "Our arena is planned; others need segments that grow.",
         "70B fine-tuning: 58.8 GB and out of memory on 80 GB", "guides, memory", fragmentation},
        {"nccl-memory", kStart, "note: buffers of switches that no collective uses",
-        "Switch them off, only then.", "", "guides, memory", nccl_memory},
+        "Switch them off only in that case.", "", "guides, memory", nccl_memory},
        {"first-stage-peak", kPlan, "hint: p > 1, stage 0 is full, the others are not",
         "Uneven stages or fewer virtual ones.", "", "pipeline schedules", first_stage_peak}}};
 }

@@ -262,7 +262,8 @@ RuleGroup model_overlap_rules() {
         "Key-value heads bind first, which caps the length.", "", "guides, long sequences",
         cp_a2a_heads},
        {"cp-per-layer", kPlan, "hint: layers have different windows",
-        "One kind of exchange for each layer.", "", "guides, long sequences", cp_per_layer}}};
+        "Choose the kind of exchange for each layer.", "", "guides, long sequences",
+        cp_per_layer}}};
 }
 
 }  // namespace viaduct::rules

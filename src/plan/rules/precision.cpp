@@ -130,7 +130,7 @@ RuleGroup precision_rules() {
             "0.5B 1.11, 1.5B 1.24, 14B on H100 1.51 (llmq-Pro6000x1-01 and others)",
             "guides, low precision", fp8_linear_share},
            {"fp8-host-bound", kPlan | kRun, "warn: FP8 with waiting for launches > host_high",
-            "Cure the host first.",
+            "Fix the host first.",
             "30B-A3B, 16 GB200: 0.97 times BF16 with partial graphs, 1.23 with full ones",
             "guides, low precision; host", fp8_host_bound},
            {"fp8-block-size", kPlan, "hint: scales for blocks where one for each tensor is allowed",
@@ -138,7 +138,8 @@ RuleGroup precision_rules() {
             "the same layout 1.05 to 1.12 times, LoRA 1.005, once 0.96", "guides, low precision",
             fp8_block_size},
            {"fp8-range", kPlan | kRun, "warn: expected gain outside of published ones",
-            "Neither 1.2 to 1.5 times nor 1.5 to 2 is general, and FP8 is not of H100 alone.",
+            "Neither 1.2 to 1.5 times nor 1.5 to 2 times holds in general, and FP8 is not limited "
+            "to H100.",
             "H100: 8B 1.30–1.37, 70B 1.32–1.40 (another framework 1.63–1.72), 175B 1.34–1.51, Grok "
             "1.19–1.26; GB200: 405B 1.52–1.53",
             "guides; benchmark page", fp8_range},

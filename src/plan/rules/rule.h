@@ -10,7 +10,7 @@
 
 namespace viaduct::rules {
 
-/// When the figures of a rule are there: of a prediction, of the machine, of a measured run.
+/// When the figures of a rule exist: in a prediction, on the machine, in a measured run.
 enum When : unsigned { kPlan = 1, kStart = 2, kRun = 4 };
 
 struct Rule {
@@ -18,9 +18,9 @@ struct Rule {
   unsigned when = kPlan;
   std::string_view condition;  // with the level that it has
   std::string_view says;       // the advice, and where a guide is wrong or vague
-  std::string_view evidence;   // of public measurements; empty: none isolates the effect
+  std::string_view evidence;   // from public measurements; empty: none isolates the effect
   std::string_view source;
-  /// A pure function. Of what is said of a machine or a measured run alone: `unknown`.
+  /// A pure function. `unknown` for rules that need the machine or a measured run.
   Finding (*check)(const Figures&, const Thresholds&) = nullptr;
 };
 

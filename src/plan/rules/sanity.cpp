@@ -1,4 +1,4 @@
-// Figures that cannot be, and runs that are slower than their kind.
+// Impossible figures, and runs that are slower than others of their kind.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ const MfuClass* class_of(const Figures& f) {
   return nullptr;
 }
 
-/// The largest part of the step that is no compute.
+/// The largest part of the step other than compute.
 std::pair<std::string, double> largest_loss(const Times& t) {
   std::pair<std::string, double> most{"bubble", t.bubble};
   if (t.host > most.second) most = {"waiting for launches", t.host};
@@ -134,8 +134,9 @@ RuleGroup sanity_rules() {
         "p10 to p90: H100 BF16 dense 40–53 %, FP8 33–42 %, BF16 experts 7–42 %; A100 BF16 39–57 %",
         "benchmark page", mfu_low},
        {"comm-share", kPlan | kRun, "warn: exposed communication > comm_high",
-        "By axis: less tp, or inside the domain, virtual stages, overlap; measure the network.", "",
-        "benchmark page", comm_share},
+        "Depending on the axis: less tp, or tp inside the domain, virtual stages, overlap; measure "
+        "the network.",
+        "", "benchmark page", comm_share},
        {"mfu-impossible", kPlan | kRun, "warn: MFU > mfu_most or < mfu_least; error: > 100 %",
         "Dense peaks only: 1,979 and 3,958 TFLOP/s of H100 are with sparsity.",
         "81 % (llmq-readme-25)", "benchmark page", mfu_impossible},
@@ -145,11 +146,11 @@ RuleGroup sanity_rules() {
         "8k.",
         "", "benchmark page", tflops_inconsistent},
        {"forced-balance", kPlan | kRun, "warn: forced balance of experts",
-        "Off, but for benchmarks; label figures.", "natural routing −20 %, −6 %",
-        "Megatron's options", forced_balance},
+        "Switch it off except in benchmarks, and label their figures.",
+        "natural routing −20 %, −6 %", "Megatron's options", forced_balance},
        {"record-incomplete", kRun,
         "error: a record lacks layout, batch, length or peak; warn: fewer than steady_steps",
-        "Write them, and repeat.", "", "benchmark page", record_incomplete}}};
+        "Record them, and repeat the run.", "", "benchmark page", record_incomplete}}};
 }
 
 }  // namespace viaduct::rules

@@ -227,18 +227,19 @@ RuleGroup sharding_rules() {
         "Shard inside the domain, replicate outside.",
         "70B in FP8, 512 GPUs: by 128 2.6 % faster than by 256", "guides, at scale", fsdp_hybrid},
        {"fsdp-legal", kPlan, "error: combinations that are refused",
-        "That experts combine with full sharding is true of Megatron's kind, not of PyTorch's.", "",
+        "Experts combine with full sharding in Megatron's implementation, not in PyTorch's.", "",
         "guides, full sharding", fsdp_legal},
        {"fsdp-buffers", kPlan, "warn: the peak with sharded weights is not below that without",
         "Gather buffers outweigh the shards: smaller units, or sharded optimizer state alone.", "",
         "NeMo guide, custom sharding", fsdp_buffers},
        {"encoder-layout", kPlan, "error: sizes of an encoder's stages",
-        "A stage of its own for a small encoder.", "", "guides, encoders", encoder_layout},
+        "Give a small encoder a stage of its own.", "", "guides, encoders", encoder_layout},
        {"domain-straddle", kPlan,
         "warn: a tp, cp or ep group that fits a domain straddles two (dp if exposed > "
         "exposed_min); not with data "
         "ranks alone or sharded weights",
-        "Sizes that divide the domain, the other order, or 64 of 72. In the guides' example the "
+        "Use sizes that divide the domain, the other order of axes, or 64 of 72 GPUs. In the "
+        "guides' example the "
         "data groups cross, "
         "the tensor groups do not.",
         "", "guides, NVL72", domain_straddle},

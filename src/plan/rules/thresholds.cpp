@@ -11,7 +11,7 @@ namespace viaduct::rules {
 namespace {
 
 constexpr LimitRow kTable[] = {
-    {Limit::gain_min, "gain_min", 0.02, "of the step", "least gain of an advice that is given",
+    {Limit::gain_min, "gain_min", 0.02, "of the step", "minimum gain of advice that is shown",
      "ours"},
     {Limit::gain_interval, "gain_interval", 0.03, "of the step",
      "predictions of two layouts that are closer than this count as equal", "the search's ties"},
@@ -54,11 +54,11 @@ constexpr LimitRow kTable[] = {
     {Limit::length_long, "length_long", 16384, "tokens", "rows that are called long", "guides"},
     {Limit::row_imbalance, "row_imbalance", 1.05, "times",
      "attention work of the busiest data rank against the mean", "ours"},
-    {Limit::steady_steps, "steady_steps", 100, "steps", "least of a figure to publish",
-     "benchmark page"},
+    {Limit::steady_steps, "steady_steps", 100, "steps",
+     "minimum number of steps behind a published figure", "benchmark page"},
     {Limit::weak_scaling, "weak_scaling", 0.9, "times", "tokens/s a GPU on twice the GPUs", "ours"},
-    {Limit::mfu_most, "mfu_most", 0.75, "MFU", "above this a figure is doubted", "ours"},
-    {Limit::mfu_least, "mfu_least", 0.02, "MFU", "below this a figure is doubted", "ours"},
+    {Limit::mfu_most, "mfu_most", 0.75, "MFU", "above this a figure is implausible", "ours"},
+    {Limit::mfu_least, "mfu_least", 0.02, "MFU", "below this a figure is implausible", "ours"},
     {Limit::figures_apart, "figures_apart", 0.02, "", "difference between figures of one record",
      "ours"},
 };

@@ -59,10 +59,10 @@ class Thresholds {
  public:
   Thresholds();
   double operator[](Limit limit) const { return values_[static_cast<size_t>(limit)]; }
-  /// "NAME=VALUE". ConfigError for unknown names (with the nearest) and for values that are no
+  /// "NAME=VALUE". ConfigError for unknown names (with the nearest) and for values that are not
   /// numbers above 0.
   void set(const std::string& text);
-  /// The least share of a step that a change has to save.
+  /// The minimum share of a step that a change must save.
   double least_gain() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 // Steps of many micro-batches, from the prediction of a shorter step: between warm-up and drain all
-// rounds of a pipeline are alike. A round is as many micro-batches as there are stages.
+// rounds of a pipeline are the same. A round is as many micro-batches as there are stages.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ class LongStep {
 
   /// False: the step is short, or its rounds are not whole, which the trainer may refuse.
   bool is_shortened() const;
-  /// Micro-batches of the step that is predicted in its place.
+  /// Micro-batches of the step that is predicted instead.
   int64_t shown() const;
   /// Tokens a second of the whole step, as a share of those of the prediction of `shown()`
   /// micro-batches, which has timelines.

@@ -80,7 +80,7 @@ void add_precision(const PublishedRow& row, PublishedRun& run) {
   if (precision.empty()) throw UnsupportedRow("the source does not state precision");
   const auto found = kRecipes.find(precision);
   if (found == kRecipes.end() && precision != "fp8")
-    throw UnsupportedRow(fmt::format("precision {}: no recipe of the trainer", precision));
+    throw UnsupportedRow(fmt::format("precision {}: the trainer has no such recipe", precision));
   run.overrides.push_back("mixed_precision=" +
                           (precision == "fp8" ? fp8_recipe_of(row) : found->second));
 }
@@ -103,7 +103,7 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
   const bool shards_weights = sharding.find("shard-weights") != std::string::npos;
   const bool shards_gradients = sharding.find("shard-gradients") != std::string::npos;
   if (shards_weights && !shards_gradients)
-    throw UnsupportedRow("shards of weights beside whole gradients: the trainer has none");
+    throw UnsupportedRow("shards of weights beside whole gradients: not available in the trainer");
   if (!shards_weights &&
       !starts_with_any(sharding, {"full", "zero3", "fsdp", "hsdp", "yes", "shard:", "1"}))
     throw UnsupportedRow(fmt::format("sharding {} is not known", sharding));
@@ -148,7 +148,7 @@ void add_recompute(const PublishedRow& row, PublishedRun& run) {
     const auto unit = kUnits.find(name);
     if (unit == kUnits.end())
       throw UnsupportedRow(
-          fmt::format("recompute {}: {} is no unit of the trainer", recompute, name));
+          fmt::format("recompute {}: {} is not a unit of the trainer", recompute, name));
     units.push_back(unit->second);
   }
   set(run, "model.recompute_granularity=selective");

@@ -9,7 +9,7 @@
 
 namespace viaduct {
 
-/// Codes of before 2023: gradients are reduced behind the backward, every rank has all of the
+/// Codes of before 2023: gradients are reduced after the backward, every rank has all of the
 /// optimizer's state, attention holds its scores, and sequences are not shared over tensor ranks.
 bool of_early_megatron(const PublishedRow& row);
 

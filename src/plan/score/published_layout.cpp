@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// `layers` over `stages` chunks, as many to each as go in, what is missing missing at the end,
+/// `layers` over `stages` chunks, divided evenly and rounded up, with fewer at the end,
 /// where the loss takes a layer's place: "Ett|tt|tt|tL".
 std::string layout_text(int64_t layers, int64_t stages) {
   const int64_t each = (layers + stages - 1) / stages;
@@ -70,7 +70,7 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
     // torchtitan accumulates no gradients: without stages a rank's rows are one micro-batch.
     const int64_t rows = batch / (gpus / model_ranks);
     micro = row.text("framework").starts_with("torchtitan") && pp == 1 && rows > 0 ? rows : 1;
-    run.notes.push_back(fmt::format("micro_batch not stated, taken as {}", *micro));
+    run.notes.push_back(fmt::format("micro_batch not stated, assumed to be {}", *micro));
   }
   const auto add = [&](const char* field, int64_t value) {
     run.overrides.push_back(fmt::format("{}={}", field, value));

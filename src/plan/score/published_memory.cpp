@@ -28,15 +28,17 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
   const std::string test = row.text("test_case");
   for (const char* name : {"vlm", "multimodal", "llava"})
     if (test.find(name) != std::string::npos)
-      throw UnsupportedRow("a model of images and text, of which the row has the text's sizes");
+      throw UnsupportedRow(
+          "a model of images and text; the row has only the sizes of the text part");
   if (row.flag("mla")) throw UnsupportedRow("latent attention without the sizes of its parts");
   if (row.count("mtp"))
-    throw UnsupportedRow("multi-token prediction beside layers that the trainer has none for");
+    throw UnsupportedRow(
+        "multi-token prediction beside layers that the trainer does not have it for");
   const bool experts = row.count("experts").value_or(0) > 0;
   const bool gated = row.flag("gated");
   if (row.count("shared_ffn") && experts)
     throw UnsupportedRow("shared experts beside attention without latent vectors");
-  // GPT with learned positions, or what stands in its place where the family has no such layer.
+  // GPT with learned positions, or its substitute where the family has no such layer.
   const int64_t heads = row.needed_count("heads"), groups = row.count("kv_heads").value_or(heads);
   const bool gpt = !gated && !experts && groups == heads;
   int64_t feed_forward = row.count("ffn_hidden").value_or(4 * row.needed_count("hidden"));

@@ -11,7 +11,7 @@ namespace viaduct {
 
 struct PublishedRun {
   std::vector<std::string> overrides;  // of a configuration
-  std::vector<std::string> notes;      // what was taken for granted, or is computed otherwise
+  std::vector<std::string> notes;      // what was assumed, or is computed differently
   int64_t batch = 1, stages = 1;       // rows of a step, pipeline stages
   int64_t micro_batches = 0;           // of a step; 0: they do not divide the batch
 };

@@ -74,8 +74,8 @@ PublishedKind published_kind(const CsvTable& table, const std::string& origin) {
   if (missing(table, kSpeeds).size() == kSpeeds.size())
     no_throughput.push_back(fmt::format("one of {}", fmt::join(kSpeeds, ", ")));
   VIADUCT_CHECK(ConfigError, no_throughput.empty(),
-                "{}: expected a table of throughput, of whose columns {} is missing, or one of "
-                "memory, of whose columns {} is missing",
+                "{}: expected a table of throughput (its column {} is missing) or one of memory "
+                "(its column {} is missing)",
                 origin, fmt::join(no_throughput, ", "), fmt::join(no_memory, ", "));
   return PublishedKind::throughput;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A table of published training runs: rows as they stand in it, whatever columns it has.
+// A table of published training runs: its rows, whatever columns it has.
 
 #include <cstdint>
 #include <optional>

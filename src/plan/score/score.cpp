@@ -21,7 +21,7 @@ namespace {
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 constexpr std::string_view kBatch = "train.global_batch_size=";
 
-/// A configuration on a cluster: what rows that predict alike share.
+/// A configuration on a cluster, shared by rows with the same prediction.
 struct Task {
   Cluster cluster;
   PublishedRun run;
@@ -66,7 +66,7 @@ class Scorer {
         reasons.back() = problem.what();
       }
     }
-    // Those that take longest first: no thread is left with one while the others are done.
+    // The longest first, so that no thread is left with one while the others are done.
     std::vector<Task*> queue;
     for (Task& task : tasks_) queue.push_back(&task);
     std::stable_sort(queue.begin(), queue.end(),
@@ -94,7 +94,7 @@ class Scorer {
     if (of_memory()) {
       pending.memory_bytes = row.number("mem_max_allocated_bytes");
       if (!pending.memory_bytes && !out_of_memory(row))
-        throw UnsupportedRow("no peak of memory stated");
+        throw UnsupportedRow("no peak memory stated");
     } else {
       if (const auto memory = row.number("memory_gb")) pending.memory_bytes = *memory * kGibi;
       try {
@@ -168,7 +168,7 @@ class Scorer {
     std::vector<std::string> notes = pending.run.notes;
     const bool failed = out_of_memory(row);
     if (pending.memory_bytes || failed) {
-      // What was read before the run failed is no peak.
+      // A value read before the run failed is not a peak.
       score_.memory.push_back({row.id(), task.peak_bytes, task.capacity,
                                failed ? std::nullopt : pending.memory_bytes, !failed});
     }
@@ -180,7 +180,7 @@ class Scorer {
         of_memory() ? (failed ? std::nullopt : pending.memory_bytes) : pending.throughput;
     if (!published) {
       score_.unsupported.push_back(
-          {row.id(), fmt::format("no {} stated; its memory is judged",
+          {row.id(), fmt::format("no {} stated; only its memory is scored",
                                  of_memory() ? "peak of memory" : "throughput")});
       return;
     }

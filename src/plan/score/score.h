@@ -1,7 +1,7 @@
 #pragma once
-// Predictions of all rows of a table of published runs beside the published figures.
+// Predictions of all rows of a table of published runs, compared with the published figures.
 //
-// From specification sheets: Gpu::step_share counts nothing here but where `constants` gives one.
+// From specification sheets: Gpu::step_share is used here only where `constants` gives one.
 
 #include <map>
 #include <optional>
@@ -59,10 +59,10 @@ struct ScoreSettings {
   int threads = 1;
 };
 
-/// ConfigError if the columns are of no known kind.
+/// ConfigError if the columns are not of a known kind.
 Score score_table(const CsvTable& table, const std::string& origin, const ScoreSettings& settings);
 
-/// Nothing of no rows. The 90th percentile is the smallest error that 90 % of the rows do not
+/// Empty without rows. The 90th percentile is the smallest error that 90 % of the rows do not
 /// exceed; the median of an even number the mean of the two in the middle.
 std::optional<ErrorSummary> summary_of(const std::vector<ScoredRow>& rows);
 

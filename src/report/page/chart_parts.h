@@ -7,11 +7,11 @@
 
 namespace viaduct {
 
-/// Colours of the page that a chart has; further kinds begin again.
+/// Colours of the page for the kinds of a chart; further kinds repeat them.
 inline constexpr size_t kChartColours = 12;
 std::string colour_name(size_t index);
 
-/// An <svg> element of so many units, with `label` for readers who do not see it.
+/// An <svg> element of this size in units, with `label` for readers who do not see it.
 std::string svg_element(double width, double height, std::string_view label, std::string_view body);
 /// `anchor`: start, middle or end.
 std::string svg_text(double x, double y, std::string_view anchor, std::string_view text,

@@ -33,7 +33,7 @@ struct Range {
   }
 };
 
-/// Maps values to places in the chart.
+/// Maps values to positions in the chart.
 struct Scale {
   Range range;
   double from = 0, to = 0;
@@ -176,7 +176,7 @@ std::string draw(const SpanChart& chart) {
   double y = top;
   for (const auto& [name, spans] : chart.rows) {
     body += svg_text(kLeft - 8, y + 13, "end", name, true);
-    // Neighbours of one kind are one shape: a row has at most so many as it has half units.
+    // Neighbours of one kind are one shape: a row has at most one shape per half unit.
     std::optional<SpanChart::Span> open;
     const auto put = [&] {
       if (!open) return;

@@ -33,12 +33,12 @@ struct LineChart {
 /// lost.
 std::string draw(const LineChart& chart);
 
-/// Bars of parts that stand one behind the other.
+/// Bars made of consecutive parts.
 struct BarChart {
   std::string label;
   std::vector<std::string> parts;  // names, in the order of colours
   struct Bar {
-    std::string name, total;  // `total` is the text behind the bar
+    std::string name, total;  // `total` is the text after the bar
     std::vector<double> values;
   };
   std::vector<Bar> bars;

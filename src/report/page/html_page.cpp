@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-// Colours have names here so that charts follow the reader's scheme, too.
+// Colours have names here so that charts also follow the reader's scheme.
 constexpr std::string_view kStyle = R"(
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2430; --faint: #667085; --line: #d9dee7;
   --shade: #f4f6f9; --good: #1a7f4b; --warning: #a34b00; --c0: #2f6fb7; --c1: #d9762b; --c2: #3c9a5f; --c3: #b0468f;
@@ -101,7 +101,7 @@ void HtmlPage::note(NoteKind kind, std::string_view text) {
 
 void HtmlPage::table(const std::vector<std::string>& header,
                      const std::vector<std::vector<std::string>>& rows) {
-  // A column stands at the right if its cells do.
+  // A column is aligned right if its cells are.
   std::vector<bool> right(header.size(), false);
   for (size_t column = 0; column < header.size(); ++column)
     for (const auto& row : rows)

@@ -24,14 +24,14 @@ class HtmlPage {
   void section(std::string_view heading);
   void paragraph(std::string_view text);
   void note(NoteKind kind, std::string_view text);
-  /// Cells that begin with a digit or a sign stand at the right.
+  /// Cells that begin with a digit or a sign are right-aligned.
   void table(const std::vector<std::string>& header,
              const std::vector<std::vector<std::string>>& rows);
   /// An SVG element that our own code drew, with its caption.
   void figure(std::string_view svg, std::string_view caption);
-  /// An SVG document that was read from a file: as an image, in which nothing of it can run.
+  /// An SVG document that was read from a file: as an image, so that nothing in it can run.
   void image(std::string_view svg, std::string_view caption);
-  /// A text that keeps its lines, folded away under `summary`.
+  /// A preformatted text, folded under `summary`.
   void details(std::string_view summary, std::string_view text);
 
   std::string document() const;

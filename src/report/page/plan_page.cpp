@@ -49,7 +49,7 @@ void add_notes(HtmlPage& page, const Json& document, const char* name) {
   for (const Json& note : *found) page.note(NoteKind::plain, text(note));
 }
 
-/// Adds a value under its part's name, making the part where no earlier bar had it.
+/// Adds a value under its part's name, creating the part if no earlier bar had it.
 void put(BarChart& chart, BarChart::Bar& bar, const std::string& part, double value) {
   auto at = std::find(chart.parts.begin(), chart.parts.end(), part);
   if (at == chart.parts.end()) at = chart.parts.insert(at, part);
@@ -115,7 +115,7 @@ void add_timeline(HtmlPage& page, const Json& stages, double step) {
       memory.series.push_back(std::move(series));
   }
   page.section("One step");
-  page.figure(draw(spans), "When each stage computes; white: it waits.");
+  page.figure(draw(spans), "When each stage computes; white: waiting.");
   page.figure(draw(memory), "Bytes in use over the step.");
 }
 
@@ -178,19 +178,20 @@ void search_page(HtmlPage& page, const Json& document) {
   }
   if (!rows.empty()) {
     page.section("Candidates");
-    page.figure(draw(chart), "The fullest stage's step, the fastest layout first.");
+    page.figure(draw(chart), "The step of the fullest stage, fastest layout first.");
     page.table({"layout", "sharding", "recompute", "step", "tokens/s a GPU", "MFU", "peak memory",
                 "free", ""},
                rows);
   }
   const Json& search = document.at("search");
   page.section("The search");
-  page.paragraph(fmt::format(
-      "{} layouts, {} predicted, in {}. {}", text(search.at("layouts")),
-      text(search.at("dry_runs")), format_seconds(search.at("seconds").get<double>()),
-      search.at("complete").get<bool>()
-          ? "All others are proven to be slower or too large."
-          : fmt::format("The time limit ended it: {} layouts are left.", text(search.at("left")))));
+  page.paragraph(
+      fmt::format("{} layouts, {} predicted, in {}. {}", text(search.at("layouts")),
+                  text(search.at("dry_runs")), format_seconds(search.at("seconds").get<double>()),
+                  search.at("complete").get<bool>()
+                      ? "All others are proven to be slower or too large."
+                      : fmt::format("The search reached its time limit: {} layouts are left.",
+                                    text(search.at("left")))));
   for (const char* name : {"rejected", "refused", "changes"}) {
     const auto found = document.find(name);
     if (found == document.end() || found->empty()) continue;

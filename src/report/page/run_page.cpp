@@ -116,7 +116,7 @@ void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
       page, log, "MFU", "share of the peak",
       fmt::format("Model FLOPs utilization, {}; FLOPs counted as {}.",
                   log.mfu_peak.empty() ? "peak unknown" : "of " + log.mfu_peak,
-                  log.flop_convention.empty() ? "the log does not say" : log.flop_convention),
+                  log.flop_convention.empty() ? "not in the log" : log.flop_convention),
       [](const LoggedStep& s) { return s.mfu; }, true);
 }
 
@@ -187,7 +187,7 @@ std::string run_page(const RunPageInput& input) {
       true, true);
   if (!input.router_load.empty()) {
     page.section("Experts");
-    page.image(input.router_load, "Load of experts, as the run drew it last.");
+    page.image(input.router_load, "Load of experts, as last drawn by the run.");
     chart_of(page, log, "largest load", "equal shares",
              "Load of the most loaded expert of any layer; 1 is an equal share.",
              [](const LoggedStep& s) { return s.expert_load; });

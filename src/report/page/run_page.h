@@ -1,6 +1,5 @@
 #pragma once
-// The page about a run: its curves, its speed, its memory, what the plan said, and what its log
-// shows.
+// The page about a run: its curves, its speed, its memory, the plan, and what its log shows.
 
 #include <optional>
 #include <string>

@@ -26,23 +26,23 @@ Symptom unknown(std::string name, std::string missing) {
 
 Symptom data_loading(const MeasuredSteps& run, const SymptomLimits& limits) {
   const double share = run.data_seconds / run.step_seconds;
-  return found(
-      "steps wait for data", share > limits.data,
-      fmt::format("{} of the median step ({} of {})", percent(share),
-                  format_seconds(run.data_seconds), format_seconds(run.step_seconds)),
-      "More loader threads, the index cached (dataset.path_to_cache), data on a local disk.");
+  return found("steps wait for data", share > limits.data,
+               fmt::format("{} of the median step ({} of {})", percent(share),
+                           format_seconds(run.data_seconds), format_seconds(run.step_seconds)),
+               "Use more loader threads, cache the index (dataset.path_to_cache), keep the data on "
+               "a local disk.");
 }
 
 Symptom communication(const MeasuredSteps& run, const SymptomLimits& limits) {
   const double share = run.communication_seconds / run.step_seconds;
   return found("compute waits for communication", share > limits.communication,
                fmt::format("{} of the median step", percent(share)),
-               "Compare `viaduct bench collective` with the links' rate; overlap switched on "
+               "Compare `viaduct bench collective` with the links' rate; switch overlap on "
                "(ddp.overlap_grad_reduce, ddp.overlap_param_gather, comm_overlap.tp_comm_overlap); "
-               "less tensor parallelism across slow links.");
+               "use less tensor parallelism across slow links.");
 }
 
-/// Steps that take much longer than the median, and the interval at which they come, if it is one.
+/// Steps that take much longer than the median, and the interval between them, if it is regular.
 Symptom slow_steps(const RunLog& log, const MeasuredSteps& run, const SymptomLimits& limits) {
   std::vector<int64_t> slow;
   for (size_t i = 1; i < log.steps.size(); ++i)
@@ -97,7 +97,7 @@ Symptom hot_experts(const RunLog& log, const SymptomLimits& limits) {
                fmt::format("the most loaded expert of any layer has {:.2f} equal shares in the "
                            "median step",
                            load),
-               "A balancing loss (model.moe_aux_loss_coeff) or a selection bias "
+               "Use a balancing loss (model.moe_aux_loss_coeff) or a selection bias "
                "(model.moe_router_enable_expert_bias); a capacity factor bounds the time.");
 }
 
@@ -109,8 +109,8 @@ Symptom not_finite(const RunLog& log) {
   }
   return found("losses or gradients are not finite", losses + skipped > 0,
                fmt::format("{} steps without a loss, {} updates skipped", losses, skipped),
-               "With FP16 some skips are normal while the loss scale settles. Else look for the "
-               "first tensor: `viaduct probe --help`.");
+               "With FP16 some skips are normal while the loss scale settles. Otherwise look for "
+               "the first tensor: `viaduct probe --help`.");
 }
 
 Symptom impossible(const RunLog& log) {

@@ -19,13 +19,13 @@ struct Symptom {
   std::string advice;    // of one that is shown
 };
 
-/// What a plan of the same configuration says (seconds and bytes), where there is one.
+/// The figures of a plan of the same configuration (seconds and bytes), if there is one.
 struct PlannedRun {
   double step_seconds = 0, communication_seconds = 0;
   int64_t peak_memory_bytes = 0;
 };
 
-/// Shares of the step from which on a symptom is shown.
+/// Shares of the step above which a symptom is shown.
 struct SymptomLimits {
   double data = 0.01, communication = 0.30, slow_step = 1.5, expert_load = 1.2, slow_rank = 0.05,
          memory = 0.01;

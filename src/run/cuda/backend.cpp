@@ -10,7 +10,7 @@ namespace {
 
 CudaTarget target_of_gpu() {
   const int capability = gpu_of_thread().compute_capability;
-  // Kernels of the `a` forms run on the one architecture they name.
+  // Kernels of the `a` forms run only on the architecture that they name.
   if (capability >= 100 && capability < 110) return CudaTarget::sm_100a;
   if (capability == 90) return CudaTarget::sm_90a;
   VIADUCT_CHECK(DeviceError, capability < 90,

@@ -310,7 +310,7 @@ TEST_F(CheckpointFault, NothingToFallBackTo) {
     std::filesystem::remove(save / step / "index.json");
   testing::internal::CaptureStderr();
   EXPECT_THAT([&] { open_checkpoint(save.path(), {.fall_back_to_previous = true}); },
-              ThrowsMessage<IoError>(HasSubstr("no whole checkpoint")));
+              ThrowsMessage<IoError>(HasSubstr("no complete checkpoint")));
   testing::internal::GetCapturedStderr();
 }
 
@@ -354,8 +354,8 @@ TEST_F(HostileIndex, IsRefused) {
   with("\"format\" is not", [&] { json_["format"] = "other"; });
   with("no \"shards\"", [&] { json_.erase("shards"); });
   with("plain name", [&] { json_["shards"][0]["name"] = "../../etc/passwd"; });
-  with("there twice", [&] { json_["shards"].push_back(json_["shards"][0]); });
-  with("both shard and file", [&] { json_["files"][0]["name"] = "rank_00000.bin"; });
+  with("appears twice", [&] { json_["shards"].push_back(json_["shards"][0]); });
+  with("both as a shard and as a file", [&] { json_["files"][0]["name"] = "rank_00000.bin"; });
   with("not a count", [&] { json_["step"] = -1; });
   with("unknown dtype", [&] { json_["tensors"]["w"]["dtype"] = "f31"; });
   with("overflow", [&] { json_["tensors"]["w"]["shape"] = {1ll << 40, 1ll << 40}; });

@@ -91,7 +91,7 @@ TEST(SecondMemoryRun, WrongSettingsAreRefused) {
   RunProcess small(viaduct_binary(), Overrides{"train"} + offloaded(folder.path()) +
                                          Overrides{"memory.offload_bytes=100000"});
   EXPECT_EQ(small.finish(), 2);
-  EXPECT_THAT(small.err(), AllOf(HasSubstr("memory.offload_bytes: 100000, and a step holds "),
+  EXPECT_THAT(small.err(), AllOf(HasSubstr("memory.offload_bytes: 100000, but a step needs "),
                                  HasSubstr("in the second memory of a rank")));
 }
 

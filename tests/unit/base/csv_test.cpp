@@ -46,7 +46,7 @@ TEST(Csv, WhatIsNoTableIsRefusedWithItsLine) {
       error_of("a,b\n1,2\n1,2,3\n"),
       AllOf(HasSubstr("t.csv, line 3"), HasSubstr("expected 2 cells"), HasSubstr("found 3")));
   EXPECT_THAT(error_of("a,b\n1\n"), HasSubstr("found 1"));
-  EXPECT_THAT(error_of("a\n\"x\n"), AllOf(HasSubstr("line 2"), HasSubstr("none ends it")));
+  EXPECT_THAT(error_of("a\n\"x\n"), AllOf(HasSubstr("line 2"), HasSubstr("no closing quote")));
   EXPECT_THAT(error_of("a,b\n\"x\"y,1\n"), HasSubstr("behind a quoted cell"));
   EXPECT_THAT(error_of("a,a\n"), HasSubstr("two columns are named a"));
   EXPECT_THAT(error_of("a,,b\n"), HasSubstr("column 2 has no name"));

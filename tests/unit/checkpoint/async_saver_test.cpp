@@ -132,9 +132,10 @@ TEST_P(AsyncSaverOn, ContinuesAfterFailureWhereConfigured) {
     EXPECT_THROW(saver.join(), Error);
   });
   const std::string rank = GetParam() > 1 ? fmt::format("rank {}: ", GetParam() - 1) : "";
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("warning: checkpoint of step 7 FAILED, going on without it: " + rank),
-                    HasSubstr("given as bf16 [1]")));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("warning: checkpoint of step 7 FAILED, continuing without it: " + rank),
+            HasSubstr("given as bf16 [1]")));
   expect_step(save.path(), 8);
   EXPECT_FALSE(std::filesystem::exists(checkpoint_temporary_folder(save.path(), 9)));
 }

@@ -94,7 +94,7 @@ TEST(GgufMetadata, RefusesDamage) {
   expect_refused(with<uint64_t>(good, dims + 24, 4096), "ends at byte 4108 of the data");
   std::string twice = good;
   twice.replace(place("two") - 3, 3, "one");
-  expect_refused(twice, "\"one\" is there twice");
+  expect_refused(twice, "\"one\" appears twice");
 }
 
 // ggml-quants.c, quantize_row_q8_0_ref.

@@ -194,7 +194,7 @@ TEST(Safetensors, HostileHeadersAreRefused) {
   expect_refused(file_with(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                            R"("x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                            2),
-                 "\"x\" is there twice");
+                 "\"x\" appears twice");
   expect_refused(file_with(R"({"__metadata__":{"a":1}})", 0), "not a string");
   std::string many = "0";
   for (int i = 0; i < 100; ++i) many += ",0";

@@ -159,7 +159,7 @@ TEST(HostGroup, CallsOfDifferentKindsAreRefused) {
       host.post({figures, static_cast<size_t>(1 + host.rank())}).wait();
     });
   };
-  EXPECT_THAT(unequal, ThrowsMessage<CommError>(HasSubstr("one rank states 1 of them, another 2")));
+  EXPECT_THAT(unequal, ThrowsMessage<CommError>(HasSubstr("one rank gives 1 of them, another 2")));
 }
 
 TEST(HostGroup, ThoughtOfRanksAreSpokenForByThisOne) {

@@ -173,7 +173,7 @@ TEST(CudaGraph, RefusesTheHostAndWhatItHolds) {
 TEST(Device, TheCpuKeepsNoWork) {
   const auto device = make_cpu_device(1);
   EXPECT_THAT([&] { device->capture([] {}); },
-              ThrowsMessage<DeviceError>(HasSubstr("does the work that it is given at once")));
+              ThrowsMessage<DeviceError>(HasSubstr("runs its work immediately")));
 }
 
 }  // namespace

@@ -79,8 +79,8 @@ TEST_F(ByteStreams, TruncatedAndDamagedFilesAreNamedWithTheOffset) {
       EXPECT_THAT([&] { read(path, 65536); },
                   ThrowsMessage<IoError>(
                       AllOf(HasSubstr(path.string()),
-                            HasSubstr(std::string("the ") + kind +
-                                      " data end too early, at offset " + std::to_string(size)))));
+                            HasSubstr(std::string("the ") + kind + " data end early, at offset " +
+                                      std::to_string(size)))));
     }
     std::string damaged = packed;
     for (size_t i = packed.size() / 2; i < packed.size() / 2 + 16; ++i) damaged[i] ^= '\x55';

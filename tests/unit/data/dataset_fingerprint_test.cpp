@@ -38,9 +38,9 @@ TEST(DatasetFingerprint, SaysWhatChanged) {
   EXPECT_THAT(changed_data({one}, {write_and_read(folder / "b", {{1, 2, 3}, {4, 5, 6}})}),
               ElementsAre(HasSubstr("5 tokens, 2 sequences, 2 documents then, 6, 2, 2 now")));
   EXPECT_THAT(changed_data({one}, {write_and_read(folder / "b", {{1, 2, 3}, {4, 6}})}),
-              ElementsAre(HasSubstr("b.bin: as many tokens, but others")));
+              ElementsAre(HasSubstr("b.bin: the same number of tokens, but different ones")));
   EXPECT_THAT(changed_data({one}, {write_and_read(folder / "b", {{1, 2}, {3, 4, 5}})}),
-              ElementsAre(HasSubstr("b.idx: as many entries, but others")));
+              ElementsAre(HasSubstr("b.idx: the same number of entries, but different ones")));
   EXPECT_THAT(changed_data({one}, {one, one}), ElementsAre(HasSubstr("1 files then, 2 now")));
   EXPECT_EQ(fingerprints_from_json(to_json({one, one}), "x"),
             (std::vector<DatasetFingerprint>{one, one}));

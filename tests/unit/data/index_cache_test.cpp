@@ -187,7 +187,7 @@ TEST(IndexCache, WhatIsNotRightIsMadeAgainWithAWarning) {
   write_file_atomically(corpus.only("checksums.json"), "{}");
   expect_made_again("checksums.json is damaged");
   std::filesystem::remove(corpus.only("checksums.json"));
-  expect_made_again("another program made the arrays");
+  expect_made_again("another program wrote the arrays");
   write_file_atomically(corpus.only("description.txt"), "{}");
   expect_made_again("description.txt describes another order");
 }

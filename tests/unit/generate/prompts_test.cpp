@@ -60,7 +60,7 @@ TEST(Prompts, FilesThatHoldNoneAreRefused) {
     }
     return "";
   };
-  EXPECT_THAT(message("", false), HasSubstr("no prompt"));
+  EXPECT_THAT(message("", false), HasSubstr("has no prompt"));
   EXPECT_THAT(message("{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n", true), HasSubstr("file line 2"));
   EXPECT_THAT(message("{\"prompt\": 3}\n", true), HasSubstr("found 3"));
   EXPECT_THAT(message("{\"prompt\": ", true), HasSubstr("not valid JSON at byte 11"));

@@ -126,8 +126,7 @@ TEST(HfConfig, TheSameFieldsAtOtherValuesAreRefusedWithTheOneThatIsSupported) {
 TEST(HfConfig, UnknownFieldsAreNamedOrRefused) {
   const ModelConfig model = read("llama", R"("license": "mit", "checked": false, "labels": ["a"])");
   ASSERT_EQ(model.notes.size(), 1u);
-  EXPECT_EQ(model.notes[0],
-            "config.json: fields that are not known were ignored: checked, labels, license");
+  EXPECT_EQ(model.notes[0], "config.json: unknown fields were ignored: checked, labels, license");
   for (const char* field : {R"("ramp": 3)", R"("ramp": true)", R"("ramp": {"a": ["b", 0.5]})",
                             R"("ramp_norm": "inside")", R"("RopeKind": false)"}) {
     EXPECT_THAT(refusal("llama", field), HasSubstr("is not supported: it is unknown")) << field;

@@ -81,8 +81,8 @@ TEST_F(SegmentEdges, NoSegmentRunsBetweenTheTwoOfAnExchange) {
   in.set_under_way(std::make_shared<UnderWay>());
   EXPECT_FALSE(TensorSet(in).empty());
   EXPECT_THAT([&] { forward(1, in); },
-              ThrowsMessage<ShapeError>(HasSubstr("segment blocks.0.mixer: an exchange is under "
-                                                  "way, which it does not end")));
+              ThrowsMessage<ShapeError>(HasSubstr("segment blocks.0.mixer: an exchange is pending "
+                                                  "that it does not end")));
   TensorSet d_out(kHidden, floats({3, 4}));
   d_out.set_under_way(std::make_shared<UnderWay>());
   EXPECT_THROW(backward(1, d_out), ShapeError);
@@ -106,8 +106,9 @@ TEST_F(SegmentEdges, ASetThatDoesNotFitTheDeclarationIsAnError) {
               HasSubstr("declared as f32 [3, 4] and is bf16 [3, 4]"));
   TensorSet both(kHidden, floats({3, 4}));
   both.set("scores", floats({3, 1}));
-  EXPECT_THAT(message(2, both), AllOf(HasSubstr("segment blocks.1.mixer"),
-                                      HasSubstr("\"scores\" passes it by, and it makes another")));
+  EXPECT_THAT(message(2, both),
+              AllOf(HasSubstr("segment blocks.1.mixer"),
+                    HasSubstr("\"scores\" bypasses it, but it also makes a tensor")));
 }
 
 TEST_F(SegmentEdges, GradientsAreThoseOfTheDeclaredInputs) {
@@ -177,7 +178,7 @@ TEST_F(SegmentEdges, WhatNobodyReadsIsAnErrorWhereTheChunkEnds) {
   ModelStage stage(*model, rank_.context(), {}, test::kPassingBatches);
   EXPECT_THAT([&] { stage.forward(0, 0, {}, {}); },
               ThrowsMessage<ShapeError>(
-                  HasSubstr("\"scores\" leaves it, and no segment beyond it names it")));
+                  HasSubstr("\"scores\" leaves the chunk, but no later segment names it")));
 }
 
 // The edges given by the builder of a dense model match the declarations of the segments.

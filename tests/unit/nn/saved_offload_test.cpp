@@ -143,7 +143,7 @@ TEST_F(SavedOffload, WhatNobodyFetchedAheadIsFetchedByItsReader) {
   forward([&] {
     EXPECT_THAT([&] { store_->get(&owner_, "x"); },
                 ThrowsMessage<ShapeError>(AllOf(HasSubstr("\"x\" is in the second memory"),
-                                                HasSubstr("outside of a walk backwards"))));
+                                                HasSubstr("outside of a backward walk"))));
   });
   backward([&] { EXPECT_THAT(values(store_->take(&owner_, "x")), ElementsAre(1, 2, 3)); });
 }

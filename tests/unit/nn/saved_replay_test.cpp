@@ -370,7 +370,7 @@ TEST_F(SavedReplay, OnlyAWalkBackwardsRunsAgain) {
     saved_.keep(&reader_, "y", layer_.forward(numbers({1}), saved_));
     EXPECT_THAT([&] { saved_.get(&reader_, "y"); },
                 ThrowsMessage<ShapeError>(AllOf(HasSubstr("unit mlp of block 3"),
-                                                HasSubstr("outside of a walk backwards"))));
+                                                HasSubstr("outside of a backward walk"))));
   });
 }
 

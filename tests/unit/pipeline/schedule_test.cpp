@@ -442,11 +442,11 @@ TEST(Schedule, SettingsThatDoNotFitNameBothNumbers) {
                         "micro-batches 8]; nearest: 4"));
   EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 4, 2, 10, 8)),
               HasSubstr("8 leaves 2 of 10 micro-batches, fewer than "
-                        "pipeline_model_parallel_size 4; 8 or 12 micro-batches would do"));
+                        "pipeline_model_parallel_size 4; nearest: 8 or 12 micro-batches"));
   EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 1, 2, 8)),
               HasSubstr("2 virtual stages need pipeline_model_parallel_size above 1"));
   EXPECT_THAT(problem(settings(ScheduleKind::one_f_one_b, 2, 2, 8)),
-              HasSubstr("schedule 1f1b has one virtual stage, 2 are asked for"));
+              HasSubstr("schedule 1f1b has one virtual stage, but 2 were requested"));
   auto zero_bubble = settings(ScheduleKind::zb_h1, 2, 1, 4);
   zero_bubble.messages = PointToPoint::ordered;
   EXPECT_THAT(problem(zero_bubble), HasSubstr("zb-h1 needs overlapped or batched messages"));

@@ -46,7 +46,7 @@ TEST(Variants, WhatCannotBeIsAnError) {
   EXPECT_THAT(error_of({"sates"}), HasSubstr("nearest: states"));
   EXPECT_THAT(error_of({"a.x="}), HasSubstr("a value is empty"));
   EXPECT_THAT(error_of({"a.x=1||2"}), HasSubstr("a value is empty"));
-  EXPECT_THAT(error_of({"a.x=1|2", "a.x=3"}), HasSubstr("a.x is varied by another"));
+  EXPECT_THAT(error_of({"a.x=1|2", "a.x=3"}), HasSubstr("a.x is also varied by another"));
   EXPECT_THAT(error_of({"a.x=1|2|3|4|5|6|7|8|9", "a.y=1|2|3|4|5|6|7|8"}),
               HasSubstr("9 × 8 combinations"));
 }

@@ -43,7 +43,7 @@ TEST(NoEffect, OneLineAReason) {
 TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
   EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=bulk"}),
               Contains(AllOf(HasSubstr("comm_overlap.method has no effect here"),
-                             HasSubstr("does the same without it"))));
+                             HasSubstr("does the same by default"))));
   EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=ring_exchange"}),
               Not(Contains(HasSubstr("comm_overlap.method"))));
 }
@@ -107,8 +107,8 @@ TEST(NoEffect, WeightDecayThatTheScheduleSays) {
   const Overrides schedule{"scheduler.start_weight_decay=0.1", "scheduler.end_weight_decay=0.1",
                            "optimizer.weight_decay=0"};
   EXPECT_THAT(notes(schedule), ElementsAre("optimizer.weight_decay has no effect here: "
-                                           "scheduler.start_weight_decay and end_weight_decay "
-                                           "say it"));
+                                           "scheduler.start_weight_decay and end_weight_decay give "
+                                           "it"));
 }
 
 // A run goes on with its own config.yaml, where every field stands.

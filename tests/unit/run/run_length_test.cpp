@@ -71,7 +71,7 @@ TEST(RunLength, WhatDoesNotFitIsSaid) {
          HasSubstr("rounded down"));
   expect({"scheduler.lr_decay_samples=10", "scheduler.lr_decay_iters=5"}, HasSubstr("both given"));
   expect({"scheduler.lr_warmup_samples=10", "scheduler.lr_warmup_fraction=0.5"},
-         HasSubstr("one of them sets the warm-up"));
+         HasSubstr("only one of them may set the warm-up"));
   expect({"scheduler.lr_warmup_samples=10", "scheduler.lr_decay_samples=10"},
          HasSubstr("10 is not below the 10 rows of the decay"));
   expect({"scheduler.lr_warmup_samples=80"}, HasSubstr("80 is not below the 80 rows"));

@@ -87,7 +87,7 @@ TEST(Setup, AVocabularyIsTheTokenizersOrLargerAndHasTheAdditionalIds) {
       [] {
         prepared({"tokenizer.vocab_extra_ids=3", "model.vocab_size=100"});
       },
-      ThrowsMessage<ConfigError>(HasSubstr("tokenizer.vocab_extra_ids: 3 behind no tokens")));
+      ThrowsMessage<ConfigError>(HasSubstr("tokenizer.vocab_extra_ids: 3 without a vocabulary")));
   for (const char* wrong : {"tokenizer.vocab_size=0", "tokenizer.vocab_extra_ids=-1"})
     EXPECT_THROW(prepared({wrong, "model.vocab_size=100"}), ConfigError) << wrong;
 }
@@ -110,7 +110,7 @@ TEST(Setup, RotaryPairsAreAMatterOfTheModel) {
     words.push_back(word);
     EXPECT_THAT([&] { prepared(words); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
   };
-  refused("model.apply_rope_fusion=false", "knows pairs of halves alone");
+  refused("model.apply_rope_fusion=false", "supports only pairs of halves");
   refused("model.family=gpt2", "learned_absolute, which have no pairs");
 
   ModelConfig halves = setup.model;

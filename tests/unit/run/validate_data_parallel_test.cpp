@@ -70,10 +70,10 @@ TEST(ValidateParallel, ShardingStrategies) {
     EXPECT_ONE("excludes check_for_large_grads = true", strategy, "ddp.check_for_large_grads=true");
   }
   EXPECT_GOOD("dist.use_torch_fsdp2=true", weights);
-  EXPECT_ONE("use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params",
+  EXPECT_ONE("use_torch_fsdp2: true means ddp.data_parallel_sharding_strategy = optim_grads_params",
              "dist.use_torch_fsdp2=true", gradients);
   EXPECT_GOOD("dist.use_megatron_fsdp=true", gradients);
-  EXPECT_ONE("one of them says it", "dist.use_torch_fsdp2=true", "dist.use_megatron_fsdp=true",
+  EXPECT_ONE("give only one of them", "dist.use_torch_fsdp2=true", "dist.use_megatron_fsdp=true",
              weights);
 }
 
@@ -139,14 +139,14 @@ TEST(ValidateParallel, FormatsOfFullSharding) {
                     grads = "ddp.megatron_fsdp_main_grads_dtype=",
                     wire = "ddp.megatron_fsdp_grad_comm_dtype=";
   EXPECT_GOOD(full, bf16, params + "fp32", grads + "fp32", wire + "bf16");
-  EXPECT_ONE("bf16 is grad_reduce_in_fp32 = false, found true", full, bf16, grads + "bf16");
+  EXPECT_ONE("bf16 means grad_reduce_in_fp32 = false, found true", full, bf16, grads + "bf16");
   EXPECT_ONE("fp16, but gradients of mixed_precision.recipe = bf16_mixed are bf16 or fp32", full,
              bf16, wire + "fp16");
   EXPECT_ONE(
       "needs data_parallel_sharding_strategy = optim_grads or optim_grads_params, found "
       "optim",
       bf16, wire + "bf16");
-  EXPECT_ONE("fp16, and optimizer.main_params_dtype = fp32", full, bf16, params + "fp16");
+  EXPECT_ONE("fp16, but optimizer.main_params_dtype = fp32", full, bf16, params + "fp16");
 
   const LoadedRunConfig loaded =
       load_run_config({}, {full, bf16, grads + "bf16", params + "fp16", wire + "fp32"});
@@ -180,7 +180,7 @@ TEST(ValidateParallel, Buckets) {
   EXPECT_ONE("bucket_size: 1000 and num_buckets = 4 are both given", "ddp.bucket_size=1000",
              "ddp.num_buckets=4");
   EXPECT_GOOD("ddp.num_buckets=4");
-  EXPECT_ONE("0 means that num_buckets says it", "ddp.bucket_size=0");
+  EXPECT_ONE("0 means that num_buckets is used", "ddp.bucket_size=0");
   EXPECT_ONE("without it nothing is padded", "ddp.pad_buckets_for_high_nccl_busbw=true",
              "ddp.use_distributed_optimizer=false");
 }

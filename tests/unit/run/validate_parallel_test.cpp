@@ -74,8 +74,8 @@ TEST(ValidateParallel, SendingByDomainNeedsWholeDomains) {
   EXPECT_GOOD(kMixtral, kExperts, ep(4), flex, hierarchical, domain(2));
   EXPECT_GOOD(kMixtral, kExperts, ep(4), etp(2), tp(2), flex, hierarchical, domain(4));
   EXPECT_GOOD(kMixtral, kExperts, ep(4), flex, domain(3)) << "then it sends without domains";
-  EXPECT_ONE("hierarchical needs dist.nvlink_domain_size, which is null", kMixtral, kExperts, ep(4),
-             flex, hierarchical);
+  EXPECT_ONE("hierarchical needs dist.nvlink_domain_size (the ranks of a domain), which is null",
+             kMixtral, kExperts, ep(4), flex, hierarchical);
   EXPECT_ONE(
       "dist.nvlink_domain_size: 3 with moe_flex_dispatcher_backend = hierarchical: expected "
       "a divisor of expert_model_parallel_size · expert_tensor_parallel_size = 4 · 1",
@@ -163,7 +163,8 @@ TEST(ValidateParallel, ExpertsNeedWhatTheyStandOn) {
   EXPECT_ONE("2 needs experts, and num_moe_experts is null; expected null",
              "model.num_moe_experts=null", etp(2));
   EXPECT_ONE(
-      "family llama has no experts; those that have: deepseek_v2, deepseek_v3, gpt_oss, mixtral, "
+      "family llama has no experts; families with experts: deepseek_v2, deepseek_v3, gpt_oss, "
+      "mixtral, "
       "olmoe, qwen2_moe, qwen3_moe",
       "model.family=llama", kExperts);
   EXPECT_ONE("2 with add_mlp_bias = true: the biases of num_moe_experts = 4",
@@ -273,12 +274,12 @@ TEST(ValidateParallel, HybridContext) {
                     tokens = "model.max_seqlen_per_dp_cp_rank=";
   EXPECT_GOOD(cp(2), ranks(4), hybrid, tokens + "16");
   EXPECT_ONE(
-      "required by hybrid_context_parallel: tokens of a micro-batch that a rank takes at "
-      "most, for instance seq_length / context_parallel_size = 32",
+      "required by hybrid_context_parallel: maximum tokens of a micro-batch on a rank, for "
+      "instance seq_length / context_parallel_size = 32",
       cp(2), ranks(4), hybrid);
   EXPECT_ONE(
-      "15 · 4 data and context ranks = 60 tokens, and a document may have seq_length = 64; "
-      "at least 16",
+      "15 · 4 data and context ranks = 60 tokens, but a document may have seq_length = 64; "
+      "expected at least 16",
       cp(2), ranks(4), hybrid, tokens + "15");
   EXPECT_ONE("needs a power of two of data and context ranks, found 3; nearest: 2 or 4", ranks(3),
              hybrid, tokens + "64", "train.global_batch_size=12");
@@ -286,7 +287,7 @@ TEST(ValidateParallel, HybridContext) {
              tokens + "64");
   EXPECT_ONE("needs model.calculate_per_token_loss = true", ranks(4), hybrid, tokens + "64",
              "model.calculate_per_token_loss=false");
-  EXPECT_ONE("takes cp_comm_type p2p or all_gather, found a2a", cp(2), ranks(4), hybrid,
+  EXPECT_ONE("needs cp_comm_type p2p or all_gather, found a2a", cp(2), ranks(4), hybrid,
              tokens + "64", "model.cp_comm_type=a2a");
   EXPECT_ONE("windows need all_gather or a2a", ranks(4), hybrid, tokens + "64",
              "model.window_size=16", "model.window_layers=[]");
@@ -332,7 +333,7 @@ TEST(ValidateParallel, ExplicitEnds) {
   EXPECT_GOOD(pp(4), first + "2", vpp(2));
   EXPECT_ONE("8 - 2 layers of the given stages = 6 for the other 4 stages", pp(5), ranks(5),
              first + "2", "train.global_batch_size=5");
-  EXPECT_ONE("first and last stage are all there are and have 3 + 4 = 7", pp(2), first + "3",
+  EXPECT_ONE("first and last stage are the only ones and have 3 + 4 = 7", pp(2), first + "3",
              last + "4");
   EXPECT_THAT(problems_of({pp(4), first + "3", last + "1", vpp(2)}),
               ElementsAre(HasSubstr("first_pipeline_stage: 3 is not divisible by "
@@ -368,8 +369,9 @@ TEST(ValidateParallel, LayoutText) {
 
 TEST(ValidateParallel, MultiTokenPrediction) {
   EXPECT_GOOD(pp(2), "model.mtp_num_layers=2");
-  EXPECT_ONE("mtp_num_layers: family gpt2 has no names for such layers; those that have: deepseek",
-             "model.family=gpt2", "model.mtp_num_layers=1");
+  EXPECT_ONE(
+      "mtp_num_layers: family gpt2 has no names for such layers; families with them: deepseek",
+      "model.family=gpt2", "model.mtp_num_layers=1");
   EXPECT_ONE("mtp_num_layers: 64 with rows of seq_length = 64 tokens", "model.mtp_num_layers=64");
 }
 
@@ -380,7 +382,7 @@ TEST(ValidateParallel, GroupsOfMicroBatches) {
   EXPECT_ONE("needs virtual stages", pp(4), group + "4");
   EXPECT_ONE("2 is below pipeline_model_parallel_size = 4; nearest: 4", pp(4), vpp(2), group + "2");
   EXPECT_ONE(
-      "groups of 7 cut the 16 micro-batches of a step so that 2 are left, fewer than "
+      "groups of 7 cut the 16 micro-batches of a step and leave 2, fewer than "
       "pipeline_model_parallel_size = 4; nearest: 14 or 18 micro-batches",
       pp(4), vpp(2), group + "7");
   EXPECT_ONE("groups of 4 cut the 2 micro-batches", pp(4), vpp(2), "train.global_batch_size=4");
@@ -456,8 +458,8 @@ TEST(ValidateParallel, Recompute) {
   EXPECT_ONE("the model has no shared_experts; it has core_attn, layernorm, mlp", kMixtral,
              kExperts, "model.moe_shared_expert_intermediate_size=null", selective,
              "model.recompute_modules=[shared_experts]");
-  EXPECT_ONE("moe_act is a part of moe, which runs again as a whole", kMixtral, kExperts, selective,
-             "model.recompute_modules=[moe, moe_act]");
+  EXPECT_ONE("moe_act is a part of moe, which is recomputed as a whole", kMixtral, kExperts,
+             selective, "model.recompute_modules=[moe, moe_act]");
   // Layers that do not divide are said once.
   EXPECT_ONE("num_layers", full, uniform, layers(9), pp(2), "model.num_layers=7");
 }
@@ -473,8 +475,8 @@ TEST(ValidateParallel, SharesOfSavedActivationsAndPartialRecompute) {
   EXPECT_ONE(
       "distribute_saved_activations: true needs recompute_granularity = full, found selective",
       selective, share);
-  EXPECT_ONE("sequence_parallel = true leaves each tensor rank its share already", full, uniform,
-             one, share, tp(2), "model.sequence_parallel=true");
+  EXPECT_ONE("sequence_parallel = true each tensor rank keeps only its share", full, uniform, one,
+             share, tp(2), "model.sequence_parallel=true");
   const std::string apart = "model.recompute_segments_apart=true";
   EXPECT_GOOD(full, uniform, one, apart);
   EXPECT_GOOD(full, block, "model.recompute_num_layers=2", apart);
@@ -512,8 +514,8 @@ TEST(ValidateParallel, Offload) {
               vpp(2));
   EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty",
              modules);
-  EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
-  EXPECT_ONE("offload_modules: moe_act is a part of experts, which the model has none of; it has",
+  EXPECT_ONE("are both true: set only one of them", modules, names("mlp"), layers, number(1));
+  EXPECT_ONE("offload_modules: moe_act is a part of experts, but the model has no experts; it has",
              "model.num_moe_experts=null", modules, names("mlp, moe_act"));
   EXPECT_GOOD(kMixtral, kExperts, modules, names("expert_fc1, moe_act"));
   EXPECT_GOOD(kMixtral, kExperts, ep(2), layers, number(2));
@@ -532,7 +534,7 @@ TEST(ValidateParallel, Offload) {
   EXPECT_GOOD(layers, number(2), "model.recompute_granularity=full",
               "model.recompute_method=uniform", "model.recompute_num_layers=1");
   EXPECT_ONE(
-      "fine_grained_activation_offloading: true, and recompute_granularity = full with "
+      "fine_grained_activation_offloading: true, but recompute_granularity = full with "
       "recompute_method = uniform",
       modules, names("mlp"), "model.recompute_granularity=full", "model.recompute_method=uniform",
       "model.recompute_num_layers=1");

@@ -30,8 +30,9 @@ TEST(CheckMemory, RanksOfAMachineShareIt) {
         ThrowsMessage<ConfigError>(AllOf(HasSubstr("on the 2 ranks of this machine"),
                                          HasSubstr("what would fit, the fewest changes first:\n"),
                                          HasSubstr(" a rank"))));
-    EXPECT_THAT([&] { check_memory(setup, planned, world->host(), 2, 1); },
-                ThrowsMessage<ConfigError>(HasSubstr("no setting that was tried makes it fit")));
+    EXPECT_THAT(
+        [&] { check_memory(setup, planned, world->host(), 2, 1); },
+        ThrowsMessage<ConfigError>(HasSubstr("none of the settings that were tried makes it fit")));
   });
 }
 

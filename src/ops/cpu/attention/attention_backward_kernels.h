@@ -141,7 +141,7 @@ inline void widen_as(DType dtype, const void* from, int64_t offset, int64_t coun
   }
 }
 
-/// The same with codes in place of one of them, or of both.
+/// The same with codes instead of one of them, or of both.
 void delta_of_codes(const AttentionRows& rows, int64_t begin, int64_t end) {
   constexpr int64_t kPiece = 64;
   alignas(64) float a[kPiece], b[kPiece];

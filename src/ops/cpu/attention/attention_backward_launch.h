@@ -26,13 +26,13 @@ struct BackwardCut {
               attention_documents(args.problem) == 1 && queries == args.k.dim(0);
   }
 
-  /// Keys of a document of so many that a chunk has.
+  /// Keys of a chunk, in a document of this many.
   int64_t keys_of_chunk(int64_t keys) const {
     return round_up_to((keys + chunks - 1) / chunks, kBackwardKeys);
   }
   /// The first query that sees a key of the chunk, in a single document whose query i sees the keys
-  /// up to i; rounded down to whole blocks of the kernels. Its part of dq begins there. 0 where
-  /// shapes do not say it.
+  /// up to i; rounded down to whole blocks of the kernels. Its part of dq begins there. 0 where it
+  /// does not follow from shapes.
   int64_t first_query(int64_t chunk) const {
     constexpr int64_t kBlock = 128;
     return trimmed ? std::min(queries, chunk * keys_of_chunk(queries)) / kBlock * kBlock : 0;

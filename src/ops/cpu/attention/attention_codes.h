@@ -30,7 +30,7 @@ inline void widen(const T* from, float factor, int64_t size, float* to) requires
   for (int64_t i = 0; i < size; ++i) to[i] = factor * T::decode(from[i].code);
 }
 
-/// The logarithm of the least power of two that is not below e^x.
+/// The logarithm of the smallest power of two that is at least e^x.
 inline float power_above(float x) {
   constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
   return __builtin_ceilf(x * kLog2E) * kLn2;

@@ -25,7 +25,7 @@ void for_each_single_query(ThreadPool& pool, const AttentionForwardArgs& args, i
   const int64_t documents = attention_documents(args.problem), kv_heads = args.k.dim(1);
   for (int64_t d = 0; d < documents; ++d) {
     VIADUCT_CHECK(ShapeError, offsets[d + 1] - offsets[d] <= 1,
-                  "attention_forward: document {} has {} queries, and max_queries is 1", d,
+                  "attention_forward: document {} has {} queries, but max_queries is 1", d,
                   offsets[d + 1] - offsets[d]);
   }
   run_on_attention_slots(pool, documents * kv_heads, slots, floats, workspace,

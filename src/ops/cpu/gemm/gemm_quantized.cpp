@@ -23,7 +23,7 @@ Tensor matrix_at(void* memory, const Operand& operand) {
           operand.shape()};
 }
 
-/// The product of matrices that are at these places (null: nowhere).
+/// The product of matrices at these addresses (null: only sizes).
 GemmArgs matrices_at(const GemmArgs& args, void* a, void* b) {
   GemmArgs matrices = args;
   matrices.a = matrix_at(a, args.a);

@@ -25,8 +25,8 @@ int64_t tile_visit(int64_t depth, const TileBlocking& blocking);
 template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
 
-/// The form of a packed BF16 weight: B tiles, strips of all steps one after the other. They take as
-/// many bytes as the weight (each dim rounded up to whole tiles), in either orientation.
+/// The form of a packed BF16 weight: B tiles, strips of all steps one after the other. They take
+/// the same bytes as the weight (each dim rounded up to whole tiles), in either orientation.
 OperandForm bf16_tiles(Orientation orientation);
 
 /// c and bias: dtype of a, or FP32; b: rows, or for BF16 also `bf16_tiles`. `Element`: bfloat16 or

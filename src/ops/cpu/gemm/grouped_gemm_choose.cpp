@@ -14,10 +14,10 @@
 namespace viaduct::cpu {
 namespace {
 
-// Up to so many rows kernels for few rows may need memory of their own.
+// Up to this many rows, kernels for few rows may need memory of their own.
 constexpr int64_t kSmallRows = 64;
-// Columns in which a product is cut that needs more memory than is there: borders of all groups of
-// scales.
+// Columns into which a product is cut that needs more memory than available: borders of all groups
+// of scales.
 constexpr int64_t kColumnUnit = 128;
 
 template <CpuIsa kIsa>

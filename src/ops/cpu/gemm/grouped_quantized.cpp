@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kAligned = 64;
 
-/// Tensors one after the other in memory that somebody else owns; with null memory only sizes.
+/// Tensors one after the other in memory that is not owned; with null memory only sizes.
 class Room {
  public:
   explicit Room(std::byte* memory) : memory_(memory) {}

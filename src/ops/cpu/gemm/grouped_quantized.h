@@ -14,7 +14,7 @@ bool is_quantized_product(const GroupedGemmArgs& args);
 /// which read no values.
 GemmArgs placed_product(const GroupedGemmArgs& args, int64_t rows, std::byte* memory);
 
-/// The bytes of its operands, and of what making them needs.
+/// The bytes of its operands, and of the workspace for their conversion.
 int64_t placed_bytes(const GroupedGemmArgs& args, int64_t rows);
 
 /// The product of expert `index`, which has the rows [begin, end), with its operands made at

@@ -71,7 +71,7 @@ inline Steps steps_of(float x) {
           choose_bits(number != 0, bits >> 28 & 8u, 8u)};
 }
 
-/// In place of floor and nearbyint: a sum with 2^23 is a whole number in its low bits, rounded to
+/// Instead of floor and nearbyint: a sum with 2^23 is an integer in its low bits, rounded to
 /// nearest even.
 inline uint32_t nearest(float steps) {
   return bits_of_float(steps + 0x1p23f) & 0xfu;

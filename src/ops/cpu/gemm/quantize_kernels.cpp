@@ -33,7 +33,7 @@ void magnitudes(const void* from, DType dtype, int64_t count, int32_t* most) {
   }
 }
 
-/// Of `count` elements. BF16 is compared as it is: its bits are the upper half of FP32's.
+/// Of `count` elements. BF16 is compared directly: its bits are the upper half of FP32's.
 int32_t largest_of(const void* from, DType dtype, int64_t offset, int64_t count) {
   if (dtype == DType::bf16) {
     const auto* row = static_cast<const uint16_t*>(from) + offset;
@@ -65,7 +65,7 @@ void group_magnitudes(const void* from, DType dtype, int64_t count, int64_t widt
 void powers(const int32_t* most, int64_t count, float largest, float* scales) {
   for (int64_t g = 0; g < count; ++g) {
     const auto bits = static_cast<uint32_t>(most[g]);
-    // The least power of two that is not below: 2^-127, a subnormal number, at least.
+    // The smallest power of two that is at least this, but not below 2^-127, a subnormal number.
     const uint32_t least = bits_of_float(float_of_bits(bits) / largest);
     const uint32_t exponent = least >> 23, mantissa = least & 0x7fffffu;
     const uint32_t border = choose_bits(exponent == 0, 0x400000u, 0u);

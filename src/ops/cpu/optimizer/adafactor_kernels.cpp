@@ -1,6 +1,6 @@
 // instruction sets: portable avx2 avx512
-// Kernels of Adafactor, compiled per instruction set. Sums are of whole numbers in FP64, so every
-// order gives the same bits.
+// Kernels of Adafactor, compiled per instruction set. Sums are of integers in FP64, so every order
+// gives the same bits.
 
 #include "ops/cpu/optimizer/adafactor_kernels.h"
 #include "ops/cpu/simd/simd_float8.h"

@@ -40,7 +40,7 @@ AdamWRun adamw_run(const AdamWArgs& args, const double* scalars) {
   const auto scalar = [&](StepScalar name) { return scalars[static_cast<int>(name)]; };
   const double lr = scalar(args.learning_rate);
   AdamWRun run;
-  // Of what is not f32 the kernel gets the values of a block at a time.
+  // For formats other than f32 the kernel gets the values of one block at a time.
   const auto floats = [](const Tensor& tensor) {
     return tensor.dtype() == DType::f32 ? tensor.data<float>() : nullptr;
   };
@@ -75,7 +75,7 @@ class CodedRun {
         second_(state_run(args.second, args.second_scales, {})) {
     second_.lifts_zeros = true;
     if (!args.weight || args.master.dtype() != DType::f16) return;
-    // The weight is the master as it is stored, rounded: what a checkpoint gives again.
+    // The weight is the stored master, rounded: the same that a checkpoint restores.
     weight_ = state_run(args.weight, {}, {});
     factors_.weight = nullptr;
   }

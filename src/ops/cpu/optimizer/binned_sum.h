@@ -43,7 +43,7 @@ void write_sum(const BinnedSum& sum, double* state);
 /// at [2 kAllBins + b] if b is the top bin, and slot 7 of the state at the end.
 void widen(const double* state, int64_t* wide);
 /// The sum whose wide form is `wide`, or the sum of those whose wide forms were added there: its
-/// top bin is the highest of theirs; their parts under its lowest bin are dropped.
+/// top bin is the highest of theirs; their parts below its lowest bin are dropped.
 BinnedSum narrow(const int64_t* wide);
 /// The value, rounded a few times in FP64; NaN if a value was not finite.
 double value_of(const BinnedSum& sum);

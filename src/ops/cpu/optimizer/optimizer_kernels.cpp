@@ -58,7 +58,7 @@ inline void for_values(const SumRun& run, int64_t begin, int64_t end, F&& f) {
   };
   int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
-    // Of the next block, whose largest value is looked for when this loop is done.
+    // Of the next block, whose largest value is computed after this loop.
     __builtin_prefetch(x + i + kSumBlock);
     f(value(load_wide(x + i), kWeighted ? load_wide(run.weight + i) : wide(1)));
     f(value(load_wide(x + i + kWide), kWeighted ? load_wide(run.weight + i + kWide) : wide(1)));

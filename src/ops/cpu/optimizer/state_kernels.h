@@ -29,7 +29,7 @@ struct MomentumRun {
   float beta1 = 0, one_minus_beta1 = 1, beta2 = 0, one_minus_beta2 = 1;
 };
 
-/// The momentum of Muon over one run, and what it is after the products.
+/// The momentum of Muon over one run, and the update after the products.
 struct MuonMomentumRun {
   const float* gradient = nullptr;
   float* state = nullptr;
@@ -48,7 +48,7 @@ struct MuonUpdateRun {
 struct StateKernels {
   /// out[0 … count) = elements [begin, begin + count) of the run; `begin` starts a group.
   void (*expand)(const StateRun& run, int64_t begin, int64_t count, float* out);
-  /// The other way round. `scale_of(largest magnitude)` is the scale of a group.
+  /// The inverse. `scale_of(largest magnitude)` is the scale of a group.
   void (*store)(const StateRun& run, int64_t begin, int64_t count, const float* in,
                 float (*scale_of)(float largest));
   void (*momentum)(const MomentumRun& run, int64_t begin, int64_t end);

@@ -1,4 +1,4 @@
-// Choice and launch on the cpu of what routers do beside the choice of experts: the bias that
+// Choice and launch on the cpu of routers' ops other than the choice of experts: the bias that
 // balances them, their capacity, noise and random scores. A few operations a token.
 
 #include <algorithm>

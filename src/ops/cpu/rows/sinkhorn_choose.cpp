@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kTaskLogits = 1 << 14;
 // Of a logit: an exponential, and two products and sums a round. Logits of a router that is not far
-// from balance take about so many rounds.
+// from balance take about this many rounds.
 constexpr double kFlopsOfExponential = 15, kFlopsOfRound = 4, kExpectedRounds = 10;
 
 int64_t rows_of_task(const Tensor& logits) {

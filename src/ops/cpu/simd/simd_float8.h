@@ -29,7 +29,7 @@ constexpr float decode_e4m3(uint8_t bits) {
   return float_of_bits(value | (bits & 0x80u) << 24);
 }
 
-/// Rounds to nearest even; what is beyond ±448 becomes ±448, NaN stays NaN.
+/// Rounds to nearest even; values beyond ±448 become ±448, NaN stays NaN.
 inline uint8_t encode_e4m3(float x) {
   const uint32_t u = bits_of_float(x), magnitude = u & 0x7fffffffu;
   const uint32_t normal = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
@@ -51,7 +51,7 @@ constexpr float decode_e5m2(uint8_t bits) {
   return float_of_bits(value | (bits & 0x80u) << 24);
 }
 
-/// Rounds to nearest even; what is beyond ±57344 becomes ±57344, NaN stays NaN.
+/// Rounds to nearest even; values beyond ±57344 become ±57344, NaN stays NaN.
 inline uint8_t encode_e5m2(float x) {
   const uint32_t u = bits_of_float(x), magnitude = u & 0x7fffffffu;
   const uint32_t normal = ((magnitude + 0xfffffu + ((magnitude >> 21) & 1u)) >> 21) - (112u << 2);

@@ -4,7 +4,7 @@
 //
 //   zero<R>()                 register R (16 × 16 FP32) = 0
 //   load<R>(from, bytes)      16 rows of 64 bytes, `bytes` apart
-//   stream_load<R>(…)         the same for what is not used again soon
+//   stream_load<R>(…)         the same for data that are not used again soon
 //   store<R>(to, bytes)
 //   multiply<C, A, B>()       C += A · B, of the tiles of tiles.h
 
@@ -29,7 +29,7 @@ void finish_tile(float* c, int64_t c_stride, bool accumulate) {
 /// kRows × kColumns tiles of C (each 1 or 2): registers 0 to 3 hold C, 4 and 5 A, 6 and 7 B.
 template <class Registers, int kRows, int kColumns>
 void tile_block(const TileProduct& p, const bfloat16* a, const bfloat16* b, float* c) {
-  constexpr int64_t kRowBytes = 64;  // of every tile in memory but C
+  constexpr int64_t kRowBytes = 64;  // of every tile in memory except C
   Registers::template zero<0>();
   if constexpr (kColumns > 1) Registers::template zero<1>();
   if constexpr (kRows > 1) Registers::template zero<2>();

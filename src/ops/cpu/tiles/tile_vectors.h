@@ -26,7 +26,8 @@ struct NextPanel {
   const char* tiles = nullptr;  // null: nothing
   int64_t strip_bytes = 0;
   int64_t first = 0, lines = 0;
-  // Not the constant itself: with it GCC 12 makes a tenth more instructions for an AVX2 product.
+  // Not the constant itself: with it GCC 12 generates a tenth more instructions for an AVX2
+  // product.
   int64_t strips = kPanelStrips;
 
   void prefetch() const {

@@ -7,11 +7,11 @@
 //   B tile   16 pairs of contracted × 16 columns: b[k / 2][column][k mod 2]     1 KB
 //   C        FP32, row-major with any row stride
 //
-// If a whole product is FP32, its operands use the same tiles with one element in place of a pair
+// If a whole product is FP32, its operands use the same tiles with one element instead of a pair
 // (16 rows × 16 contracted, 16 contracted × 16 columns).
 //
 // A *strip* is 16 rows of A (or 16 columns of B) over the whole contracted size: one tile per
-// *step* of 32 (FP32: 16), one after the other. Sizes that are no multiples are padded with zeros,
+// *step* of 32 (FP32: 16), one after the other. Sizes that are not multiples are padded with zeros,
 // which adds exact zeros to sums. Strips are 64-byte aligned; the caller chooses their distance (no
 // large power of two, or strips share cache sets).
 //
@@ -70,8 +70,8 @@ struct TileSource {
 /// c [rows, columns] (= or +=) A · B over `steps` steps.
 template <class Element>
 struct TileProductOf {
-  int64_t rows = 0, columns = 0;  // any; C has room for whole tiles, and what lies in the rest of
-                                  // the last ones is overwritten
+  int64_t rows = 0, columns = 0;  // any; C has room for whole tiles, and the rest of the last ones
+                                  // is overwritten
   int64_t steps = 0;
   const Element* a = nullptr;
   int64_t a_strip = 0;  // elements between strips of A
@@ -80,7 +80,7 @@ struct TileProductOf {
   float* c = nullptr;
   int64_t c_stride = 0;  // elements between rows of C
   bool accumulate = false;
-  bool more = false;  // the strips of B behind these are next: they may be prefetched
+  bool more = false;  // the strips of B after these are next: they may be prefetched
 };
 
 using TileProduct = TileProductOf<bfloat16>;

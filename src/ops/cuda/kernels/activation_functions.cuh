@@ -22,7 +22,7 @@ __device__ inline float logistic(float x) {
 }
 
 /// x · Φ(x). Arguments of the exponential and of erfc are rounded; both results are corrected to
-/// first order for what was rounded off, which the tail would otherwise show many times over.
+/// first order for the rounding error, which the tail would otherwise amplify.
 __device__ inline Point gelu_at(float x) {
   const float z = bounded(x, 14.5f), half = 0.5f * z, square = z * half;
   const float e = expf(-square);

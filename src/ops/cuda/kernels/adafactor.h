@@ -11,7 +11,7 @@ struct AdafactorPieceRows {
   int64_t rows, columns;
   float *row_limits, *column_limits;
   double *row_sums, *column_sums;  // not of limits
-  /// 51 less the bits of the number of terms of a row's sum, and of a column's.
+  /// 51 minus the bits of the number of terms of a row's sum, and of a column's.
   int row_bits, column_bits;
 };
 void adafactor_limits(const AdafactorPieceRows& piece, Stream stream);
@@ -34,7 +34,7 @@ struct AdafactorMoments {
 };
 void adafactor_moments(const AdafactorMoments& args, Stream stream);
 
-/// What the direction of a piece is made of: factors of its rows and columns, or the mean squares
+/// The inputs of a piece's direction: factors of its rows and columns, or the mean squares
 /// of its elements.
 struct AdafactorDirectionRows {
   const double* scalars;

@@ -1,5 +1,5 @@
 #pragma once
-// AdamW over a list of runs (ops/optimizer.h), with the cpu's bits. Runs travel in the kernel's
+// AdamW over a list of runs (ops/optimizer.h), with the cpu's bits. Runs are passed in the kernel's
 // parameters, which hold kMostRuns of them.
 
 #include "ops/cuda/kernels/optimizer_state.h"

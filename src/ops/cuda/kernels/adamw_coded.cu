@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) adamw_coded_kernel(CodedAdamWList ar
   store_all<kWide>(args.first, first, at, count, false, m);
   store_all<kWide>(args.second, second, at, count, true, v);
   if (run.weight == nullptr || args.master == StateFormat::remainder) return;
-  // The weight is the master as it is stored, rounded: what a checkpoint gives again.
+  // The weight is the stored master, rounded: the same that a checkpoint restores.
   if (is_scaled(args.master)) {
     __syncwarp();  // the group's scale is there
     load_all<kWide>(args.master, master, at, count, p);

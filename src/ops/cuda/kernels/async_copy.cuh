@@ -1,6 +1,6 @@
 #pragma once
-// Copies from global to shared memory that go on while the thread does other work (PTX: cp.async,
-// sm_80 and newer). A thread waits for its own copies; a barrier of the block after that makes them
+// Copies from global to shared memory that continue while the thread does other work
+// (PTX: cp.async, sm_80 and newer). A thread waits for its own copies; a barrier of the block after that makes them
 // visible to the others.
 
 #include "ops/cuda/kernels/kernel.h"
@@ -29,7 +29,7 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-/// Waits for all groups of the thread but the latest `kLatest`.
+/// Waits for all groups of the thread except the latest `kLatest`.
 template <int kLatest>
 __device__ void wait_for_copies() {
 #if defined(__CUDACC__)

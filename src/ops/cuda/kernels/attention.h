@@ -49,23 +49,23 @@ struct AttentionBackwardView {
   const float* delta;   // [N, Tq]
   float *dq, *dk, *dv;  // contiguous; +=
 };
-/// dk and dv: a block has some keys, and goes over the rows that see them.
+/// dk and dv: a block has some keys, and loops over the rows that see them.
 void attention_backward_keys(const AttentionBackwardView& args, Stream stream);
-/// dq: a block has some rows, and goes over the keys that they see.
+/// dq: a block has some rows, and loops over the keys that they see.
 void attention_backward_queries(const AttentionBackwardView& args, Stream stream);
 
-/// The widths of heads that kernels are made for: of q and k, and of v. Narrower heads run in the
+/// The widths of heads that kernels exist for: of q and k, and of v. Narrower heads run in the
 /// first that holds them.
 struct HeadWidths {
   int width, value_width;
-  /// The gradients of keys and values are made in so many parts of their columns, each of which
-  /// computes the scores: two where one warp's sums would not fit into its registers.
+  /// The number of parts of their columns in which the gradients of keys and values are computed,
+  /// each of which computes the scores: two where one warp's sums would not fit into its registers.
   int parts;
 };
 inline constexpr HeadWidths kHeadWidths[] = {
     {64, 64, 1}, {128, 128, 1}, {192, 128, 1}, {256, 256, 2}};
 
-/// Null if no kernel holds such heads.
+/// Null if no kernel supports such heads.
 inline constexpr const HeadWidths* head_widths_for(int64_t width, int64_t value_width) {
   for (const HeadWidths& has : kHeadWidths)
     if (width <= has.width && value_width <= has.value_width) return &has;

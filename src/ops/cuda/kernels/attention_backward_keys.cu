@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
   int stage = 0;
   for (int begin = first_tile; begin < end_row; begin += kRows, stage ^= 1) {
     wait_for_copies<0>();
-    __syncthreads();  // this tile is there, and nobody reads the other one any more
+    __syncthreads();  // this tile has arrived, and no thread reads the other one any more
     fill(stage ^ 1, begin + kRows);
     const auto& tiles = memory.stages[stage];
     Part<kRows> scores, gradients;

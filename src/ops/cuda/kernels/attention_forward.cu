@@ -1,5 +1,5 @@
 // Attention's forward (Dao 2023, arXiv 2307.08691): a block has some rows of a key-value head and
-// goes over the keys that they see, with a running softmax. While one tile of keys and values is
+// loops over the keys that they see, with a running softmax. While one tile of keys and values is
 // used the next is copied.
 
 #include "ops/cuda/kernels/attention_tile.cuh"
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
   int stage = 0;
   for (int begin = first_tile; begin < end_key; begin += kKeys, stage ^= 1) {
     wait_for_copies<0>();
-    __syncthreads();  // this tile is there, and nobody reads the other one any more
+    __syncthreads();  // this tile has arrived, and no thread reads the other one any more
     fill(stage ^ 1, begin + kKeys);
     const auto& tiles = memory.stages[stage];
     Part<kKeys> scores;

@@ -1,4 +1,4 @@
-// Attention's work on rows: a warp for each head of a token.
+// The row-wise parts of attention: a warp for each head of a token.
 
 #include "ops/cuda/kernels/attention_rows.h"
 #include "ops/cuda/kernels/row_group.cuh"

@@ -1,5 +1,5 @@
 #pragma once
-// What attention does row by row (ops/attention.h, ops/attention_sink.h, ops/heads.h). Row t · N +
+// The row-wise parts of attention (ops/attention.h, ops/attention_sink.h, ops/heads.h). Row t · N +
 // n of [T, N, D] is head n of token t; values per query are f32 [N, T].
 
 #include "ops/cuda/kernels/views.h"

@@ -116,7 +116,8 @@ __device__ void multiply(Part<kRowsB>& sums, const Tile<T, kRowsA, kWidth>& a, i
   }
 }
 
-/// Where FP32's left operands lie while other lanes read them; 16-bit ones stay in registers.
+/// Where FP32's left operands are stored while other lanes read them; 16-bit ones stay in
+/// registers.
 template <class T, int kWarps, int kColumns>
 struct Exchange {
   float rows[kWarps][16][kColumns + 1];
@@ -184,8 +185,8 @@ __device__ void add_row(float* to, int half, const Part<kColumns>& sums, int fir
 }
 
 /// What a block of a kernel for heads of up to kD elements works on. Own: its rows or keys, 16 for
-/// each warp. Other: what it goes over, two tiles in turn, so that one is copied while the other is
-/// used.
+/// each warp. Other: what it loops over, two alternating tiles, so that one is copied while the
+/// other is used.
 template <class T, int kD>
 struct TileShape {
   static constexpr bool kFp32 = sizeof(T) == 4;

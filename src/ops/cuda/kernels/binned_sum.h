@@ -1,6 +1,6 @@
 #pragma once
-// Reproducible sums and what is made of them (ops/optimizer.h), with the cpu's bits: the state that
-// a block writes depends on its values alone, and merging states is a sum of whole numbers.
+// Reproducible sums and the values derived from them (ops/optimizer.h), with the cpu's bits: the
+// state that a block writes depends only on its values, and merging states is a sum of integers.
 
 #include "ops/cuda/kernels/views.h"
 

@@ -7,7 +7,7 @@ namespace viaduct::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-/// So many rows are summed before they are added to the rest: no sum is long.
+/// This many rows are summed before they are added to the rest, so that no sum is long.
 constexpr int64_t kRowsTogether = 32;
 
 template <int kRun>

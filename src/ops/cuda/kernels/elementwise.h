@@ -19,7 +19,7 @@ struct ElementwiseRows {
   Elementwise kind;
   Rows a, b, out;
   int64_t rows, width;
-  int64_t rows_of_b = 1;  // so many rows have the same row of b
+  int64_t rows_of_b = 1;  // number of rows with the same row of b
   float factor = 0;
 };
 void elementwise(const ElementwiseRows& args, Stream stream);
@@ -42,7 +42,7 @@ struct SumOfRows {
 };
 void sum_rows(const SumOfRows& args, Stream stream);
 
-/// to (= or +=) from, any strides. `raw_bytes`: equal dtypes of so many bytes, copied as they are;
+/// to (= or +=) from, any strides. `raw_bytes`: equal dtypes of this many bytes, copied unchanged;
 /// else 0, and values are converted.
 struct StridedCopy {
   static constexpr int kMostDims = 6;

@@ -15,7 +15,7 @@ struct EmbeddingRows {
 };
 void embedding_forward(const EmbeddingRows& args, Stream stream);
 
-/// The look-up of codes of FP8, which are copied as they are; strides in bytes.
+/// The look-up of codes of FP8, which are copied unchanged; strides in bytes.
 struct CodeRows {
   const int32_t* ids;
   const uint8_t* weight;

@@ -49,7 +49,7 @@ struct ExpertLimit {
   int32_t* choice;
   float* probabilities;
   int64_t capacity;
-  bool by_probability;  // else the first tokens stay
+  bool by_probability;  // else the first tokens are kept
 };
 void limit_experts(const ExpertLimit& args, Stream stream);
 

@@ -1,6 +1,6 @@
 #pragma once
 // Sums over the rows of a token's experts, and biases of experts (ops/expert_rows.h,
-// ops/expert_bias.h), with the cpu's bits but for d_weight.
+// ops/expert_bias.h), with the cpu's bits except d_weight.
 
 #include "ops/cuda/kernels/views.h"
 

@@ -6,7 +6,7 @@
 
 namespace viaduct::cuda {
 
-/// Rounds to nearest even; what is beyond the largest number becomes it, NaN stays NaN. kBias is
+/// Rounds to nearest even; values beyond the largest number become it, NaN stays NaN. kBias is
 /// the exponent's.
 template <int kMantissa, int kBias, uint32_t kLargest>
 __device__ uint8_t encode_float8(float x) {

@@ -18,7 +18,7 @@ struct GroupedProduct {
   int64_t a_stride, b_stride, c_stride;
   const int32_t* offsets;  // [experts + 1]
   int64_t experts;
-  int64_t rows;  // of a: those from offsets[experts] on belong to nobody
+  int64_t rows;  // of a: those from offsets[experts] on belong to no expert
   int64_t n, k;  // of a weight
 };
 /// Sums in FP32, in the order of the contracted dim.

@@ -1,9 +1,11 @@
 #pragma once
-// What every kernel file includes, and all that differs between its two compilers: nvcc for a GPU,
-// and the C++ compiler for the emulator of tests/cuda_host, which runs the same file on the host.
-// Beside it kernels use the common part of both: indices, barriers, shuffles, plain C++ without
-// contraction of products and sums (nvcc is told so), so that elementwise results have the bits of
-// the cpu's.
+// Included by every kernel file; contains everything that differs between its two compilers: nvcc
+// for a GPU, and the C++ compiler for the emulator of tests/cuda_host, which runs the same file on
+// the host.
+// Apart from that, kernels use what both have in common: indices, barriers, shuffles, plain C++
+// without
+// contraction of products and sums (nvcc gets a flag for this), so that elementwise results have
+// the bits of the cpu's.
 
 #if defined(__CUDACC__)
 #include <cuda_fp16.h>
@@ -34,7 +36,7 @@ __device__ T& shared() {
 #endif
 }
 
-/// The shared memory whose size the launch gives, aligned to 128 bytes; uninitialised.
+/// The shared memory whose size the launch sets, aligned to 128 bytes; uninitialised.
 template <class T>
 __device__ T* dynamic_shared() {
 #if defined(__CUDACC__)

@@ -15,7 +15,7 @@ struct NormForwardRows {
 };
 void norm_forward(const NormForwardRows& args, Stream stream);
 
-/// Rows are cut into `parts`; each part's sums of d_weight, and behind all of them those of d_bias,
+/// Rows are cut into `parts`; each part's sums of d_weight, and after all of them those of d_bias,
 /// are in `partial` [parts, width] each until a second launch adds them in order.
 struct NormBackwardRows {
   bool layer_norm;
@@ -38,8 +38,7 @@ struct ColumnSums {
 };
 void column_sums(const ColumnSums& args, Stream stream);
 
-/// out (= or +=) Σ partial[p], in order; the same for `second` (null: none), whose parts are
-/// behind.
+/// out (= or +=) Σ partial[p], in order; the same for `second` (null: none), whose parts follow.
 struct PartSums {
   const float* partial;
   float *out, *second;

@@ -27,7 +27,7 @@ enum class ScaleOrder : uint8_t {
                  // row r, column c at r % 32 · 16 + r / 32 · 4 + c
 };
 
-/// to [rows, columns] in `order` = the scale of the operand that holds there: scale (i, l) of `to`
+/// to [rows, columns] in `order` = the scale of the operand at that place: scale (i, l) of `to`
 /// is that of elements (i · row_elements, l · column_elements) of the operand, which are in the
 /// group (i · row_elements / kept_group, …) of `from`. Zero where the operand ends.
 struct OperandScales {

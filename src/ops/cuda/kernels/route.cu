@@ -6,7 +6,7 @@
 namespace viaduct::cuda {
 namespace {
 
-/// A score and whose it is; number −1: none.
+/// A score and its expert; number −1: none.
 struct Candidate {
   float value;
   int32_t number;

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kRouterThreads) route_backward_kernel(RoutedGr
   const float shift = args.z_factor != 0 ? log_sum_exp(logits, experts) : 0;
   const float z =
       args.z_factor != 0 ? static_cast<float>(2 * args.z_factor * *args.loss_scale) * shift : 0;
-  // Chosen experts' logits are read by all lanes: their gradients go behind.
+  // Chosen experts' logits are read by all lanes: their gradients are written after them.
   const auto write = [&](const auto& balance_of) {
     for (int64_t first = 0; first < experts; first += kWarpLanes) {
       const int64_t e = first + lane_of_thread();
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kRouterThreads) clear_counts_kernel(ChoiceCoun
                   [&](int64_t, int64_t i, auto) { args.counts[i] = 0; });
 }
 
-/// Whole numbers: the order of additions does not show.
+/// Integers: the order of additions has no effect.
 __global__ void __launch_bounds__(kRouterThreads) count_choices_kernel(ChoiceCounts args) {
   for_elements<1>(1, args.choices, kRouterThreads, [&](int64_t, int64_t i, auto) {
     const int32_t expert = args.choice[i];

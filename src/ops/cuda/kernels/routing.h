@@ -14,7 +14,7 @@ struct RouterRule {
   int64_t topk, groups, group_topk, best_of_group;
   float scaling;
 };
-/// Groups that kernels take.
+/// Maximum groups that kernels support.
 inline constexpr int kMostGroups = 256;
 
 struct RoutedRows {
@@ -65,8 +65,8 @@ struct ChoiceCounts {
 };
 void count_choices(const ChoiceCounts& args, Stream stream);
 
-/// Factors of experts by Sinkhorn's iteration (ops/sinkhorn.h), in one block: how many rounds it
-/// takes is known on the device alone.
+/// Factors of experts by Sinkhorn's iteration (ops/sinkhorn.h), in one block: the number of rounds
+/// is known only on the device.
 struct Sinkhorn {
   const float* logits;
   float* bias;

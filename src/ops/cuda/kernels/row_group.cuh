@@ -6,7 +6,7 @@
 
 namespace viaduct::cuda {
 
-/// Rows of up to so many elements belong to a warp.
+/// Rows of up to this many elements belong to a warp.
 inline constexpr int64_t kWarpRow = 1024;
 inline constexpr int kRowThreads = 256;
 

@@ -1,5 +1,5 @@
 #pragma once
-// Launches over a list of runs that travels in the kernel's parameters: each block belongs to one
+// Launches over a list of runs that is passed in the kernel's parameters: each block belongs to one
 // of them.
 
 #include "ops/cuda/kernels/kernel.h"

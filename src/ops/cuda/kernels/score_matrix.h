@@ -9,7 +9,7 @@ namespace viaduct::cuda {
 
 enum class ScoreForm : uint8_t { scores, values, keys };
 
-/// The products of queries [Tq, N, width] and keys [Tk, K, width] by way of the matrix. FP32.
+/// The products of queries [Tq, N, width] and keys [Tk, K, width] through the matrix. FP32.
 struct ScoreProductView {
   AttentionProblemView problem;
   ScoreForm form;

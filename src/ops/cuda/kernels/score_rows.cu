@@ -1,4 +1,4 @@
-// What is done to the rows of a score matrix: scale, mask, softmax, their gradients, and dropout.
+// Operations on the rows of a score matrix: scale, mask, softmax, their gradients, and dropout.
 // The single steps and all of them together do the same arithmetic: their bits are the same.
 
 #include "ops/cuda/kernels/attention_block.cuh"

@@ -50,7 +50,7 @@ __device__ void load_state(StateFormat format, const StatePlace& state, int64_t 
   }
 }
 
-/// `value` with so many significant bits.
+/// `value` with this many significant bits.
 __device__ inline float rounded_to_bits(float value, int bits) {
   const int dropped = 24 - bits;
   const uint32_t u = __float_as_uint(value);

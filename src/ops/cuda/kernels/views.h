@@ -1,6 +1,6 @@
 #pragma once
-// How the launch half of an op hands tensors to a kernel: plain types without any CUDA header,
-// which the C++ compiler and nvcc see alike.
+// How the launch half of an op passes tensors to a kernel: plain types without any CUDA header, the
+// same for the C++ compiler and nvcc.
 
 #include <cstdint>
 
@@ -10,13 +10,13 @@ namespace viaduct::cuda {
 
 using Stream = CUstream_st*;  // null: the default stream
 
-/// Number formats that kernels read and write. They compute in FP32, and in FP64 where they say so.
+/// Number formats that kernels read and write. They compute in FP32, and in FP64 where stated.
 enum class Format : uint8_t { f32, bf16, f16, f64 };
 
 /// A tensor as dense rows. Row r begins at element
 /// r / (middle · inner) · strides[0] + r / inner % middle · strides[1] + r % inner · strides[2].
 struct Rows {
-  void* data = nullptr;  // null: the tensor is not there
+  void* data = nullptr;  // null: no tensor
   Format format = Format::f32;
   int64_t middle = 1, inner = 1;
   int64_t strides[3] = {};  // in elements
@@ -39,7 +39,7 @@ inline bool is_wide(const Rows& rows) {
   return is_wide(rows.data) && (rows.strides[0] | rows.strides[1] | rows.strides[2]) % 8 == 0;
 }
 
-/// How the launch of a kernel tells that the device refused it: DeviceError.
+/// Reports that the device refused the launch of a kernel: DeviceError.
 [[noreturn]] void launch_failed(const char* kernel, const char* reason);
 
 }  // namespace viaduct::cuda

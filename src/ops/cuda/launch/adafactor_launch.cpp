@@ -12,7 +12,7 @@ int slot(StepScalar name) {
   return static_cast<int>(name);
 }
 
-/// Sums of so many terms, each below 2^bits, stay below 2^52.
+/// Sums of this many terms, each below 2^bits, stay below 2^52.
 int bits_of_terms(int64_t terms) {
   return 51 - std::bit_width(static_cast<uint64_t>(terms));
 }

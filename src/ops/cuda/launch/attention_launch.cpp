@@ -1,4 +1,4 @@
-// Launches of attention, and of what it does row by row.
+// Launches of attention, and of its row-wise parts.
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 #pragma once
-// From an attention problem to what its kernels take.
+// Converts an attention problem to the arguments of its kernels.
 
 #include "ops/attention.h"
 #include "ops/cuda/kernels/attention.h"
@@ -10,8 +10,8 @@ namespace viaduct::cuda {
 /// [T, N, D] with dense rows.
 Heads heads_of(const Tensor& x);
 
-/// Documents, mask, scale and dropout of a problem with so many queries and keys; heads, and what
-/// belongs to them, are left out.
+/// Documents, mask, scale and dropout of a problem with these numbers of queries and keys; the
+/// fields of heads are not set.
 AttentionProblemView document_view(std::string_view op, const AttentionProblem& problem,
                                    int64_t queries, int64_t keys);
 

@@ -1,5 +1,5 @@
-// Launches of what is composed of ops: the score matrix of unfused attention, and the steps of
-// softmax cross entropy.
+// Launches of attention and losses composed of ops: the score matrix of unfused attention, and the
+// steps of softmax cross entropy.
 
 #include "ops/cuda/kernels/score_matrix.h"
 #include "ops/cuda/kernels/softmax_rows.h"

@@ -1,4 +1,4 @@
-// What launches keep from call to call is in the device.
+// State that launches keep from call to call is in the device.
 
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/launch/product_library.h"

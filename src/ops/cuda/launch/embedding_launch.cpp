@@ -24,7 +24,8 @@ void launch_forward(OpContext& context, const Choice&, const EmbeddingForwardArg
                     stream_of(context));
 }
 
-/// The workspace is what the choice asks for: two buffers of tokens, then the counts of digits.
+/// The workspace is the one that the choice requests: two buffers of tokens, then the counts of
+/// digits.
 void launch_backward(OpContext& context, const Choice&, const EmbeddingBackwardArgs& args,
                      void* workspace) {
   constexpr std::string_view op = "embedding_backward";

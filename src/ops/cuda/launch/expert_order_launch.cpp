@@ -1,4 +1,4 @@
-// Launches of what orders rows by expert, limits experts and balances them by a bias.
+// Launches of ops that order rows by expert, limit experts and balance them by a bias.
 
 #include <cstddef>
 

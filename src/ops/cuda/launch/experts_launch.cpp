@@ -1,4 +1,4 @@
-// Launches of what works on the rows of experts.
+// Launches of ops on the rows of experts.
 
 #include "ops/cuda/kernels/expert_rows.h"
 #include "ops/cuda/launch/launch_args.h"

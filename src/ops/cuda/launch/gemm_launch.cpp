@@ -1,5 +1,5 @@
-// Launches of products: quantized operands in the library's order, the product, and what its
-// epilogue stands for as the kernels of the ops themselves.
+// Launches of products: quantized operands in the library's order, the product, and its epilogue as
+// the kernels of the ops themselves.
 
 #include "ops/cuda/kernels/elementwise.h"
 #include "ops/cuda/kernels/product_operands.h"

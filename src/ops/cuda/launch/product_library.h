@@ -1,9 +1,9 @@
 #pragma once
 // cuBLASLt: a handle, and for each kind of product its descriptors and the algorithm that the
-// library's heuristic names first, made at the first product of the kind. No CUDA header.
+// library's heuristic ranks first, created at the first product of the kind. No CUDA header.
 //
-// Sums are FP32 (no TF32); parts of a sum that the library makes apart are added in FP32, in an
-// order of its own that is the same for each kind of product.
+// Sums are FP32 (no TF32); parts of a sum that the library computes separately are added in FP32,
+// in an order of its own that is fixed for each kind of product.
 
 #include <compare>
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace viaduct::cuda {
 
-/// What the library decides by: d [a.rows, b.rows] (row-major) = a · bᵀ, (+ d) (+ bias of d's
-/// format).
+/// What the library's choice depends on: d [a.rows, b.rows] (row-major) = a · bᵀ, (+ d) (+ bias of
+/// d's format).
 struct ProductKind {
   struct Matrix {
     DType format = DType::f32;
@@ -41,7 +41,7 @@ struct ProductMemory {
   void* workspace = nullptr;      // kProductWorkspace bytes
 };
 
-/// Bytes up to 16 of which the address is a multiple: no kernel needs more.
+/// The alignment of the address, up to 16 bytes: no kernel needs more.
 int64_t alignment_of(const void* data);
 
 class ProductLibrary {
@@ -52,7 +52,7 @@ class ProductLibrary {
   ProductLibrary(const ProductLibrary&) = delete;
   ProductLibrary& operator=(const ProductLibrary&) = delete;
 
-  /// DeviceError with the library's reason for a product that it does not have.
+  /// DeviceError with the library's reason for a product that it does not support.
   void multiply(const ProductKind& kind, const ProductMemory& memory, Stream stream);
   /// Kinds of products so far.
   int64_t kinds() const;
@@ -62,7 +62,8 @@ class ProductLibrary {
   std::unique_ptr<Impl> impl_;
 };
 
-/// That of the context's device, which keeps it from launch to launch. The device defines it.
+/// The library of the context's device, which keeps it from launch to launch. The device defines
+/// it.
 ProductLibrary& product_library(OpContext& context);
 
 }  // namespace viaduct::cuda

@@ -69,7 +69,7 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
 void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
                       void* workspace) {
   VIADUCT_CHECK(DeviceError, args.out.dim(0) == 1 && !args.offsets,
-                "largest_magnitude: {} has no kernel for {} matrices at once, but for one",
+                "largest_magnitude: {} has no kernel for {} matrices at once, only for one",
                 context.ops.traits.name, args.out.dim(0));
   largest_magnitude(
       {rows_of("largest_magnitude", args.matrix), args.matrix.dim(0), args.matrix.dim(1),

@@ -1,4 +1,4 @@
-// Launches of what works row by row: norms, activations, rotary embedding, cross entropy, and sums
+// Launches of row-wise ops: norms, activations, rotary embedding, cross entropy, and sums
 // over rows.
 
 #include "ops/cuda/cuda_entry.h"
