@@ -8,33 +8,76 @@
 #include "ops/cpu/simd/simd_philox.h"
 #include "ops/cpu/simd/simd_rows.h"
 #include "tensor/hadamard.h"
+#include "tensor/nvfp4.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-void load_row(const void* from, DType dtype, int64_t count, float* to) {
-  with_floats(dtype, from, [&](const auto* row) {
-    for_row(count,
-            [&](int64_t i, auto... mask) { store(to + i, load(row + i, mask...), mask...); });
+/// A column of vectors.
+using Rows = Vec[kRotated];
+
+inline void rotate(Rows& x) {
+  for (int i = 0; i < kRotated; ++i) x[i] = mul(x[i], set1(kRotationSigns[i] * 0.25f));
+#pragma GCC unroll 4
+  for (int apart = 1; apart < kRotated; apart *= 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRotated; ++i) {
+      if ((i & apart) != 0) continue;
+      const Vec sum = add(x[i], x[i + apart]), difference = sub(x[i], x[i + apart]);
+      x[i] = sum;
+      x[i + apart] = difference;
+    }
+  }
+}
+
+void load_block(const void* from, int64_t stride, DType dtype, int64_t rows, int64_t count,
+                bool rotated, float* to) {
+  with_floats(dtype, from, [&](const auto* first) {
+    const int64_t next = stride / static_cast<int64_t>(sizeof(*first));
+    for_row(count, [&](int64_t c, auto... mask) {
+      Rows x;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRotated; ++r)
+        x[r] = r < rows ? load(first + r * next + c, mask...) : zero();
+      if (rotated) rotate(x);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRotated; ++r) store(to + r * kNvfp4Columns + c, x[r], mask...);
+    });
   });
 }
 
-void rotate(float* rows, int64_t count) {
-  for (int i = 0; i < kRotated; ++i) {
-    float* const row = rows + i * kNvfp4Columns;
-    const float factor = kRotationSigns[i] * 0.25f;
-    for (int64_t c = 0; c < count; ++c) row[c] *= factor;
+/// In this order of bits, NaN is above infinity and infinity above all numbers.
+inline int32_t magnitude_bits(float x) {
+  return static_cast<int32_t>(bits_of_float(x) & 0x7fffffffu);
+}
+
+void column_magnitudes(const float* block, int64_t rows, int64_t count, int32_t* most) {
+  for (int64_t c = 0; c < count; ++c) most[c] = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* const row = block + r * kNvfp4Columns;
+    for (int64_t c = 0; c < count; ++c) {
+      const int32_t bits = magnitude_bits(row[c]);
+      most[c] = bits > most[c] ? bits : most[c];
+    }
   }
-  for (int apart = 1; apart < kRotated; apart *= 2) {
-    for (int i = 0; i < kRotated; ++i) {
-      if ((i & apart) != 0) continue;
-      float* __restrict const a = rows + i * kNvfp4Columns;
-      float* __restrict const b = a + apart * kNvfp4Columns;
-      for (int64_t c = 0; c < count; ++c) {
-        const float sum = a[c] + b[c], difference = a[c] - b[c];
-        a[c] = sum;
-        b[c] = difference;
+}
+
+void line_magnitudes(const float* block, int64_t rows, int64_t count, int32_t* most) {
+  for (int64_t r = 0; r < rows; ++r, most += kNvfp4RowGroups) {
+    const float* const row = block + r * kNvfp4Columns;
+    for (int64_t c = 0, g = 0; c < count; c += kNvfp4Group, ++g) {
+#if !defined(VIADUCT_PORTABLE) && defined(__AVX512F__)
+      const Vec x = count - c < kLanes ? load(row + c, first(count - c)) : load(row + c);
+      most[g] = _mm512_reduce_max_epi32(
+          _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)));
+#else
+      const int64_t here = count - c < kNvfp4Group ? count - c : kNvfp4Group;
+      most[g] = 0;
+      for (int64_t i = c; i < c + here; ++i) {
+        const int32_t bits = magnitude_bits(row[i]);
+        most[g] = bits > most[g] ? bits : most[g];
       }
+#endif
     }
   }
 }
@@ -106,11 +149,17 @@ inline __m512i code_words(Vec x, const uint16_t* random, Mask m) {
   return _mm512_or_si512(_mm512_add_epi32(_mm512_maskz_mov_epi32(number, first), whole), sign);
 }
 
-void encode(const float* from, const float* divisors, const uint16_t* random, int64_t count,
-            uint8_t* to) {
+/// What belongs to 16 columns from c on, of which `m` has those that are there: one value for all
+/// of them (width 16), or one for each (1).
+inline Vec of_columns(const float* values, int64_t width, int64_t c, Mask m) {
+  return width == 1 ? load(values + c, m) : set1(values[c / kNvfp4Group]);
+}
+
+void encode(const float* from, const float* divisors, int64_t width, const uint16_t* random,
+            int64_t count, uint8_t* to) {
   for (int64_t c = 0; c < count; c += kLanes) {
     const Mask m = count - c < kLanes ? first(count - c) : static_cast<Mask>(0xffff);
-    const __m512i codes = code_words(div(load(from + c, m), load(divisors + c, m)),
+    const __m512i codes = code_words(div(load(from + c, m), of_columns(divisors, width, c, m)),
                                      random == nullptr ? nullptr : random + c, m);
     // In each 64 bits the even element is below the odd one, 28 bits beside its place.
     const __m128i bytes =
@@ -122,17 +171,25 @@ void encode(const float* from, const float* divisors, const uint16_t* random, in
 
 #else
 
-void encode(const float* from, const float* divisors, const uint16_t* random, int64_t count,
-            uint8_t* to) {
+/// to[c] = the value of column c's group; groups have `width` columns.
+inline void spread(const float* of_groups, int64_t width, int64_t count, float* to) {
+  for (int64_t c = 0; width == 1 && c < count; ++c) to[c] = of_groups[c];
+  for (int64_t c = 0; width > 1 && c < count; ++c) to[c] = of_groups[c / kNvfp4Group];
+}
+
+void encode(const float* from, const float* divisors, int64_t width, const uint16_t* random,
+            int64_t count, uint8_t* to) {
+  alignas(64) float of_columns[kNvfp4Columns];
   alignas(64) uint8_t codes[kNvfp4Columns];
+  spread(divisors, width, count, of_columns);
   if (random == nullptr) {
     for (int64_t c = 0; c < count; ++c) {
-      const Steps steps = steps_of(from[c] / divisors[c]);
+      const Steps steps = steps_of(from[c] / of_columns[c]);
       codes[c] = static_cast<uint8_t>((steps.first + nearest(steps.count)) | steps.sign);
     }
   } else {
     for (int64_t c = 0; c < count; ++c) {
-      const Steps steps = steps_of(from[c] / divisors[c]);
+      const Steps steps = steps_of(from[c] / of_columns[c]);
       const float up = (static_cast<float>(static_cast<int32_t>(random[c])) + 0.5f) * 0x1p-16f;
       const auto whole = static_cast<uint32_t>(static_cast<int32_t>(steps.count + up));
       codes[c] = static_cast<uint8_t>((steps.first + whole) | steps.sign);
@@ -181,7 +238,7 @@ inline __m256i cut_product(__m256i numbers, Vec scales) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(product, 16));
 }
 
-void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* to) {
+void widen(const uint8_t* codes, const float* scales, int64_t width, int64_t count, bfloat16* to) {
   const __m512i numbers = _mm512_load_si512(kNumbers.of);
   for (int64_t c = 0; c < count; c += 32) {
     const int64_t here = count - c < 32 ? count - c : 32;
@@ -192,19 +249,22 @@ void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* t
     const __m512i apart = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12)),
                                            _mm512_set1_epi32(0x000f000f));
     const __m512i values = _mm512_permutexvar_epi16(apart, numbers);
-    _mm256_mask_storeu_epi16(to + c, low,
-                             cut_product(_mm512_castsi512_si256(values), load(scales + c, low)));
+    _mm256_mask_storeu_epi16(
+        to + c, low,
+        cut_product(_mm512_castsi512_si256(values), of_columns(scales, width, c, low)));
     if (high == 0) continue;
     _mm256_mask_storeu_epi16(
         to + c + 16, high,
-        cut_product(_mm512_extracti64x4_epi64(values, 1), load(scales + c + 16, high)));
+        cut_product(_mm512_extracti64x4_epi64(values, 1), of_columns(scales, width, c + 16, high)));
   }
 }
 
 #else
 
-void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* to) {
+void widen(const uint8_t* codes, const float* scales, int64_t width, int64_t count, bfloat16* to) {
   alignas(64) uint8_t apart[kNvfp4Columns];
+  alignas(64) float of_columns[kNvfp4Columns];
+  spread(scales, width, count, of_columns);
   for (int64_t c = 0; c < count / 2; ++c) {
     apart[2 * c] = codes[c] & 15u;
     apart[2 * c + 1] = codes[c] >> 4;
@@ -212,7 +272,7 @@ void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* t
   // A product of 2 and 4 significant bits: rounding to BF16 cuts off zeros.
   auto* const out = reinterpret_cast<uint16_t*>(to);
   for (int64_t c = 0; c < count; ++c)
-    out[c] = static_cast<uint16_t>(bits_of_float(decode_e2m1(apart[c]) * scales[c]) >> 16);
+    out[c] = static_cast<uint16_t>(bits_of_float(decode_e2m1(apart[c]) * of_columns[c]) >> 16);
 }
 
 #endif
@@ -220,8 +280,9 @@ void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* t
 }  // namespace
 
 const Nvfp4Kernels& nvfp4_kernels() {
-  static constexpr Nvfp4Kernels kKernels{load_row, rotate,      make_scales, encode,
-                                         draw,     read_scales, widen};
+  static constexpr Nvfp4Kernels kKernels{
+      load_block, column_magnitudes, line_magnitudes, make_scales, encode, draw, read_scales,
+      widen};
   return kKernels;
 }
 
