@@ -68,13 +68,16 @@ uint8_t* codes_at(const Tensor& values, int64_t row, int64_t column) {
   return static_cast<uint8_t*>(values.raw()) + row * values.stride(0) + column / 2;
 }
 
+int64_t row_bytes(const Tensor& matrix) {
+  return matrix.stride(0) * dtype_bytes(matrix.dtype());
+}
+
 /// Rows that the matrix does not have are zeros.
 void load_block(const Tensor& matrix, const Block& block, bool rotated, const Nvfp4Kernels& kernels,
                 float* to) {
   const int64_t rows = std::max<int64_t>(0, std::min(block.rows, matrix.dim(0) - block.row));
   const void* from = rows > 0 ? row_address(matrix, block.row, block.column) : nullptr;
-  kernels.load(from, matrix.stride(0) * dtype_bytes(matrix.dtype()), matrix.dtype(), rows,
-               block.columns, rotated, to);
+  kernels.load(from, row_bytes(matrix), matrix.dtype(), rows, block.columns, rotated, to);
 }
 
 /// The groups of a block: `lines` of them, `in_line` each, `distance` apart in arrays of what
@@ -121,7 +124,7 @@ void make_divisors(const Operand& out, const float* rows, const Block& block, fl
   }
 }
 
-/// The random bits of a row's columns, in `memory`.
+/// The random bits of a row's columns, in `memory` of kNvfp4Random elements.
 void draw_row(const StochasticRounding& rounding, uint64_t key, int64_t row, const Block& block,
               const Nvfp4Kernels& kernels, uint16_t* memory) {
   alignas(64) uint16_t drawn[kNvfp4Random];
@@ -135,6 +138,10 @@ void draw_row(const StochasticRounding& rounding, uint64_t key, int64_t row, con
     if (from >= to) continue;
     const uint64_t first = run.first + static_cast<uint64_t>(from - run.begin);
     const auto lead = static_cast<int64_t>(first % 8);
+    if (lead == 0) {  // what is written beyond the run, the next one overwrites
+      kernels.draw(key, token, first, to - from, memory + (from - block.column));
+      continue;
+    }
     kernels.draw(key, token, first - static_cast<uint64_t>(lead), to - from + lead, drawn);
     std::copy_n(drawn + lead, to - from, memory + (from - block.column));
   }
@@ -161,7 +168,7 @@ void quantize_nvfp4(ThreadPool& pool, const ConvertOperandArgs& args, const Nvfp
   for_blocks(pool, args.out.shape(), [&](const Block& block) {
     alignas(64) float rows[kNvfp4Rows * kNvfp4Columns];
     alignas(64) float divisors[kNvfp4BlockGroups];
-    alignas(64) uint16_t bits[kNvfp4Columns];
+    alignas(64) uint16_t bits[kNvfp4Random];
     const BlockGroups groups(form, block);
     load_block(args.matrix, block, form.rotated, kernels, rows);
     make_divisors(args.out, rows, block, matrix_scale, kernels, divisors);
@@ -194,18 +201,10 @@ void widen_nvfp4(ThreadPool& pool, const Operand& operand, const Tensor& to,
   });
 }
 
-int32_t rotated_magnitude(const Tensor& matrix, int64_t row, int64_t rows_there,
+int32_t rotated_magnitude(const Tensor& matrix, int64_t row, int64_t rows,
                           const Nvfp4Kernels& kernels) {
-  alignas(64) float rows[kNvfp4Rows * kNvfp4Columns];
-  alignas(64) int32_t most[kNvfp4Columns];
-  int32_t largest = 0;
-  for (int64_t column = 0; column < matrix.dim(1); column += kNvfp4Columns) {
-    const Block block{row, rows_there, column, std::min(kNvfp4Columns, matrix.dim(1) - column)};
-    load_block(matrix, block, true, kernels, rows);
-    kernels.column_magnitudes(rows, kNvfp4Rows, block.columns, most);
-    largest = std::max(largest, *std::max_element(most, most + block.columns));
-  }
-  return largest;
+  return kernels.rotated_magnitude(row_address(matrix, row, 0), row_bytes(matrix), matrix.dtype(),
+                                   rows, matrix.dim(1));
 }
 
 }  // namespace viaduct::cpu

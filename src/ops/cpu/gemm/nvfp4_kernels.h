@@ -28,6 +28,9 @@ struct Nvfp4Kernels {
   /// 2, 4 and 8 apart.
   void (*load)(const void* from, int64_t stride, DType dtype, int64_t rows, int64_t count,
                bool rotated, float* to);
+  /// The largest bits of the magnitudes of such a rotated block.
+  int32_t (*rotated_magnitude)(const void* from, int64_t stride, DType dtype, int64_t rows,
+                               int64_t count);
   /// most[c] = the largest bits of |column c| of a block's `rows`.
   void (*column_magnitudes)(const float* block, int64_t rows, int64_t count, int32_t* most);
   /// most[r · kNvfp4RowGroups + g] = the largest bits of the g-th 16 columns of row r; columns
