@@ -161,6 +161,63 @@ TEST_P(QuantizedOperandTest, EveryNumberHasItsCode) {
   }
 }
 
+// Beside 448 times a power of two, which gives the group that power as scale: every BF16 number
+// that is not larger, normal code or not, for scales near the ends of the range and in the middle.
+TEST_P(QuantizedOperandTest, EveryNumberHasItsCodeInAGroup) {
+  for (const int power : {-110, -100, -3, 0, 100, 112}) {
+    const double most = 448 * std::ldexp(1.0, power);
+    const Tensor x = host_tensor(DType::bf16, {96, 1024});
+    for (int i = 0, bits = 0; i < 96 * 1024; ++i) {
+      if (i % 32 == 0) {
+        set_element(x, i, i % 64 == 0 ? most : -most);
+      } else if (bits < 65536) {
+        static_cast<uint16_t*>(x.raw())[i] = static_cast<uint16_t>(bits++);
+        if (!(std::abs(element(x, i)) <= most)) set_element(x, i, 0);
+      }
+    }
+    // The same groups as columns.
+    const Tensor turned = host_tensor(DType::bf16, {1024, 96});
+    for (int64_t r = 0; r < 96; ++r) {
+      for (int64_t c = 0; c < 1024; ++c)
+        turned.data<bfloat16>()[c * 96 + r] = x.data<bfloat16>()[r * 1024 + c];
+    }
+    OperandForm form{.element = DType::e4m3, .scales = ScaleForm{DType::e8m0, {1, 32}}};
+    expect_as_reference(x, form);
+    form.orientation = Orientation::column_wise;
+    expect_as_reference(turned, form);
+    if (HasFailure()) return;
+  }
+}
+
+// Each code with each scale, rounded to BF16 where the product is subnormal.
+TEST_P(QuantizedOperandTest, EveryCodeExpandsWithEveryScale) {
+  for (const DType dtype : {DType::e4m3, DType::e5m2}) {
+    for (const Orientation orientation : {Orientation::row_wise, Orientation::column_wise}) {
+      // Row-wise a row of all codes has one scale; column-wise an element has its own.
+      const bool row_wise = orientation == Orientation::row_wise;
+      const OperandForm form{.orientation = orientation,
+                             .element = dtype,
+                             .scales = ScaleForm{DType::e8m0, {1, row_wise ? 256 : 1}}};
+      const Tensor matrix = random_tensor(DType::bf16, {256, 256}, 1);
+      const Operand operand = empty(form, matrix);
+      for (int64_t i = 0; i < 256 * 256; ++i) {
+        static_cast<uint8_t*>(operand.values().raw())[i] = static_cast<uint8_t>(i % 256);
+        if (i < operand.scales().elements()) {
+          operand.scales().data<float8_e8m0>()[i].bits =
+              static_cast<uint8_t>(row_wise ? i : 7 * (i % 256) + i / 256);
+        }
+      }
+      const Tensor out = host_tensor(DType::bf16, {256, 256});
+      expand_operand(context_, {operand, out});
+      const Tensor expected = test::converted(reference::dequantized(operand), DType::bf16);
+      for (int64_t i = 0; i < 256 * 256; ++i) {
+        const double a = element(out, i), b = element(expected, i);
+        ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i << ": " << a << ", " << b;
+      }
+    }
+  }
+}
+
 TEST_P(QuantizedOperandTest, LargestMagnitude) {
   for (const DType dtype : test::kKernelDTypes) {
     const Tensor x = random_strided(dtype, {37, 1500}, 5, 3);

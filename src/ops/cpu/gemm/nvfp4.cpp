@@ -1,7 +1,6 @@
 #include "ops/cpu/gemm/nvfp4.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "ops/cpu/rows/runs.h"
 #include "tensor/hadamard.h"
@@ -10,10 +9,8 @@
 namespace viaduct::cpu {
 namespace {
 
-static_assert(kNvfp4Group == kRotated && kNvfp4Columns % kNvfp4Group == 0);
-
-/// Rows that are processed together: those of a group, or of a rotation.
-constexpr int64_t kRows = kNvfp4Group;
+static_assert(kNvfp4Group == kRotated && kNvfp4Rows == kRotated &&
+              kNvfp4Columns % kNvfp4Group == 0);
 
 bool row_wise(const OperandForm& form) {
   return form.orientation == Orientation::row_wise;
@@ -27,10 +24,11 @@ struct GroupSize {
   int64_t rows, columns;
 };
 
-/// The code of the scale of the group of (row, column), and how far the next column group's is.
+/// The code of the scale of the group of (row, column), and how far those of the next columns and
+/// of the next rows are.
 struct ScalePlace {
   uint8_t* first;
-  int64_t step;
+  int64_t step, row_step;
 };
 
 ScalePlace scale_place(const Operand& operand, int64_t row, int64_t column) {
@@ -38,8 +36,8 @@ ScalePlace scale_place(const Operand& operand, int64_t row, int64_t column) {
   const int64_t stride = operand.scales().stride(0);
   const int64_t r = row / group.rows, c = column / group.columns;
   auto* const codes = static_cast<uint8_t*>(operand.scales().raw());
-  if (row_wise(operand.form())) return {codes + r * stride + c, 1};
-  return {codes + c * stride + r, stride};
+  if (row_wise(operand.form())) return {codes + r * stride + c, 1, stride};
+  return {codes + c * stride + r, stride, 1};
 }
 
 /// Part of a matrix: at most 16 rows × kNvfp4Columns columns.
@@ -53,14 +51,14 @@ void for_blocks(ThreadPool& pool, const Shape& matrix, const Body& body) {
   const int64_t rows = matrix[0], columns = matrix[1];
   if (rows == 0 || columns == 0) return;
   const int64_t chunks = (columns + kNvfp4Columns - 1) / kNvfp4Columns;
-  const int64_t bands = (rows + kRows - 1) / kRows;
+  const int64_t bands = (rows + kNvfp4Rows - 1) / kNvfp4Rows;
   const int64_t bands_of_task =
-      std::max<int64_t>(1, kRunElements / (kRows * std::min(columns, kNvfp4Columns)));
+      std::max<int64_t>(1, kRunElements / (kNvfp4Rows * std::min(columns, kNvfp4Columns)));
   pool.run((bands + bands_of_task - 1) / bands_of_task * chunks, [&](int64_t task, int) {
     const int64_t column = task % chunks * kNvfp4Columns;
     const int64_t begin = task / chunks * bands_of_task;
     for (int64_t band = begin; band < std::min(bands, begin + bands_of_task); ++band) {
-      body(Block{band * kRows, std::min(kRows, rows - band * kRows), column,
+      body(Block{band * kNvfp4Rows, std::min(kNvfp4Rows, rows - band * kNvfp4Rows), column,
                  std::min(kNvfp4Columns, columns - column)});
     }
   });
@@ -70,60 +68,63 @@ uint8_t* codes_at(const Tensor& values, int64_t row, int64_t column) {
   return static_cast<uint8_t*>(values.raw()) + row * values.stride(0) + column / 2;
 }
 
+int64_t row_bytes(const Tensor& matrix) {
+  return matrix.stride(0) * dtype_bytes(matrix.dtype());
+}
+
 /// Rows that the matrix does not have are zeros.
 void load_block(const Tensor& matrix, const Block& block, bool rotated, const Nvfp4Kernels& kernels,
-                float* rows) {
-  const int64_t there = std::min(block.rows, matrix.dim(0) - block.row);
-  for (int64_t r = 0; r < there; ++r) {
-    kernels.load(row_address(matrix, block.row + r, block.column), matrix.dtype(), block.columns,
-                 rows + r * kNvfp4Columns);
-  }
-  std::fill(rows + there * kNvfp4Columns, rows + kRows * kNvfp4Columns, 0.0f);
-  if (rotated) kernels.rotate(rows, block.columns);
+                float* to) {
+  const int64_t rows = std::max<int64_t>(0, std::min(block.rows, matrix.dim(0) - block.row));
+  const void* from = rows > 0 ? row_address(matrix, block.row, block.column) : nullptr;
+  kernels.load(from, row_bytes(matrix), matrix.dtype(), rows, block.columns, rotated, to);
 }
 
-/// most[c] = the larger of itself and the bits of |row[c]|.
-void raise(const float* row, int64_t count, int32_t* most) {
-  for (int64_t c = 0; c < count; ++c) {
-    const int32_t bits = std::bit_cast<int32_t>(row[c]) & 0x7fffffff;
-    most[c] = bits > most[c] ? bits : most[c];
-  }
-}
+/// The groups of a block: `lines` of them, `in_line` each, `distance` apart in arrays of what
+/// belongs to groups. Rows of line l: l, or all.
+struct BlockGroups {
+  BlockGroups(const OperandForm& form, const Block& block)
+      : size(form),
+        lines(size.rows == 1 ? block.rows : 1),
+        in_line((block.columns + size.columns - 1) / size.columns),
+        distance(size.rows == 1 ? kNvfp4RowGroups : kNvfp4Columns) {}
 
-/// to[c] = the value of column c's group; groups have 16 columns or one.
-void spread(const float* of_groups, int64_t columns, int64_t width, float* to) {
-  if (width == 1) {
-    std::copy_n(of_groups, columns, to);
-    return;
-  }
-  for (int64_t begin = 0; begin < columns; begin += kNvfp4Group)
-    std::fill_n(to + begin, kNvfp4Group, of_groups[begin / kNvfp4Group]);
-}
+  /// Places in an array of what belongs to groups.
+  int64_t places() const { return (lines - 1) * distance + in_line; }
+  int64_t of_row(int64_t row) const { return size.rows == 1 ? row * distance : 0; }
 
-/// divisors[c] = what elements of column c are divided by, of the rows of one group; stores the
-/// codes of their scales.
+  GroupSize size;
+  int64_t lines, in_line, distance;
+};
+
+/// divisors[g] = what elements of group g are divided by; stores the codes of the scales.
 void make_divisors(const Operand& out, const float* rows, const Block& block, float matrix_scale,
                    const Nvfp4Kernels& kernels, float* divisors) {
-  alignas(64) int32_t most[kNvfp4Columns] = {};
-  for (int64_t r = 0; r < block.rows; ++r) raise(rows + r * kNvfp4Columns, block.columns, most);
-  const int64_t width = GroupSize(out.form()).columns;
-  const int64_t groups = (block.columns + width - 1) / width;
-  // Plain loops, of which compilers make vectors. Columns beyond the last are 0.
-  for (int64_t g = 0; width > 1 && g < groups; ++g) {
-    int32_t largest = 0;
-    for (int64_t c = g * kNvfp4Group; c < (g + 1) * kNvfp4Group; ++c)
-      largest = most[c] > largest ? most[c] : largest;
-    most[g] = largest;
+  static_assert(kNvfp4BlockGroups >= kNvfp4Columns);
+  alignas(64) int32_t most[kNvfp4BlockGroups] = {};
+  const BlockGroups groups(out.form(), block);
+  if (groups.size.rows == 1) {
+    kernels.line_magnitudes(rows, block.rows, block.columns, most);
+  } else {
+    kernels.column_magnitudes(rows, block.rows, block.columns, most);
+    // A plain loop, of which compilers make vectors. Columns beyond the last are 0.
+    for (int64_t g = 0; groups.size.columns > 1 && g < groups.in_line; ++g) {
+      int32_t largest = 0;
+      for (int64_t c = g * kNvfp4Group; c < (g + 1) * kNvfp4Group; ++c)
+        largest = most[c] > largest ? most[c] : largest;
+      most[g] = largest;
+    }
   }
-  alignas(64) uint8_t codes[kNvfp4Columns];
-  alignas(64) float of_groups[kNvfp4Columns];
-  kernels.make_scales(most, groups, matrix_scale, codes, of_groups);
+  alignas(64) uint8_t codes[kNvfp4BlockGroups];
+  kernels.make_scales(most, groups.places(), matrix_scale, codes, divisors);
   const ScalePlace place = scale_place(out, block.row, block.column);
-  for (int64_t g = 0; g < groups; ++g) place.first[g * place.step] = codes[g];
-  spread(of_groups, block.columns, width, divisors);
+  for (int64_t line = 0; line < groups.lines; ++line) {
+    for (int64_t g = 0; g < groups.in_line; ++g)
+      place.first[line * place.row_step + g * place.step] = codes[line * groups.distance + g];
+  }
 }
 
-/// The random bits of a row's columns, in `memory`.
+/// The random bits of a row's columns, in `memory` of kNvfp4Random elements.
 void draw_row(const StochasticRounding& rounding, uint64_t key, int64_t row, const Block& block,
               const Nvfp4Kernels& kernels, uint16_t* memory) {
   alignas(64) uint16_t drawn[kNvfp4Random];
@@ -137,6 +138,10 @@ void draw_row(const StochasticRounding& rounding, uint64_t key, int64_t row, con
     if (from >= to) continue;
     const uint64_t first = run.first + static_cast<uint64_t>(from - run.begin);
     const auto lead = static_cast<int64_t>(first % 8);
+    if (lead == 0) {  // what is written beyond the run, the next one overwrites
+      kernels.draw(key, token, first, to - from, memory + (from - block.column));
+      continue;
+    }
     kernels.draw(key, token, first - static_cast<uint64_t>(lead), to - from + lead, drawn);
     std::copy_n(drawn + lead, to - from, memory + (from - block.column));
   }
@@ -160,21 +165,17 @@ void quantize_nvfp4(ThreadPool& pool, const ConvertOperandArgs& args, const Nvfp
   RandomKey stream = args.rounding.key;
   stream.path_hash += row_wise(form) ? 1 : 2;
   const uint64_t key = philox_key(stream);
-  const int64_t group_rows = GroupSize(form).rows;
   for_blocks(pool, args.out.shape(), [&](const Block& block) {
-    alignas(64) float rows[kRows * kNvfp4Columns];
-    alignas(64) float divisors[kNvfp4Columns];
-    alignas(64) uint16_t bits[kNvfp4Columns];
+    alignas(64) float rows[kNvfp4Rows * kNvfp4Columns];
+    alignas(64) float divisors[kNvfp4BlockGroups];
+    alignas(64) uint16_t bits[kNvfp4Random];
+    const BlockGroups groups(form, block);
     load_block(args.matrix, block, form.rotated, kernels, rows);
+    make_divisors(args.out, rows, block, matrix_scale, kernels, divisors);
     for (int64_t r = 0; r < block.rows; ++r) {
-      const float* const row = rows + r * kNvfp4Columns;
-      if (r % group_rows == 0) {
-        const Block group{block.row + r, std::min(group_rows, block.rows - r), block.column,
-                          block.columns};
-        make_divisors(args.out, row, group, matrix_scale, kernels, divisors);
-      }
       if (random) draw_row(args.rounding, key, block.row + r, block, kernels, bits);
-      kernels.encode(row, divisors, random ? bits : nullptr, block.columns,
+      kernels.encode(rows + r * kNvfp4Columns, divisors + groups.of_row(r), groups.size.columns,
+                     random ? bits : nullptr, block.columns,
                      codes_at(args.out.values(), block.row + r, block.column));
     }
   });
@@ -182,35 +183,28 @@ void quantize_nvfp4(ThreadPool& pool, const ConvertOperandArgs& args, const Nvfp
 
 void widen_nvfp4(ThreadPool& pool, const Operand& operand, const Tensor& to,
                  const Nvfp4Kernels& kernels) {
-  const GroupSize group(operand.form());
   for_blocks(pool, operand.shape(), [&](const Block& block) {
-    alignas(64) uint8_t codes[kNvfp4Columns];
-    alignas(64) float of_groups[kNvfp4Columns];
-    alignas(64) float scales[kNvfp4Columns];
-    const int64_t groups = (block.columns + group.columns - 1) / group.columns;
+    alignas(64) uint8_t codes[kNvfp4BlockGroups] = {};
+    alignas(64) float scales[kNvfp4BlockGroups];
+    const BlockGroups groups(operand.form(), block);
+    const ScalePlace place = scale_place(operand, block.row, block.column);
+    for (int64_t line = 0; line < groups.lines; ++line) {
+      for (int64_t g = 0; g < groups.in_line; ++g)
+        codes[line * groups.distance + g] = place.first[line * place.row_step + g * place.step];
+    }
+    kernels.read_scales(codes, groups.places(), scales);
     for (int64_t r = 0; r < block.rows; ++r) {
-      if (r % group.rows == 0) {
-        const ScalePlace place = scale_place(operand, block.row + r, block.column);
-        for (int64_t g = 0; g < groups; ++g) codes[g] = place.first[g * place.step];
-        kernels.read_scales(codes, groups, of_groups);
-        spread(of_groups, block.columns, group.columns, scales);
-      }
-      kernels.widen(codes_at(operand.values(), block.row + r, block.column), scales, block.columns,
+      kernels.widen(codes_at(operand.values(), block.row + r, block.column),
+                    scales + groups.of_row(r), groups.size.columns, block.columns,
                     to.data<bfloat16>() + (block.row + r) * to.stride(0) + block.column);
     }
   });
 }
 
-int32_t rotated_magnitude(const Tensor& matrix, int64_t row, int64_t rows_there,
+int32_t rotated_magnitude(const Tensor& matrix, int64_t row, int64_t rows,
                           const Nvfp4Kernels& kernels) {
-  alignas(64) float rows[kRows * kNvfp4Columns];
-  alignas(64) int32_t most[kNvfp4Columns] = {};
-  for (int64_t column = 0; column < matrix.dim(1); column += kNvfp4Columns) {
-    const Block block{row, rows_there, column, std::min(kNvfp4Columns, matrix.dim(1) - column)};
-    load_block(matrix, block, true, kernels, rows);
-    for (int64_t r = 0; r < kRows; ++r) raise(rows + r * kNvfp4Columns, block.columns, most);
-  }
-  return *std::max_element(most, most + kNvfp4Columns);
+  return kernels.rotated_magnitude(row_address(matrix, row, 0), row_bytes(matrix), matrix.dtype(),
+                                   rows, matrix.dim(1));
 }
 
 }  // namespace viaduct::cpu

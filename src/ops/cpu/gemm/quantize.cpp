@@ -21,27 +21,52 @@ GroupSize group_of(const OperandForm& form) {
                                                    : GroupSize{group.contracted, group.kept};
 }
 
-/// The place of the scale of element (row, column) among the scales.
-int64_t scale_place(const Operand& operand, int64_t row, int64_t column) {
+/// Where the scale of the group of an element is, and how far that of the next columns is from it.
+struct ScalePlace {
+  int64_t first, step;
+};
+
+ScalePlace scale_place(const Operand& operand, int64_t row, int64_t column) {
   const GroupSize group = group_of(operand.form());
   const int64_t r = row / group.rows, c = column / group.columns;
   const int64_t stride = operand.scales().stride(0);
-  return operand.form().orientation == Orientation::row_wise ? r * stride + c : c * stride + r;
+  if (operand.form().orientation == Orientation::row_wise) return {r * stride + c, 1};
+  return {c * stride + r, stride};
 }
 
-/// Stores a power of two, or NaN: as e8m0 it is the exponent of FP32.
-void store_power(const Tensor& scales, int64_t place, float scale) {
-  if (scales.dtype() == DType::e8m0) {
-    scales.data<float8_e8m0>()[place].bits =
-        static_cast<uint8_t>(std::bit_cast<uint32_t>(scale) >> 23);
+/// Stores powers of two, or NaN: as e8m0 they are the exponents of FP32.
+void store_powers(const Tensor& to, ScalePlace place, const float* scales, int64_t count) {
+  if (to.dtype() == DType::e8m0) {
+    auto* const codes = static_cast<uint8_t*>(to.raw()) + place.first;
+    for (int64_t g = 0; g < count; ++g)
+      codes[g * place.step] = static_cast<uint8_t>(std::bit_cast<uint32_t>(scales[g]) >> 23);
   } else {
-    scales.data<float>()[place] = scale;
+    float* const values = to.data<float>() + place.first;
+    for (int64_t g = 0; g < count; ++g) values[g * place.step] = scales[g];
   }
 }
 
-float scale_at(const Tensor& scales, int64_t place) {
-  return scales.dtype() == DType::e8m0 ? static_cast<float>(scales.data<float8_e8m0>()[place])
-                                       : scales.data<float>()[place];
+void load_scales(const Tensor& from, ScalePlace place, float* scales, int64_t count) {
+  if (from.dtype() == DType::e8m0) {
+    const float8_e8m0* const codes = from.data<float8_e8m0>() + place.first;
+    for (int64_t g = 0; g < count; ++g) scales[g] = static_cast<float>(codes[g * place.step]);
+  } else {
+    const float* const values = from.data<float>() + place.first;
+    for (int64_t g = 0; g < count; ++g) scales[g] = values[g * place.step];
+  }
+}
+
+/// `count` scales for kernels; `exponents` is memory for as many.
+GroupScales group_scales(const float* scales, int64_t count, int64_t width, int16_t* exponents) {
+  uint32_t bad = 0;  // a plain loop without branches, of which compilers make vectors
+  for (int64_t g = 0; g < count; ++g) {
+    const auto bits = std::bit_cast<uint32_t>(scales[g]);
+    const int32_t exponent = static_cast<int32_t>(bits >> 23) - 127;
+    bad |= (bits & 0x7fffffu) | static_cast<uint32_t>(exponent + 100 < 0) |
+           static_cast<uint32_t>(exponent > 100);
+    exponents[g] = static_cast<int16_t>(exponent * kBf16Exponent);
+  }
+  return {scales, bad == 0 ? exponents : nullptr, width};
 }
 
 /// Calls body(row, rows, column, columns) on the pool for pieces that cover the matrix: at most
@@ -69,9 +94,9 @@ uint8_t* codes_at(const Tensor& values, int64_t row, int64_t column) {
 }
 
 /// scales[g] = the scale of the group of (row, column + g · columns of a group), which this stores
-/// too. All are powers of two.
-void make_scales(const ConvertOperandArgs& args, const QuantizeKernels& kernels, int64_t row,
-                 int64_t rows, int64_t column, int64_t columns, float* scales) {
+/// too; all are powers of two, or NaN. Returns their number.
+int64_t make_scales(const ConvertOperandArgs& args, const QuantizeKernels& kernels, int64_t row,
+                    int64_t rows, int64_t column, int64_t columns, float* scales) {
   alignas(64) int32_t most[kQuantizeColumns];
   const DType dtype = args.matrix.dtype();
   const OperandForm& form = args.out.form();
@@ -90,8 +115,8 @@ void make_scales(const ConvertOperandArgs& args, const QuantizeKernels& kernels,
     }
   }
   kernels.powers(most, groups, largest_element(*form.element), scales);
-  for (int64_t g = 0; g < groups; ++g)
-    store_power(args.out.scales(), scale_place(args.out, row, column + g * width), scales[g]);
+  store_powers(args.out.scales(), scale_place(args.out, row, column), scales, groups);
+  return groups;
 }
 
 /// Rows that share scales; of one scale for all, one row.
@@ -119,19 +144,24 @@ void quantize(ThreadPool& pool, const ConvertOperandArgs& args, const QuantizeKe
     scale = operand_scale(args.amax.data<float>()[0], *form.element, *form.scales);
     args.out.scales().data<float>()[0] = scale;
   }
-  const int64_t width = whole ? 0 : group_of(form).columns;
+  const DType dtype = args.matrix.dtype();
   for_pieces(pool, args.matrix.shape(), height_of(form),
              [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
                alignas(64) float scales[kQuantizeColumns];
-               if (!whole) make_scales(args, kernels, row, rows, column, columns, scales);
-               const DType dtype = args.matrix.dtype();
+               alignas(64) int16_t exponents[kQuantizeColumns];
+               GroupScales groups;
+               if (!whole) {
+                 const int64_t count =
+                     make_scales(args, kernels, row, rows, column, columns, scales);
+                 groups = group_scales(scales, count, group_of(form).columns, exponents);
+               }
                for (int64_t r = row; r < row + rows; ++r) {
                  const void* from = row_address(args.matrix, r, column);
                  uint8_t* const to = codes_at(args.out.values(), r, column);
                  if (whole) {
                    kernels.encode(from, dtype, scale, columns, *form.element, to);
                  } else {
-                   kernels.encode_groups(from, dtype, scales, width, columns, *form.element, to);
+                   kernels.encode_groups(from, dtype, groups, columns, *form.element, to);
                  }
                }
              });
@@ -144,22 +174,29 @@ void widen(ThreadPool& pool, const Operand& operand, const Tensor& to,
   for_pieces(pool, operand.shape(), height_of(form),
              [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
                alignas(64) float scales[kQuantizeColumns];
-               const int64_t width = whole ? columns : group_of(form).columns;
-               for (int64_t c = 0; c < columns && !whole; c += width) {
-                 scales[c / width] =
-                     scale_at(operand.scales(), scale_place(operand, row, column + c));
+               alignas(64) int16_t exponents[kQuantizeColumns];
+               GroupScales groups;
+               if (!whole) {
+                 const int64_t width = group_of(form).columns;
+                 const int64_t count = (columns + width - 1) / width;
+                 load_scales(operand.scales(), scale_place(operand, row, column), scales, count);
+                 groups = group_scales(scales, count, width, exponents);
                }
                for (int64_t r = row; r < row + rows; ++r) {
-                 kernels.widen(codes_at(operand.values(), r, column), *form.element,
-                               whole ? nullptr : scales, width, columns,
-                               to.data<bfloat16>() + r * to.stride(0) + column);
+                 const uint8_t* const codes = codes_at(operand.values(), r, column);
+                 bfloat16* const out = to.data<bfloat16>() + r * to.stride(0) + column;
+                 if (whole) {
+                   kernels.widen(codes, *form.element, columns, out);
+                 } else {
+                   kernels.widen_groups(codes, *form.element, groups, columns, out);
+                 }
                }
              });
 }
 
 float whole_scale(const Operand& operand) {
-  if (operand.matrix_scale()) return scale_at(operand.matrix_scale(), 0);
-  return has_one_scale(operand.form()) ? scale_at(operand.scales(), 0) : 1;
+  if (operand.matrix_scale()) return operand.matrix_scale().data<float>()[0];
+  return has_one_scale(operand.form()) ? operand.scales().data<float>()[0] : 1;
 }
 
 }  // namespace viaduct::cpu

@@ -12,6 +12,18 @@ namespace viaduct::cpu {
 /// Elements that kernels process at a time, at most.
 inline constexpr int64_t kQuantizeColumns = 1024;
 
+/// The scales of the groups of a row: that of column c is scales[c / width].
+struct GroupScales {
+  const float* scales = nullptr;
+  /// kBf16Exponent · log2(scale), if all are powers of two from 2^-100 to 2^100; else null. Numbers
+  /// that are so far from the ends of FP32 are multiplied by adding to their exponents.
+  const int16_t* exponents = nullptr;
+  int64_t width = 1;  // 1 or a multiple of 16
+};
+
+/// One in the exponent of BF16.
+inline constexpr int kBf16Exponent = 128;
+
 struct QuantizeKernels {
   /// most[c] = the larger of itself and the bits of |from[c]| as FP32: in this order, NaN is above
   /// infinity and infinity above all numbers.
@@ -26,14 +38,15 @@ struct QuantizeKernels {
   /// to[c] = the code of from[c] / scale, rounded once more after the division.
   void (*encode)(const void* from, DType dtype, float scale, int64_t count, DType element,
                  uint8_t* to);
-  /// The same with powers of two: that of column c is scales[c / width]. `width` is 1 or a multiple
-  /// of 16.
-  void (*encode_groups)(const void* from, DType dtype, const float* scales, int64_t width,
-                        int64_t count, DType element, uint8_t* to);
-  /// to[c] = the value of code c, times scales[c / width] unless `scales` is null; rounded to
-  /// nearest even (exact in the range of normal BF16 numbers where scales are powers of two).
-  void (*widen)(const uint8_t* codes, DType element, const float* scales, int64_t width,
-                int64_t count, bfloat16* to);
+  /// The same with the scales of groups, powers of two or NaN.
+  void (*encode_groups)(const void* from, DType dtype, const GroupScales& groups, int64_t count,
+                        DType element, uint8_t* to);
+  /// to[c] = the value of code c.
+  void (*widen)(const uint8_t* codes, DType element, int64_t count, bfloat16* to);
+  /// The same times its scale; rounded to nearest even (exact in the range of normal BF16 numbers
+  /// where scales are powers of two).
+  void (*widen_groups)(const uint8_t* codes, DType element, const GroupScales& groups,
+                       int64_t count, bfloat16* to);
 };
 
 namespace portable {
