@@ -27,8 +27,9 @@ void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int thr
   const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
   ThreadPool pool(threads);
   // Every machine has the stores and epilogues of the portable kernels.
-  cpu::gemm_on_tiles(pool, args, kSmall, tiles,
-                     cpu::finish_kernels(CpuIsa::portable, args.c.dtype()), workspace.raw(), 1);
+  cpu::gemms_on_tiles<Element>(pool, {&args, 1}, kSmall, tiles,
+                               cpu::finish_kernels(CpuIsa::portable, args.c.dtype()),
+                               workspace.raw(), 1);
 }
 
 struct Shapes {
