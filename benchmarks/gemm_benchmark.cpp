@@ -4,7 +4,9 @@
 #include <benchmark/benchmark.h>
 
 #include "device/device.h"
+#include "op_benchmark.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/grouped_gemm.h"
 
 namespace viaduct {
 namespace {
@@ -44,6 +46,39 @@ BENCHMARK_CAPTURE(product, f32_weight, GemmForm::weight_gradient, DType::f32)->A
 BENCHMARK_CAPTURE(product, bf16_forward, GemmForm::forward, DType::bf16)->Apply(shapes);
 BENCHMARK_CAPTURE(product, bf16_data, GemmForm::data_gradient, DType::bf16)->Apply(shapes);
 BENCHMARK_CAPTURE(product, bf16_weight, GemmForm::weight_gradient, DType::bf16)->Apply(shapes);
+
+/// Products of experts, `rows` rows each, on so many threads.
+void experts(benchmark::State& state, GemmForm form, DType dtype) {
+  const int64_t E = state.range(0), rows = state.range(1), N = state.range(2), K = state.range(3);
+  OpBench bench(static_cast<int>(state.range(4)));
+  const bool weight_gradient = form == GemmForm::weight_gradient;
+  GroupedGemmArgs args{form};
+  args.a = bench.random(dtype, {E * rows, form == GemmForm::forward ? K : N}, 1);
+  args.b = bench.random(dtype, {E * (weight_gradient ? rows : N), K}, 2);
+  args.c = weight_gradient ? bench.empty(DType::f32, {E * N, K})
+                           : bench.empty(dtype, {E * rows, form == GemmForm::forward ? N : K});
+  args.offsets = bench.empty(DType::i32, {E + 1});
+  for (int64_t e = 0; e <= E; ++e) args.offsets.data<int32_t>()[e] = static_cast<int32_t>(e * rows);
+  run_op(state, bench, [&] { grouped_gemm(bench.context, args); });
+}
+
+// Those of configs/bench: mixtral_20m, deepseek_18m; fewer rows of more experts.
+void expert_shapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"E", "rows", "N", "K", "threads"})->UseRealTime();
+  for (const int threads : {1, 2}) {
+    benchmark->Args({8, 1024, 1024, 256, threads})->Args({8, 1024, 256, 512, threads});
+    benchmark->Args({32, 512, 256, 256, threads})->Args({32, 512, 256, 128, threads});
+    benchmark->Args({64, 64, 256, 256, threads});
+  }
+}
+
+BENCHMARK_CAPTURE(experts, f32_forward, GemmForm::forward, DType::f32)->Apply(expert_shapes);
+BENCHMARK_CAPTURE(experts, f32_data, GemmForm::data_gradient, DType::f32)->Apply(expert_shapes);
+BENCHMARK_CAPTURE(experts, f32_weight, GemmForm::weight_gradient, DType::f32)->Apply(expert_shapes);
+BENCHMARK_CAPTURE(experts, bf16_forward, GemmForm::forward, DType::bf16)->Apply(expert_shapes);
+BENCHMARK_CAPTURE(experts, bf16_data, GemmForm::data_gradient, DType::bf16)->Apply(expert_shapes);
+BENCHMARK_CAPTURE(experts, bf16_weight, GemmForm::weight_gradient, DType::bf16)
+    ->Apply(expert_shapes);
 
 }  // namespace
 }  // namespace viaduct

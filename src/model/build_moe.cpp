@@ -91,7 +91,7 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
     segments.push_back(std::make_unique<GatherDispatchSegment>(c.moe, place, c.hidden));
   } else if (place.by_domain()) {
     add_exchange(
-        std::make_unique<DomainDispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
+        std::make_unique<DomainDispatchSegment>(c.moe, place, c.hidden, layer, std::move(shared)));
   } else {
     add_exchange(std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
   }

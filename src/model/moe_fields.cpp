@@ -119,7 +119,12 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
           "sinkhorn: moe_router_score_function=sigmoid with moe_router_topk=1, else "
           "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacity, "
           "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1")
-      .planned_values({"quantile_balancing"}, "other balancing of experts");
+      .planned_values(
+          {"quantile_balancing"},
+          "a bias of the choice for each expert, which each update sets to the quantile of all "
+          "tokens' scores that gives the expert an equal share (Kimi K3 technical report, section "
+          "2.3.3); no op counts scores over the step yet. Nearest: moe_router_enable_expert_bias, "
+          "whose bias moves by a fixed step");
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
              "Weight of the balancing loss in the gradient. The reported loss does not include it.")

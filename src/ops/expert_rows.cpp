@@ -57,6 +57,7 @@ void sort_by_expert(OpContext& context, const SortByExpertArgs& args) {
   check_integers(kOp, "position", args.position, {tokens, places});
   check_integers(kOp, "counts", args.counts, {destinations}, DType::i64);
   check_integers(kOp, "offsets", args.offsets, {destinations + 1});
+  if (args.all_rows) check_integers(kOp, "all_rows", args.all_rows, {1}, DType::i64);
   dispatch(context, kOp, context.ops.sort_by_expert, args);
 }
 

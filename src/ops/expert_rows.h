@@ -24,6 +24,8 @@ namespace viaduct {
 ///
 /// With `experts_together` g > 1 each g neighbouring experts are one, which a token is sent to
 /// once: "expert" above is a run of g, and of a token's choices in a run only the first has a row.
+///
+/// all_rows (= or +=) the rows of all destinations, those of token 0 up to a multiple included.
 struct SortByExpertArgs {
   Tensor choice;  // i32 [T, k], entries in [0, E), or −1
   int64_t experts_per_rank = 0, copies = 1;
@@ -35,6 +37,8 @@ struct SortByExpertArgs {
   int64_t first_expert = 0;
   int64_t experts_together = 1;
   int64_t rows_multiple = 1;
+  Tensor all_rows = {};  // optional, i64 [1]
+  WriteMode all_rows_mode = WriteMode::assign;
 };
 void sort_by_expert(OpContext& context, const SortByExpertArgs& args);
 

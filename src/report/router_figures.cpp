@@ -61,19 +61,20 @@ std::string color_of(int level) {
 }  // namespace
 
 RouterFigures router_figures(const std::vector<LayerRouting>& layers) {
-  Figure load("load"), entropy("entropy"), dropped("dropped"), balance("balance_loss"), z("z_loss"),
-      spread("bias_spread");
+  Figure load("load"), entropy("entropy"), dropped("dropped"), padded("padded"),
+      balance("balance_loss"), z("z_loss"), spread("bias_spread");
   for (const LayerRouting& layer : layers) {
     for (size_t e = 0; e < layer.load.size(); ++e)
       load.take(layer.load[e], layer.layer, static_cast<int64_t>(e));
     entropy.take(layer.entropy, layer.layer);
     dropped.take(layer.dropped, layer.layer);
+    if (layer.padded) padded.take(*layer.padded, layer.layer);
     if (layer.balance_loss) balance.take(*layer.balance_loss, layer.layer);
     z.take(layer.z_loss, layer.layer);
     if (layer.bias_spread) spread.take(*layer.bias_spread, layer.layer);
   }
   RouterFigures figures;
-  for (Figure* figure : {&load, &entropy, &dropped, &balance, &z, &spread})
+  for (Figure* figure : {&load, &entropy, &dropped, &padded, &balance, &z, &spread})
     figure->append_to(figures);
   return figures;
 }

@@ -12,9 +12,10 @@ namespace viaduct {
 /// How a step's tokens were routed in one layer, over all ranks.
 struct LayerRouting {
   int64_t layer = 0;
-  std::vector<double> load;  // choices of each expert divided by their mean
-  double entropy = 0;        // mean over tokens, in nats, of the probabilities over all experts
-  double dropped = 0;        // share of the choices that had no place (capacity)
+  std::vector<double> load;      // choices of each expert divided by their mean
+  double entropy = 0;            // mean over tokens, in nats, of the probabilities over all experts
+  double dropped = 0;            // share of the choices that had no place (capacity)
+  std::optional<double> padded;  // share of the experts' rows that fill them up to a multiple
   std::optional<double> balance_loss;  // mean over tokens, without its coefficient: 1 is even load
   double z_loss = 0;                   // mean over tokens of logsumexp², without its coefficient
   std::optional<double> bias_spread;   // largest minus smallest load bias
@@ -27,8 +28,8 @@ struct RouterFigure {
   int64_t least_expert = -1, most_expert = -1;  // −1: the figure is of a layer
 };
 
-/// Figures by name (load, entropy, dropped, balance_loss, z_loss, bias_spread), those that some
-/// layer has; empty without layers.
+/// Figures by name (load, entropy, dropped, padded, balance_loss, z_loss, bias_spread), those that
+/// some layer has; empty without layers.
 using RouterFigures = std::vector<std::pair<std::string, RouterFigure>>;
 RouterFigures router_figures(const std::vector<LayerRouting>& layers);
 

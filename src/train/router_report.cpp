@@ -13,10 +13,13 @@ namespace {
 
 /// A layer's part of the report as numbers that are added over ranks, and the limits of its bias.
 struct LayerSums {
-  std::vector<double> sums;  // RouterLog::kSums, then choices and kept choices of each expert
+  // RouterLog::kSums, all rows (0: they are not filled up) and those of no choice, then choices and
+  // kept choices of each expert.
+  std::vector<double> sums;
   double least_bias = std::numeric_limits<double>::infinity();
   double most_bias = -std::numeric_limits<double>::infinity();
 };
+constexpr int64_t kRows = RouterLog::kSums, kCounts = kRows + 2;
 using SumsByLayer = std::map<int64_t, LayerSums>;
 
 void append(std::string& text, double value) {
@@ -100,8 +103,8 @@ void take_biases(Engine& engine, SumsByLayer& layers) {
 }
 
 LayerRouting routing_of(int64_t layer, const LayerSums& of, const MoeConfig& moe) {
-  const auto experts = static_cast<int64_t>(of.sums.size() - RouterLog::kSums) / 2;
-  const auto choices = of.sums.begin() + RouterLog::kSums;
+  const auto experts = static_cast<int64_t>(of.sums.size() - kCounts) / 2;
+  const auto choices = of.sums.begin() + kCounts;
   const double all = std::accumulate(choices, choices + experts, 0.0);
   const double kept = std::accumulate(choices + experts, choices + 2 * experts, 0.0);
   const double tokens = std::max(1.0, all / static_cast<double>(moe.routing.topk));
@@ -111,6 +114,7 @@ LayerRouting routing_of(int64_t layer, const LayerSums& of, const MoeConfig& moe
     routing.load.push_back(choices[e] * static_cast<double>(experts) / std::max(1.0, all));
   routing.entropy = of.sums[RouterLog::entropy] / tokens;
   routing.dropped = (all - kept) / std::max(1.0, all);
+  if (const double rows = of.sums[kRows]; rows > 0) routing.padded = of.sums[kRows + 1] / rows;
   if (moe.balance_coefficient != 0)
     routing.balance_loss = of.sums[RouterLog::balance_loss] / tokens;
   routing.z_loss = of.sums[RouterLog::z_loss] / tokens;
@@ -129,8 +133,16 @@ std::vector<LayerRouting> collect_routing(Engine& engine) {
       if (!layer.any) continue;
       std::vector<double>& sums = mine[layer.block].sums;
       append_values<double>(engine.device(), layer.sums, sums);
+      sums.resize(kCounts);
       append_values<int64_t>(engine.device(), layer.choices, sums);
+      const auto kept = static_cast<int64_t>(sums.size());
       append_values<int64_t>(engine.device(), layer.kept, sums);
+      if (!layer.any_rows) continue;
+      std::vector<double> rows;
+      append_values<int64_t>(engine.device(), layer.rows, rows);
+      sums[kRows] = rows.front();
+      sums[kRows + 1] = rows.front() - static_cast<double>(layer.copies) *
+                                           std::accumulate(sums.begin() + kept, sums.end(), 0.0);
     }
     if (moe.load_bias) take_biases(engine, mine);
   }

@@ -301,6 +301,53 @@ INSTANTIATE_TEST_SUITE_P(Layouts, FullExperts,
                                          experts(2, 2, layout(1, 1, 1, 4, kGather, "gathered"))),
                          [](const auto& info) { return info.param.name; });
 
+/// Every token chooses every expert, each of which keeps 5 of 16, so the rows that are filled up to
+/// a multiple of 16 are known.
+struct PaddedCase {
+  LayoutCase layout;
+  int64_t tokens;  // of an expert, from whoever orders its rows
+};
+
+class PaddedRows : public testing::TestWithParam<PaddedCase> {};
+
+TEST_P(PaddedRows, AreCountedOnce) {
+  const Outcome got =
+      train({"model.moe_router_topk=8", "model.seq_length=64", "model.moe_ffn_hidden_size=32",
+             "model.moe_expert_capacity_factor=0.3125", "model.max_position_embeddings=64",
+             "mixed_precision=bf16_with_fp8_current_scaling_mixed",
+             "model.moe_router_padding_for_quantization=true"},
+            GetParam().layout);
+  const auto tokens = static_cast<double>(GetParam().tokens);
+  for (const char* of : {"min", "mean", "max"})
+    EXPECT_NEAR(got.routers.at("padded").at(of).get<double>(),
+                1 - tokens / (16 * std::ceil(tokens / 16)), 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, PaddedRows,
+    testing::Values(PaddedCase{layout(1, 1, 1, 1, {}, "one"), 20},
+                    PaddedCase{experts(2, 1, layout(1, 1, 1, 2)), 20},
+                    PaddedCase{experts(2, 2, layout(2, 2, 1, 1)), 5},
+                    PaddedCase{experts(2, 1,
+                                       layout(1, 1, 1, 2,
+                                              {"model.recompute_granularity=full",
+                                               "model.recompute_method=uniform",
+                                               "model.recompute_num_layers=1"},
+                                              "recompute")),
+                               20},
+                    // Tokens of both domains meet in each before they go to experts.
+                    PaddedCase{experts(2, 1,
+                                       layout(1, 1, 1, 2,
+                                              {"model.moe_token_dispatcher_type=flex",
+                                               "dist.nvlink_domain_size=1"},
+                                              "domains")),
+                               40}),
+    [](const auto& info) { return info.param.layout.name; });
+
+TEST(RouterLosses, OfRowsThatAreNotFilledUpNoneIsReported) {
+  EXPECT_FALSE(alone(kFull).routers.contains("padded"));
+}
+
 TEST(RouterLosses, ForcedBalanceIsEven) {
   const Outcome forced = train({"model.moe_router_force_load_balancing=true"}, layout(1, 1, 1, 1));
   EXPECT_LT(forced.routers.at("load").at("max").get<double>(), 1.8);

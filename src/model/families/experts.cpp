@@ -49,6 +49,14 @@ void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices)
                  "experts in every layer", "dense ones");
 }
 
+void expect_softmax_of_chosen(const ModelConfig& model, FamilyChoices& choices) {
+  choices.expect(!model.moe.routing.pre_softmax, "moe_router_pre_softmax", "false",
+                 model.moe.sinkhorn
+                     ? "true, which moe_router_load_balancing_type=sinkhorn needs: its weights are "
+                       "a softmax over all experts; nearest: aux_loss"
+                     : "true");
+}
+
 void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfig& model) {
   MoeConfig& moe = model.moe;
   moe.experts = read_experts(config, "num_experts", defaults.experts);

@@ -83,6 +83,8 @@ int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback
 void refuse_router_noise(HfConfig& config);
 /// For families without dense layers.
 void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices);
+/// For families whose weights are a softmax over the chosen experts alone.
+void expect_softmax_of_chosen(const ModelConfig& model, FamilyChoices& choices);
 /// Defaults of the Qwen families for absent fields of config.json.
 struct QwenExperts {
   int64_t experts = 1, topk = 1, feed_forward = 0;

@@ -75,7 +75,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   choices.expect(model.activation_offset == 1, "glu_linear_offset", "1", model.activation_offset);
   choices.expect(model.moe.feed_forward == model.feed_forward, "moe_ffn_hidden_size",
                  "ffn_hidden_size", model.moe.feed_forward);
-  choices.expect(!model.moe.routing.pre_softmax, "moe_router_pre_softmax", "false", "true");
+  expect_softmax_of_chosen(model, choices);
   choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
                  model.moe.shared_feed_forward);
   choices.throw_if_any();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "nn/moe/domain_exchange.h"
+#include "nn/moe/router_log.h"
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
 #include "ops/expert_rows.h"
@@ -12,8 +13,10 @@ namespace {
 
 /// Rows of the arrived tokens for the experts of this domain, in the order of its ranks. Room for
 /// all k choices of each token; how many have a row is known to whoever reads the counts.
+/// `log`: where their number goes, as those of layer `block`; or null.
 SortByExpertArgs order_inside(RankContext& context, const MoeConfig& moe, const ExpertPlace& inside,
-                              int64_t domain, const Tensor& choice, MemoryTag tag) {
+                              int64_t domain, const Tensor& choice, MemoryTag tag, RouterLog* log,
+                              int64_t block) {
   const int64_t destinations = moe.experts / inside.domains * inside.copies;
   const int64_t places = choice.dim(1) * inside.copies;
   const auto integers = [&](const Shape& shape, MemoryTag of, DType dtype = DType::i32) {
@@ -30,6 +33,7 @@ SortByExpertArgs order_inside(RankContext& context, const MoeConfig& moe, const 
   order.position = integers({choice.dim(0), places}, tag);
   order.counts = integers({destinations}, MemoryTag::activations, DType::i64);
   order.offsets = integers({destinations + 1}, MemoryTag::activations);
+  if (log != nullptr && moe.rows_multiple > 1) log->count_rows(block, order);
   sort_by_expert(context.ops, order);
   return order;
 }
@@ -92,7 +96,8 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
   // The order of rows needs only the choices: tokens and weights may still be in transit.
   const Tensor choices = std::exchange(leaving.choices, {}).finish().tensor();
   const SortByExpertArgs order =
-      order_inside(context, moe_, inside, place_.across_domains(context).rank(), choices, tag);
+      order_inside(context, moe_, inside, place_.across_domains(context).rank(), choices, tag,
+                   logs(context, saved) ? context.router_log : nullptr, block_);
   const Tensor offsets = context.ops.allocate(DType::i32, {inside.experts_here(moe_) + 1}, tag);
   const ExchangeOrder rows =
       agree_on_rows(context, moe_, inside, order.counts,

@@ -15,9 +15,14 @@ namespace viaduct {
 class DomainDispatchSegment final : public ExchangeSegment {
  public:
   /// `beside`: as in DispatchSegment, while tokens are under way between domains.
-  DomainDispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden,
+  /// `block`: global number of the layer.
+  DomainDispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden, int64_t block,
                         std::unique_ptr<SharedExpertSegment> beside = nullptr)
-      : moe_(std::move(moe)), place_(place), hidden_(hidden), beside_(std::move(beside)) {}
+      : moe_(std::move(moe)),
+        place_(place),
+        hidden_(hidden),
+        block_(block),
+        beside_(std::move(beside)) {}
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override;
@@ -36,7 +41,7 @@ class DomainDispatchSegment final : public ExchangeSegment {
  private:
   MoeConfig moe_;
   ExpertPlace place_;
-  int64_t hidden_;
+  int64_t hidden_, block_;
   std::unique_ptr<SharedExpertSegment> beside_;
 };
 

@@ -65,7 +65,7 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
     limit_experts(context.ops, {kept, probabilities, moe_.experts, capacity, moe_.drop_policy});
   }
   SortByExpertArgs order;
-  if (!place_.orders_later(moe_)) order = order_rows(context, kept, tag);
+  if (!place_.orders_later(moe_)) order = order_rows(context, kept, tag, saved);
 
   saved.keep_statistic(this, "logits", logits);
   saved.keep_statistic(this, "choice", choice);
@@ -76,9 +76,7 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
                                                         : balanced_counts(context, batch, choice);
     saved.keep_statistic(this, "counts", balanced);
   }
-  // A layer that is recomputed in the backward is not counted again.
-  if (context.router_log != nullptr && saved.keeps())
-    log(context, batch, logits, choice, kept, balanced);
+  if (logs(context, saved)) log(context, batch, logits, choice, kept, balanced);
   TensorSet out(kHidden, x);
   out.set(moe_edge::tokens, tokens);
   out.set(moe_edge::probabilities, probabilities);
@@ -106,7 +104,7 @@ Tensor RouterSegment::jittered(RankContext& context, const Batch& batch,
 }
 
 SortByExpertArgs RouterSegment::order_rows(RankContext& context, const Tensor& choice,
-                                           MemoryTag tag) const {
+                                           MemoryTag tag, const SavedStore& saved) const {
   const int64_t count = choice.dim(0), places = choice.dim(1) * place_.copies;
   const int64_t destinations = moe_.experts * place_.copies;
   const auto integers = [&](const Shape& shape, DType dtype = DType::i32) {
@@ -122,6 +120,7 @@ SortByExpertArgs RouterSegment::order_rows(RankContext& context, const Tensor& c
   order.position = integers({count, places});
   order.counts = integers({destinations}, DType::i64);
   order.offsets = integers({destinations + 1});
+  if (logs(context, saved) && moe_.rows_multiple > 1) context.router_log->count_rows(block_, order);
   sort_by_expert(context.ops, order);
   return order;
 }

@@ -35,7 +35,8 @@ class RouterSegment final : public Segment {
     return moe_.input_jitter > 0 && context.training;
   }
   /// The order of the rows of the choices that have a place.
-  SortByExpertArgs order_rows(RankContext& context, const Tensor& choice, MemoryTag tag) const;
+  SortByExpertArgs order_rows(RankContext& context, const Tensor& choice, MemoryTag tag,
+                              const SavedStore& saved) const;
   /// Adds the micro-batch to the log of the step.
   void log(RankContext& context, const Batch& batch, const Tensor& logits, const Tensor& choice,
            const Tensor& kept, const Tensor& balanced) const;

@@ -6,11 +6,12 @@
 #include <map>
 #include <vector>
 
-#include "ops/dispatch.h"
+#include "ops/expert_rows.h"
 
 namespace viaduct {
 
 class SavedStore;
+struct RankContext;
 
 class RouterLog {
  public:
@@ -24,15 +25,18 @@ class RouterLog {
 
   /// One layer's part of the log.
   struct Layer {
-    int64_t block = 0;     // its global number
-    Tensor choices, kept;  // i64 [E]: of each expert; kept: within its capacity
-    Tensor sums;           // f64 [kSums]
-    bool any = false;      // the step has added to it
-    bool biased = false;   // its router has a bias that balances experts
+    int64_t block = 0;      // its global number
+    Tensor choices, kept;   // i64 [E]: of each expert; kept: within its capacity
+    Tensor sums;            // f64 [kSums]
+    bool any = false;       // the step has added to it
+    Tensor rows;            // i64 [1]: of all experts, where they are filled up to a multiple
+    bool any_rows = false;  // the step has added to them
+    int64_t copies = 1;     // rows of a choice (ops/expert_rows.h)
+    bool biased = false;    // its router has a bias that balances experts
 
     // For BalanceScope::step.
-    Tensor so_far;             // i64 [E]: choices of this rank's tokens, counted in first forwards
-    bool any_so_far = false;   // the step has added to it
+    Tensor so_far;            // i64 [E]: choices of this rank's tokens, counted in first forwards
+    bool any_so_far = false;  // the step has added to it
     /// For recomputed layers: the counts over all ranks of a micro-batch's first forward (by its
     /// store), until the second one.
     std::map<const SavedStore*, Tensor> first_counts;
@@ -47,9 +51,14 @@ class RouterLog {
   /// ShapeError if the rank has no such layer.
   Layer& layer(int64_t block);
   std::vector<Layer>& layers() { return layers_; }
+  /// Has `order` add its rows to those of a layer.
+  void count_rows(int64_t block, SortByExpertArgs& order);
 
  private:
   std::vector<Layer> layers_;
 };
+
+/// Whether this run of a layer is one that the log has: of two, the one whose results are kept.
+bool logs(const RankContext& context, const SavedStore& saved);
 
 }  // namespace viaduct

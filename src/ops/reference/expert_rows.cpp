@@ -42,6 +42,10 @@ void sort_by_expert(const SortByExpertArgs& args) {
     args.counts.data<int64_t>()[d] = row - args.offsets.data<int32_t>()[d];
   }
   args.offsets.data<int32_t>()[destinations] = row;
+  if (args.all_rows) {
+    int64_t& all = *args.all_rows.data<int64_t>();
+    all = row + (args.all_rows_mode == WriteMode::assign ? 0 : all);
+  }
   while (row < args.token.dim(0)) args.token.data<int32_t>()[row++] = 0;
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "support/temporary_folder.h"
+#include "support/tiny_models.h"
 
 namespace viaduct {
 namespace {
@@ -213,6 +214,21 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
     EXPECT_EQ(moe_problems(config), "");
     EXPECT_TRUE(config.sinkhorn && config.routing.choose_logits);
     EXPECT_EQ(config.routing.score, k == 1 ? ScoreFunction::sigmoid : ScoreFunction::softmax);
+  }
+}
+
+TEST(ModelFromFields, AFamilyOfWeightsOverTheChosenRefusesScaledLogits) {
+  const ModelFamily& family = model_family("mixtral");
+  ModelConfig model = test::tiny_model("mixtral");
+  EXPECT_NO_THROW(family.write(model));
+  model.moe.sinkhorn = model.moe.routing.choose_logits = model.moe.routing.pre_softmax = true;
+  try {
+    family.write(model);
+    ADD_FAILURE() << "expected a ConfigError";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("sinkhorn needs: its weights are a softmax over all"),
+              std::string::npos)
+        << error.what();
   }
 }
 

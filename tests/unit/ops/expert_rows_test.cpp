@@ -82,9 +82,17 @@ TEST_P(ExpertRowsTest, RowsUpToAMultipleAreOfTheFirstTokenAndNobodys) {
       each->rows_multiple = 16;
       each->token = host_tensor(
           DType::i32, {kTokens * kTopk * copies + kExperts * copies * (each->rows_multiple - 1)});
+      each->all_rows = integers(DType::i64, {7});
     }
-    sort_by_expert(context_, args);
-    reference::sort_by_expert(exact);
+    for (const WriteMode mode : {WriteMode::assign, WriteMode::accumulate}) {
+      args.all_rows_mode = exact.all_rows_mode = mode;
+      sort_by_expert(context_, args);
+      reference::sort_by_expert(exact);
+      const int64_t rows = args.offsets.data<int32_t>()[kExperts * copies];
+      EXPECT_GT(rows, kTokens * kTopk * copies);
+      for (const Tensor& counted : {args.all_rows, exact.all_rows})
+        EXPECT_THAT(values(counted), ElementsAre(mode == WriteMode::assign ? rows : 2 * rows));
+    }
     EXPECT_EQ(values(args.token), values(exact.token));
     EXPECT_EQ(values(args.position), values(exact.position));
     EXPECT_EQ(values(args.counts), values(exact.counts));

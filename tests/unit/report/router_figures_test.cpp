@@ -23,9 +23,9 @@ LayerRouting routing(int64_t layer, std::vector<double> load, double entropy) {
 
 TEST(RouterFigures, SayWhichLayerAndExpertHasTheLeastAndTheMost) {
   LayerRouting second = routing(5, {0.5, 1, 0.25, 2.25}, 2);
-  second.bias_spread = 0.5, second.dropped = 0.125;
+  second.bias_spread = 0.5, second.dropped = 0.125, second.padded = 0.375;
   const RouterFigures figures = router_figures({routing(3, {1, 1, 1.5, 0.5}, 1), second});
-  ASSERT_EQ(figures.size(), 5u);  // no balancing loss
+  ASSERT_EQ(figures.size(), 6u);  // no balancing loss
   const auto& [name, load] = figures.front();
   EXPECT_EQ(name, "load");
   EXPECT_EQ(load.least, 0.25);
@@ -40,6 +40,8 @@ TEST(RouterFigures, SayWhichLayerAndExpertHasTheLeastAndTheMost) {
   EXPECT_EQ(line.at("entropy").at("max_layer"), 5);
   EXPECT_EQ(line.at("bias_spread").at("mean"), 0.5);
   EXPECT_EQ(line.at("load").at("max_expert"), 3);
+  EXPECT_EQ(line.at("padded").at("max"), 0.375);  // of the layers that have it
+  EXPECT_EQ(line.at("padded").at("min_layer"), 5);
   EXPECT_FALSE(line.at("entropy").contains("max_expert"));
   EXPECT_TRUE(router_figures({}).empty());
   metrics.routers.clear();

@@ -7,9 +7,9 @@
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm/gemm_few_rows.h"
+#include "ops/cpu/gemm/gemm_isa.h"
 #include "ops/cpu/gemm/gemm_kernels.h"
 #include "ops/cpu/gemm/gemm_quantized.h"
-#include "ops/cpu/gemm/gemm_tiles.h"
 #include "ops/cpu/gemm/nvfp4.h"
 #include "ops/cpu/gemm/quantize.h"
 #include "ops/cpu/rows/column_sum_kernels.h"
@@ -19,25 +19,9 @@
 namespace viaduct::cpu {
 namespace {
 
-// C and the strips of A (192 KB and 96 KB, in FP32 192 KB) stay in the L2 cache; two strips of B
-// stream through L1.
-constexpr TileBlocking kVectorBlocking{64, 768, 768};
-// AVX2 machines have 32 KB of L1 cache, and one strip of B streams through it.
-constexpr TileBlocking kAvx2Blocking{96, 768, 384};
-// AMX is ten times as fast with the same caches: two strips of B and the matching part of A, 48 KB,
-// in L1; 384 and 192 KB in L2.
-constexpr TileBlocking kAmxBlocking{256, 384, 384};
-
 // Choice::variant besides those of cpu_entry.h: tiles of FP32, tiles of BF16; few rows in FP32 and
 // in BF16.
 enum GemmVariant : int { kFloatTiles = kFamilyKernels, kBf16Tiles, kFewFloatRows, kFewBf16Rows };
-
-template <CpuIsa kIsa>
-constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::amx;
-template <CpuIsa kIsa>
-constexpr TileBlocking kBf16Blocking = kIsa == CpuIsa::amx ? kAmxBlocking : kVectorBlocking;
-template <CpuIsa kIsa>
-constexpr TileBlocking kFloatBlocking = kIsa <= CpuIsa::avx2 ? kAvx2Blocking : kVectorBlocking;
 
 template <CpuIsa kIsa>
 Choice choose_matrices(const GemmArgs& args, const Traits& traits) {
@@ -49,7 +33,7 @@ Choice choose_matrices(const GemmArgs& args, const Traits& traits) {
   }
   // AMX sums in another order: it computes few rows as rows of its tiles.
   const bool few = has_few_rows(args);
-  if (kHasBf16Tiles<kIsa> && args.a.dtype() == DType::bf16) {
+  if (on_bf16_tiles<kIsa>(args)) {
     if (few && kIsa == CpuIsa::avx512_bf16) {
       choice.variant = kFewBf16Rows;
       choice.kernel = "few_rows_avx512_bf16";
@@ -57,7 +41,7 @@ Choice choose_matrices(const GemmArgs& args, const Traits& traits) {
     } else {
       choice.variant = kBf16Tiles;
       choice.kernel = kIsa == CpuIsa::amx ? "tiles_amx" : "tiles_avx512_bf16";
-      choice.workspace_bytes = tile_workspace_bytes<bfloat16>(args, kBf16Blocking<kIsa>);
+      choice.workspace_bytes = tile_workspace_bytes<kIsa>(args);
     }
     move_flops(choice.cost, FlopFormat::bf16);
   } else if (few) {
@@ -71,7 +55,7 @@ Choice choose_matrices(const GemmArgs& args, const Traits& traits) {
     choice.kernel = kIsa == CpuIsa::portable ? "tiles_portable"
                     : kIsa == CpuIsa::avx2   ? "tiles_avx2"
                                              : "tiles_avx512";
-    choice.workspace_bytes = tile_workspace_bytes<float>(args, kFloatBlocking<kIsa>);
+    choice.workspace_bytes = tile_workspace_bytes<kIsa>(args);
   }
   choice.cost += epilogue_cost(args);
   return choice;
@@ -96,15 +80,7 @@ void launch_matrices(OpContext& context, const Choice& choice, const GemmArgs& a
     return gemm_of_few_rows(pool, args, tile_visit<bfloat16>(depth, kBf16Blocking<kIsa>),
                             avx512_bf16::few_rows_kernels(), kernels, workspace, factor);
   }
-  if (choice.variant == kFloatTiles) {
-    const TileKernelsOf<float>& tiles = kIsa == CpuIsa::portable ? portable::float_tile_kernels()
-                                        : kIsa == CpuIsa::avx2   ? avx2::float_tile_kernels()
-                                                                 : avx512::float_tile_kernels();
-    return gemm_on_tiles(pool, args, kFloatBlocking<kIsa>, tiles, kernels, workspace, factor);
-  }
-  const TileKernels& tiles =
-      kIsa == CpuIsa::amx ? amx::tile_kernels() : avx512_bf16::tile_kernels();
-  gemm_on_tiles(pool, args, kBf16Blocking<kIsa>, tiles, kernels, workspace, factor);
+  run_on_tiles<kIsa>(pool, {&args, 1}, workspace, factor);
 }
 
 template <CpuIsa kIsa>

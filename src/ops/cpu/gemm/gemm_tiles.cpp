@@ -2,131 +2,21 @@
 
 #include <algorithm>
 
+#include "ops/cpu/gemm/gemm_plan.h"
+
 namespace viaduct::cpu {
 namespace {
 
-// Bytes of B packed at a time: leaves room in the last-level cache.
-constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // Strips per packing task: from a source whose rows run along the contracted dim it reads two cache
 // lines of every row.
 constexpr int64_t kPackStrips = 4;
 // Columns of a block that are multiplied and stored at a time: more if an epilogue's kernel has a
 // small cost per row, most if the kernel does little.
 constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
-// Scratch of a task on its thread's stack, 768 KB: the maximum for blockings.
-constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
-constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
-// Minimum number of blocks before they grow: work for many threads, and short waits for the last of
-// them.
-constexpr int64_t kWantedBlocks = 16;
-constexpr int64_t kLeastColumns = 64;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-/// Cuts `size` into equal pieces of at most `most`, multiples of `unit`; returns the piece.
-int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
-  const int64_t pieces = std::max<int64_t>(1, ceil_div(size, most));
-  return std::max<int64_t>(1, ceil_div(ceil_div(size, pieces), unit)) * unit;
-}
 
 int64_t run_columns(const GemmArgs& args) {
   if (args.epilogue.residual) return kResidualColumns;
   return args.epilogue.any() ? kActivatedColumns : kRunColumns;
-}
-
-template <class Element>
-constexpr int64_t kStep = kStepDepth<Element>;
-template <class Element>
-constexpr int64_t kTile = kStepElements<Element>;
-
-/// How a product is cut. All threads pack B, one chunk of columns after the other (or the task
-/// itself, if no other task reads it), unless B is given as tiles; each task packs its own A.
-struct Plan {
-  TileSource a, b;     // b of a gated activation: the gate's columns
-  int64_t halves = 1;  // 2: with every gate's columns those that it multiplies, `b.width`
-                       // behind them
-  int64_t rows = 0, columns = 0;  // of a block of C, one task (of each half)
-  int64_t steps = 0;              // of the contracted dim
-  int64_t visit = 0;              // steps between two visits to a block's C
-  int64_t chunk = 0;              // columns of B packed at a time
-  bool shared = true;             // B is packed by all threads
-  bool tiles = false;             // B is given as tiles: strips of all steps, one after the other
-
-  int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
-  /// Tiles of a half of B packed at a time.
-  int64_t chunk_tiles() const { return shared ? tile_strips(std::min(chunk, b.width)) * steps : 0; }
-  int64_t chunk_bytes() const {
-    constexpr int64_t kTileBytes = 1024;
-    return halves * chunk_tiles() * kTileBytes;
-  }
-};
-
-/// Columns of a block that packs its strips of B itself: limited by scratch.
-template <class Element>
-int64_t own_columns(const TileBlocking& blocking) {
-  const int64_t most = kMaxStrips / (blocking.depth * static_cast<int64_t>(sizeof(Element)));
-  return std::min(blocking.columns, most / (2 * kTileColumns) * (2 * kTileColumns));
-}
-
-/// For tiles only the sizes are set.
-TileSource source_of(const Operand& matrix, bool contracted_first) {
-  TileSource source;
-  source.contracted_first = contracted_first;
-  source.dtype = matrix.dtype();
-  source.width = matrix.dim(contracted_first ? 1 : 0);
-  source.depth = matrix.dim(contracted_first ? 0 : 1);
-  if (!matrix.form().plain()) return source;
-  source.data = matrix.tensor().raw();
-  source.stride = matrix.tensor().stride(0);
-  return source;
-}
-
-template <class Element>
-Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
-  Plan plan;
-  plan.a = source_of(args.a, args.form == GemmForm::weight_gradient);
-  plan.b = source_of(args.b, args.form != GemmForm::forward);
-  plan.halves = gates_columns(args) ? 2 : 1;
-  plan.b.width /= plan.halves;
-  plan.tiles = !args.b.form().plain();
-  const bool one_row = plan.a.width <= blocking.rows;
-  plan.shared = !one_row && !plan.tiles;
-  int64_t rows = blocking.rows;
-  int64_t columns = one_row && !plan.tiles ? own_columns<Element>(blocking) : blocking.columns;
-  columns /= plan.halves;
-  const auto too_few = [&] {
-    return ceil_div(plan.a.width, rows) * ceil_div(plan.b.width, columns) < kWantedBlocks;
-  };
-  // Half the rows need no more packing of A; fewer would read too much of B per product.
-  if (!one_row && too_few()) rows = ceil_div(rows / 2, kTileRows) * kTileRows;
-  while (columns > kLeastColumns && too_few()) columns /= 2;
-  plan.rows = even_piece(plan.a.width, rows, kTileRows);
-  plan.columns = even_piece(plan.b.width, columns, 2 * kTileColumns);
-  plan.steps = tile_steps<Element>(plan.a.depth);
-  plan.visit = tile_visit<Element>(plan.a.depth, blocking);
-  const int64_t fit = kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
-                      std::max<int64_t>(1, plan.halves * plan.b.depth);
-  plan.chunk = plan.shared ? even_piece(plan.b.width, std::max(fit, blocking.columns / plan.halves),
-                                        2 * kTileColumns)
-                           : std::max<int64_t>(1, plan.b.width);
-  return plan;
-}
-
-/// Packs `count` rows (columns) of `source` from `begin` × steps [step, step + steps).
-template <class Element>
-TileSource part(const TileSource& source, int64_t begin, int64_t count, int64_t step,
-                int64_t steps) {
-  TileSource piece = source;
-  const int64_t k = step * kStep<Element>;
-  const int64_t row = source.contracted_first ? k : begin;
-  const int64_t column = source.contracted_first ? begin : k;
-  piece.data = static_cast<const std::byte*>(source.data) +
-               (row * source.stride + column) * dtype_bytes(source.dtype);
-  piece.width = count;
-  piece.depth = std::min(steps * kStep<Element>, source.depth - k);
-  return piece;
 }
 
 /// A packed chunk of B: for every visit its strips are consecutive, so that the data of a block are
@@ -174,16 +64,11 @@ void fetch(const TileSource& source, int64_t share, int64_t shares) {
   }
 }
 
-/// The part of A to pack after the visit at `step` of a block: for the next visit, or for the
-/// thread's next block, at `next_row` (-1: none).
+/// The part of A that a block at `row` packs for its visit at `step`.
 template <class Element>
-TileSource packed_next(const Plan& plan, int64_t row, int64_t step, int64_t next_row) {
-  const auto visit_of = [&](int64_t begin, int64_t from) {
-    return part<Element>(plan.a, begin, std::min(plan.rows, plan.a.width - begin), from,
-                         plan.visit_steps(from));
-  };
-  if (step + plan.visit < plan.steps) return visit_of(row, step + plan.visit);
-  return next_row < 0 ? TileSource() : visit_of(next_row, 0);
+TileSource visited(const Plan& plan, int64_t row, int64_t step) {
+  return part<Element>(plan.a, row, std::min(plan.rows, plan.a.width - row), step,
+                       plan.visit_steps(step));
 }
 
 /// Strips of B for a visit to a block: the first one, and the elements between two.
@@ -213,9 +98,11 @@ Strips<Element> strips_of(const Task<Element>& task, int64_t half, int64_t colum
   return {own, steps * kTile<Element>};
 }
 
-/// The block at `row` of C and `column` of the chunk. `next_row`: of the thread's next block.
+/// The block at `row` of C and `column` of the chunk. `next_block`: what the thread's next one
+/// packs first, of no depth if there is none.
 template <class Element>
-void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64_t next_row) {
+void compute_block(const Task<Element>& task, int64_t row, int64_t column,
+                   const TileSource& next_block) {
   alignas(64) float sums[kMaxSums];
   constexpr int64_t kElements = kMaxStrips / static_cast<int64_t>(sizeof(Element));
   alignas(64) Element a_strips[kElements], b_strips[kElements];
@@ -238,15 +125,14 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
     product.steps = plan.visit_steps(step);
     product.a_strip = product.steps * kTile<Element>;
     product.accumulate = step > 0;
-    task.tiles.pack_a(part<Element>(plan.a, row, rows, step, product.steps), a_strips,
-                      product.a_strip);
+    task.tiles.pack_a(visited<Element>(plan, row, step), a_strips, product.a_strip);
     Strips<Element> b[2];
     for (int64_t half = 0; half < plan.halves; ++half) {
       b[half] = strips_of(task, half, column, columns, step,
                           b_strips + half * tile_strips(columns) * product.a_strip);
     }
     const bool last = step + plan.visit >= plan.steps;
-    const TileSource next = packed_next<Element>(plan, row, step, next_row);
+    const TileSource next = last ? next_block : visited<Element>(plan, row, step + plan.visit);
     // Run by run, so that memory traffic overlaps with products.
     const int64_t run = run_columns(args);
     for (int64_t begin = 0; begin < columns; begin += run) {
@@ -273,6 +159,27 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
   }
 }
 
+/// Tasks of several products, numbered one product after the other.
+class Numbered {
+ public:
+  void clear() { ends_.clear(); }
+  void add(int64_t tasks) { ends_.push_back(count() + tasks); }
+  int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
+
+  struct Place {
+    size_t product;
+    int64_t number;  // within the product
+  };
+  Place at(int64_t index) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    return {static_cast<size_t>(end - ends_.begin()),
+            end == ends_.begin() ? index : index - *(end - 1)};
+  }
+
+ private:
+  std::vector<int64_t> ends_;
+};
+
 }  // namespace
 
 template <class Element>
@@ -282,35 +189,54 @@ int64_t tile_visit(int64_t depth, const TileBlocking& blocking) {
 
 template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking) {
-  return plan_of<Element>(args, blocking).chunk_bytes();
+  return plan_of<Element>(args, blocking, {}).chunk_bytes();
 }
 
 template <class Element>
-void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
-                   const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
-                   void* workspace, float factor) {
-  const Plan plan = plan_of<Element>(args, blocking);
-  const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
-  for (int64_t column = 0; column < plan.b.width; column += plan.chunk) {
-    Element* const packed = static_cast<Element*>(workspace);
-    const int64_t width = std::min(plan.chunk, plan.b.width - column);
-    const Task<Element> task{
-        args,
-        plan,
-        tiles,
-        kernels,
-        {{packed, column, width},
-         {packed + plan.chunk_tiles() * kTile<Element>, plan.b.width + column, width}},
-        factor};
-    const int64_t packing = plan.shared ? task.chunks[0].tasks(plan) : 0;
-    pool.run(plan.halves * packing, [&](int64_t index, int) {
-      task.chunks[index / packing].pack_task(plan, tiles, index % packing);
+void gemms_on_tiles(ThreadPool& pool, std::span<const GemmArgs> products,
+                    const TileBlocking& blocking, const TileKernelsOf<Element>& tiles,
+                    const FinishKernels& kernels, void* workspace, float factor) {
+  const std::vector<Plan> plans = plans_of<Element>(products, blocking);
+  std::vector<Task<Element>> tasks;
+  Numbered packing, blocks;
+  // A chunk of each product after the other; most have one.
+  for (int64_t chunk = 0; chunk == 0 || !tasks.empty(); ++chunk) {
+    tasks.clear(), packing.clear(), blocks.clear();
+    auto* packed = static_cast<Element*>(workspace);
+    for (size_t i = 0; i < plans.size(); ++i) {
+      const Plan& plan = plans[i];
+      const int64_t column = chunk * plan.chunk;
+      if (column >= plan.b.width) continue;
+      const int64_t width = std::min(plan.chunk, plan.b.width - column);
+      Element* const second = packed + plan.chunk_tiles() * kTile<Element>;
+      const Task<Element>& task = tasks.emplace_back(
+          Task<Element>{products[i],
+                        plan,
+                        tiles,
+                        kernels,
+                        {{packed, column, width}, {second, plan.b.width + column, width}},
+                        factor});
+      packing.add(plan.shared ? plan.halves * task.chunks[0].tasks(plan) : 0);
+      blocks.add(plan.row_blocks() * ceil_div(width, plan.columns));
+      packed += plan.halves * plan.chunk_tiles() * kTile<Element>;
+    }
+    pool.run(packing.count(), [&](int64_t index, int) {
+      const auto [of, number] = packing.at(index);
+      const Task<Element>& task = tasks[of];
+      const int64_t each = task.chunks[0].tasks(task.plan);
+      task.chunks[number / each].pack_task(task.plan, tiles, number % each);
     });
-    const int64_t blocks = row_blocks * ceil_div(width, plan.columns);
-    pool.run(blocks, [&](int64_t index, int) {
-      const int64_t next = index + pool.threads();
-      compute_block(task, index % row_blocks * plan.rows, index / row_blocks * plan.columns,
-                    next < blocks ? next % row_blocks * plan.rows : -1);
+    pool.run(blocks.count(), [&](int64_t index, int) {
+      const auto [of, number] = blocks.at(index);
+      const Plan& plan = tasks[of].plan;
+      TileSource next_block;
+      if (const int64_t next = index + pool.threads(); next < blocks.count()) {
+        const auto [next_of, next_number] = blocks.at(next);
+        const Plan& its = tasks[next_of].plan;
+        next_block = visited<Element>(its, next_number % its.row_blocks() * its.rows, 0);
+      }
+      compute_block(tasks[of], number % plan.row_blocks() * plan.rows,
+                    number / plan.row_blocks() * plan.columns, next_block);
     });
   }
 }
@@ -336,9 +262,9 @@ template int64_t tile_visit<bfloat16>(int64_t, const TileBlocking&);
 template int64_t tile_visit<float>(int64_t, const TileBlocking&);
 template int64_t tile_workspace_bytes<bfloat16>(const GemmArgs&, const TileBlocking&);
 template int64_t tile_workspace_bytes<float>(const GemmArgs&, const TileBlocking&);
-template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
-                            const TileKernelsOf<bfloat16>&, const FinishKernels&, void*, float);
-template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
-                            const TileKernelsOf<float>&, const FinishKernels&, void*, float);
+template void gemms_on_tiles(ThreadPool&, std::span<const GemmArgs>, const TileBlocking&,
+                             const TileKernelsOf<bfloat16>&, const FinishKernels&, void*, float);
+template void gemms_on_tiles(ThreadPool&, std::span<const GemmArgs>, const TileBlocking&,
+                             const TileKernelsOf<float>&, const FinishKernels&, void*, float);
 
 }  // namespace viaduct::cpu

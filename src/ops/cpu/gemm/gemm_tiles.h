@@ -4,6 +4,8 @@
 // which it packs A and sums in its own cache. All sizes depend on the shape and the instruction set
 // alone, and an element's order of summation on the contracted size alone.
 
+#include <span>
+
 #include "base/thread_pool.h"
 #include "ops/cpu/gemm/gemm_epilogue.h"
 #include "ops/cpu/tiles/tiles.h"
@@ -21,7 +23,7 @@ struct TileBlocking {
 template <class Element>
 int64_t tile_visit(int64_t depth, const TileBlocking& blocking);
 
-/// Bytes of workspace that `gemm_on_tiles` needs.
+/// Bytes of workspace that a product needs; several that run together need the sum.
 template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
 
@@ -29,12 +31,14 @@ int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking)
 /// the same bytes as the weight (each dim rounded up to whole tiles), in either orientation.
 OperandForm bf16_tiles(Orientation orientation);
 
-/// c and bias: dtype of a, or FP32; b: rows, or for BF16 also `bf16_tiles`. `Element`: bfloat16 or
-/// float. Sums are multiplied by `factor` before all else.
+/// Products that do not depend on each other, with the bits of one after the other; together they
+/// keep the threads busy where one of them has few blocks. c and bias: dtype of a, or FP32; b:
+/// rows, or for BF16 also `bf16_tiles`. `Element`: bfloat16 or float. Sums are multiplied by
+/// `factor` before all else.
 template <class Element>
-void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
-                   const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
-                   void* workspace, float factor);
+void gemms_on_tiles(ThreadPool& pool, std::span<const GemmArgs> products,
+                    const TileBlocking& blocking, const TileKernelsOf<Element>& tiles,
+                    const FinishKernels& kernels, void* workspace, float factor);
 
 /// args.out in the form bf16_tiles.
 void pack_bf16_tiles(ThreadPool& pool, const ConvertOperandArgs& args, const TileKernels& tiles);

@@ -1,12 +1,16 @@
-// Choice and launch of grouped products on the cpu: the machine's gemm over each expert's rows,
-// whose kernels share its work among all threads. Quantized operands are made for one expert after
-// the other (grouped_quantized.h).
+// Choice and launch of grouped products on the cpu: those of experts run together on the machine's
+// tiles, as many as the workspace has packed operands of. An expert's few rows, and quantized
+// operands, which are made for one expert after the other (grouped_quantized.h), are products of
+// the machine's gemm.
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/gemm/gemm_few_rows.h"
+#include "ops/cpu/gemm/gemm_isa.h"
 #include "ops/cpu/gemm/grouped_quantized.h"
 #include "ops/grouped_gemm.h"
 #include "ops/reference/reference.h"
@@ -19,6 +23,8 @@ constexpr int64_t kSmallRows = 64;
 // Columns into which a product is cut that needs more memory than available: borders of all groups
 // of scales.
 constexpr int64_t kColumnUnit = 128;
+// Packed operands of products that run together: leaves room in the last-level cache.
+constexpr int64_t kTogetherBytes = int64_t{8} << 20;
 
 template <CpuIsa kIsa>
 const OpEntry<GemmArgs>& gemm_entry() {
@@ -28,6 +34,24 @@ const OpEntry<GemmArgs>& gemm_entry() {
     return table.gemm;
   }();
   return entry;
+}
+
+/// Whether a product runs with others on tiles.
+template <CpuIsa kIsa>
+bool runs_together(const GemmArgs& product) {
+  return !has_few_rows(product) || (kIsa == CpuIsa::amx && on_bf16_tiles<kIsa>(product));
+}
+
+/// The most that all products of `rows` rows need together, however these are shared out.
+template <CpuIsa kIsa>
+int64_t bytes_together(const GroupedGemmArgs& args, int64_t rows) {
+  const int64_t experts = args.offsets.dim(0) - 1;
+  if (args.form != GemmForm::weight_gradient)
+    return experts * tile_workspace_bytes<kIsa>(product_of_expert(args, 0, 0, rows));
+  // A multiple of the rows of a step of tiles for each expert.
+  const int64_t all = rows + experts * kTileDepth;
+  return tile_strips(args.b.dim(1)) * all * kTileColumns *
+         (on_bf16_tiles<kIsa>(product_of_expert(args, 0, 0, rows)) ? 2 : 4);
 }
 
 template <CpuIsa kIsa>
@@ -59,7 +83,10 @@ Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
   };
   for (int64_t count = 1; count < std::min(rows, kSmallRows); ++count) consider(count);
   consider(rows);
-  if (quantized) {
+  if (!quantized) {
+    choice.workspace_bytes = std::max(choice.workspace_bytes,
+                                      std::min(bytes_together<kIsa>(args, rows), kTogetherBytes));
+  } else {
     choice.kernel = "quantized_by_expert";
     // Each row is made, and each weight that is not there.
     const Operand weight = placed_product(args, 0, nullptr).b;
@@ -104,6 +131,36 @@ void run_product(OpContext& context, const GemmArgs& product, const Traits& trai
   }
 }
 
+/// Collects products for as long as their packed operands fit the workspace, and runs them.
+template <CpuIsa kIsa>
+class Together {
+ public:
+  Together(OpContext& context, void* workspace, int64_t bytes)
+      : context_(context), workspace_(workspace), bytes_(bytes) {}
+
+  void add(const GemmArgs& product) {
+    const int64_t needed = tile_workspace_bytes<kIsa>(product);
+    if (!runs_together<kIsa>(product) || needed > bytes_) {
+      run();
+      return run_product<kIsa>(context_, product, context_.ops.traits, bytes_, workspace_);
+    }
+    if (used_ + needed > bytes_) run();
+    products_.push_back(product);
+    used_ += needed;
+  }
+  void run() {
+    if (!products_.empty()) run_on_tiles<kIsa>(context_.device.pool(), products_, workspace_);
+    products_.clear();
+    used_ = 0;
+  }
+
+ private:
+  OpContext& context_;
+  void* workspace_;
+  int64_t bytes_, used_ = 0;
+  std::vector<GemmArgs> products_;
+};
+
 template <CpuIsa kIsa>
 void launch(OpContext& context, const Choice& choice, const GroupedGemmArgs& args,
             void* workspace) {
@@ -113,20 +170,31 @@ void launch(OpContext& context, const Choice& choice, const GroupedGemmArgs& arg
   VIADUCT_CHECK(ShapeError, offsets[0] == 0 && offsets[experts] <= args.a.dim(0),
                 "grouped_gemm: rows {} to {} belong to experts, expected 0 to at most {}",
                 offsets[0], offsets[experts], args.a.dim(0));
-  const bool quantized = is_quantized_product(args);
-  const int64_t operands = quantized ? placed_bytes(args, args.a.dim(0)) : 0;
+  const bool gradient = args.form == GemmForm::weight_gradient;
+  const auto each = [&](const auto& product) {
+    for (int64_t e = 0; e < experts; ++e) {
+      const int64_t begin = offsets[e], end = offsets[e + 1];
+      if (!gradient && begin == end) continue;
+      product(e, begin, end);
+    }
+  };
+  if (!is_quantized_product(args)) {
+    Together<kIsa> together(context, workspace, choice.workspace_bytes);
+    each([&](int64_t e, int64_t begin, int64_t end) {
+      together.add(product_of_expert(args, e, begin, end));
+    });
+    return together.run();
+  }
+  const int64_t operands = placed_bytes(args, args.a.dim(0));
   auto* const memory = static_cast<std::byte*>(workspace);
-  for (int64_t e = 0; e < experts; ++e) {
-    const int64_t begin = offsets[e], end = offsets[e + 1];
-    const bool gradient = args.form == GemmForm::weight_gradient;
-    if (!gradient && begin == end) continue;
+  each([&](int64_t e, int64_t begin, int64_t end) {
     // Without rows there is nothing to quantize.
-    const GemmArgs product = quantized && begin < end ? make_product(context.device.pool(), args, e,
-                                                                     begin, end, memory, kIsa)
-                                                      : product_of_expert(args, e, begin, end);
+    const GemmArgs product =
+        begin < end ? make_product(context.device.pool(), args, e, begin, end, memory, kIsa)
+                    : product_of_expert(args, e, begin, end);
     run_product<kIsa>(context, product, context.ops.traits, choice.workspace_bytes - operands,
                       memory + operands);
-  }
+  });
 }
 
 template <CpuIsa kIsa>

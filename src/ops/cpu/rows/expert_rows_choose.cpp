@@ -65,6 +65,10 @@ void launch_sort(OpContext&, const Choice&, const SortByExpertArgs& args, void* 
     counts[d] = (counts[d] + args.rows_multiple - 1) / args.rows_multiple * args.rows_multiple;
     offsets[d + 1] = offsets[d] + static_cast<int32_t>(counts[d]);
   }
+  if (args.all_rows) {
+    int64_t& all = *args.all_rows.data<int64_t>();
+    all = offsets[destinations] + (args.all_rows_mode == WriteMode::assign ? 0 : all);
+  }
   auto* token = args.token.data<int32_t>();
   for (int64_t i = 0; i < choices; ++i) {
     const int64_t expert = expert_of(i);
@@ -137,8 +141,8 @@ Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "counting_sort";
   choice.cost.bytes_read = 2 * args.choice.bytes();
-  choice.cost.bytes_written =
-      args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes();
+  choice.cost.bytes_written = args.token.bytes() + args.position.bytes() + args.counts.bytes() +
+                              args.offsets.bytes() + bytes_of(args.all_rows);
   choice.workspace_bytes = args.counts.dim(0) * static_cast<int64_t>(sizeof(int32_t));
   return choice;
 }

@@ -158,7 +158,10 @@ void route_row(const RouteArgs& args, int64_t t) {
 class Balanced {
  public:
   Balanced(const RoutingRule& rule, const float* logits, int64_t experts)
-      : logits_(logits), score_(rule.score), softmax_(rule.score == ScoreFunction::softmax) {
+      : experts_(experts),
+        logits_(logits),
+        score_(rule.score),
+        softmax_(rule.score == ScoreFunction::softmax) {
     if (softmax_) {
       shift_ = log_sum_exp(logits, experts);
     } else {
@@ -170,8 +173,17 @@ class Balanced {
     return softmax_ ? std::exp(logits_[e] - shift_) : score(score_, logits_[e]) / shift_;
   }
   float slope(int64_t e) const { return softmax_ ? 1 : relative_slope(score_, logits_[e]); }
+  /// −p · log p of p = value(e), which a softmax knows without a logarithm.
+  double entropy(int64_t e) const {
+    const auto p = static_cast<double>(value(e));
+    if (!(p > 0)) return 0;
+    return softmax_ ? p * static_cast<double>(shift_ - logits_[e]) : -p * std::log(p);
+  }
+  /// Of the logits.
+  float log_sum() const { return softmax_ ? shift_ : log_sum_exp(logits_, experts_); }
 
  private:
+  int64_t experts_;
   const float* logits_;
   ScoreFunction score_;
   bool softmax_;
@@ -304,12 +316,9 @@ void launch_router_loss(OpContext& context, const Choice& choice, const RouterLo
                   static_cast<double>(balance.counts[e]);
       }
     }
-    const double shift = static_cast<double>(log_sum_exp(logits, experts));
+    const auto shift = static_cast<double>(balanced.log_sum());
     own[1] += shift * shift;
-    for (int64_t e = 0; e < experts; ++e) {
-      const auto p = static_cast<double>(balanced.value(e));
-      own[2] -= p > 0 ? p * std::log(p) : 0;
-    }
+    for (int64_t e = 0; e < experts; ++e) own[2] += balanced.entropy(e);
   });
   double* out = args.out.data<double>();
   for (int64_t task = 0; task < tasks; ++task)

@@ -30,8 +30,9 @@ SortedChoices sort_choices(const int32_t* choice, int64_t first_expert, const Ch
 }
 
 void launch_sort(OpContext& context, const Choice&, const SortByExpertArgs& args, void* workspace) {
-  VIADUCT_CHECK(DeviceError, args.rows_multiple == 1,
-                "sort_by_expert: {} has no kernel for rows up to a multiple of {} yet",
+  VIADUCT_CHECK(DeviceError, args.rows_multiple == 1 && !args.all_rows,
+                "sort_by_expert: {} has no kernel for rows up to a multiple of {} yet, nor for "
+                "their number",
                 context.ops.traits.name, args.rows_multiple);
   const Stream stream = stream_of(context);
   const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
@@ -27,8 +29,9 @@ void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int thr
   const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
   ThreadPool pool(threads);
   // Every machine has the stores and epilogues of the portable kernels.
-  cpu::gemm_on_tiles(pool, args, kSmall, tiles,
-                     cpu::finish_kernels(CpuIsa::portable, args.c.dtype()), workspace.raw(), 1);
+  cpu::gemms_on_tiles<Element>(pool, {&args, 1}, kSmall, tiles,
+                               cpu::finish_kernels(CpuIsa::portable, args.c.dtype()),
+                               workspace.raw(), 1);
 }
 
 struct Shapes {
@@ -136,6 +139,60 @@ TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
     const Tensor column = host_tensor(DType::f32, {90, 1});
     run({GemmForm::forward, a, b.slice(0, begin, 1), column}, test::emulated_amx_kernels(), 1);
     test::expect_same_bits(column, whole.slice(1, begin, 1));
+  }
+}
+
+/// Runs products together.
+template <class Element>
+void run_together(std::span<const GemmArgs> products, const cpu::TileKernelsOf<Element>& tiles) {
+  constexpr cpu::TileBlocking kSmall{32, 64, 64};
+  int64_t bytes = 0;
+  for (const GemmArgs& product : products)
+    bytes += cpu::tile_workspace_bytes<Element>(product, kSmall);
+  const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
+  ThreadPool pool(2);
+  cpu::gemms_on_tiles<Element>(pool, products, kSmall, tiles,
+                               cpu::finish_kernels(CpuIsa::portable, products.front().c.dtype()),
+                               workspace.raw(), 1);
+}
+
+// Of many and few rows and none, and of one whose packed operand comes in several chunks.
+TEST(GemmOnTiles, ProductsThatRunTogetherHaveTheBitsOfEachAlone) {
+  const auto& tiles = cpu::portable::float_tile_kernels();
+  constexpr int64_t kDeep = 40'000;
+  for (const GemmForm form :
+       {GemmForm::forward, GemmForm::data_gradient, GemmForm::weight_gradient}) {
+    std::vector<GemmArgs> together, alone;
+    uint64_t seed = 1;
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{70, 40, 96},
+                                  {0, 40, 96},
+                                  {3, 40, 96},
+                                  {130, 65, 70},
+                                  {48, 130, kDeep}}) {
+      // The deep one is deep in the dim that each form contracts.
+      const bool deep = k == kDeep;
+      const Shapes s = shapes_of(form, deep && form == GemmForm::weight_gradient ? kDeep : m,
+                                 deep && form == GemmForm::data_gradient ? kDeep : n,
+                                 deep && form != GemmForm::forward ? 130 : k);
+      GemmArgs args{form, random_tensor(DType::f32, s.a, ++seed),
+                    random_tensor(DType::f32, s.b, ++seed), host_tensor(DType::f32, s.c)};
+      together.push_back(args);
+      args.c = host_tensor(DType::f32, s.c);
+      alone.push_back(args);
+    }
+    run_together<float>(together, tiles);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      // By columns, each of one chunk.
+      const int64_t columns = alone[i].c.dim(1);
+      for (int64_t begin = 0; begin < columns; begin += 64) {
+        const int64_t count = std::min<int64_t>(64, columns - begin);
+        GemmArgs part = alone[i];
+        part.b = part.b.slice(form == GemmForm::forward ? 0 : 1, begin, count);
+        part.c = part.c.slice(1, begin, count);
+        run(part, tiles, 1);
+      }
+      test::expect_same_bits(together[i].c, alone[i].c);
+    }
   }
 }
 

@@ -40,6 +40,25 @@ TEST_P(GroupedGemmBits, HasTheBitsOfOneProductForEachExpert) {
   }
 }
 
+// Their packed weights do not fit the workspace together, so that they run in several turns.
+TEST(GroupedGemmOfManyExperts, HasTheBitsOfOneProductForEachExpert) {
+  test::OpMachine machine(test::testable_isas().back(), 2, {cpu::add_gemm, cpu::add_grouped_gemm});
+  OpContext context = machine.context();
+  constexpr int64_t kMany = 12, kRows = 100, kN = 1024, kK = 512;
+  std::vector<int64_t> offsets;
+  for (int64_t e = 0; e <= kMany; ++e) offsets.push_back(e * kRows);
+  GroupedGemmArgs args{GemmForm::forward, test::random_tensor(DType::bf16, {kMany * kRows, kK}, 1),
+                       test::random_tensor(DType::bf16, {kMany * kN, kK}, 2),
+                       host_tensor(DType::bf16, {kMany * kRows, kN}),
+                       test::integers(DType::i32, offsets)};
+  GroupedGemmArgs single = args;
+  single.c = host_tensor(DType::bf16, args.c.shape());
+  grouped_gemm(context, args);
+  for (int64_t e = 0; e < kMany; ++e)
+    gemm(context, product_of_expert(single, e, e * kRows, (e + 1) * kRows));
+  expect_same_bits(args.c, single.c);
+}
+
 TEST_P(GroupedGemmBits, OffsetsBeyondTheRowsAreRefused) {
   const Case c{GemmForm::forward, 24, 40, {0, 5, 5, 90, 97}};
   GroupedGemmArgs args = make_args(c, DType::f32, DType::f32, WriteMode::assign);
