@@ -2,6 +2,9 @@
 // Work of a device that is kept as it is and given again as one piece: the same kernels with the
 // same arguments on the same memory.
 
+#include <array>
+#include <vector>
+
 #include "device/memory_tag.h"
 #include "timeline/record.h"
 
@@ -20,6 +23,8 @@ class DeviceGraph {
     /// Bytes that it held beyond those before it at its fullest moment, and by MemoryTag.
     int64_t peak_bytes = 0;
     std::array<int64_t, kMemoryTags> peak_bytes_by_tag{};
+    /// Operations between ranks, which each launch does again.
+    std::vector<CollectiveRecord> collectives;
   };
   Totals totals;
 };

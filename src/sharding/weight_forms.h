@@ -33,6 +33,12 @@ class WeightForms {
                int64_t generation);
   /// All forms of the weight that are not there yet, instead of at their first use.
   void make(const Parameter& parameter, const Tensor& canonical, int64_t generation);
+  /// Forms are made once more at their next use: a graph that is captured from here on then has it.
+  void again();
+  /// By form, whether it holds the weight of `generation`.
+  std::vector<bool> made(int64_t generation) const;
+  /// A graph has made these forms of `generation`.
+  void set_made(const std::vector<bool>& made, int64_t generation);
   /// Gives up the weight's forms and their memory.
   void forget(const Parameter& parameter);
 

@@ -2,6 +2,7 @@
 // The cuda device of a rank: memory of one GPU, streams with events between them, and a place for
 // what a backend keeps from launch to launch. No CUDA header: launches of ops include it.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,6 +40,12 @@ class CudaDevice : public Device {
   virtual CUstream_st* handle(int stream) = 0;
   /// Waits for all streams.
   virtual void finish() = 0;
+
+  /// The number of the capture that keeps the streams' work now (`capture`), from 1; 0: none does.
+  virtual int64_t capture_number() const = 0;
+  /// Of the graph that is captured now: `launched` is called right after each of its launches, with
+  /// the stream that has it. The graph owns `launched`, and is gone before that is.
+  virtual void on_launch(std::function<void(CUstream_st*)> launched) = 0;
 
   /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
   /// each type, made from nothing at its first use and destroyed before the device's streams.

@@ -71,6 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"experts",
              "qwen2_moe",
              {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
+        Case{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
+        Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        Case{"fp8_blocks", "llama", {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"}},
         // Steps of 2, 2, 4, 4 and 4 rows.
         Case{"more_rows",
              "llama",
