@@ -30,6 +30,8 @@ usage: ./viaduct.sh COMMAND [arguments]
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
   policies              make every unit of every layer again, and offload it, on every layout of the tests: no bit may change, and memory is the dry run's
                         (`test` tries a part of them; under a minute)
+  streams [SEEDS]       run the steps of the tests on devices with streams, the doubles of a GPU's among them, in SEEDS (50) orders each
+                        instead of two to five: no bit may change
   torture [--minutes N] [--seed S]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
                         taken for right that is wrong (docs/reliability.md); `--help` for the rest.
@@ -179,6 +181,16 @@ command_policies() {
   "$root/build/release/tests/test_exact_train" --gtest_brief=1 --gtest_filter='*MemoryPolicies*:*MemoryCombinations*:*StateOffload*'
 }
 
+command_streams() {
+  [[ $# -le 1 ]] || bad_usage "streams takes one number of seeds, got '$*'"
+  [[ ${1:-50} =~ ^[1-9][0-9]{0,3}$ ]] || bad_usage "streams takes a number of seeds from 1 to 9999, got '$1'"
+  install_packages
+  build_targets release test_exact_train test_exact_cuda
+  export VIADUCT_STREAM_SEEDS=${1:-50}
+  "$root/build/release/tests/test_exact_train" --gtest_brief=1 --gtest_filter='Layouts/Streams.*'
+  "$root/build/release/tests/test_exact_cuda" --gtest_brief=1
+}
+
 command_torture() {
   build_binary
   if [[ ${1:-} == --big ]]; then
@@ -207,7 +219,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | torture | hosts | arm | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | arm | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -248,7 +248,7 @@ Subcommand add_bench_step(CLI::App& bench) {
         for (const char* setting : {"train.train_samples=null", "train.rampup_batch_size=null",
                                     "scheduler.lr_warmup_iters=0", "scheduler.lr_warmup_samples=0"})
           overrides.emplace_back(setting);
-        const Launch launch = launch_on_cpu();
+        const Launch launch = launch_of_process();
         RunConfig defaults;
         defaults.dist = launch_defaults(launch);
         const RunSetup setup = prepare_run(load_run_config(options->config, overrides, defaults));

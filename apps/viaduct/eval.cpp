@@ -57,7 +57,7 @@ int run(Arguments arguments) {
   const TextEvaluation evaluation = before_ranks([&] {
     InferenceRequest& inference = arguments.request.inference;
     scope().check(inference.overrides);
-    if (!arguments.dry_run) launch = launch_on_cpu();
+    if (!arguments.dry_run) launch = launch_of_process();
     inference.dist = launch_defaults(launch);
     TextEvaluation prepared = prepare_text_evaluation(arguments.request);
     check_started(prepared.run.config.dist, launch);

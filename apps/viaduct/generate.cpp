@@ -149,7 +149,7 @@ void run_rank(const Prepared& prepared, bool json, std::shared_ptr<Communicator>
 int run(Arguments arguments) {
   Launch launch;
   const Prepared prepared = before_ranks([&] {
-    if (!arguments.dry_run) launch = launch_on_cpu();
+    if (!arguments.dry_run) launch = launch_of_process();
     arguments.inference.dist = launch_defaults(launch);
     return prepare(arguments, launch);
   });

@@ -42,7 +42,7 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
   Launch launch;
   const ProbeSetup setup = before_ranks([&] {
     scope().check(request.overrides);
-    launch = launch_on_cpu();
+    launch = launch_of_process();
     request.dist = launch_defaults(launch);
     ProbeSetup prepared = prepare_probe(request);
     check_started(prepared.config.dist, launch);

@@ -106,7 +106,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     TrainerHooks hooks;
     hooks.display = leads ? stderr : nullptr;
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
-    if (launch.launcher == Launcher::mpi) hooks.ranks_here = launch.local_ranks;
+    if (launch.launcher != Launcher::none) hooks.ranks_here = launch.local_ranks;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
     if (leads) print_plan(trainer.planned_memory(), trainer.offload());
@@ -186,7 +186,7 @@ Subcommand add_train(CLI::App& root) {
             }
             Launch launch;
             const RunSetup setup = before_ranks([&] {
-              if (!options->dry_run) launch = launch_on_cpu();
+              if (!options->dry_run) launch = launch_of_process();
               RunConfig defaults;
               defaults.dist = launch_defaults(launch);
               use_target(options->target, overrides, defaults);

@@ -170,6 +170,10 @@ class Communicator {
   /// may call it.
   virtual std::string failure() const { return {}; }
 
+  /// Whether a device may capture the operations into a graph (`Device::capture`) and do them again
+  /// without the host.
+  virtual bool can_be_captured() const { return false; }
+
   /// Announces messages: single ones with `peers`, each of which names this rank too, and, with
   /// `message_groups`, those of CommGroup. All ranks of the group call it, once, before the first
   /// message. A backend whose connections must be made by both ends makes them here.

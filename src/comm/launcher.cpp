@@ -49,6 +49,37 @@ int slurm_local_ranks(const EnvironmentLookup& environment) {
   return 1;
 }
 
+/// A whole number from `least` to `most`.
+int number_in(const char* name, const char* value, int least, int most) {
+  const std::string_view text = value;
+  int found = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
+  VIADUCT_CHECK(
+      ConfigError,
+      error == std::errc() && end == text.data() + text.size() && found >= least && found <= most,
+      "{}={}: expected a number from {} to {}", name, value, least, most);
+  return found;
+}
+
+Launch torchrun_launch(const EnvironmentLookup& environment, const char* world, const char* rank) {
+  Launch launch{.launcher = Launcher::torchrun,
+                .ranks = ranks_of("WORLD_SIZE", world),
+                .variable = "WORLD_SIZE"};
+  launch.rank = number_in("RANK", rank, 0, launch.ranks - 1);
+  if (const char* local = environment("LOCAL_WORLD_SIZE"); local != nullptr)
+    launch.local_ranks = ranks_of("LOCAL_WORLD_SIZE", local);
+  launch.local_rank = launch.rank;
+  if (const char* local = environment("LOCAL_RANK"); local != nullptr)
+    launch.local_rank = number_in("LOCAL_RANK", local, 0, launch.ranks - 1);
+  if (const char* host = environment("MASTER_ADDR"); host != nullptr) launch.meeting_host = host;
+  if (const char* port = environment("MASTER_PORT"); port != nullptr) {
+    const char* agent = environment("TORCHELASTIC_USE_AGENT_STORE");
+    const bool taken = agent != nullptr && std::string_view(agent) == "True";
+    launch.meeting_port = number_in("MASTER_PORT", port, 1, 65534) + (taken ? 1 : 0);
+  }
+  return launch;
+}
+
 }  // namespace
 
 Launch detect_launch(const EnvironmentLookup& environment) {
@@ -65,13 +96,9 @@ Launch detect_launch(const EnvironmentLookup& environment) {
     return launch;
   }
   const char* world = environment("WORLD_SIZE");
-  if (world == nullptr || environment("RANK") == nullptr) return {};
-  Launch launch{.launcher = Launcher::torchrun,
-                .ranks = ranks_of("WORLD_SIZE", world),
-                .variable = "WORLD_SIZE"};
-  if (const char* local = environment("LOCAL_WORLD_SIZE"); local != nullptr)
-    launch.local_ranks = ranks_of("LOCAL_WORLD_SIZE", local);
-  return launch;
+  const char* rank = environment("RANK");
+  if (world == nullptr || rank == nullptr) return {};
+  return torchrun_launch(environment, world, rank);
 }
 
 }  // namespace viaduct

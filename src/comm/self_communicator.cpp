@@ -12,6 +12,7 @@ class SelfCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void fail_all(std::string_view) override {}
+  bool can_be_captured() const override { return true; }
 
  private:
   /// Row by row, on the host: of devices whose streams are the host thread.

@@ -6,7 +6,7 @@
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only, kElsewhere = KnobReach::nowhere;
+constexpr KnobReach kElsewhere = KnobReach::nowhere;
 constexpr std::string_view kType = "string or null", kUnset = "null";
 
 constexpr KnobRow kOtherPrograms[] = {
@@ -41,22 +41,23 @@ constexpr KnobRow kOtherPrograms[] = {
 
 constexpr KnobRow kLauncherVariables[] = {
     {"RANK", kType, kUnset, "", "Rank of this process, set by torchrun-style launchers.", "", "",
-     kCuda},
+     kElsewhere},
     {"WORLD_SIZE", kType, kUnset, "",
-     "Number of ranks, set by torchrun-style launchers; dist.ranks otherwise.", "", "", kCuda},
+     "Number of ranks, set by torchrun-style launchers; dist.ranks otherwise.", "", "", kElsewhere},
     {"LOCAL_RANK", kType, kUnset, "", "Rank on this machine, set by torchrun-style launchers.", "",
-     "", kCuda},
+     "", kElsewhere},
     {"MASTER_ADDR", kType, kUnset, "",
-     "Host where ranks rendezvous, set by torchrun-style launchers.", "", "", kCuda},
+     "Host where ranks rendezvous, set by torchrun-style launchers.", "", "", kElsewhere},
     {"MASTER_PORT", kType, kUnset, "",
-     "Port where ranks rendezvous, set by torchrun-style launchers.", "", "", kCuda},
+     "Port where ranks rendezvous, set by torchrun-style launchers.", "", "", kElsewhere},
 };
 
 }  // namespace
 
 std::vector<KnobTable> environment() {
   return {{"env_vars", "", "a library that is not used here reads it", kOtherPrograms},
-          {"env_vars", "", "on cpu ranks come from dist.ranks or MPI", kLauncherVariables}};
+          {"env_vars", "", "a launcher sets it for each process, and here it would come too late",
+           kLauncherVariables}};
 }
 
 }  // namespace viaduct::catalogue_tables

@@ -27,6 +27,7 @@ DeviceGraph::Totals totals_of(const StepRecord& record) {
     totals.cost += op.cost;
     totals.launches += op.launches;
   }
+  totals.collectives = record.collectives();
   const StepRecord::Peak peak = record.peak();
   totals.peak_bytes = peak.bytes;
   for (int tag = 0; tag < kMemoryTags; ++tag) {
@@ -112,7 +113,14 @@ void Device::launch(const DeviceGraph& graph) {
     for (size_t tag = 0; tag < kMemoryTags; ++tag)
       memory_.peak_bytes_by_tag[tag] += totals.peak_bytes_by_tag[tag];
   }
-  if (record_ != nullptr) record_->op(std::move(entry));
+  if (record_ == nullptr) return;
+  // Nobody waits for one of them alone.
+  for (CollectiveRecord one : totals.collectives) {
+    one.launch_seconds = entry.begin_seconds;
+    const double end = entry.end_seconds;
+    record_->complete(record_->launch(std::move(one)), end, end, 0);
+  }
+  record_->op(std::move(entry));
 }
 
 }  // namespace viaduct

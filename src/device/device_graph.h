@@ -2,6 +2,9 @@
 // Work of a device that is captured once and launched again as one piece: the same kernels with the
 // same arguments on the same memory.
 
+#include <array>
+#include <vector>
+
 #include "device/memory_tag.h"
 #include "timeline/record.h"
 
@@ -21,6 +24,8 @@ class DeviceGraph {
     /// MemoryTag.
     int64_t peak_bytes = 0;
     std::array<int64_t, kMemoryTags> peak_bytes_by_tag{};
+    /// Operations between ranks, which each launch does again.
+    std::vector<CollectiveRecord> collectives;
   };
   Totals totals;
 };

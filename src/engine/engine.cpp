@@ -77,8 +77,13 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
     router_log_ =
         std::make_shared<RouterLog>(context, blocks, config.moe.experts, config.moe.load_bias);
   }
-  if (run_.steps_before_graph && run_.purpose != EnginePurpose::evaluate)
+  if (run_.steps_before_graph && run_.purpose != EnginePurpose::evaluate) {
+    VIADUCT_CHECK(ConfigError, groups_.world().can_be_captured(),
+                  "model.cuda_graph_impl: full_iteration: ranks share a GPU, so what they exchange "
+                  "goes through their hosts, which a graph has not; expected a GPU for each rank, "
+                  "or cuda_graph_impl = none");
     step_graph_ = std::make_unique<StepGraph>(device_, *run_.steps_before_graph);
+  }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
   host_scalars_ = host_tensor(DType::f64, {kStepScalars});
@@ -208,9 +213,12 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };
   for (int64_t i = 0; i < count; ++i)
     step_graph_->set_input(at(i), [&](const Batch* over) { return upload_at(i, over); });
-  const bool ran = step_graph_->run(
-      at(count), [&] { run([&](int64_t i) { return step_graph_->input(at(i)); }); });
-  if (!ran) store_->contributed(count);
+  store_->begin_program();
+  const bool ran = step_graph_->run(at(count), [&] {
+    run([&](int64_t i) { return step_graph_->input(at(i)); });
+    store_->end_program();
+  });
+  if (!ran) store_->program_ran();
 }
 
 std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& actions) const {

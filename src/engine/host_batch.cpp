@@ -92,7 +92,7 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   }
   if (place.cp > 1) {
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
-                                        place.cp, place.cp_rank, place.cp_inner);
+                                        place.cp, place.cp_rank, place.cp_inner, old.context.get());
   }
   const int parts = place.stream_parts;
   VIADUCT_CHECK(ShapeError, host.tokens() % parts == 0,

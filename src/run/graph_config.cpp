@@ -1,6 +1,5 @@
 #include "run/graph_config.h"
 
-#include "precision/recipe.h"
 #include "run/run_config.h"
 
 namespace viaduct {
@@ -23,8 +22,8 @@ FieldGroup graph_fields(GraphConfig& config) {
   group
       .field("cuda_graph_impl", config.cuda_graph_impl,
              "What dist.device=cuda captures into a CUDA graph: nothing, or with full_iteration "
-             "forward and backward of a whole step, which one launch replays in each later step of "
-             "the same shapes (one rank, no FP8 or FP4 products).")
+             "forward and backward of a whole step, which one launch replays in each later "
+             "step of the same shapes.")
       .one_of({"none", "local", "transformer_engine", "full_iteration"})
       .alias("enable_cuda_graph")
       .alias("external_cuda_graph");
@@ -64,14 +63,20 @@ void validate_graphs(const RunConfig& config, Problems& problems) {
         "implemented yet; expected []");
   }
   if (graph.cuda_graph_impl != "full_iteration") return;
-  if (config.dist.ranks > 1) {
-    refuse(problems, "dist.ranks = " + std::to_string(config.dist.ranks),
-           "operations between ranks are not captured yet");
+  const int expert_ranks =
+      config.parallel.expert_model_parallel_size * config.parallel.expert_tensor();
+  if (config.model.moe.experts() > 0 && expert_ranks > 1) {
+    refuse(problems,
+           "experts over " + std::to_string(expert_ranks) +
+               " ranks (model.expert_model_parallel_size, expert_tensor_parallel_size)",
+           "hosts read how many rows each exchange has");
   }
-  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
-  if (recipe.products.any()) {
-    refuse(problems, "mixed_precision = " + recipe.name,
-           "quantized weights and scales of earlier steps are made on the way");
+  if (config.pipeline.variable_seq_lengths) {
+    refuse(problems, "model.variable_seq_lengths = true", "hosts read the shapes of messages");
+  }
+  if (config.context_parallel.hybrid_context_parallel) {
+    refuse(problems, "model.hybrid_context_parallel = true",
+           "each row is shared by other ranks, and launches depend on them");
   }
   if (config.ddp.shards_weights() || config.ddp.shards_gradients()) {
     refuse(problems, "ddp.data_parallel_sharding_strategy = " + config.ddp.strategy(),

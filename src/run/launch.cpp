@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/staged_communicator.h"
+#include "comm/tcp/tcp_world.h"
 #include "run/cuda_backend.h"
 #include "run/gpu_cores.h"
 #include "run/rank_device.h"
@@ -15,17 +16,29 @@
 namespace viaduct {
 namespace {
 
-/// Ranks whose communicators exchange host memory.
-void run_host_ranks(const DistConfig& config, bool by_mpi, RankMain rank_main) {
+/// Ranks whose hosts are connected as the launcher wants it.
+void run_host_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
   if (config.ranks == 1) return rank_main(make_self_communicator("world"));
   WorldOptions options;
   options.timeout_seconds = 60 * config.distributed_timeout_minutes;
   options.threads_per_rank = config.threads_per_rank.value_or(default_pool_threads(config.ranks));
-  if (by_mpi) return run_mpi_rank(options, rank_main);
+  if (launch.launcher == Launcher::mpi) return run_mpi_rank(options, rank_main);
+  if (launch.launcher == Launcher::torchrun) {
+    return run_tcp_rank({.rank = launch.rank,
+                         .ranks = launch.ranks,
+                         .meeting = {launch.meeting_host, launch.meeting_port}},
+                        options, rank_main);
+  }
   run_thread_ranks(config.ranks, options, rank_main);
 }
 
-/// Whether two ranks compute on one GPU, which NCCL does not accept.
+/// Which GPU of its machine a rank takes, if there are enough of them.
+int local_rank(const Launch& launch, int rank) {
+  if (launch.launcher == Launcher::torchrun) return launch.local_rank;
+  return launch.launcher == Launcher::mpi ? rank % launch.local_ranks : rank;
+}
+
+/// Whether two ranks compute on one GPU, which NCCL does not take.
 bool share_gpus(Communicator& world, const CudaBackend& backend) {
   char machine[256] = {};
   ::gethostname(machine, sizeof machine - 1);
@@ -37,22 +50,13 @@ bool share_gpus(Communicator& world, const CudaBackend& backend) {
 
 }  // namespace
 
-Launch launch_on_cpu(const EnvironmentLookup& environment) {
-  Launch launch = detect_launch(environment);
-  VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::torchrun,
-                "{}={} is set, as torchrun does, but its variables are for the cuda device; on cpu "
-                "MPI starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
-                launch.variable, launch.ranks, launch.ranks);
-  return launch;
-}
-
-Launch launch_on_cpu() {
-  return launch_on_cpu([](const char* name) { return std::getenv(name); });
+Launch launch_of_process() {
+  return detect_launch([](const char* name) { return std::getenv(name); });
 }
 
 DistConfig launch_defaults(const Launch& launch) {
   DistConfig defaults;
-  if (launch.launcher != Launcher::mpi) return defaults;
+  if (launch.launcher == Launcher::none) return defaults;
   defaults.ranks = launch.ranks;
   defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
   return defaults;
@@ -64,30 +68,46 @@ void check_started(const DistConfig& config, const Launch& launch) {
                 "{}={} is set: {} processes were started, and this program was built without MPI "
                 "(VIADUCT_MPI=OFF); ranks of one process need no launcher: dist.ranks={}",
                 launch.variable, launch.ranks, launch.ranks, launch.ranks);
-  VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || config.ranks == launch.ranks,
+  const bool torchrun = launch.launcher == Launcher::torchrun;
+  VIADUCT_CHECK(ConfigError, !torchrun || config.device.value_or("cpu") == "cuda",
+                "{}={} is set, as torchrun does: processes that it starts exchange tensors of the "
+                "cuda device alone; on {} MPI starts the ranks: `mpirun -n {} viaduct train "
+                "CONFIG.yaml`",
+                launch.variable, launch.ranks, config.device.value_or("cpu"), launch.ranks);
+  VIADUCT_CHECK(
+      ConfigError,
+      !torchrun || launch.ranks == 1 || (!launch.meeting_host.empty() && launch.meeting_port > 0),
+      "{}={} is set, but {} is not: expected the machine (MASTER_ADDR) and a free port "
+      "(MASTER_PORT) of rank 0, where all ranks meet",
+      launch.variable, launch.ranks, launch.meeting_host.empty() ? "MASTER_ADDR" : "MASTER_PORT");
+  VIADUCT_CHECK(ConfigError, launch.launcher == Launcher::none || config.ranks == launch.ranks,
                 "dist.ranks: {}, but the launcher started {} ({}); leave it out or make it equal",
                 config.ranks, launch.ranks, launch.variable);
 }
 
 void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
-  const bool by_mpi = launch.launcher == Launcher::mpi;
   check_started(config, launch);
   // A dry run may describe another machine.
   VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
                 "dist.cpu_isa: this machine cannot run {}; its best is {}",
                 cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
-  if (config.device.value_or("cpu") != "cuda") return run_host_ranks(config, by_mpi, rank_main);
-  // Ranks of a machine are assigned to its GPUs round-robin, and share them if there are fewer.
+  if (config.device.value_or("cpu") != "cuda") return run_host_ranks(config, launch, rank_main);
+  // Ranks of a machine take its GPUs in turn, and share them if there are fewer.
   const CudaBackend& backend = cuda_backend();
   const int gpus = backend.count_gpus();
-  run_host_ranks(config, by_mpi, [&](std::shared_ptr<Communicator> world) {
-    const int local = by_mpi ? world->rank() % launch.local_ranks : world->rank();
-    backend.use_gpu(local % gpus);
+  run_host_ranks(config, launch, [&](std::shared_ptr<Communicator> world) {
+    backend.use_gpu(local_rank(launch, world->rank()) % gpus);
     log_info("rank {}: {}", world->rank(), bind_near(backend.gpu_bus_id()));
     if (world->size() == 1) return rank_main(world);
     const double timeout = 60 * config.distributed_timeout_minutes;
-    rank_main(share_gpus(*world, backend) ? make_staged_communicator(world)
-                                          : backend.connect(world, timeout));
+    const bool shared = share_gpus(*world, backend);
+    VIADUCT_CHECK(
+        ConfigError, !shared || launch.launcher != Launcher::torchrun,
+        "dist.device=cuda: ranks share a GPU, and processes that torchrun starts exchange "
+        "tensors between GPUs alone; expected a GPU for each rank (LOCAL_RANK), or "
+        "`mpirun -n {} viaduct train CONFIG.yaml`",
+        launch.ranks);
+    rank_main(shared ? make_staged_communicator(world) : backend.connect(world, timeout));
   });
 }
 

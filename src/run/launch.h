@@ -7,21 +7,20 @@
 
 namespace viaduct {
 
-/// The launcher of this process, for ranks on the cpu device. ConfigError for torchrun, whose
-/// variables are for GPUs; the message has the `mpirun` line to use.
-Launch launch_on_cpu(const EnvironmentLookup& environment);
-/// The same for this process's environment.
-Launch launch_on_cpu();
+/// The launcher of this process, from its environment.
+Launch launch_of_process();
 
 /// Values set by a launcher, as defaults of section `dist`: ranks, and threads of a rank from the
 /// ranks of this machine.
 DistConfig launch_defaults(const Launch& launch);
 
-/// ConfigError if dist.ranks differs from the launcher's number, or if this build has no MPI for
-/// it.
+/// ConfigError if dist.ranks differs from the launcher's number, if this build has no MPI for it,
+/// or if torchrun's variables are set for ranks on the cpu device, which have no exchange of
+/// tensors over TCP (the message has the `mpirun` line to use), or are not complete.
 void check_started(const DistConfig& config, const Launch& launch);
 
-/// Runs `rank_main` on the ranks of the run in this process: `dist.ranks` threads, or one MPI rank.
+/// Runs `rank_main` on the ranks of the run in this process: `dist.ranks` threads, or one rank of a
+/// launcher.
 /// Throws the first cause if a rank fails; ConfigError if dist.ranks differs from the launcher's
 /// number.
 void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main);

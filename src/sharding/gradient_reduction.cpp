@@ -30,6 +30,10 @@ void GradientReduction::complete(size_t bucket) {
 
 void GradientReduction::finish() {
   while (sent_ < buckets_.size()) send_next();
+  finish_sent();
+}
+
+void GradientReduction::finish_sent() {
   while (sent_outer_ < sent_) send_outer();
   for (State& state : states_) state.outer.wait();
 }

@@ -36,6 +36,11 @@ class GradientReduction {
   void begin_step(OpContext& context);
   /// All gradients of the bucket are complete: it is sent as soon as all earlier buckets were sent.
   void complete(size_t bucket);
+  /// Returns when what is sent has its sums; the other buckets come later.
+  void finish_sent();
+  /// How many buckets are sent, and that a graph has sent so many and finished their sums.
+  size_t sent_count() const { return sent_; }
+  void sent_by_graph(size_t count) { sent_ = sent_outer_ = count; }
   bool sent(size_t bucket) const { return bucket < sent_; }
   /// Sends the remaining buckets, and returns when the part that this rank updates holds its sums.
   void finish();

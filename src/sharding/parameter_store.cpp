@@ -150,12 +150,6 @@ void ParameterStore::expect_backwards(int64_t backwards) {
     place.incomplete = static_cast<int64_t>(place.parameters.size());
 }
 
-void ParameterStore::contributed(int64_t backwards) {
-  VIADUCT_CHECK(ShapeError, !shards_gradients() && !shards_weights(),
-                "parameter store: gradients of shards are counted as they are made");
-  for (auto& [parameter, e] : entries_) e.contributions = e.uses * backwards;
-}
-
 void ParameterStore::reduce_chunk(size_t chunk) {
   if (!settings_.align_grad_reduce || shards_gradients()) return;
   for (size_t i = 0; i < buckets_.size(); ++i) {

@@ -144,9 +144,16 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// in any order. With overlap_grad_reduce, a bucket is sent as soon as all its gradients are
   /// complete. If this is not called, `finish_gradients` sends all.
   void expect_backwards(int64_t backwards);
-  /// States that the gradients have these backwards' contributions without `gradient` and `done`: a
-  /// graph has added them.
-  void contributed(int64_t backwards);
+  // A step's forward and backward as a program that is captured into a graph, which later does all
+  // of it without the host (engine/step_graph.h). Not for sharded gradients or weights.
+
+  /// Before the program runs, or a graph in its place: the program then has all gathers and forms
+  /// that belong to it, whatever was used since the update.
+  void begin_program();
+  /// At the end of the program: what it has begun is complete.
+  void end_program();
+  /// In place of the program a graph ran: what the host notes in the program is noted.
+  void program_ran();
   /// With align_grad_reduce: the chunk's complete gradients are sent from here on.
   void reduce_chunk(size_t chunk);
   /// With bucket_norms, after `finish_gradients`: the norm of each bucket of this rank's own
@@ -293,6 +300,17 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   int64_t staged_generation_ = -1;           // which is written there, or was
   std::vector<int64_t> formed_generations_;  // by chunk: whose forms are made and that is gone
   int64_t generation_ = 0;
+  /// What the last program left to note.
+  struct ProgramNotes {
+    struct Gradient {
+      int64_t contributions = 0;
+      bool rounded = false;
+    };
+    std::vector<Gradient> gradients;  // of `parameters_`
+    size_t sent = 0;                  // buckets
+    std::vector<bool> forms;          // that it has made
+  };
+  ProgramNotes program_;
 };
 
 }  // namespace viaduct

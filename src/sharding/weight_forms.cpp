@@ -59,6 +59,20 @@ Tensor WeightForms::amax(const Parameter& parameter, const Tensor& canonical) {
   return largest;
 }
 
+void WeightForms::again() {
+  for (Derived& held : forms_) held.generation = -1;
+}
+
+std::vector<bool> WeightForms::made(int64_t generation) const {
+  std::vector<bool> made;
+  for (const Derived& held : forms_) made.push_back(held.generation == generation);
+  return made;
+}
+
+void WeightForms::set_made(const std::vector<bool>& made, int64_t generation) {
+  for (size_t i = 0; i < made.size(); ++i) forms_[i].generation = made[i] ? generation : -1;
+}
+
 void WeightForms::forget(const Parameter& parameter) {
   for (const size_t place : by_parameter_[&parameter]) {
     forms_[place].operand = Operand();

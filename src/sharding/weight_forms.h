@@ -34,7 +34,13 @@ class WeightForms {
                int64_t generation);
   /// Makes all missing forms of the weight now, instead of at their first use.
   void make(const Parameter& parameter, const Tensor& canonical, int64_t generation);
-  /// Drops the weight's forms and their memory.
+  /// Forms are made once more at their next use: a graph that is captured from here on then has it.
+  void again();
+  /// By form, whether it holds the weight of `generation`.
+  std::vector<bool> made(int64_t generation) const;
+  /// A graph has made these forms of `generation`.
+  void set_made(const std::vector<bool>& made, int64_t generation);
+  /// Gives up the weight's forms and their memory.
   void forget(const Parameter& parameter);
 
  private:

@@ -49,6 +49,19 @@ void WeightGather::finish() {
   }
 }
 
+void WeightGather::again() {
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    states_[i].handle.wait();
+    states_[i].whole = buckets_[i].group->size() == 1;
+  }
+  started_ = 0;
+}
+
+void WeightGather::gathered() {
+  for (State& state : states_) state.whole = true;
+  started_ = buckets_.size();
+}
+
 void WeightGather::start(size_t count) {
   for (; started_ < std::min(count, buckets_.size()); ++started_) {
     const Bucket& bucket = buckets_[started_];

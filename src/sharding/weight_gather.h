@@ -38,6 +38,11 @@ class WeightGather {
   void start(size_t count);
   /// Gathers all buckets that are not gathered yet.
   void finish();
+  /// Buckets are gathered once more, though none is stale: a graph that is captured from here on
+  /// then has their gathers.
+  void again();
+  /// A graph has gathered all buckets.
+  void gathered();
 
  private:
   struct State {

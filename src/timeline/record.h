@@ -113,6 +113,7 @@ struct CollectiveRecord {
   int place = 0;                            // of this rank among them
   /// The number of earlier ones since the group was made, recorded or not: for a collective, of the
   /// group's collectives; for a message, of messages with the same other end, direction and flow.
+  /// One that a captured graph does again has the number that it had when it was captured.
   int64_t sequence = 0;
   int64_t message_group = -1;  // messages with the same number begin together; −1: alone
   int64_t launched_at = 0;

@@ -64,11 +64,18 @@ std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resol
   const ParallelGroups groups(resolved.parallelism.mesh, world);
   const auto data_rank = static_cast<uint64_t>(groups.dp().rank());
   if (second != nullptr) resolved.memory.saved_policy = offloading(setup.model.layers);
+  if (device.has_side_streams() && run.steps_before_graph > 0)
+    resolved.steps_before_graph = run.steps_before_graph;
   Engine engine(device, ops, setup.model, resolved, groups);
   if (second != nullptr) engine.offload_to(*second);
   engine.initialize();
   std::string state;
   const int64_t count = micro_batches(setup.config);
+  const auto evaluate = [&] {
+    append(state, engine.evaluate(count, [&](int64_t i) {
+      return make_rows(setup, 100'000 + data_rank * 100 + static_cast<uint64_t>(i));
+    }));
+  };
   for (int step = 0; step < run.steps; ++step) {
     StepInputs inputs;
     inputs.update = step + 1;
@@ -84,10 +91,9 @@ std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resol
     const StepResult result = engine.finish_step(scored);
     append(state, result.loss);
     append(state, result.grad_norm);
+    if (run.evaluates_between && step == 1) evaluate();
   }
-  append(state, engine.evaluate(count, [&](int64_t i) {
-    return make_rows(setup, 100'000 + data_rank * 100 + static_cast<uint64_t>(i));
-  }));
+  evaluate();
   engine.store().finish_gathers();
   for (const Parameter* p : engine.store().parameters())
     state += bytes_on_host(device, engine.store().weight(*p));

@@ -19,6 +19,9 @@ struct StreamRun {
   bool scaled = false;   // products read scaled operands alone (scaled_ops.h)
   bool offload = false;  // on streams: what units keep goes to a second memory, and comes back
   double patience_seconds = 20;
+  /// On devices that capture: the steps before forward and backward of one become a graph; 0: none.
+  int64_t steps_before_graph = 0;
+  bool evaluates_between = false;  // after the second step as well, not only at the end
   /// In place of a StreamDevice: the device of a rank with its ops, for a seed.
   std::function<RankDevice(uint64_t seed, int rank)> device = nullptr;
   /// Its world, of several ranks; null: it goes through the host (comm/staged_communicator.h).

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "comm/completed_operation.h"
 #include "comm/nccl/nccl_rank.h"
 #include "comm/nccl/nccl_requests.h"
@@ -37,7 +38,21 @@ class NcclOperation final : public CommOperation {
   int64_t ticket_;
 };
 
-/// Hosts communicate over `inner`; after an abort a call to it reports the abort first.
+/// An operation that a graph does at each of its launches.
+class CapturedOperation final : public CommOperation {
+ public:
+  explicit CapturedOperation(std::shared_ptr<NcclRank> rank) : rank_(std::move(rank)) {}
+  bool ready() override { fail<CommError>("{}", kNoResult); }
+  void wait() override { fail<CommError>("{}", kNoResult); }
+  void wait_on(int) override { rank_->check(); }
+
+ private:
+  static constexpr std::string_view kNoResult =
+      "NCCL: an operation that is captured into a graph has no result before a launch";
+  std::shared_ptr<NcclRank> rank_;
+};
+
+/// Hosts talk over `inner`; who comes out of it after an abort hears of that first.
 class NcclHosts final : public HostGroup {
  public:
   NcclHosts(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> inner)
@@ -92,6 +107,7 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return hosts_->size(); }
   void fail_all(std::string_view cause) override { hosts_->fail_all(cause); }
   std::string failure() const override { return hosts_->failure(); }
+  bool can_be_captured() const override { return true; }
   void open_channels(const std::vector<int>& peers, bool message_groups) override;
 
  private:
@@ -134,12 +150,9 @@ class NcclCommunicator final : public Communicator {
     // The lower end of a channel is its rank 0.
     const bool message = &on != collectives_;
     const int peer = !message ? request.peer : request.peer > rank() ? 1 : 0;
-    CUstream_st* const stream = handle(request.stream);
-    const int64_t ticket = rank_->run(on, stream, describe_request(request, name()),
-                                      [&](const NcclCalls& nccl, ncclComm_t comm) {
-                                        return call_nccl(nccl, comm, stream, request, peer);
-                                      });
-    return std::make_unique<NcclOperation>(rank_, on, ticket);
+    return give(on, request, [&](const NcclCalls& nccl, ncclComm_t comm, CUstream_st* stream) {
+      return call_nccl(nccl, comm, stream, request, peer);
+    });
   }
 
   std::unique_ptr<CommOperation> start_group(const std::vector<CommRequest>& requests) override {
@@ -149,17 +162,37 @@ class NcclCommunicator final : public Communicator {
                   "messages over {}: no channel for groups of them was opened (open_channels)",
                   name());
     if (std::none_of(requests.begin(), requests.end(), moves_bytes)) return nothing();
-    CUstream_st* const stream = handle(first.stream);
-    const auto calls = [&](const NcclCalls& nccl, ncclComm_t comm) {
+    return give(*on, first, [&](const NcclCalls& nccl, ncclComm_t comm, CUstream_st* stream) {
       for (const CommRequest& request : requests) {
         if (!moves_bytes(request)) continue;
         const ncclResult_t result = call_nccl(nccl, comm, stream, request, request.peer);
         if (result != ncclSuccess && result != ncclInProgress) return result;
       }
       return ncclSuccess;
+    });
+  }
+
+  /// Makes the calls of `f` on the stream of `request`, which was announced last, or has the graph
+  /// make them that is captured now.
+  std::unique_ptr<CommOperation> give(
+      NcclConnection& on, const CommRequest& request,
+      FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t, CUstream_st*)> f) {
+    auto* const gpu = dynamic_cast<CudaDevice*>(device());
+    VIADUCT_CHECK(CommError, gpu != nullptr, "{}: NCCL needs a cuda device", name());
+    CUstream_st* const stream = gpu->handle(request.stream);
+    const std::string what = describe_request(request, name());
+    const auto calls = [&](const NcclCalls& nccl, ncclComm_t comm) {
+      return f(nccl, comm, stream);
     };
-    const int64_t ticket = rank_->run(*on, stream, describe_request(first, name()), calls);
-    return std::make_unique<NcclOperation>(rank_, *on, ticket);
+    if (const int64_t capture = gpu->capture_number(); capture > 0) {
+      if (rank_->capture(on, capture, what, calls)) {
+        gpu->on_launch([rank = rank_, &on, what](CUstream_st* launched) {
+          rank->launched(on, launched, "a graph that begins with " + what);
+        });
+      }
+      return std::make_unique<CapturedOperation>(rank_);
+    }
+    return std::make_unique<NcclOperation>(rank_, on, rank_->run(on, stream, what, calls));
   }
 
   std::unique_ptr<CommOperation> nothing() const {
@@ -172,13 +205,6 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                               std::string name) override {
     return std::make_shared<NcclCommunicator>(rank_, hosts_->split(members, std::move(name)));
-  }
-
-  /// The runtime's stream, to which the operation that was announced last goes.
-  CUstream_st* handle(int stream) {
-    auto* const on = dynamic_cast<CudaDevice*>(device());
-    VIADUCT_CHECK(CommError, on != nullptr, "{}: NCCL needs a cuda device", name());
-    return on->handle(stream);
   }
 
   std::shared_ptr<NcclRank> rank_;

@@ -117,11 +117,8 @@ CUevent_st* NcclRank::event() {
   return made;
 }
 
-int64_t NcclRank::run(NcclConnection& on, CUstream_st* stream, std::string what,
-                      FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f) {
-  Lock lock(mutex_);
-  check_locked();
-  retire(on);
+void NcclRank::call(Lock& lock, NcclConnection& on, const std::string& what,
+                    FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f) {
   check_call(calls_.ncclGroupStart(), &on, what);
   ncclResult_t called = ncclSuccess;
   try {
@@ -135,10 +132,37 @@ int64_t NcclRank::run(NcclConnection& on, CUstream_st* stream, std::string what,
   check_call(ended, &on, what);
   // Before that, work for the stream might get ahead of the operation.
   if (ended == ncclInProgress) settle(lock, on, what);
+}
+
+int64_t NcclRank::watch_work(NcclConnection& on, CUstream_st* stream, std::string what) {
   NcclConnection::Flight flight{++on.tickets_, event(), steady_seconds(), std::move(what)};
   check_cuda(cudaEventRecord(flight.done, stream), "cudaEventRecord");
   on.flights_.push_back(std::move(flight));
   return on.tickets_;
+}
+
+int64_t NcclRank::run(NcclConnection& on, CUstream_st* stream, std::string what,
+                      FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f) {
+  Lock lock(mutex_);
+  check_locked();
+  retire(on);
+  call(lock, on, what, f);
+  return watch_work(on, stream, std::move(what));
+}
+
+bool NcclRank::capture(NcclConnection& on, int64_t capture, const std::string& what,
+                       FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f) {
+  Lock lock(mutex_);
+  check_locked();
+  call(lock, on, what, f);
+  return std::exchange(on.capture_, capture) != capture;
+}
+
+void NcclRank::launched(NcclConnection& on, CUstream_st* stream, std::string what) {
+  const Lock lock(mutex_);
+  check_locked();
+  retire(on);
+  watch_work(on, stream, std::move(what));
 }
 
 void NcclRank::retire(NcclConnection& on) {

@@ -39,6 +39,7 @@ class NcclConnection {
   ncclComm_t handle_ = nullptr;  // null once aborted
   int64_t tickets_ = 0;
   std::deque<Flight> flights_;  // in the order of the stream
+  int64_t capture_ = 0;         // the last one that has calls of it
 };
 
 class NcclRank {
@@ -59,6 +60,13 @@ class NcclRank {
   /// stream. Returns the operation's ticket. `what` is for messages.
   int64_t run(NcclConnection& on, CUstream_st* stream, std::string what,
               FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f);
+  /// The same into a graph: `capture` is its number (CudaDevice::capture_number). True for the
+  /// first calls of the connection in it: then `launched` must follow each of its launches.
+  bool capture(NcclConnection& on, int64_t capture, const std::string& what,
+               FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f);
+  /// A graph with calls of the connection was given to the stream. CommError with the cause if the
+  /// connections are aborted.
+  void launched(NcclConnection& on, CUstream_st* stream, std::string what);
   /// Whether the operation is complete. CommError with the cause once the connections are aborted.
   bool over(NcclConnection& on, int64_t ticket);
   /// Throws the cause if the connections are aborted.
@@ -75,6 +83,11 @@ class NcclRank {
   void check_call(ncclResult_t result, NcclConnection* on, std::string_view call);
   /// Waits until NCCL has finished its background work; unlocks meanwhile.
   void settle(Lock& lock, NcclConnection& on, std::string_view what);
+  /// Makes the calls as one group; they are in their stream when it returns.
+  void call(Lock& lock, NcclConnection& on, const std::string& what,
+            FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f);
+  /// The watchdog looks after the last work of the stream. Returns its ticket.
+  int64_t watch_work(NcclConnection& on, CUstream_st* stream, std::string what);
   void retire(NcclConnection& on);
   CUevent_st* event();
 

@@ -14,6 +14,7 @@ class SimCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void fail_all(std::string_view) override {}
+  bool can_be_captured() const override { return true; }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest&) override {

@@ -56,6 +56,12 @@ class GpuDevice final : public CudaDevice {
   CUstream_st* handle(int stream) override;
   void finish() override { check_cuda(streams_.finish(), "cudaStreamSynchronize"); }
 
+  int64_t capture_number() const override { return capturing() ? captures_ : 0; }
+  void on_launch(std::function<void(CUstream_st*)> launched) override {
+    VIADUCT_CHECK(DeviceError, capturing(), "cuda: nothing is captured into a graph");
+    listeners_.push_back(std::move(launched));
+  }
+
   void watch(bool on) override { watch_process(on); }
   ScopeMarks* scope_marks() override { return &marks_; }
 
@@ -104,6 +110,8 @@ class GpuDevice final : public CudaDevice {
   std::shared_ptr<CudaMemory> graph_memory_;          // of the capture that has begun
   std::vector<std::weak_ptr<CudaMemory>> of_graphs_;  // of those that are complete
   std::set<int> joined_;                              // streams that take part in it
+  std::vector<CudaGraph::Listener> listeners_;        // of its launches
+  int64_t captures_ = 0;                              // so far
   void* arena_memory_ = nullptr;
   std::unique_ptr<PlannedArena> arena_;  // null without a plan
   PinnedMemory pinned_;
@@ -123,6 +131,8 @@ GpuDevice::~GpuDevice() {
 void GpuDevice::begin_capture() {
   streams_.forget_marks();
   joined_.clear();
+  listeners_.clear();
+  ++captures_;
   begin_graph(streams_.handle(kComputeStream));
   graph_memory_ = std::make_shared<CudaMemory>();
 }
@@ -134,7 +144,9 @@ std::unique_ptr<DeviceGraph> GpuDevice::end_capture(bool complete) {
   of_graphs_.emplace_back(memory);
   streams_.forget_marks();
   cudaStream_t compute = streams_.handle(kComputeStream);
-  if (complete) return std::make_unique<CudaGraph>(end_graph(compute), memory);
+  std::vector<CudaGraph::Listener> listeners = std::exchange(listeners_, {});
+  if (complete)
+    return std::make_unique<CudaGraph>(end_graph(compute), memory, std::move(listeners));
   drop_graph(compute);
   return nullptr;
 }

@@ -3,6 +3,7 @@
 // that a backend keeps from launch to launch. It includes no CUDA header, because launches of ops
 // include it.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,6 +41,12 @@ class CudaDevice : public Device {
   virtual CUstream_st* handle(int stream) = 0;
   /// Waits for all streams.
   virtual void finish() = 0;
+
+  /// The number of the capture that keeps the streams' work now (`capture`), from 1; 0: none does.
+  virtual int64_t capture_number() const = 0;
+  /// Of the graph that is captured now: `launched` is called right after each of its launches, with
+  /// the stream that has it. The graph owns `launched`, and is gone before that is.
+  virtual void on_launch(std::function<void(CUstream_st*)> launched) = 0;
 
   /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
   /// each type, default-constructed at its first use and destroyed before the device's streams.

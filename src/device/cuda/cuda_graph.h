@@ -2,7 +2,10 @@
 // A graph of the CUDA runtime as a graph of the device: capture of compute's stream and of those
 // that wait for it, and launches.
 
+#include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_memory.h"
@@ -12,18 +15,23 @@ namespace viaduct {
 
 class CudaGraph final : public DeviceGraph {
  public:
-  /// `exec` becomes this object's. `memory`: blocks that the captured work uses.
-  CudaGraph(cudaGraphExec_t exec, std::shared_ptr<CudaMemory> memory)
-      : exec_(exec), memory_(std::move(memory)) {}
+  using Listener = std::function<void(cudaStream_t)>;
+  /// `exec` becomes this object's. `memory`: blocks that the captured work uses. `listeners` hear
+  /// of each launch.
+  CudaGraph(cudaGraphExec_t exec, std::shared_ptr<CudaMemory> memory,
+            std::vector<Listener> listeners)
+      : listeners_(std::move(listeners)), exec_(exec), memory_(std::move(memory)) {}
   ~CudaGraph() override { cudaGraphExecDestroy(exec_); }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void launch(cudaStream_t stream) const {
     check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
+    for (const Listener& listener : listeners_) listener(stream);
   }
 
  private:
+  const std::vector<Listener> listeners_;
   cudaGraphExec_t exec_;
   std::shared_ptr<CudaMemory> memory_;
 };

@@ -9,19 +9,36 @@
 namespace viaduct {
 namespace {
 
-template <class T>
-Tensor to_device(Device& device, const std::vector<T>& values, const Shape& shape) {
-  const Tensor host = host_tensor(dtype_of<T>, shape);
-  if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
-  Tensor tensor = device.allocate(dtype_of<T>, shape, MemoryTag::batch);
-  device.copy_from_host(host, tensor);
-  return tensor;
-}
+/// Copies what a layout consists of to the device.
+class Upload {
+ public:
+  Upload(Device& device, const ContextLayout* over) : device_(device), over_(over) {}
 
-template <class T>
-Tensor to_device(Device& device, const std::vector<T>& values) {
-  return to_device(device, values, {static_cast<int64_t>(values.size())});
-}
+  template <class T>
+  Tensor operator()(const std::vector<T>& values, const Shape& shape) {
+    const Tensor host = host_tensor(dtype_of<T>, shape);
+    if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
+    const size_t next = made_.size();
+    const bool fits =
+        over_ != nullptr && next < over_->made.size() && over_->made[next].shape() == shape;
+    Tensor tensor =
+        fits ? over_->made[next] : device_.allocate(dtype_of<T>, shape, MemoryTag::batch);
+    device_.copy_from_host(host, tensor);
+    made_.push_back(tensor);
+    return tensor;
+  }
+  template <class T>
+  Tensor operator()(const std::vector<T>& values) {
+    return (*this)(values, {static_cast<int64_t>(values.size())});
+  }
+  /// All that it has copied, in that order.
+  std::vector<Tensor> take() { return std::move(made_); }
+
+ private:
+  Device& device_;
+  const ContextLayout* over_;
+  std::vector<Tensor> made_;
+};
 
 /// The tokens [begin, end) of one document among this rank's tokens.
 struct Document {
@@ -42,16 +59,17 @@ std::vector<Document> documents_of(const std::vector<int32_t>& offsets) {
 
 /// Offsets that cut each document into two pieces; the first ends at `middle(document)`.
 template <class F>
-Tensor pieces(Device& device, const std::vector<Document>& documents, int64_t factor, F&& middle) {
+Tensor pieces(Upload& to_device, const std::vector<Document>& documents, int64_t factor,
+              F&& middle) {
   std::vector<int32_t> borders{0};
   for (const Document& d : documents) {
     borders.push_back(static_cast<int32_t>(factor * middle(d)));
     borders.push_back(static_cast<int32_t>(factor * d.end));
   }
-  return to_device(device, borders);
+  return to_device(borders);
 }
 
-AttentionLayout make_layout(Device& device, const std::vector<Document>& documents,
+AttentionLayout make_layout(Upload& to_device, const std::vector<Document>& documents,
                             const std::vector<int64_t>& whole_token_index, int inner, int outer,
                             int outer_rank) {
   const int64_t tokens = documents.empty() ? 0 : documents.back().end;
@@ -81,19 +99,19 @@ AttentionLayout make_layout(Device& device, const std::vector<Document>& documen
                          whole_token_index.begin() + first + length);
     }
   }
-  layout.offsets = to_device(device, offsets);
-  layout.query_index = to_device(device, query_index);
+  layout.offsets = to_device(offsets);
+  layout.query_index = to_device(query_index);
   if (inner > 1) {
     std::vector<int32_t> parted(joined.size());
     for (size_t row = 0; row < joined.size(); ++row)
       parted[static_cast<size_t>(joined[row])] = static_cast<int32_t>(row);
-    layout.joined_order = to_device(device, joined);
-    layout.parted_order = to_device(device, parted);
+    layout.joined_order = to_device(joined);
+    layout.parted_order = to_device(parted);
   }
   layout.halves =
-      pieces(device, documents, inner, [](const Document& d) { return d.begin + d.half(); });
-  layout.all_none = pieces(device, documents, inner, [](const Document& d) { return d.end; });
-  layout.none_all = pieces(device, documents, inner, [](const Document& d) { return d.begin; });
+      pieces(to_device, documents, inner, [](const Document& d) { return d.begin + d.half(); });
+  layout.all_none = pieces(to_device, documents, inner, [](const Document& d) { return d.end; });
+  layout.none_all = pieces(to_device, documents, inner, [](const Document& d) { return d.begin; });
   if (outer > 1) {
     for (int rank = 0; rank < outer; ++rank) {
       for (const Document& d : documents) {
@@ -105,7 +123,7 @@ AttentionLayout make_layout(Device& device, const std::vector<Document>& documen
         }
       }
     }
-    layout.key_position = to_device(device, key_position, {outer, layout.tokens});
+    layout.key_position = to_device(key_position, {outer, layout.tokens});
   }
   return layout;
 }
@@ -114,7 +132,8 @@ AttentionLayout make_layout(Device& device, const std::vector<Document>& documen
 
 std::shared_ptr<const ContextLayout> make_context_layout(
     Device& device, const std::vector<int32_t>& offsets,
-    const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner) {
+    const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner,
+    const ContextLayout* over) {
   const std::vector<Document> documents = documents_of(offsets);
   VIADUCT_CHECK(
       ShapeError,
@@ -122,8 +141,9 @@ std::shared_ptr<const ContextLayout> make_context_layout(
       "context parallel: {} tokens here and {} in the whole micro-batch, expected {} "
       "times as many: the batch was not cut for {} ranks",
       offsets.back(), whole_token_index.size(), cp, cp);
+  Upload to_device(device, over);
   const auto make = [&](int inner_ranks) {
-    return make_layout(device, documents, whole_token_index, inner_ranks, cp / inner_ranks,
+    return make_layout(to_device, documents, whole_token_index, inner_ranks, cp / inner_ranks,
                        cp_rank / inner_ranks);
   };
   auto layout = std::make_shared<ContextLayout>();
@@ -141,8 +161,9 @@ std::shared_ptr<const ContextLayout> make_context_layout(
     layout->first_pairs += static_cast<double>(half * first_gap) + own;
     layout->second_pairs += static_cast<double>(half * second_gap) + own;
   }
-  layout->first_diagonal = to_device(device, first);
-  layout->second_diagonal = to_device(device, second);
+  layout->first_diagonal = to_device(first);
+  layout->second_diagonal = to_device(second);
+  layout->made = to_device.take();
   return layout;
 }
 

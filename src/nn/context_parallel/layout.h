@@ -41,12 +41,16 @@ struct ContextLayout {
   // for the pieces of `all_none` (first half) and `none_all` (second).
   Tensor first_diagonal, second_diagonal;
   double first_pairs = 0, second_pairs = 0;  // visible pairs, without a window
+  std::vector<Tensor> made;  // all of its tensors, in the order in which they are made
 };
 
 /// `offsets`: document offsets of this rank's tokens, all of even length; `whole_token_index`:
-/// global token indices of the whole micro-batch, cp · T. ShapeError if they do not fit.
+/// global token indices of the whole micro-batch, cp · T. ShapeError if they do not fit. Tensors
+/// that have the shapes of those of `over` are in their memory, as a graph reads it; null: in new
+/// memory.
 std::shared_ptr<const ContextLayout> make_context_layout(
     Device& device, const std::vector<int32_t>& offsets,
-    const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner);
+    const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner,
+    const ContextLayout* over = nullptr);
 
 }  // namespace viaduct

@@ -7,12 +7,14 @@
 #include <functional>
 #include <random>
 
+#include "cuda_host/emulator.h"
 #include "cuda_host/nccl/exchange.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/runtime/state.h"
 
 using cuda_host::runtime;
 using cuda_host::Runtime;
+using cuda_host::Work;
 
 namespace nccl_double {
 namespace {
@@ -26,10 +28,18 @@ struct Clique {
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> sent, awaited;
 };
 
-/// What pieces of work share with their connection, which may be gone.
-struct Life {
+/// A rank of a connection: what pieces of work share with the connection, which may be gone.
+struct Member {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
   bool aborted = false;
-  int in_flight = 0;
+  int in_flight = 0, in_graphs = 0;  // calls
+  int64_t next_round = 0;
+  int64_t given = 0, left = 0;  // entries so far
+  ncclResult_t failed = ncclSuccess;
+  std::string error;
+
+  bool all_here() const { return static_cast<int>(clique->here.size()) == clique->ranks; }
 };
 
 }  // namespace
@@ -38,16 +48,11 @@ struct Life {
 using namespace nccl_double;
 
 struct ncclComm {
-  std::shared_ptr<Clique> clique;
-  int rank = 0;
-  std::shared_ptr<Life> life = std::make_shared<Life>();
+  std::shared_ptr<Member> member;
   cudaStream_t stream = nullptr;  // of its first call
-  int64_t next_round = 0;
   bool connecting = true;
   int polls = 0;                         // until what is late is done
   std::function<ncclResult_t()> late{};  // not yet in the stream
-  ncclResult_t failed = ncclSuccess;
-  std::string error;
 };
 
 namespace {
@@ -75,8 +80,12 @@ struct Group {
 thread_local Group group;
 thread_local std::string no_connection;
 
+ncclResult_t refuse(Member& member, ncclResult_t result, std::string why) {
+  member.error = std::move(why);
+  return member.failed = result;
+}
 ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, std::string why) {
-  (comm != nullptr ? comm->error : no_connection) = std::move(why);
+  (comm != nullptr ? comm->member->error : no_connection) = std::move(why);
   return result;
 }
 
@@ -85,6 +94,7 @@ struct Entry {
   std::vector<std::pair<std::shared_ptr<Round>, int>> rounds;       // and the rank
   std::vector<std::pair<std::shared_ptr<Message>, bool>> messages;  // and whether it receives
   bool fails = false;
+  int64_t number = 0;  // among those of the rank in this connection
 
   void come() const {
     for (const auto& [round, rank] : rounds) round->came[static_cast<size_t>(rank)] = true;
@@ -105,38 +115,38 @@ struct Entry {
   }
 };
 
-ncclResult_t join_round(ncclComm_t comm, const Call& call, Entry& entry) {
-  auto& rounds = comm->clique->rounds;
-  const int64_t number = comm->next_round++;
+ncclResult_t join_round(Member& member, const Call& call, Entry& entry) {
+  auto& rounds = member.clique->rounds;
+  const int64_t number = member.next_round++;
   std::shared_ptr<Round>& round = rounds[number];
-  if (round == nullptr) round = std::make_shared<Round>(call, comm->clique->ranks);
+  if (round == nullptr) round = std::make_shared<Round>(call, member.clique->ranks);
   if (signature(round->call) != signature(call))
-    return refuse(comm, ncclInvalidUsage,
-                  "rank " + std::to_string(comm->rank) + " calls " + signature(call) +
+    return refuse(member, ncclInvalidUsage,
+                  "rank " + std::to_string(member.rank) + " calls " + signature(call) +
                       ", another rank " + signature(round->call));
-  round->parts[static_cast<size_t>(comm->rank)] = call;
-  entry.rounds.emplace_back(round, comm->rank);
-  if (++round->called == comm->clique->ranks) rounds.erase(number);
+  round->parts[static_cast<size_t>(member.rank)] = call;
+  entry.rounds.emplace_back(round, member.rank);
+  if (++round->called == member.clique->ranks) rounds.erase(number);
   return ncclSuccess;
 }
 
-ncclResult_t join_message(ncclComm_t comm, const Call& call, Entry& entry) {
+ncclResult_t join_message(Member& member, const Call& call, Entry& entry) {
   const bool receives = call.kind == Kind::receive;
   const std::pair<int, int> ends =
-      receives ? std::pair{call.peer, comm->rank} : std::pair{comm->rank, call.peer};
-  auto& waiting = (receives ? comm->clique->sent : comm->clique->awaited)[ends];
+      receives ? std::pair{call.peer, member.rank} : std::pair{member.rank, call.peer};
+  auto& waiting = (receives ? member.clique->sent : member.clique->awaited)[ends];
   std::shared_ptr<Message> message;
   if (!waiting.empty()) {
     message = waiting.front();
     waiting.pop_front();
     if (message->bytes != bytes_of(call))
-      return refuse(comm, ncclInvalidUsage,
+      return refuse(member, ncclInvalidUsage,
                     "a message of " + std::to_string(message->bytes) + " bytes at one end has " +
                         std::to_string(bytes_of(call)) + " at the other");
   } else {
     message = std::make_shared<Message>();
     message->bytes = bytes_of(call);
-    (receives ? comm->clique->awaited : comm->clique->sent)[ends].push_back(message);
+    (receives ? member.clique->awaited : member.clique->sent)[ends].push_back(message);
   }
   (receives ? message->out : const_cast<void*&>(message->in)) =
       receives ? call.out : const_cast<void*>(call.in);
@@ -144,33 +154,79 @@ ncclResult_t join_message(ncclComm_t comm, const Call& call, Entry& entry) {
   return ncclSuccess;
 }
 
-ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const std::vector<Call>& calls) {
-  const auto entry = std::make_shared<Entry>();
-  std::string what = "NCCL";
+/// Joins the calls to those of the other ranks; null if they do not match, and the connection has
+/// failed.
+std::shared_ptr<Entry> join(Member& member, const std::vector<Call>& calls) {
+  auto entry = std::make_shared<Entry>();
   for (const Call& call : calls) {
     const bool message = call.kind == Kind::send || call.kind == Kind::receive;
-    what += std::string(" ") + kind_name(call.kind);
-    if (const ncclResult_t result =
-            message ? join_message(comm, call, *entry) : join_round(comm, call, *entry))
-      return comm->failed = result;
+    if ((message ? join_message(member, call, *entry) : join_round(member, call, *entry)) !=
+        ncclSuccess)
+      return nullptr;
     const int64_t fails_from = state().fails_from;
     if (++state().calls >= fails_from && fails_from > 0) {
       entry->fails = true;
-      comm->failed = refuse(comm, ncclRemoteError, "the other end is gone");
+      refuse(member, ncclRemoteError, "the other end is gone");
     }
   }
-  const std::shared_ptr<Life> life = comm->life;
-  const Sums sums = state().settings.sums;
-  ++life->in_flight;
-  runtime().push(stream, {.what = what, .run = [entry] { entry->come(); }});
-  runtime().push(stream,
-                 {.what = what,
-                  .run =
-                      [entry, life, sums] {
-                        --life->in_flight;
-                        if (!life->aborted) entry->leave(sums);
-                      },
-                  .others_came = [entry, life] { return life->aborted || entry->all_came(); }});
+  entry->number = member.given++;
+  ++member.in_flight;
+  return entry;
+}
+
+Work coming(const std::string& what, const std::shared_ptr<Member>& member,
+            const std::shared_ptr<Entry>& entry) {
+  const auto come = [member, entry] {
+    if (entry == nullptr) return;
+    if (!member->aborted && member->left != entry->number)
+      throw cuda_host::Error("a connection's operations overtake each other");
+    entry->come();
+  };
+  return {.what = what, .run = come};
+}
+Work leaving(const std::string& what, const std::shared_ptr<Member>& member,
+             const std::shared_ptr<Entry>& entry) {
+  const auto leave = [member, entry, sums = state().settings.sums] {
+    if (entry == nullptr) return;
+    --member->in_flight;
+    ++member->left;
+    if (!member->aborted) entry->leave(sums);
+  };
+  const auto others_came = [member, entry] {
+    return member->aborted || (entry != nullptr && entry->all_came());
+  };
+  return {.what = what, .run = leave, .others_came = others_came};
+}
+
+/// Calls that a graph has: each launch joins them anew.
+struct Captured {
+  std::shared_ptr<Member> member;
+  std::vector<Call> calls;
+  std::shared_ptr<Entry> entry = nullptr;  // of the launch
+
+  ~Captured() { --member->in_graphs; }
+};
+
+ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const std::vector<Call>& calls) {
+  std::string what = "NCCL";
+  for (const Call& call : calls) what += std::string(" ") + kind_name(call.kind);
+  const std::shared_ptr<Member> member = comm->member;
+  if (stream->capture != nullptr) {
+    const auto captured = std::make_shared<Captured>(member, calls);
+    ++member->in_graphs;
+    runtime().push(stream, {.what = what, .again = [=] {
+                              if (!member->aborted) captured->entry = join(*member, calls);
+                              return coming(what, member, captured->entry);
+                            }});
+    runtime().push(stream, {.what = what, .again = [=] {
+                              return leaving(what, member, std::move(captured->entry));
+                            }});
+    return ncclSuccess;
+  }
+  const std::shared_ptr<Entry> entry = join(*member, calls);
+  if (entry == nullptr) return member->failed;
+  runtime().push(stream, coming(what, member, entry));
+  runtime().push(stream, leaving(what, member, entry));
   return ncclSuccess;
 }
 
@@ -249,7 +305,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   if (!clique->devices.insert(cuda_host::current_device()).second)
     return refuse(nullptr, ncclInvalidUsage, "two ranks on one device");
   clique->ranks = ranks;
-  *comm = new ncclComm{.clique = clique, .rank = rank};
+  *comm = new ncclComm{.member = std::make_shared<Member>(Member{.clique = clique, .rank = rank})};
   (*comm)->polls = static_cast<int>(state().random() % 4);
   ++state().live;
   return ncclInProgress;
@@ -258,7 +314,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   const Runtime::Call lock = runtime().call();
   *result = ncclInProgress;
   if (comm->connecting) {
-    const bool all = static_cast<int>(comm->clique->here.size()) == comm->clique->ranks;
+    const bool all = comm->member->all_here();
     if (!all || --comm->polls > 0) return ncclSuccess;
     comm->connecting = false;
   }
@@ -267,20 +323,22 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
     const auto late = std::exchange(comm->late, nullptr);
     late();
   }
-  *result = comm->failed;
+  *result = comm->member->failed;
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const Runtime::Call lock = runtime().call();
-  comm->life->aborted = true;
+  comm->member->aborted = true;
   --state().live;
   delete comm;
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const Runtime::Call lock = runtime().call();
-  if (comm->life->in_flight > 0 || comm->late)
+  if (comm->member->in_flight > 0 || comm->late)
     return refuse(comm, ncclInvalidUsage, "destroyed while it works");
+  if (comm->member->in_graphs > 0)
+    return refuse(comm, ncclInvalidUsage, "destroyed while a graph has calls of it");
   --state().live;
   delete comm;
   return ncclSuccess;
@@ -293,7 +351,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return "unknown";
 }
 const char* ncclGetLastError(ncclComm_t comm) {
-  return comm != nullptr ? comm->error.c_str() : no_connection.c_str();
+  return comm != nullptr ? comm->member->error.c_str() : no_connection.c_str();
 }
 ncclResult_t ncclGroupStart() {
   ++group.depth;

@@ -12,10 +12,15 @@
 //   - Sums are in the order of the ranks, rounded once (rank_order_sum.h); or along a ring, where
 //     each part begins at another rank and is rounded to its format at each step.
 //
+//   - Captured calls meet those of the other ranks at each launch of their graph, in the order in
+//     which the rank gives work to the connection, launched or not; whether the others launch a
+//     graph or call is theirs.
+//
 // Errors, where the library would hang or move wrong data: calls of one connection that differ
 // between its ranks in operation, size, type, root; a message whose ends differ in size; two
-// streams for one connection; two ranks of a connection on one device; a connection that is
-// destroyed while it works.
+// streams for one connection; two ranks of a connection on one device; an operation that begins
+// before the one before it on its connection is complete; a connection that is destroyed while it
+// works or while a graph has calls of it.
 
 #include <cstdint>
 #include <string>

@@ -43,10 +43,11 @@ bool all_done() {
   });
 }
 
-/// The host may not wait for work that is only captured.
+/// The host may not wait for work that is only captured; hosts of other devices may for theirs.
 cudaError_t wait_host(const std::function<bool()>& done) {
   for (const CUstream_st* stream : runtime().streams)
-    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+    if (stream->capture != nullptr && stream->device == current_device())
+      return cudaErrorStreamCaptureUnsupported;
   return runtime().until(done);
 }
 

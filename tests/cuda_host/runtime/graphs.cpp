@@ -81,8 +81,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     if (mine == nullptr) mine = gate();
     return mine;
   };
-  for (const auto& [own, work] : exec->graph.nodes)
-    runtime().push(own, {work.what, work.run, renewed(work.waits), renewed(work.opens)});
+  for (const auto& [own, captured] : exec->graph.nodes) {
+    Work work = captured.again ? captured.again() : captured;
+    work.waits = renewed(captured.waits);
+    work.opens = renewed(captured.opens);
+    runtime().push(own, std::move(work));
+  }
   for (CUstream_st* own : exec->streams) {
     const std::shared_ptr<Gate> end = gate();
     runtime().push(own, {"graph ends", {}, {}, end});

@@ -32,6 +32,8 @@ struct Work {
   std::shared_ptr<Gate> opens;
   uint64_t number = 0;
   std::function<bool()> others_came = nullptr;  // of other ranks; empty: nobody is waited for
+  /// Of captured work that is another one at each launch of its graph: makes that.
+  std::function<Work()> again = nullptr;
 };
 
 struct Block {

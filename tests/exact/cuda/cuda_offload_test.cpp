@@ -6,6 +6,7 @@
 
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
+#include "support/stream_seeds.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -35,7 +36,8 @@ TEST_P(CudaOffload, HasTheBitsOfTheRunThatKeeps) {
   nccl_double::reset();
   const RunOutcome kept = train_run(run);
   const int64_t copies = cuda_host::runtime_counts().copies;
-  for (uint64_t seed = 0; seed <= 3; ++seed) {
+  const uint64_t seeds = stream_seeds(3);
+  for (uint64_t seed = 0; seed <= seeds; ++seed) {
     // A host's access to the device's memory is a fault; so copies of the host would show.
     cuda_host::reset_runtime(
         {.seed = seed, .devices = 2, .guard = seed == 1 && GetParam().also.empty()});

@@ -16,6 +16,7 @@
 #include "support/language_model.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
+#include "support/stream_seeds.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
 
@@ -48,7 +49,8 @@ class CudaModels : public testing::TestWithParam<Case> {
 TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   const auto cpu = probe({});
   std::map<std::string, Tensor> first;
-  for (uint64_t seed = 0; seed <= 2; ++seed) {
+  const uint64_t seeds = stream_seeds(2);
+  for (uint64_t seed = 0; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     cuda_host::reset_runtime({.seed = seed, .guard = seed == 1 && GetParam().guard});
     const auto cuda = probe({kCuda});
@@ -73,7 +75,8 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   };
   const auto cpu = probe({});
   std::map<std::string, Tensor> first;
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
+  const uint64_t seeds = stream_seeds(3);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     cuda_host::reset_runtime({.seed = seed, .devices = 4});
     nccl_double::reset({.sums = nccl_double::Sums::along_a_ring, .seed = seed});
     const auto cuda = probe({kCuda});
@@ -132,7 +135,8 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
     const Overrides run = tiny_run() + Overrides{row.precision, "train.train_iters=4"};
     const RunOutcome cpu = train_run(run);
     std::optional<RunOutcome> first;
-    for (uint64_t seed = 0; seed <= 2; ++seed) {
+    const uint64_t seeds = stream_seeds(2);
+    for (uint64_t seed = 0; seed <= seeds; ++seed) {
       cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
       const RunOutcome cuda = train_run(run + Overrides{kCuda});
       ASSERT_EQ(cuda.tensors.size(), cpu.tensors.size());

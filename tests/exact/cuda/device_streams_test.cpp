@@ -7,35 +7,14 @@
 #include "comm/nccl/nccl_communicator.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
-#include "device/cuda/cuda_device.h"
-#include "ops/cpu/cpu_ops.h"
-#include "support/instruction_set.h"
-#include "support/stream_ops.h"
+#include "exact/cuda/host_ops.h"
 #include "support/stream_run.h"
+#include "support/stream_seeds.h"
 
 namespace viaduct {
 namespace {
 
 using namespace test;
-
-constexpr uint64_t kSeeds = 3;
-
-bool is_cuda(const Device& device) {
-  return dynamic_cast<const CudaDevice*>(&device) != nullptr;
-}
-
-void push(OpContext& context, std::string_view what, std::function<void()> work) {
-  auto& device = dynamic_cast<CudaDevice&>(context.device);
-  cuda_host::enqueue(device.handle(context.stream), std::string(what).c_str(), std::move(work));
-}
-
-/// A cuda device whose ops are the cpu's.
-RankDevice device_with_host_ops(int gpu) {
-  static const OpTable kernels = cpu_ops(test::instruction_set());
-  use_op_queue({is_cuda, push, &kernels});
-  use_gpu(gpu);
-  return {make_cuda_device({.poison = true}), queued(kernels)};
-}
 
 struct Case {
   std::string name;
@@ -57,7 +36,8 @@ TEST_P(CudaSteps, HaveTheBitsOfTheCpu) {
   if (GetParam().nccl)
     run.world = [](auto hosts) { return make_nccl_communicator(std::move(hosts), 60); };
   int64_t out_of_order = 0;
-  for (uint64_t seed = 0; seed <= kSeeds; ++seed) {
+  const uint64_t seeds = stream_seeds(3);
+  for (uint64_t seed = 0; seed <= seeds; ++seed) {
     cuda_host::reset_runtime({.seed = seed, .devices = gpus, .guard = one_rank && seed == 1});
     nccl_double::reset({.seed = seed});
     const StreamOutcome outcome = train_on_streams(run, seed);

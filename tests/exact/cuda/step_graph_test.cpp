@@ -7,6 +7,7 @@
 #include "cuda_host/graphs.h"
 #include "cuda_host/streams.h"
 #include "run/rank_device.h"
+#include "support/stream_seeds.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -37,7 +38,8 @@ TEST_P(StepGraphs, HaveTheBitsOfStepsWithout) {
   const RunOutcome plain = train_run(run);
   EXPECT_EQ(cuda_host::graph_counts().launched, 0);
   const int64_t kernels = cuda_host::runtime_counts().kernels;
-  for (uint64_t seed = 1; seed <= 2; ++seed) {
+  const uint64_t seeds = stream_seeds(2);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
     EXPECT_TRUE(train_run(run + kGraphs) == plain);
@@ -69,6 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"experts",
              "qwen2_moe",
              {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
+        Case{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
+        Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        Case{"fp8_blocks", "llama", {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"}},
         // Steps of 2, 2, 4, 4 and 4 rows.
         Case{"more_rows",
              "llama",

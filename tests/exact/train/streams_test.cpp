@@ -5,9 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "support/stream_run.h"
+#include "support/stream_seeds.h"
 
 namespace viaduct {
 namespace {
@@ -23,11 +22,6 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-uint64_t seeds() {
-  const char* value = std::getenv("VIADUCT_STREAM_SEEDS");
-  return value != nullptr ? std::stoull(value) : 5;
-}
-
 class Streams : public testing::TestWithParam<Case> {};
 
 TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
@@ -35,7 +29,8 @@ TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
       .layout = GetParam().layout, .scaled = GetParam().scaled, .offload = GetParam().offload};
   const StreamOutcome plain = train_on_streams(run, std::nullopt);
   int64_t out_of_order = 0;
-  for (uint64_t seed = 1; seed <= seeds(); ++seed) {
+  const uint64_t seeds = stream_seeds(5);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const StreamOutcome outcome = train_on_streams(run, seed);
     for (size_t rank = 0; rank < plain.states.size(); ++rank)
       EXPECT_TRUE(outcome.states[rank] == plain.states[rank])

@@ -42,7 +42,7 @@ TEST(Launcher, MpiSaysWhichRankAProcessIs) {
   EXPECT_EQ(detected({{"PMI_SIZE", "6"}, {"PMI_RANK", "2"}}).rank, 2);
   EXPECT_EQ(detected({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}}).rank, 3);
   EXPECT_EQ(detected({{"OMPI_COMM_WORLD_SIZE", "8"}}).rank, 0) << "who does not know speaks";
-  EXPECT_EQ(detected({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).rank, 0);
+  EXPECT_EQ(detected({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).rank, 1);
 }
 
 TEST(Launcher, SlurmSaysHowManyTasksEachNodeHas) {
@@ -57,6 +57,31 @@ TEST(Launcher, SlurmSaysHowManyTasksEachNodeHas) {
 TEST(Launcher, TorchrunIsKnown) {
   expect(detected({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}),
          Launcher::torchrun, 4, 2);
+}
+
+TEST(Launcher, TorchrunSaysWhereRanksMeetAndWhichGpuIsWhose) {
+  std::map<std::string, std::string> variables{{"RANK", "5"},        {"WORLD_SIZE", "8"},
+                                               {"LOCAL_RANK", "1"},  {"LOCAL_WORLD_SIZE", "4"},
+                                               {"MASTER_ADDR", "n"}, {"MASTER_PORT", "29500"}};
+  Launch launch = detected(variables);
+  EXPECT_EQ(launch.rank, 5);
+  EXPECT_EQ(launch.local_rank, 1);
+  EXPECT_EQ(launch.meeting_host, "n");
+  EXPECT_EQ(launch.meeting_port, 29500);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(detected(variables).meeting_port, 29501) << "torchrun's agent has the port itself";
+  variables.erase("LOCAL_RANK");
+  EXPECT_EQ(detected(variables).local_rank, 5);
+  for (const auto& [name, value] : std::multimap<std::string, std::string>{{"RANK", "8"},
+                                                                           {"RANK", "-1"},
+                                                                           {"MASTER_PORT", "0"},
+                                                                           {"MASTER_PORT", "http"},
+                                                                           {"LOCAL_RANK", "1x"}}) {
+    auto wrong = variables;
+    wrong[name] = value;
+    EXPECT_THAT([&] { detected(wrong); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr(
+                                              name + "=" + value + ": expected a number from")));
+  }
 }
 
 TEST(Launcher, NoNumberIsAnError) {

@@ -8,17 +8,14 @@
 
 #include "base/error.h"
 #include "comm/comm_group.h"
-#include "comm/nccl/nccl_communicator.h"
 #include "comm/start_request.h"
-#include "comm/world.h"
-#include "cuda_host/nccl/nccl_double.h"
-#include "cuda_host/streams.h"
-#include "device/cuda/cuda_device.h"
 #include "support/collective_exercise.h"
+#include "unit/cuda_host/nccl_ranks.h"
 
 namespace viaduct {
 namespace {
 
+using namespace test;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -128,22 +125,6 @@ class ThroughDevice final : public Communicator {
   Device& device_;
 };
 
-using Main = std::function<void(CudaDevice& device, const std::shared_ptr<Communicator>& world)>;
-
-void run_ranks(int ranks, uint64_t seed, double timeout, const Main& main) {
-  cuda_host::reset_runtime({.seed = seed, .devices = ranks});
-  nccl_double::reset({.seed = seed});
-  run_thread_ranks(ranks, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> hosts) {
-    use_gpu(hosts->rank());
-    const auto world = make_nccl_communicator(hosts, timeout);
-    const auto device = make_cuda_device({.poison = true});
-    world->record_on(device.get());
-    main(*device, world);
-    device->finish();
-  });
-  EXPECT_EQ(nccl_double::live_connections(), 0);
-}
-
 TEST(Nccl, AgreesWithPlainLoops) {
   for (uint64_t seed = 0; seed <= 1; ++seed) {
     run_ranks(3, seed, 60, [](CudaDevice& device, const auto& world) {
@@ -151,27 +132,6 @@ TEST(Nccl, AgreesWithPlainLoops) {
     });
     EXPECT_GT(nccl_double::calls(), 1000);
   }
-}
-
-Tensor filled(Device& device, int64_t count, float value) {
-  const Tensor host = host_tensor(DType::f32, {count});
-  std::fill_n(host.data<float>(), count, value);
-  const Tensor there = device.allocate(DType::f32, {count}, MemoryTag::activations);
-  device.copy_from_host(host, there);
-  return there;
-}
-float first_of(Device& device, const Tensor& tensor) {
-  const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
-  device.copy_to_host(tensor, host);
-  return host.data<float>()[0];
-}
-/// Doubles each number on compute, as a launch would.
-void double_all(CudaDevice& device, const Tensor& tensor) {
-  device.launched(kComputeStream);
-  float* data = tensor.data<float>();
-  cuda_host::enqueue(device.handle(kComputeStream), "double", [data, count = tensor.elements()] {
-    for (int64_t i = 0; i < count; ++i) data[i] *= 2;
-  });
 }
 
 // Only waits order compute and the sums of two groups; each tensor is produced and used by compute.

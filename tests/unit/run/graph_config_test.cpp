@@ -29,9 +29,14 @@ std::string refusal(const Overrides& more) {
   return "";
 }
 
-TEST(GraphConfig, OneRankOfADenseModelHasItsPlace) {
-  EXPECT_EQ(refusal(kWhole), "");
-  EXPECT_EQ(refusal(kWhole + Overrides{"mixed_precision=bf16_mixed"}), "");
+TEST(GraphConfig, DenseModelsHaveTheirPlaceInAnyLayoutAndFormat) {
+  for (const Overrides& more :
+       std::vector<Overrides>{{},
+                              {"mixed_precision=bf16_mixed"},
+                              {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
+                              {"dist.ranks=8", "model.tensor_model_parallel_size=2",
+                               "model.pipeline_model_parallel_size=2", "ddp.bucket_size=2000"}})
+    EXPECT_EQ(refusal(kWhole + more), "");
 }
 
 TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
@@ -40,8 +45,12 @@ TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
     std::string why;
   };
   for (const Row& row : std::vector<Row>{
-           {{"dist.ranks=2"}, "dist.ranks = 2: operations between ranks"},
-           {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "quantized weights"},
+           {{"dist.ranks=2", "model.family=qwen2_moe", "model.num_moe_experts=4",
+             "model.moe_shared_expert_intermediate_size=32", "model.expert_model_parallel_size=2"},
+            "experts over 2 ranks"},
+           {{"dist.ranks=2", "model.pipeline_model_parallel_size=2",
+             "model.variable_seq_lengths=true"},
+            "the shapes of messages"},
            {{"ddp.data_parallel_sharding_strategy=optim_grads"}, "units are gathered"},
            {{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1"}, "a second memory"},
            {{"dataset.reset_attention_mask=true", "dataset.eod_id=1"}, "other documents"}}) {

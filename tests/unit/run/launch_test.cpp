@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 Launch launch(const std::map<std::string, std::string>& variables) {
-  return launch_on_cpu([&](const char* name) {
+  return detect_launch([&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
@@ -29,13 +29,44 @@ TEST(Launch, MpiDecidesTheRanks) {
   EXPECT_EQ(launch_defaults(launch({{"RANK", "0"}})).ranks, 1) << "a name that shells may have";
 }
 
-TEST(Launch, TorchrunIsRefusedWithTheLineToUse) {
-  EXPECT_THAT(
-      [] {
-        launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}});
-      },
-      ThrowsMessage<ConfigError>(
-          AllOf(HasSubstr("torchrun"), HasSubstr("mpirun -n 4 viaduct train"))));
+using Variables = std::map<std::string, std::string>;
+const Variables kTorchrun{{"RANK", "1"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "node1"},
+                          {"MASTER_PORT", "29500"}};
+
+TEST(Launch, TorchrunDecidesTheRanksToo) {
+  EXPECT_EQ(launch_defaults(launch(kTorchrun)).ranks, 4);
+  DistConfig config;
+  config.ranks = 4;
+  config.device = std::string("cuda");
+  EXPECT_NO_THROW(check_started(config, launch(kTorchrun)));
+  config.ranks = 2;
+  EXPECT_THAT([&] { check_started(config, launch(kTorchrun)); },
+              ThrowsMessage<ConfigError>(HasSubstr("2, but the launcher started 4")));
+}
+
+TEST(Launch, TorchrunIsRefusedOnTheCpuWithTheLineToUse) {
+  DistConfig config;
+  config.ranks = 4;
+  EXPECT_THAT([&] { check_started(config, launch(kTorchrun)); },
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("torchrun"), HasSubstr("mpirun -n 4 viaduct train"))));
+}
+
+TEST(Launch, TorchrunsVariablesMustSayWhereRanksMeet) {
+  DistConfig config;
+  config.ranks = 4;
+  config.device = std::string("cuda");
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
+    Variables some = kTorchrun;
+    some.erase(name);
+    EXPECT_THAT([&] { check_started(config, launch(some)); },
+                ThrowsMessage<ConfigError>(
+                    HasSubstr("WORLD_SIZE=4 is set, but " + std::string(name) + " is not")));
+  }
 }
 
 TEST(Launch, AnotherNumberOfRanksThanTheLaunchersIsRefused) {

@@ -1,0 +1,35 @@
+#pragma once
+// The cuda device over the runtime's double, with the cpu's kernels as the work of its streams.
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cuda_host/streams.h"
+#include "device/cuda/cuda_device.h"
+#include "ops/cpu/cpu_ops.h"
+#include "run/rank_device.h"
+#include "support/instruction_set.h"
+#include "support/stream_ops.h"
+
+namespace viaduct::test {
+
+inline bool is_cuda(const Device& device) {
+  return dynamic_cast<const CudaDevice*>(&device) != nullptr;
+}
+
+inline void push_on_cuda(OpContext& context, std::string_view what, std::function<void()> work) {
+  auto& device = dynamic_cast<CudaDevice&>(context.device);
+  cuda_host::enqueue(device.handle(context.stream), std::string(what).c_str(), std::move(work));
+}
+
+/// A cuda device whose ops are the cpu's.
+inline RankDevice device_with_host_ops(int gpu) {
+  static const OpTable kernels = cpu_ops(instruction_set());
+  use_op_queue({is_cuda, push_on_cuda, &kernels});
+  use_gpu(gpu);
+  return {make_cuda_device({.poison = true}), queued(kernels)};
+}
+
+}  // namespace viaduct::test

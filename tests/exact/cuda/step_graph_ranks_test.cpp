@@ -1,0 +1,117 @@
+// Graphs of steps on several ranks, whose operations by NCCL are part of them: whatever order the
+// streams run in, all ranks have the bits of the cpu device.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "comm/nccl/nccl_communicator.h"
+#include "cuda_host/graphs.h"
+#include "cuda_host/nccl/nccl_double.h"
+#include "cuda_host/streams.h"
+#include "exact/cuda/host_ops.h"
+#include "support/stream_run.h"
+#include "support/stream_seeds.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+struct Case {
+  std::string name;
+  Overrides layout;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class StepGraphRanks : public testing::TestWithParam<Case> {};
+
+TEST_P(StepGraphRanks, HaveTheBitsOfTheCpu) {
+  // An evaluation comes before the step that is captured: what it has gathered is no reason for a
+  // graph not to gather it.
+  StreamRun run{
+      .layout = GetParam().layout, .steps = 5, .steps_before_graph = 2, .evaluates_between = true};
+  const StreamOutcome plain = train_on_streams(run, std::nullopt);
+  const auto ranks = static_cast<int>(plain.states.size());
+  run.device = [](uint64_t, int rank) { return device_with_host_ops(rank); };
+  run.world = [](auto hosts) { return make_nccl_communicator(std::move(hosts), 60); };
+  const uint64_t seeds = stream_seeds(2);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    cuda_host::reset_runtime({.seed = seed, .devices = ranks});
+    nccl_double::reset({.seed = seed});
+    const StreamOutcome outcome = train_on_streams(run, seed);
+    for (size_t rank = 0; rank < plain.states.size(); ++rank)
+      EXPECT_TRUE(outcome.states[rank] == plain.states[rank])
+          << "seed " << seed << ", rank " << rank;
+    EXPECT_EQ(cuda_host::graph_counts().made, ranks);
+    EXPECT_EQ(cuda_host::graph_counts().launched, 3 * ranks) << "all steps but the first two";
+    EXPECT_EQ(nccl_double::live_connections(), 0);
+    if (HasFailure()) return;
+  }
+}
+
+Overrides two_ranks(const Overrides& more) {
+  return Overrides{"dist.ranks=2"} + more;
+}
+
+const Overrides kSmallBuckets{"ddp.bucket_size=2000"}, kBf16{"mixed_precision=bf16_mixed"};
+const Overrides kPipeline = two_ranks({"model.pipeline_model_parallel_size=2"});
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, StepGraphRanks,
+    testing::Values(
+        Case{"dp2", two_ranks(kSmallBuckets)},
+        Case{"dp2_at_the_end",
+             two_ranks({"ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"})},
+        Case{"dp2_no_shard",
+             two_ranks(kSmallBuckets + Overrides{"ddp.use_distributed_optimizer=false"})},
+        Case{"dp2_narrow_gradients",
+             two_ranks(kSmallBuckets + kBf16 +
+                       Overrides{"ddp.grad_reduce_in_fp32=false",
+                                 "ddp.param_name_patterns_for_fp32_local_accumulation=all"})},
+        Case{"dp2_fp32_sums_of_bf16",
+             two_ranks(kSmallBuckets + kBf16 +
+                       Overrides{"ddp.grad_reduce_in_fp32=false",
+                                 "ddp.reduce_scatter_with_fp32_accumulation=true"})},
+        Case{
+            "dp4_two_instances",
+            kSmallBuckets + Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
+        Case{"tp2",
+             two_ranks({"model.tensor_model_parallel_size=2", "model.sequence_parallel=true"})},
+        Case{"cp2", two_ranks({"model.context_parallel_size=2"})}, Case{"pp2", kPipeline},
+        Case{"pp2_tied", kPipeline + Overrides{"model.share_embeddings_and_output_weights=true"}},
+        Case{"pp2_virtual", kPipeline + Overrides{"model.num_layers=4",
+                                                  "model.virtual_pipeline_model_parallel_size=2"}},
+        Case{"tp2_pp2",
+             {"dist.ranks=4", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
+              "model.pipeline_model_parallel_size=2"}},
+        Case{"dp2_fp8_current",
+             two_ranks(kSmallBuckets +
+                       Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},
+        Case{"dp2_fp8_delayed",
+             two_ranks(kSmallBuckets +
+                       Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+        Case{"tp2_fp8_delayed",
+             two_ranks({"model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
+                        "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+        Case{"dp2_mxfp8",
+             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_mxfp8_mixed"})},
+        Case{"dp2_nvfp4",
+             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed"})}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(StepGraphRanks, RanksOfOneGpuHaveNoGraph) {
+  cuda_host::reset_runtime({.seed = 1});
+  const StreamRun run{.layout = two_ranks({}),
+                      .steps_before_graph = 1,
+                      .device = [](uint64_t, int) { return device_with_host_ops(0); }};
+  EXPECT_THAT([&] { train_on_streams(run, 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("ranks share a GPU")));
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,111 @@
+// A run whose ranks are started one by one with torchrun's variables: hosts meet over TCP, GPUs
+// exchange tensors by NCCL, and the numbers are those of ranks that one process starts.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/tcp/tcp_socket.h"
+#include "cuda_host/nccl/nccl_double.h"
+#include "cuda_host/streams.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+/// A port that no program has just now.
+int free_port() {
+  const TcpSocket socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  EXPECT_EQ(::bind(socket.handle(), reinterpret_cast<sockaddr*>(&at), size), 0);
+  EXPECT_EQ(::getsockname(socket.handle(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  return ntohs(at.sin_port);
+}
+
+Overrides run_of(int ranks) {
+  return tiny_run() + Overrides{"dist.device=cuda", "dist.ranks=" + std::to_string(ranks),
+                                "train.train_iters=3", "ddp.bucket_size=2000",
+                                "train.micro_batch_size=1"};
+}
+
+using Outcomes = std::map<int, RunOutcome>;
+
+/// The program of a rank, which leaves its outcome.
+auto training(const RunSetup& setup, Outcomes& outcomes, std::mutex& mutex) {
+  return [&](std::shared_ptr<Communicator> world) {
+    const int me = world->rank();
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
+    trainer.run();
+    const std::lock_guard lock(mutex);
+    outcomes[me] = {trainer.state(), {}, trainer.validations()};
+  };
+}
+
+/// Starts a rank for each GPU number, as torchrun would. Outcomes of those that ended well, and the
+/// first message of those that did not.
+std::pair<Outcomes, std::string> launch(const RunSetup& setup, const std::vector<int>& gpus) {
+  Outcomes outcomes;
+  std::string message;
+  std::mutex mutex;
+  const int ranks = static_cast<int>(gpus.size()), port = free_port();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Launch launch{.launcher = Launcher::torchrun, .ranks = ranks, .local_ranks = ranks};
+      launch.rank = rank;
+      launch.variable = "WORLD_SIZE";
+      launch.meeting_host = "127.0.0.1";
+      launch.meeting_port = port;
+      launch.local_rank = gpus[static_cast<size_t>(rank)];
+      try {
+        run_ranks(setup.config.dist, launch, training(setup, outcomes, mutex));
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        if (message.empty()) message = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return {outcomes, message};
+}
+
+TEST(Torchrun, RanksHaveTheNumbersOfThoseOfOneProcess) {
+  const RunSetup setup = setup_of(run_of(2));
+  Outcomes together;
+  std::mutex mutex;
+  cuda_host::reset_runtime({.seed = 1, .devices = 2});
+  nccl_double::reset({.seed = 1});
+  run_ranks(setup.config.dist, {}, training(setup, together, mutex));
+  cuda_host::reset_runtime({.seed = 2, .devices = 2});
+  nccl_double::reset({.seed = 2});
+  const auto [apart, message] = launch(setup, {1, 0});
+  EXPECT_EQ(message, "");
+  EXPECT_GT(nccl_double::calls(), 0);
+  ASSERT_EQ(apart.size(), 2u);
+  EXPECT_TRUE(apart == together);
+}
+
+TEST(Torchrun, RanksThatShareAGpuAreRefused) {
+  const RunSetup setup = setup_of(run_of(2));
+  cuda_host::reset_runtime({.seed = 1, .devices = 2});
+  EXPECT_THAT(launch(setup, {1, 1}).second,
+              HasSubstr("ranks share a GPU, and processes that torchrun"));
+}
+
+}  // namespace
+}  // namespace viaduct
