@@ -417,7 +417,8 @@ TEST(TrainCommand, TheCudaDeviceNeedsItsLibrary) {
 }
 
 TEST(TrainCommand, LaunchersAreRefused) {
-  expect_refused(tiny_run(), HasSubstr("mpirun -n 4 viaduct train"),
+  expect_refused(tiny_run() + Overrides{"train.global_batch_size=8"},
+                 HasSubstr("mpirun -n 4 viaduct train"),
                  {"RANK=0", "WORLD_SIZE=4", "LOCAL_RANK=0", "MASTER_ADDR=localhost"});
 }
 
