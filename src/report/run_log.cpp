@@ -53,9 +53,16 @@ LoggedStep step_of(const Json& line, const std::string& what) {
         step.slowest_rank = static_cast<int64_t>(*rank);
     }
   }
-  if (const auto routers = line.find("routers"); routers != line.end() && routers->is_object())
-    if (const auto load = routers->find("load"); load != routers->end() && load->is_object())
-      step.expert_load = number_if(*load, "max");
+  const auto routers = line.find("routers");
+  if (routers == line.end() || !routers->is_object()) return step;
+  for (const auto& [name, figure] : routers->items()) {
+    if (!figure.is_object()) continue;
+    if (name == "load") {
+      step.expert_load = number_if(figure, "max");
+    } else if (const auto mean = number_if(figure, "mean")) {
+      step.router_means[name] = *mean;
+    }
+  }
   return step;
 }
 

@@ -22,6 +22,8 @@ struct LoggedStep {
   std::optional<int64_t> slowest_rank;
   /// Largest load of an expert, of an equal share.
   std::optional<double> expert_load;
+  /// Means over layers of the routers' other figures, by name (report/router_figures.h).
+  std::map<std::string, double> router_means;
 };
 
 struct LoggedValidation {

@@ -65,6 +65,27 @@ TEST(ReportCommand, ARunIsShownBesideItsPlan) {
   EXPECT_EQ(read_file(folder / "run.html"), before);
 }
 
+TEST(ReportCommand, ExpertsAreDrawnAndTheirRoutersFiguresAreCharts) {
+  const test::TemporaryFolder folder;
+  const auto trained = test::run_viaduct(
+      "train " + kModel +
+      "model.family=mixtral model.num_moe_experts=4 model.moe_aux_loss_coeff=0.01 "
+      "model.moe_expert_capacity_factor=1 train.global_batch_size=2 train.micro_batch_size=1 "
+      "train.train_iters=3 dataset.mock=true logger.log_interval=1 checkpoint.save=" +
+      in_quotes(folder.path()));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto page = test::run_viaduct("report " + in_quotes(folder.path()));
+  ASSERT_EQ(page.status, 0) << page.err;
+  const std::string html = read_file(folder / "report.html");
+  EXPECT_THAT(html, AllOf(HasSubstr("Load of experts, as the run drew it last."),
+                          HasSubstr("largest load by step"), HasSubstr("entropy by step"),
+                          HasSubstr("dropped choices by step"), HasSubstr("balancing loss by step"),
+                          HasSubstr("z-loss by step")));
+  // What no layer has is no chart.
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("padded rows by step")),
+                          Not(HasSubstr("spread of biases by step"))));
+}
+
 TEST(ReportCommand, ASearchIsShown) {
   const test::TemporaryFolder folder;
   print_into(

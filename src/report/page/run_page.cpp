@@ -120,6 +120,27 @@ void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
       [](const LoggedStep& s) { return s.mfu; }, true);
 }
 
+/// A chart of each figure of routers that the run logged.
+void add_routers(HtmlPage& page, const RunLog& log) {
+  struct Figure {
+    const char *name, *title, *unit, *caption;
+  };
+  constexpr Figure kFigures[] = {
+      {"entropy", "entropy", "nats", "Of the routers' probabilities over all experts."},
+      {"dropped", "dropped choices", "share", "Choices that had no place (capacity)."},
+      {"padded", "padded rows", "share", "Rows of experts that fill them up to a multiple."},
+      {"balance_loss", "balancing loss", "loss", "Without its coefficient; 1 is even load."},
+      {"z_loss", "z-loss", "loss", "Without its coefficient."},
+      {"bias_spread", "spread of biases", "score", "Largest minus smallest bias of a router."}};
+  for (const Figure& figure : kFigures) {
+    chart_of(page, log, figure.title, figure.unit,
+             std::string(figure.caption) + " Mean over layers.", [&](const LoggedStep& s) {
+               const auto found = s.router_means.find(figure.name);
+               return found == s.router_means.end() ? std::nullopt : std::optional(found->second);
+             });
+  }
+}
+
 void add_planned(HtmlPage& page, const RunLog& log, const MeasuredSteps& run,
                  const PlannedRun& planned) {
   page.section("Planned against measured");
@@ -191,6 +212,7 @@ std::string run_page(const RunPageInput& input) {
     chart_of(page, log, "largest load", "equal shares",
              "Load of the most loaded expert of any layer; 1 is an equal share.",
              [](const LoggedStep& s) { return s.expert_load; });
+    add_routers(page, log);
   }
   if (input.planned) add_planned(page, log, run, *input.planned);
   add_symptoms(page, find_symptoms(log, input.planned));
