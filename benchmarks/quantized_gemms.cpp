@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "ops/convert_operand.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/gemm.h"
@@ -65,25 +66,27 @@ class Products {
     const bool weight_gradient = form == GemmForm::weight_gradient;
     const Tensor a = random({tokens_, form == GemmForm::forward ? k : n});
     const Tensor b = random({weight_gradient ? tokens_ : n, k});
-    GemmArgs plain{form, a, b,
-                   context_.allocate(weight_gradient ? DType::f32 : DType::bf16,
-                                     weight_gradient ? Shape{n, k}
-                                                     : Shape{tokens_, a.dim(1) == k ? n : k},
-                                     MemoryTag::activations)};
+    GemmArgs plain{
+        form, a, b,
+        context_.allocate(weight_gradient ? DType::f32 : DType::bf16,
+                          weight_gradient ? Shape{n, k} : Shape{tokens_, a.dim(1) == k ? n : k},
+                          MemoryTag::activations)};
     std::printf("%-16s %5ld x %-5ld", name, n, k);
     for (const Recipe& recipe : kRecipes) {
       const GemmForms forms = quantized_forms(form, recipe.products);
       const bool draws = form != GemmForm::forward;
       GemmArgs args = plain;
       args.quantization = recipe.products;
-      args.a = made(a, forms.a, draws), args.b = made(b, forms.b, false);
+      const Making make_a = making(a, forms.a, draws), make_b = making(b, forms.b, false);
+      args.a = make_a.out, args.b = make_b.out;
+      make(make_a), make(make_b);
       std::vector<double> inside, all;
       for (int round = 0; round < kRounds; ++round) {
         const double bf16 = seconds([&] { gemm(context_, plain); });
         inside.push_back(bf16 / seconds([&] { gemm(context_, args); }));
         all.push_back(bf16 / seconds([&] {
-                        made(a, forms.a, draws);
-                        if (weight_gradient) made(b, forms.b, false);
+                        make(make_a);
+                        if (weight_gradient) make(make_b);
                         gemm(context_, args);
                       }));
       }
@@ -100,19 +103,33 @@ class Products {
     return x;
   }
 
-  Operand made(const Tensor& matrix, const OperandForm& form, bool gradient) {
-    Tensor amax;
-    if (has_matrix_scale(form)) {
-      amax = context_.allocate(DType::f32, {1}, MemoryTag::activations);
-      largest_magnitude(context_, {matrix, amax, form.rotated});
+  /// An operand in memory that is there, as it is in a step whose memory is planned.
+  using Making = ConvertOperandArgs;
+
+  Making making(const Tensor& matrix, const OperandForm& form, bool gradient) {
+    const auto allocate = [&](DType dtype, const Shape& shape) {
+      return context_.allocate(dtype, shape, MemoryTag::activations);
+    };
+    Making making;
+    making.matrix = matrix;
+    const Tensor values = allocate(*form.element, values_shape(form, matrix.shape()));
+    const Tensor scales = allocate(form.scales->dtype, scales_shape(form, matrix.shape()));
+    if (has_matrix_scale(form)) making.amax = allocate(DType::f32, {1});
+    Tensor matrix_scale;
+    if (has_matrix_scale(form) && !has_one_scale(form)) matrix_scale = allocate(DType::f32, {1});
+    making.out = {form, matrix.dtype(), matrix.shape(), values, scales, matrix_scale};
+    if (gradient && form.element == DType::e2m1x2) {
+      making.rounding.token_index = allocate(DType::i64, {tokens_});
+      for (int64_t t = 0; t < tokens_; ++t) making.rounding.token_index.data<int64_t>()[t] = t;
+      making.rounding.features = {{0, 0}};
     }
-    StochasticRounding rounding;
-    if (gradient) {
-      rounding.token_index = context_.allocate(DType::i64, {tokens_}, MemoryTag::activations);
-      for (int64_t t = 0; t < tokens_; ++t) rounding.token_index.data<int64_t>()[t] = t;
-      rounding.features = {{0, 0}};
-    }
-    return operand_in(context_, matrix, form, MemoryTag::activations, amax, rounding);
+    return making;
+  }
+
+  void make(const Making& making) {
+    if (making.amax)
+      largest_magnitude(context_, {making.matrix, making.amax, making.out.form().rotated});
+    convert_operand(context_, making);
   }
 
   OpContext& context_;
@@ -145,9 +162,8 @@ int main(int argc, char** argv) {
   using namespace viaduct;
   CpuIsa isa = best_cpu_isa();
   if (argc > 1) {
-    const auto named = std::find_if(std::begin(kCpuIsas), std::end(kCpuIsas), [&](CpuIsa each) {
-      return cpu_isa_name(each) == argv[1];
-    });
+    const auto named = std::find_if(std::begin(kCpuIsas), std::end(kCpuIsas),
+                                    [&](CpuIsa each) { return cpu_isa_name(each) == argv[1]; });
     if (named == std::end(kCpuIsas)) {
       std::fprintf(stderr, "quantized_gemms: unknown instruction set \"%s\"\n", argv[1]);
       return 2;

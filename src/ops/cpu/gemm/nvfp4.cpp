@@ -16,6 +16,12 @@ bool row_wise(const OperandForm& form) {
   return form.orientation == Orientation::row_wise;
 }
 
+/// Columns of a task, which are widened at once; at most, and a multiple of those of kernels.
+constexpr int64_t kTaskColumns = 1024;
+static_assert(kTaskColumns % kNvfp4Columns == 0);
+/// Groups of so many columns and 16 rows: one for each 16 elements.
+constexpr int64_t kMostGroups = kTaskColumns;
+
 /// Elements that share a scale, as rows and columns of the matrix: 16 or 1.
 struct GroupSize {
   explicit GroupSize(const OperandForm& form)
@@ -40,26 +46,28 @@ ScalePlace scale_place(const Operand& operand, int64_t row, int64_t column) {
   return {codes + c * stride + r, stride, 1};
 }
 
-/// Part of a matrix: at most 16 rows × kNvfp4Columns columns.
+/// Part of a matrix: at most 16 rows.
 struct Block {
   int64_t row, rows, column, columns;
 };
 
-/// Calls body(block) on the pool for blocks that cover the matrix.
+/// Calls body(block) on the pool for blocks of at most `width` columns that cover the matrix.
+/// Blocks of a task follow each other along the rows, which memory is read ahead for.
 template <class Body>
-void for_blocks(ThreadPool& pool, const Shape& matrix, const Body& body) {
+void for_blocks(ThreadPool& pool, const Shape& matrix, int64_t width, const Body& body) {
   const int64_t rows = matrix[0], columns = matrix[1];
   if (rows == 0 || columns == 0) return;
-  const int64_t chunks = (columns + kNvfp4Columns - 1) / kNvfp4Columns;
+  const int64_t across = std::min(columns, kTaskColumns);
+  const int64_t chunks = (columns + across - 1) / across;
   const int64_t bands = (rows + kNvfp4Rows - 1) / kNvfp4Rows;
-  const int64_t bands_of_task =
-      std::max<int64_t>(1, kRunElements / (kNvfp4Rows * std::min(columns, kNvfp4Columns)));
+  const int64_t bands_of_task = std::max<int64_t>(1, kRunElements / (kNvfp4Rows * across));
   pool.run((bands + bands_of_task - 1) / bands_of_task * chunks, [&](int64_t task, int) {
-    const int64_t column = task % chunks * kNvfp4Columns;
+    const int64_t first = task % chunks * across, last = std::min(columns, first + across);
     const int64_t begin = task / chunks * bands_of_task;
     for (int64_t band = begin; band < std::min(bands, begin + bands_of_task); ++band) {
-      body(Block{band * kNvfp4Rows, std::min(kNvfp4Rows, rows - band * kNvfp4Rows), column,
-                 std::min(kNvfp4Columns, columns - column)});
+      const int64_t row = band * kNvfp4Rows, there = std::min(kNvfp4Rows, rows - row);
+      for (int64_t column = first; column < last; column += width)
+        body(Block{row, there, column, std::min(width, last - column)});
     }
   });
 }
@@ -80,14 +88,14 @@ void load_block(const Tensor& matrix, const Block& block, bool rotated, const Nv
   kernels.load(from, row_bytes(matrix), matrix.dtype(), rows, block.columns, rotated, to);
 }
 
-/// The groups of a block: `lines` of them, `in_line` each, `distance` apart in arrays of what
-/// belongs to groups. Rows of line l: l, or all.
+/// The groups of a block of at most `width` columns: `lines` of them, `in_line` each, `distance`
+/// apart in arrays of what belongs to groups. Rows of line l: l, or all.
 struct BlockGroups {
-  BlockGroups(const OperandForm& form, const Block& block)
+  BlockGroups(const OperandForm& form, const Block& block, int64_t width)
       : size(form),
         lines(size.rows == 1 ? block.rows : 1),
         in_line((block.columns + size.columns - 1) / size.columns),
-        distance(size.rows == 1 ? kNvfp4RowGroups : kNvfp4Columns) {}
+        distance(size.rows == 1 ? width / kNvfp4Group : width) {}
 
   /// Places in an array of what belongs to groups.
   int64_t places() const { return (lines - 1) * distance + in_line; }
@@ -102,7 +110,7 @@ void make_divisors(const Operand& out, const float* rows, const Block& block, fl
                    const Nvfp4Kernels& kernels, float* divisors) {
   static_assert(kNvfp4BlockGroups >= kNvfp4Columns);
   alignas(64) int32_t most[kNvfp4BlockGroups] = {};
-  const BlockGroups groups(out.form(), block);
+  const BlockGroups groups(out.form(), block, kNvfp4Columns);
   if (groups.size.rows == 1) {
     kernels.line_magnitudes(rows, block.rows, block.columns, most);
   } else {
@@ -165,11 +173,11 @@ void quantize_nvfp4(ThreadPool& pool, const ConvertOperandArgs& args, const Nvfp
   RandomKey stream = args.rounding.key;
   stream.path_hash += row_wise(form) ? 1 : 2;
   const uint64_t key = philox_key(stream);
-  for_blocks(pool, args.out.shape(), [&](const Block& block) {
+  for_blocks(pool, args.out.shape(), kNvfp4Columns, [&](const Block& block) {
     alignas(64) float rows[kNvfp4Rows * kNvfp4Columns];
     alignas(64) float divisors[kNvfp4BlockGroups];
     alignas(64) uint16_t bits[kNvfp4Random];
-    const BlockGroups groups(form, block);
+    const BlockGroups groups(form, block, kNvfp4Columns);
     load_block(args.matrix, block, form.rotated, kernels, rows);
     make_divisors(args.out, rows, block, matrix_scale, kernels, divisors);
     for (int64_t r = 0; r < block.rows; ++r) {
@@ -183,10 +191,10 @@ void quantize_nvfp4(ThreadPool& pool, const ConvertOperandArgs& args, const Nvfp
 
 void widen_nvfp4(ThreadPool& pool, const Operand& operand, const Tensor& to,
                  const Nvfp4Kernels& kernels) {
-  for_blocks(pool, operand.shape(), [&](const Block& block) {
-    alignas(64) uint8_t codes[kNvfp4BlockGroups] = {};
-    alignas(64) float scales[kNvfp4BlockGroups];
-    const BlockGroups groups(operand.form(), block);
+  for_blocks(pool, operand.shape(), kTaskColumns, [&](const Block& block) {
+    alignas(64) uint8_t codes[kMostGroups] = {};
+    alignas(64) float scales[kMostGroups];
+    const BlockGroups groups(operand.form(), block, kTaskColumns);
     const ScalePlace place = scale_place(operand, block.row, block.column);
     for (int64_t line = 0; line < groups.lines; ++line) {
       for (int64_t g = 0; g < groups.in_line; ++g)

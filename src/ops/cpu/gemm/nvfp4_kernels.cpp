@@ -416,15 +416,19 @@ void widen(const uint8_t* codes, const float* scales, int64_t width, int64_t cou
 void widen(const uint8_t* codes, const float* scales, int64_t width, int64_t count, bfloat16* to) {
   alignas(64) uint8_t apart[kNvfp4Columns];
   alignas(64) float of_columns[kNvfp4Columns];
-  spread(scales, width, count, of_columns);
-  for (int64_t c = 0; c < count / 2; ++c) {
-    apart[2 * c] = codes[c] & 15u;
-    apart[2 * c + 1] = codes[c] >> 4;
+  auto* out = reinterpret_cast<uint16_t*>(to);
+  for (int64_t left = count; left > 0; left -= kNvfp4Columns) {
+    const int64_t here = left < kNvfp4Columns ? left : kNvfp4Columns;
+    spread(scales, width, here, of_columns);
+    for (int64_t c = 0; c < here / 2; ++c) {
+      apart[2 * c] = codes[c] & 15u;
+      apart[2 * c + 1] = codes[c] >> 4;
+    }
+    // A product of 2 and 4 significant bits: rounding to BF16 cuts off zeros.
+    for (int64_t c = 0; c < here; ++c)
+      out[c] = static_cast<uint16_t>(bits_of_float(decode_e2m1(apart[c]) * of_columns[c]) >> 16);
+    codes += kNvfp4Columns / 2, out += kNvfp4Columns, scales += kNvfp4Columns / width;
   }
-  // A product of 2 and 4 significant bits: rounding to BF16 cuts off zeros.
-  auto* const out = reinterpret_cast<uint16_t*>(to);
-  for (int64_t c = 0; c < count; ++c)
-    out[c] = static_cast<uint16_t>(bits_of_float(decode_e2m1(apart[c]) * of_columns[c]) >> 16);
 }
 
 #endif

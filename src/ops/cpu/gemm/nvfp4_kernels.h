@@ -9,7 +9,7 @@
 
 namespace viaduct::cpu {
 
-/// Columns that kernels process at a time, at most: 16 rows of FP32 take 16 KB.
+/// Columns of blocks, and of rows that are encoded, at most: 16 rows of FP32 take 16 KB.
 inline constexpr int64_t kNvfp4Columns = 256;
 /// Elements of a buffer for the random bits of this many columns.
 inline constexpr int64_t kNvfp4Random = kNvfp4Columns + 2 * 128;
