@@ -76,8 +76,8 @@ class Engine {
   SlotMemory* second_memory();
   /// On a device that executes nothing: from now on, micro-batches that repeat others are left out.
   /// `log`, which must outlive the engine, lists them with their place in the device's record
-  /// (engine/micro_batch_instances.h). Nothing is left out if tensors are offloaded, if message
-  /// shapes are sent ahead (variable_seq_lengths), or if side streams run in parallel.
+  /// (engine/micro_batch_instances.h). Nothing is left out if tensors are offloaded or message
+  /// shapes are sent ahead (variable_seq_lengths).
   void leave_out_repeats(ActionLog& log) { repeats_ = &log; }
   /// Quantized operands of the following steps are measured in `log`, which outlives them; null:
   /// they are not.
