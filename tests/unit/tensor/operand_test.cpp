@@ -111,5 +111,44 @@ TEST(Operand, SlicesTakeTheScalesOfTheirGroups) {
   EXPECT_EQ(whole.scales().shape(), (Shape{1, 1}));
 }
 
+// Three matrices of 16 x 32 as NVFP4: each has its part of the values, scales and matrix scales.
+TEST(Operand, AStackHasItsMembersOneAfterTheOther) {
+  const OperandForm form{.element = DType::e2m1x2, .scales = ScaleForm{DType::e4m3, {1, 16}}};
+  const Tensor values = host_tensor(DType::e2m1x2, {48, 16});
+  const Tensor scales = host_tensor(DType::e4m3, {48, 2});
+  const Tensor matrix_scales = host_tensor(DType::f32, {3});
+  const Operand all = Operand::stack(3, form, DType::bf16, {16, 32}, values, scales, matrix_scales);
+  EXPECT_EQ(all.count(), 3);
+  EXPECT_EQ(all.shape(), (Shape{48, 32}));
+  EXPECT_EQ(all.bytes(), 48 * 16 + 48 * 2 + 3 * 4);
+  for (int64_t i = 0; i < 3; ++i) {
+    const Operand one = all.member(i);
+    EXPECT_EQ(one.count(), 1);
+    EXPECT_EQ(one.shape(), (Shape{16, 32}));
+    EXPECT_EQ(one.values().raw(), values.slice(0, 16 * i, 16).raw());
+    EXPECT_EQ(one.scales().raw(), scales.slice(0, 16 * i, 16).raw());
+    EXPECT_EQ(one.matrix_scale().raw(), matrix_scales.slice(0, i, 1).raw());
+  }
+  EXPECT_THROW((void)all.member(3), ShapeError);
+  EXPECT_THROW((void)all.member(-1), ShapeError);
+  EXPECT_THROW((void)all.slice(0, 16, 16), ShapeError);  // members are taken, not rows
+}
+
+TEST(Operand, AStackOfOtherSizesIsRefused) {
+  const auto stack = [](int64_t count, const Shape& values, const Shape& scales) {
+    return Operand::stack(count, kPerTensor, DType::bf16, {4, 8}, host_tensor(DType::e4m3, values),
+                          host_tensor(DType::f32, scales));
+  };
+  EXPECT_NO_THROW(stack(2, {8, 8}, {2, 1}));
+  EXPECT_THAT(
+      [&] {
+        stack(2, {9, 8}, {2, 1});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("stack of 2 operands bf16 [4, 8]")));
+  EXPECT_THROW(stack(2, {8, 8}, {1, 1}), ShapeError);  // one scale for two
+  EXPECT_THROW(stack(2, {10, 8}, {2, 1}), ShapeError);
+  EXPECT_THROW(stack(0, {0, 8}, {0, 1}), ShapeError);
+}
+
 }  // namespace
 }  // namespace viaduct
