@@ -185,7 +185,8 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
   status_and_error("--model llama3-8b --ranks 16,8 --global-batch 8", "found 8 behind 16");
   status_and_error("--model llama3-8b --ranks 8, --global-batch 8", "found 8,");
   status_and_error("--model llama3-8b --ranks 8 --weak --global-batch 8", "has no effect");
-  status_and_error("--model llama3-8b --ranks 8,20 --weak --global-batch 1", "no whole number");
+  status_and_error("--model llama3-8b --ranks 8,20 --weak --global-batch 1",
+                   "a whole number of rows on");
   status_and_error("--model llama3-8b --ranks 8,16 --global-batch 8 --deadline 3", "--tokens");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --budget 3", "give several");
   status_and_error("--model llama3-8b --ranks 8,16 --global-batch 8 --write x.yaml",

@@ -112,8 +112,8 @@ TEST(ReportCommand, InputThatIsNeitherIsRefused) {
   std::ofstream(folder / "other.json") << "{\"a\": 1}";
   refused(in_quotes(folder / "other.json"), "expected the output of viaduct plan --json");
   std::ofstream(folder / "part.json") << "{\"stages\": [], \"gpus\": 1, \"gpu\": \"x\"}";
-  refused(in_quotes(folder / "part.json"), "not a whole document of viaduct plan --json");
-  refused(in_quotes(folder / "other.json") + " --plan x", "is no run");
+  refused(in_quotes(folder / "part.json"), "not a complete document of viaduct plan --json");
+  refused(in_quotes(folder / "other.json") + " --plan x", "is not a run");
 }
 
 }  // namespace

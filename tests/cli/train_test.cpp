@@ -368,7 +368,7 @@ TEST(TrainCommand, TheDryRunKnowsTheStepsOfARunInRows) {
   const Result text = train(run);
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("10 steps of rows: 2 from step 1, 4 from step 5, 6 from step 7, "
-                                  "8 from step 9; 44 rows in all"));
+                                  "8 from step 9; 44 rows in total"));
   const auto document = nlohmann::json::parse(train(run + Overrides{"--json"}).out);
   EXPECT_EQ(document["steps"], 10);
   EXPECT_EQ(document["samples"], 44);

@@ -123,20 +123,20 @@ TEST_F(ChangedRun, WhoKnowsMayChangeIt) {
 
 TEST_F(ChangedRun, WhatIsAllowedIsAChangeThatWouldBeRefused) {
   EXPECT_THAT(refusal({"checkpoint.allow_changes=[model.rotary_bas]"}),
-              HasSubstr("model.rotary_bas is no setting whose change is refused"));
+              HasSubstr("model.rotary_bas is not a setting whose change is refused"));
   EXPECT_THAT(refusal({"checkpoint.allow_changes=[optimizer.lr]"}), HasSubstr("it may change"));
 }
 
 TEST_F(ChangedRun, ThePlaceInTheDataIsSaid) {
   EXPECT_THAT(
       warnings({"dataset.random_seed=7"}),
-      HasSubstr("warning: dataset.random_seed: was 1234, is 7: rows come in another order"));
+      HasSubstr("warning: dataset.random_seed: was 1234, is 7: rows come in a different order"));
 }
 
 TEST_F(ChangedRun, TheBatchIsSaid) {
   EXPECT_THAT(
       warnings({"train.global_batch_size=2"}),
-      HasSubstr("warning: train.global_batch_size: was 4, is 2: the run goes on at the same "
+      HasSubstr("warning: train.global_batch_size: was 4, is 2: the run continues at the same "
                 "row of the data"));
 }
 

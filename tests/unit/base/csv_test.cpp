@@ -47,7 +47,7 @@ TEST(Csv, WhatIsNoTableIsRefusedWithItsLine) {
       AllOf(HasSubstr("t.csv, line 3"), HasSubstr("expected 2 cells"), HasSubstr("found 3")));
   EXPECT_THAT(error_of("a,b\n1\n"), HasSubstr("found 1"));
   EXPECT_THAT(error_of("a\n\"x\n"), AllOf(HasSubstr("line 2"), HasSubstr("no closing quote")));
-  EXPECT_THAT(error_of("a,b\n\"x\"y,1\n"), HasSubstr("behind a quoted cell"));
+  EXPECT_THAT(error_of("a,b\n\"x\"y,1\n"), HasSubstr("after a quoted cell"));
   EXPECT_THAT(error_of("a,a\n"), HasSubstr("two columns are named a"));
   EXPECT_THAT(error_of("a,,b\n"), HasSubstr("column 2 has no name"));
   EXPECT_THAT(error_of(""), HasSubstr("found nothing"));

@@ -179,7 +179,7 @@ TEST(GgufTokenizer, SaysWhatItCannotDo) {
         add_gguf_tokenizer(small, model_of(1000),
                            files_of(test_data("tokenizer") / "bpe_shakespeare"));
       },
-      ThrowsMessage<IoError>(HasSubstr("token 1023, and the model a vocabulary of 1000")));
+      ThrowsMessage<IoError>(HasSubstr("token 1023, but the model has a vocabulary of 1000")));
 }
 
 }  // namespace

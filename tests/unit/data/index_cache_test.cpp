@@ -281,7 +281,7 @@ TEST(IndexCache, TrustedArraysAreNotLookedAt) {
   starts[npy_header({IndexType::int32, 1, 2}).size() + 8] = 127;  // the second sample's position
   write_file_atomically(corpus.only("sample_index.npy"), starts);
   EXPECT_THAT([&] { rows_of(corpus.config); },
-              ThrowsMessage<IoError>(HasSubstr("it is damaged, or of other data; remove it")));
+              ThrowsMessage<IoError>(HasSubstr("it is damaged, or belongs to other data")));
 }
 
 TEST(IndexCache, ATrustedIndexOfDocumentsIsCheckedWhereItIsRead) {

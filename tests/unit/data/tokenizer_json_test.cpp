@@ -221,7 +221,7 @@ TEST(HostileTokenizerJson, MalformedContentIsAnIoError) {
   expect_refused<IoError>(with("/normalizer", "NFC"), "normalizer");
   expect_refused<IoError>(with("/post_processor", json::parse(R"({"type": "RobertaProcessing",
     "cls": ["x", 70], "sep": ["y", 71]})")),
-                          "no token");
+                          "not a token");
 }
 
 TEST(HostileTokenizerJson, WhatIsNotSupportedIsNamed) {

@@ -164,7 +164,7 @@ TEST_F(SegmentEdges, WhatIsUsedUpCannotBeReadLater) {
         edge_before(layer(9), segment(9), rank_.context(), batch_,
                     {{"scores", DType::f32, {3, 1}}});
       },
-      ThrowsMessage<ShapeError>(HasSubstr("segment head.mixer: \"scores\" is read later")));
+      ThrowsMessage<ShapeError>(HasSubstr("segment head.mixer: it reads \"scores\"")));
 }
 
 TEST_F(SegmentEdges, WhatNobodyReadsIsAnErrorWhereTheChunkEnds) {

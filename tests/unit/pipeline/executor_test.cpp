@@ -260,11 +260,12 @@ TEST(Executor, AShapeThatGoesAheadIsComparedWithTheReceiversBatch) {
     FAIL() << "nothing was thrown";
   } catch (const CommError& error) {
     // Both ends see it.
-    EXPECT_THAT(error.what(),
-                testing::AnyOf(testing::HasSubstr("stage 0 sends x [2], and by the batch that "
-                                                  "stage 1 read it has [7]"),
-                               testing::HasSubstr("stage 1 sends x [7], and by the batch that "
-                                                  "stage 0 read it has [2]")));
+    EXPECT_THAT(
+        error.what(),
+        testing::AnyOf(testing::HasSubstr("stage 0 sends x [2], but according to the batch that "
+                                          "stage 1 read it has [7]"),
+                       testing::HasSubstr("stage 1 sends x [7], but according to the batch that "
+                                          "stage 0 read it has [2]")));
   }
 }
 

@@ -68,7 +68,7 @@ TEST(GpuCores, AreLeftAloneWhereTheyCannotBeUsed) {
   const auto before = cores_of_thread();
   EXPECT_THAT(bind_near(kGpu, "/no/such/folder"), HasSubstr("not bound to cores near it"));
   // The last number that a list may have; no machine of tests has it.
-  EXPECT_THAT(bind_near(kGpu, Sysfs("1023").path()), HasSubstr("may use none of them"));
+  EXPECT_THAT(bind_near(kGpu, Sysfs("1023").path()), HasSubstr("may not use any of them"));
   EXPECT_EQ(cores_of_thread(), before);
 }
 

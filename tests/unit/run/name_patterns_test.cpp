@@ -39,9 +39,9 @@ TEST(NamePatterns, OneThatFitsNoParameterIsSaid) {
   };
   EXPECT_NO_THROW(setup_of(with("[blocks.*.mlp.*,'*lm_head*']")));
   EXPECT_THAT([&] { setup_of(with("[blocks.*.mlp.*,blocks.7.*,lm_haed]")); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("blocks.7.* fits no parameter"),
-                                               HasSubstr("lm_haed fits no parameter"),
-                                               Not(HasSubstr("mlp.* fits")))));
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("blocks.7.* matches no parameter"),
+                                               HasSubstr("lm_haed matches no parameter"),
+                                               Not(HasSubstr("mlp.* matches")))));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(SameSettings, DifferencesAreNamedWithBothValuesOnAllRanks) {
   for (const auto& of_rank : problems) {
     EXPECT_THAT(of_rank,
                 ElementsAre("checkpoint.save: elsewhere on rank 2, null on rank 0: all ranks of a "
-                            "run need the same"))
+                            "run need the same value"))
         << "the lowest rank that differs, in all that differs";
   }
   const auto one = problems_of(3, [](int rank, RunConfig& config) {

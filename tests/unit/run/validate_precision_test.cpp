@@ -254,7 +254,7 @@ TEST(ValidatePrecision, SizesOfProductsOfLatentAttention) {
   };
   EXPECT_THAT(problems({}), IsEmpty());
   EXPECT_THAT(problems({"model.q_lora_rank=24"}),
-              ElementsAre(HasSubstr("model.q_lora_rank on a rank = 24 is no multiple of 32")));
+              ElementsAre(HasSubstr("model.q_lora_rank on a rank = 24 is not a multiple of 32")));
   EXPECT_THAT(problems({"model.kv_lora_rank=48"}),
               ElementsAre(HasSubstr("model.kv_lora_rank on a rank = 48")));
   EXPECT_THAT(
@@ -267,12 +267,12 @@ TEST(ValidatePrecision, SizesOfProducts) {
   EXPECT_THAT(outcome_of({"mixed_precision=bf16_with_mxfp8_mixed"}).problems, IsEmpty());
   EXPECT_THAT(
       outcome_of({"mixed_precision=bf16_with_mxfp8_mixed", "model.hidden_size=72"}).problems,
-      ElementsAre(AllOf(HasSubstr("model.hidden_size on a rank = 72 is no multiple of 32"),
+      ElementsAre(AllOf(HasSubstr("model.hidden_size on a rank = 72 is not a multiple of 32"),
                         HasSubstr("nearest: 64"))));
   EXPECT_THAT(outcome_of({"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
                           "model.ffn_hidden_size=176", tp2})
                   .problems,
-              ElementsAre(HasSubstr("= 88 is no multiple of 16")));
+              ElementsAre(HasSubstr("= 88 is not a multiple of 16")));
   EXPECT_THAT(outcome_of({"mixed_precision=bf16_with_mxfp8_mixed", "model.seq_length=80"}).problems,
               ElementsAre(HasSubstr("tokens of a micro-batch on a rank = 80")));
   EXPECT_THAT(outcome_of({"mixed_precision=bf16_mixed", "model.hidden_size=72"}).problems,

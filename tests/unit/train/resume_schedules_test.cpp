@@ -81,7 +81,7 @@ TEST(ResumeSchedules, WithoutStoredOnesTheConfigurationHasToDecide) {
   EXPECT_EQ(resume_schedules(now, std::nullopt, config(true, false), "FOLDER"), now);
   for (const bool use : {false, true}) {
     EXPECT_THAT([&] { resume_schedules(now, std::nullopt, config(false, use), "FOLDER"); },
-                ThrowsMessage<ConfigError>(HasSubstr("of an earlier version")));
+                ThrowsMessage<ConfigError>(HasSubstr("by an earlier version")));
   }
 }
 
