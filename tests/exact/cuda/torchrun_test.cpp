@@ -16,6 +16,7 @@
 #include "cuda_host/streams.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
+#include "support/free_port.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -23,18 +24,6 @@ namespace {
 
 using namespace test;
 using testing::HasSubstr;
-
-/// A port that no program has just now.
-int free_port() {
-  const TcpSocket socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof at;
-  EXPECT_EQ(::bind(socket.handle(), reinterpret_cast<sockaddr*>(&at), size), 0);
-  EXPECT_EQ(::getsockname(socket.handle(), reinterpret_cast<sockaddr*>(&at), &size), 0);
-  return ntohs(at.sin_port);
-}
 
 Overrides run_of(int ranks) {
   return tiny_run() + Overrides{"dist.device=cuda", "dist.ranks=" + std::to_string(ranks),

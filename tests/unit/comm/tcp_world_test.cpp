@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "comm/tcp/frame.h"
 #include "comm/world.h"
+#include "support/free_port.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -28,25 +29,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A port that no program has just now.
-int free_port() {
-  const TcpSocket socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof at;
-  EXPECT_EQ(::bind(socket.handle(), reinterpret_cast<sockaddr*>(&at), size), 0);
-  EXPECT_EQ(::getsockname(socket.handle(), reinterpret_cast<sockaddr*>(&at), &size), 0);
-  return ntohs(at.sin_port);
-}
-
 using Main = std::function<void(std::shared_ptr<Communicator> world)>;
 
 struct Processes {
   int ranks = 4;
   double timeout_seconds = 60;
   std::vector<int> start = {};  // which ranks are started; none: all
-  int port = free_port();
+  int port = test::free_port();
   /// What a process says of itself, if not its place.
   std::function<TcpPlace(TcpPlace place)> place = nullptr;
 };
