@@ -61,9 +61,10 @@ struct DryRun {
 };
 
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
-/// later ones; all that is recorded replaces `record`, if given. Any number of ranks: the others
-/// are simulated. `with_evaluation`: and one evaluated micro-batch after them. `in_full`: all
-/// micro-batches are run, which changes nothing but `DryRun::instances` and the time that it takes.
+/// later ones; all that is recorded replaces `record`, if given (with shapes if it is set so). Any
+/// number of ranks: the others are simulated. `with_evaluation`: and one evaluated micro-batch
+/// after them. `in_full`: all micro-batches are run, which changes nothing but `DryRun::instances`
+/// and the time that it takes.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
                bool with_evaluation = false, bool in_full = false);
 
