@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -33,7 +34,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kRuleSecondsOfSearch = 1;
 
 struct Options {
-  std::string config, cluster, measured;
+  std::string config, cluster, measured, calibration;
   std::string score, constants;
   bool timeline = false;
   RuleOptions rules;
@@ -80,6 +81,15 @@ Json stage_json(const StagePrediction& stage) {
   return object;
 }
 
+/// Of the seconds of ops and collectives, the share that each basis has.
+std::array<double, kTimeBases> basis_shares(const Prediction& p) {
+  std::array<double, kTimeBases> shares = p.seconds_by_basis;
+  double sum = 0;
+  for (double seconds : shares) sum += seconds;
+  for (double& share : shares) share = sum > 0 ? share / sum : 0;
+  return shares;
+}
+
 /// Where the times come from.
 std::string basis_of(const Cluster& cluster, bool spec_sheet) {
   const std::string sheets = "specification sheets, shares of their rates fitted to published runs";
@@ -91,7 +101,7 @@ std::string basis_of(const Cluster& cluster, bool spec_sheet) {
 
 void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
                 const std::optional<MeasuredSteps>& measured, const rules::Evaluation& evaluation,
-                const std::string& basis) {
+                const std::string& basis, bool calibrated) {
   Json stages = Json::array(), memory = Json::array();
   for (const StagePrediction& stage : p.stages) {
     stages.push_back(stage_json(stage));
@@ -114,6 +124,11 @@ void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction&
                 {"basis", basis},
                 {"notes", setup.notes},
                 {"guide_rules", rules_json(evaluation)}};
+  if (calibrated) {
+    const auto shares = basis_shares(p);
+    document["time_basis"] = {
+        {"measured", shares[0]}, {"interpolated", shares[1]}, {"modelled", shares[2]}};
+  }
   if (measured) document["measured"] = measured_json(p, *measured);
   fmt::print("{}\n", document.dump(2));
 }
@@ -138,7 +153,7 @@ void print_stage(const StagePrediction& stage, size_t number, double step, doubl
 }
 
 void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
-                const std::string& basis) {
+                const std::string& basis, bool calibrated) {
   fmt::print("{} × {} ({}), predicted from {}\n", setup.config.dist.ranks, cluster.gpu.name,
              cluster.name, basis);
   fmt::print(
@@ -146,13 +161,21 @@ void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction&
       "dense BF16\n",
       format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, p.model_tflops_per_gpu,
       kFlopConvention, 100 * p.mfu, cluster.gpu.dense_flops.at("bf16") / 1e12);
+  if (calibrated) {
+    const auto shares = basis_shares(p);
+    fmt::print(
+        "times of ops and communication: {:.1f} % measured, {:.1f} % interpolated, {:.1f} % "
+        "modelled\n",
+        100 * shares[0], 100 * shares[1], 100 * shares[2]);
+  }
   for (size_t i = 0; i < p.stages.size(); ++i)
     print_stage(p.stages[i], i, p.step_seconds, p.capacity_bytes);
   if (!p.fits) fmt::print("does not fit: the fullest stage needs more than the GPU has\n");
   for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
 }
 
-int predict_one(const Options& options, const Cluster& cluster, const std::string& basis) {
+int predict_one(const Options& options, const Cluster& cluster, const std::string& basis,
+                const std::shared_ptr<const Calibration>& table) {
   const PlanSearchOptions& common = options.search;
   const RunSetup setup = before_ranks([&] {
     VIADUCT_CHECK(ConfigError, !options.config.empty() || !common.overrides.empty(),
@@ -169,7 +192,9 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
   std::optional<MeasuredSteps> measured;
   if (!options.measured.empty()) measured = measured_steps(read_run_log(options.measured));
   const rules::EvaluationSettings rule_settings = evaluation_settings(options.rules);
-  const PredictionSettings settings = prediction_settings(cluster, common.spec_sheet);
+  const bool calibrated = table != nullptr;
+  const PredictionSettings settings = calibrated ? calibrated_settings(cluster, table)
+                                                 : prediction_settings(cluster, common.spec_sheet);
   PredictionSettings shown = settings;
   shown.timeline = options.timeline;
   const Prediction prediction = predict(setup, cluster, shown, kPlanThreads);
@@ -177,10 +202,10 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
       rules::figures_of(setup, cluster, settings, prediction), rule_settings,
       rules::predict_changes(options.config, common.overrides, cluster, settings));
   if (common.json) {
-    print_json(setup, cluster, prediction, measured, evaluation, basis);
+    print_json(setup, cluster, prediction, measured, evaluation, basis, calibrated);
     return 0;
   }
-  print_text(setup, cluster, prediction, basis);
+  print_text(setup, cluster, prediction, basis, calibrated);
   if (measured) print_measured(prediction, *measured);
   print_rules(evaluation, options.rules.verbose);
   return 0;
@@ -226,10 +251,24 @@ int run(const Options& options) {
                   "viaduct plan: --cluster is required; expected one of {}, or a YAML file",
                   fmt::join(cluster_names(), ", "));
   });
-  const Cluster cluster = load_cluster(options.cluster);
+  Cluster cluster = load_cluster(options.cluster);
+  if (!options.calibration.empty()) {
+    VIADUCT_CHECK(ConfigError, options.search.model.empty() && !options.explain,
+                  "viaduct plan: --calibration with {} has no effect; expected --config",
+                  options.explain ? "--explain" : "--model");
+    VIADUCT_CHECK(ConfigError, !options.search.spec_sheet,
+                  "viaduct plan: --spec-sheet with --calibration has no effect");
+    const auto table = std::make_shared<const Calibration>(load_calibration(options.calibration));
+    cluster = calibrated_cluster(cluster, *table);
+    return predict_one(
+        options, cluster,
+        fmt::format("{}: {}, {} threads a rank, {}", options.calibration, table->machine.cpu,
+                    table->machine.threads, table->machine.measured_at),
+        table);
+  }
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
   if (options.explain) return explain(options, cluster);
-  if (options.search.model.empty()) return predict_one(options, cluster, basis);
+  if (options.search.model.empty()) return predict_one(options, cluster, basis, nullptr);
   VIADUCT_CHECK(ConfigError, options.measured.empty() && !options.timeline,
                 "viaduct plan: {} without --config has no effect",
                 options.timeline ? "--timeline" : "--measured");
@@ -313,6 +352,9 @@ Subcommand add_plan(CLI::App& root) {
   app->add_option("--config", options->config, "Predicts this configuration, as of viaduct train");
   app->add_option("--measured", options->measured,
                   "With --config: the metrics.jsonl of a run of it, to show beside the prediction");
+  app->add_option("--calibration", options->calibration,
+                  "With --config and --cluster cpu: the table of `viaduct bench --calibrate` on "
+                  "this machine, from which times are predicted");
   app->add_flag(
       "--timeline", options->timeline,
       "With --config and --json: when each stage's phases run, and its memory over the step");

@@ -105,8 +105,10 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
                  Recorded& recorded) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_dry_run_device(config);
+  const bool with_shapes = recorded.record.with_shapes();
   recorded = {};
   StepRecord& record = recorded.record;
+  record.set_with_shapes(with_shapes);
   DryRun& result = recorded.run;
   result.rank = place;
   const Recording recording(*rank.device, record);
@@ -182,6 +184,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
   const bool repeats = !in_full && !(kept != nullptr && edges) &&
                        !setup.config.context_parallel.hybrid_context_parallel;
   Recorded recorded;
+  recorded.record.set_with_shapes(kept != nullptr && kept->with_shapes());
   record_rank(setup, rank, with_evaluation, repeats, recorded);
   if (against_repeats(recorded.record, recorded.log))
     record_rank(setup, rank, with_evaluation, false, recorded);

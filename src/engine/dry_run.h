@@ -61,9 +61,10 @@ struct DryRun {
 };
 
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
-/// later ones; its record replaces `record`, if given. Any number of ranks: the others
-/// are simulated. `with_evaluation`: adds one evaluated micro-batch after them. `in_full`: all
-/// micro-batches are run, which changes nothing but `DryRun::instances` and the time that it takes.
+/// later ones; its record replaces `record`, if given (with shapes if `record` is set so). Any
+/// number of ranks: the others are simulated. `with_evaluation`: adds one evaluated micro-batch
+/// after them. `in_full`: all micro-batches are run, which changes only `DryRun::instances` and the
+/// time that it takes.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
                bool with_evaluation = false, bool in_full = false);
 

@@ -131,6 +131,17 @@ StageTime stage_time(const StepTimes& of, double end) {
   return time;
 }
 
+/// Adds the seconds of the step's ops and collectives, by where they come from.
+void add_bases(const StepTimes& of, const CalibratedTime& calibrated, Prediction& prediction) {
+  const auto add = [&](const BasedTime& time) {
+    prediction.seconds_by_basis[static_cast<size_t>(time.basis)] += time.seconds;
+  };
+  for (const OpEntryRecord& op : of.record.ops())
+    if (of.inside(op.at)) add(calibrated.op(op));
+  for (const CollectiveRecord& c : of.record.collectives())
+    if (of.inside(c.launched_at)) add(calibrated.collective(c));
+}
+
 /// The end of everything before a position of the record.
 double end_before(const StepRecord& record, const RankTimes& times, int64_t at) {
   double end = 0;
@@ -176,6 +187,20 @@ PredictionSettings prediction_settings(const Cluster& cluster, bool spec_sheet) 
   return settings;
 }
 
+PredictionSettings calibrated_settings(const Cluster& cluster,
+                                       std::shared_ptr<const Calibration> calibration) {
+  PredictionSettings settings = prediction_settings(cluster);
+  settings.ops.product_share = settings.ops.bandwidth_share = 1;
+  settings.ops.start_seconds = calibration->launch.op_microseconds * 1e-6;
+  settings.launch_seconds = 0;
+  settings.calibration = std::move(calibration);
+  return settings;
+}
+
+StageRuns::Keep kept_for(const PredictionSettings& settings) {
+  return settings.calibration ? StageRuns::Keep::records_with_shapes : StageRuns::Keep::records;
+}
+
 double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings) {
   const Gpu& gpu = cluster.gpu;
   return gpu.memory_bytes - (gpu.is_cpu ? settings.cpu_reserve_bytes : settings.reserve_bytes);
@@ -195,9 +220,19 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
   const OpTime op_time(cluster.gpu, settings.ops);
   const double share = settings.spec_sheet ? 1 : cluster.gpu.step_share;
   const CollectiveTime collective_time(cluster, settings.collectives);
+  std::optional<CalibratedTime> calibrated;
+  if (settings.calibration)
+    calibrated.emplace(*settings.calibration, of.config(), cluster, settings.ops);
   const std::vector<RankTimes> times = resolve_times(
-      timed, {.op = [&](const OpEntryRecord& op) { return op_time.seconds(op) / share; },
-              .collective = [&](const CollectiveRecord& c) { return collective_time.seconds(c); },
+      timed, {.op =
+                  [&](const OpEntryRecord& op) {
+                    return calibrated ? calibrated->op(op).seconds : op_time.seconds(op) / share;
+                  },
+              .collective =
+                  [&](const CollectiveRecord& c) {
+                    return calibrated ? calibrated->collective(c).seconds
+                                      : collective_time.seconds(c);
+                  },
               .launch = settings.launch_seconds,
               .host_wait = settings.host_wait_seconds,
               .slowdown = settings.slowdown});
@@ -223,6 +258,7 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
         shown.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
     }
     peak = std::max(peak, static_cast<double>(shown.run.peak.bytes));
+    if (calibrated) add_bases(step, *calibrated, prediction);
   }
   const auto gpus = static_cast<double>(of.parallelism().mesh.ranks());
   const double tokens = static_cast<double>(batch_schedule(of.config()).full() *
@@ -240,7 +276,7 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
 
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
                    const PredictionSettings& settings, int threads) {
-  StageRuns runs(setup, cluster, StageRuns::Keep::records);
+  StageRuns runs(setup, cluster, kept_for(settings));
   ThreadPool pool(threads);
   const auto errors = run_stages(pool, {&runs}, [](const StageRuns&) { return true; });
   if (errors.front()) throw ConfigError(*errors.front());

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "hardware/cluster.h"
+#include "plan/calibrated_time.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
 #include "plan/stage_runs.h"
@@ -29,11 +31,20 @@ struct PredictionSettings {
   double cpu_reserve_bytes = 2e8;   // of a rank on a CPU: the process and the system
   bool spec_sheet = false;          // leaves out Gpu::step_share
   bool timeline = false;            // fills StagePrediction::timeline
+  /// Of the machine whose cores the ranks are on; none: the figures above and the cluster's.
+  std::shared_ptr<const Calibration> calibration;
 };
 
 /// The settings for the cluster: those above for GPUs; for ranks on a CPU round figures, since its
 /// kernels start sooner, have no host beside them and reach their rates with less work.
 PredictionSettings prediction_settings(const Cluster& cluster, bool spec_sheet = false);
+
+/// The same with a calibration, whose costs of a launch are part of its times.
+PredictionSettings calibrated_settings(const Cluster& cluster,
+                                       std::shared_ptr<const Calibration> calibration);
+
+/// What predictions with the settings need of dry runs.
+StageRuns::Keep kept_for(const PredictionSettings& settings);
 
 /// Where the time of a stage's compute stream goes, in seconds of a step; they add up to the step.
 struct StageTime {
@@ -59,6 +70,9 @@ struct Prediction {
   double mfu = 0;  // of the dense BF16 peak
   double capacity_bytes = 0;
   bool fits = false;
+  /// Seconds of ops and collectives of the step in all stages, by TimeBasis: where the settings
+  /// have a calibration.
+  std::array<double, kTimeBases> seconds_by_basis{};
   std::vector<StagePrediction> stages;
 };
 

@@ -29,11 +29,12 @@ StageRuns::StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep)
       records_(ranks_.size()) {
   std::iota(order_.begin(), order_.end(), size_t{0});
   std::rotate(order_.begin() + 1, order_.end() - 1, order_.end());
+  for (StepRecord& record : records_) record.set_with_shapes(keep == Keep::records_with_shapes);
 }
 
 void StageRuns::run(size_t stage) {
   stages_[stage] =
-      dry_run(setup_, ranks_[stage], keep_ == Keep::records ? &records_[stage] : nullptr);
+      dry_run(setup_, ranks_[stage], keep_ == Keep::memory ? nullptr : &records_[stage]);
 }
 
 bool StageRuns::all_made() const {

@@ -20,8 +20,9 @@ inline constexpr int kPlanThreads = 2;
 
 class StageRuns {
  public:
-  /// What is kept of a dry run: its sums and bytes, or its record as well.
-  enum class Keep { memory, records };
+  /// What is kept of a dry run: its sums and bytes, or its record as well, or that with the shapes
+  /// of all operands.
+  enum class Keep { memory, records, records_with_shapes };
 
   /// ConfigError if the cluster's GPU has no kernels of ours, or the trainer refuses the run.
   StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep);

@@ -1,0 +1,51 @@
+#pragma once
+// How long ops and collectives of ranks on this machine's cores take, from the table of
+// `viaduct bench --calibrate`: a product or attention of a measured size as measured; of a size
+// between measured ones at the rate that they suggest; anything else from bytes and operations at
+// the table's rates.
+//
+// The table is of one rank alone. Ranks that have more threads than there are cores take turns;
+// that they share caches and memory bandwidth is left out.
+
+#include <memory>
+
+#include "hardware/calibration.h"
+#include "hardware/cluster.h"
+#include "plan/op_time.h"
+#include "run/run_config.h"
+
+namespace viaduct {
+
+enum class TimeBasis { measured, interpolated, modelled };
+inline constexpr int kTimeBases = 3;
+
+struct BasedTime {
+  double seconds = 0;
+  TimeBasis basis = TimeBasis::modelled;
+};
+
+/// The cluster of CPU ranks with the table's peaks, bandwidths and memory.
+Cluster calibrated_cluster(const Cluster& cpu, const Calibration& table);
+
+class CalibratedTime {
+ public:
+  /// ConfigError if the run's ranks have other threads or another instruction set than the table.
+  /// `settings` are for what the table has no rates of; `cluster` is calibrated.
+  CalibratedTime(const Calibration& table, const RunConfig& run, const Cluster& cluster,
+                 const OpTimeSettings& settings);
+  /// Needs the shapes of the op's operands to find products and attention in the table.
+  BasedTime op(const OpEntryRecord& op) const;
+  BasedTime collective(const CollectiveRecord& collective) const;
+
+ private:
+  BasedTime product(const OpEntryRecord& op) const;
+  BasedTime attention(const OpEntryRecord& op) const;
+  BasedTime pass(const OpEntryRecord& op) const;
+
+  const Calibration& table_;
+  OpTime roofline_;
+  double vector_rate_ = 0;
+  double turns_ = 1;  // threads of all ranks, for each core
+};
+
+}  // namespace viaduct

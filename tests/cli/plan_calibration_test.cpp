@@ -1,0 +1,140 @@
+// viaduct plan --calibration: step times on this CPU from a measured table.
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "hardware/calibration.h"
+#include "ops/cpu/cpu_ops.h"
+#include "support/command.h"
+#include "support/paths.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// All rates of the table are `speed` times those of a made-up machine.
+Calibration made_up(double speed) {
+  Calibration table;
+  table.machine = {"a CPU",
+                   std::string(cpu_isa_name(best_cpu_isa())),
+                   2,
+                   1,
+                   int64_t{8} << 30,
+                   "2026-01-02T03:04:05Z"};
+  for (const char* dtype : {"bf16", "fp32"}) {
+    table.peaks.push_back({dtype, "made up", 0.2 * speed});
+    for (const char* form : {"forward", "data_gradient", "weight_gradient"})
+      for (int64_t m : {128, 4096})
+        for (int64_t width : {64, 4096})
+          table.gemm.push_back({form, dtype, m, width, width, 0.1 * speed});
+    for (const char* direction : {"forward", "backward"})
+      for (int64_t length : {256, 4096})
+        table.attention.push_back(
+            {direction, dtype, length, 4096 / length, 8, 8, 64, 0.05 * speed});
+  }
+  for (const char* kind : {"read", "fill", "copy", "add", "adamw"})
+    for (int64_t bytes : {1 << 19, 1 << 28}) table.streams.push_back({kind, bytes, 10 * speed});
+  table.launch = {1 / speed, 1 / speed};
+  for (int64_t bytes : {1 << 12, 1 << 24})
+    table.all_reduce.push_back({2, bytes, static_cast<double>(bytes) * 1e-3 / speed, speed});
+  return table;
+}
+
+class PlanCalibration : public testing::Test {
+ protected:
+  test::CommandResult plan(const Calibration& table, const std::string& more = "") {
+    save_calibration(table, folder_ / "machine.yaml");
+    return test::run_viaduct(
+        command(" --calibration " + (folder_ / "machine.yaml").string() + " " + more));
+  }
+  static std::string command(const std::string& more) {
+    return "plan --config " + (test::source_folder() / "configs/bench/llama_10m.yaml").string() +
+           " --cluster cpu --rule-seconds 1e-9 dist.threads_per_rank=1 " + more;
+  }
+  json document(const Calibration& table, const std::string& more = "") {
+    const auto run = plan(table, "--json " + more);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out);
+  }
+  static double step(const json& document) { return document["predicted"]["step_seconds"]; }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(PlanCalibration, ATableTwiceAsSlowGivesTwiceTheTime) {
+  const json fast = document(made_up(1)), slow = document(made_up(0.5));
+  const auto compute = [](const json& d) {
+    return d["stages"][0]["seconds"]["compute"].get<double>();
+  };
+  EXPECT_NEAR(compute(slow) / compute(fast), 2, 0.01);
+  EXPECT_NEAR(step(slow) / step(fast), 2, 0.05);
+  const auto without = test::run_viaduct(command("--json"));
+  ASSERT_EQ(without.status, 0) << without.err;
+  EXPECT_NE(step(json::parse(without.out)), step(fast));
+  EXPECT_FALSE(json::parse(without.out).contains("time_basis"));
+}
+
+TEST_F(PlanCalibration, SaysHowMuchIsMeasured) {
+  Calibration table = made_up(1);
+  const json before = document(table)["time_basis"];
+  EXPECT_NEAR(before["measured"].get<double>() + before["interpolated"].get<double>() +
+                  before["modelled"].get<double>(),
+              1, 1e-9);
+  EXPECT_EQ(before["measured"], 0);
+  EXPECT_GT(before["interpolated"], 0.5);
+  // 16 rows of 256 tokens; the first matrix of the feed-forward layer is gate and up together.
+  table.gemm.push_back({"forward", "bf16", 4096, 2048, 384, 1e-3});
+  const json with = document(table);
+  // Its time is that of the row: 6 layers, one micro-batch.
+  const double row = 2.0 * 4096 * 2048 * 384 / 1e9;
+  EXPECT_NEAR(with["time_basis"]["measured"].get<double>() * step(with), 6 * row, 0.03 * 6 * row);
+}
+
+TEST_F(PlanCalibration, RanksWithMoreThreadsThanCoresTakeTurns) {
+  const auto compute = [&](int64_t cores) {
+    Calibration table = made_up(1);
+    table.machine.cores = cores;
+    return document(table,
+                    "dist.ranks=2 train.global_batch_size=32")["stages"][0]["seconds"]["compute"]
+        .get<double>();
+  };
+  EXPECT_NEAR(compute(1) / compute(2), 2, 0.01);
+  EXPECT_NEAR(compute(4) / compute(2), 1, 0.01);
+}
+
+TEST_F(PlanCalibration, OtherTablesAreRefused) {
+  Calibration table = made_up(1);
+  table.machine.threads = 7;
+  auto run = plan(table);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("the threads of a rank (1), found one of 7"));
+  table = made_up(1);
+  table.machine.kernels = "another";
+  run = plan(table);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("kernels of the run"), HasSubstr("found one of another")));
+  std::ofstream(folder_ / "other.yaml") << "model: {num_layers: 2}\n";
+  run = test::run_viaduct(command("--calibration " + (folder_ / "other.yaml").string()));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("not a calibration table"));
+  save_calibration(made_up(1), folder_ / "machine.yaml");
+  const std::string given = " --calibration " + (folder_ / "machine.yaml").string();
+  run = test::run_viaduct("plan --cluster dgx-h100 model.num_layers=2" + given);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("expected --cluster cpu, found dgx-h100"));
+  run =
+      test::run_viaduct("plan --cluster cpu --model llama3-8b --ranks 2 --global-batch 2" + given);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("--calibration with --model has no effect"));
+}
+
+}  // namespace
+}  // namespace viaduct
