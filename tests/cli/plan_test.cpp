@@ -182,7 +182,7 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
   };
   status_and_error("--model llama3-8x --ranks 8 --global-batch 8", "did you mean llama3-8b?");
   status_and_error("--model llama3-8b --ranks 8", "--global-batch (rows of a step) is missing");
-  status_and_error("--model llama3-8b --ranks 16,8 --global-batch 8", "found 8 behind 16");
+  status_and_error("--model llama3-8b --ranks 16,8 --global-batch 8", "found 8 after 16");
   status_and_error("--model llama3-8b --ranks 8, --global-batch 8", "found 8,");
   status_and_error("--model llama3-8b --ranks 8 --weak --global-batch 8", "has no effect");
   status_and_error("--model llama3-8b --ranks 8,20 --weak --global-batch 1",
