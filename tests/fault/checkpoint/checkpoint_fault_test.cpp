@@ -369,7 +369,7 @@ TEST_F(HostileIndex, IsRefused) {
   with("not inside", [&] { piece()["range"] = {5, 4}; });
   with("not a pair", [&] { piece()["range"] = {5}; });
   with("parts are missing", [&] { piece()["range"] = {0, 29999}; });
-  with("no multiple", [&] { piece()["offset"] = 65; });
+  with("not a multiple", [&] { piece()["offset"] = 65; });
   with("which holds", [&] { piece()["offset"] = 128; });
   with("which holds", [&] { piece()["offset"] = INT64_MAX - 63; });
   with("share bytes", [&] { piece()["offset"] = 0; });
