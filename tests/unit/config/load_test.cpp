@@ -116,7 +116,7 @@ TEST(ReadConfig, AllProblemsAtOnce) {
       AllOf(Contains("run.yaml:2: train.steps: expected int, found ten"),
             Contains("run.yaml:3: unknown field 'train.seeed', did you mean 'train.seed'?"),
             Contains("run.yaml:4: train.weights: expected 0 to 1, found 2"),
-            Contains("run.yaml:5: train.device: expected one of cpu|cuda, found 'cpuu'"),
+            Contains("run.yaml:5: train.device: expected one of cpu|cuda, found 'cpuu'; nearest: cpu"),
             Contains("run.yaml:6: unknown section 'modle', did you mean 'model'?"),
             Contains("run.yaml:7: model.rate: expected > 0, found 0"),
             Contains(HasSubstr("model.tensor_parallel=2 is not implemented yet: issue 5")),

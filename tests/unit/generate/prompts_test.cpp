@@ -98,7 +98,7 @@ TEST(Prompts, AllThatAreEmptyOrTooLongAreNamed) {
   });
   ASSERT_EQ(problems.size(), 3u);
   EXPECT_THAT(problems[0], HasSubstr("p line 1: empty"));
-  EXPECT_THAT(problems[1], HasSubstr("p line 2: with "));
+  EXPECT_THAT(problems[1], HasSubstr("p line 2: "));
   EXPECT_THAT(problems[1], HasSubstr("--max-new-tokens is 8"));
   EXPECT_THAT(problems[2], HasSubstr("p line 3: 1"));
   EXPECT_THAT(problems[2], HasSubstr("8 positions"));
