@@ -29,7 +29,7 @@ export VIADUCT_CUDA_LIBRARY=$folder/kernels.so
 ! run || { echo "a library of no kernels was taken"; exit 1; }
 grep -q 'needs libcublasLt.so.99: .*/usr/local/cuda/lib64' "$folder/out" || { cat "$folder/out"; exit 1; }
 ! CUDA_HOME=$folder/toolkit run || { echo "a library of no kernels was taken"; exit 1; }
-grep -q 'kernels.so is no library of GPU kernels' "$folder/out" || { cat "$folder/out"; exit 1; }
+grep -q 'kernels.so is not a library of GPU kernels' "$folder/out" || { cat "$folder/out"; exit 1; }
 unset VIADUCT_CUDA_LIBRARY
 
 if [[ ! -f $bundle/lib/libviaduct_cuda.so ]]; then
