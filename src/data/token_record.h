@@ -12,7 +12,7 @@ namespace viaduct {
 
 struct TokenRecord {
   int64_t largest_token = -1;  // −1: no tokens
-  /// vocabulary_hash of the tokenizer, over the ids up to the largest; older records lack it.
+  /// The last of vocabulary_hashes of the tokenizer, up to the largest id; older records lack it.
   std::optional<uint64_t> vocabulary;
 };
 

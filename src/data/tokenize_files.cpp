@@ -130,7 +130,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   writer.finish();
   TokenRecord record{writer.largest_token(), std::nullopt};
   if (settings.vocabulary != nullptr)
-    record.vocabulary = vocabulary_hash(*settings.vocabulary, record.largest_token + 1);
+    record.vocabulary = vocabulary_hashes(*settings.vocabulary, record.largest_token + 1).back();
   write_token_record(settings.output, record);
   return result;
 }

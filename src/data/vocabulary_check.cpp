@@ -61,8 +61,27 @@ int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool, int64_t ma
   return *std::max_element(largest.begin(), largest.end());
 }
 
+namespace {
+
+/// `hashes` of the tokenizer are made at the first record that needs them.
+void check_record(const TokenRecord& record, const std::string& prefix, const NamedTokenizer& own,
+                  std::vector<uint64_t>& hashes) {
+  if (own.tokenizer == nullptr || !record.vocabulary) return;
+  const int64_t ids = own.tokenizer->vocab_size();
+  if (hashes.empty()) hashes = vocabulary_hashes(*own.tokenizer, ids);
+  VIADUCT_CHECK(ConfigError,
+                record.largest_token < ids &&
+                    *record.vocabulary == hashes[static_cast<size_t>(record.largest_token + 1)],
+                "dataset {}: its ids are the tokens of another tokenizer than {}; name the one "
+                "that made the data (tokenizer.tokenizer_model), or tokenize the text again",
+                prefix, own.folder);
+}
+
+}  // namespace
+
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
-                      int64_t max_tokens) {
+                      int64_t max_tokens, const NamedTokenizer& tokenizer) {
+  std::vector<uint64_t> hashes;
   for (const std::string& prefix : dataset_prefixes(builder.config())) {
     const auto dataset = builder.open(prefix);
     const auto record = read_token_record(*dataset);
@@ -72,18 +91,14 @@ void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPo
                   "id {}, the model has {} "
                   "entries (ids 0 to {})",
                   prefix, largest, vocabulary_size, vocabulary_size - 1);
+    if (record) check_record(*record, prefix, tokenizer, hashes);
   }
 }
 
-void check_tokenizer(const IndexedDataset& dataset, const Tokenizer& tokenizer,
-                     const std::string& folder) {
-  const auto record = read_token_record(dataset);
-  if (!record || !record->vocabulary) return;
-  VIADUCT_CHECK(ConfigError,
-                *record->vocabulary == vocabulary_hash(tokenizer, record->largest_token + 1),
-                "dataset {}: its ids are the tokens of another tokenizer than {}; name the one "
-                "that made the data (tokenizer.tokenizer_model), or tokenize the text again",
-                dataset.prefix(), folder);
+void check_tokenizer(const IndexedDataset& dataset, const NamedTokenizer& tokenizer) {
+  std::vector<uint64_t> hashes;
+  if (const auto record = read_token_record(dataset))
+    check_record(*record, dataset.prefix(), tokenizer, hashes);
 }
 
 }  // namespace viaduct

@@ -23,15 +23,21 @@ int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool,
 /// sample is checked again when it is read.
 inline constexpr int64_t kVocabularySample = int64_t{1} << 24;
 
-/// Throws a ConfigError with both numbers if a file of the configured blends holds a token at or
-/// above `vocabulary_size`: by its record (token_record.h), else by sampling the file. Mock data
-/// always fit.
-void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
-                      int64_t max_tokens = kVocabularySample);
+/// The tokenizer of a run and its folder, for messages; null: the run has none.
+struct NamedTokenizer {
+  const Tokenizer* tokenizer = nullptr;
+  std::string folder;
+};
 
-/// Throws a ConfigError if the data set's record says that its ids are the tokens of another
-/// tokenizer than `tokenizer` (`folder`: its name for the message). Without a record it passes.
-void check_tokenizer(const IndexedDataset& dataset, const Tokenizer& tokenizer,
-                     const std::string& folder);
+/// Throws a ConfigError with both numbers if a file of the configured blends holds a token at or
+/// above `vocabulary_size`: by its record (token_record.h), else by sampling the file; and if the
+/// record says that its ids are the tokens of another tokenizer than `tokenizer`. Mock data always
+/// fit.
+void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
+                      int64_t max_tokens = kVocabularySample,
+                      const NamedTokenizer& tokenizer = {});
+
+/// The check of the tokenizer alone, of one data set. Without a record, or a tokenizer, it passes.
+void check_tokenizer(const IndexedDataset& dataset, const NamedTokenizer& tokenizer);
 
 }  // namespace viaduct

@@ -201,6 +201,9 @@ BasedTime CalibratedTime::collective(const CollectiveRecord& collective) const {
       nearest = row.ranks;
   for (const CalibratedAllReduce& row : table_.all_reduce)
     if (row.ranks == nearest) rows.push_back(&row);
+  VIADUCT_CHECK(ConfigError, !rows.empty(),
+                "--calibration: a run of several ranks needs all_reduce rows, found none; measure "
+                "the table again");
   std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return a->bytes < b->bytes; });
   const bool alike = collective.operation == "all_reduce" && nearest == collective.ranks;
   // The other operations move each byte once.

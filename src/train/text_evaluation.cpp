@@ -32,8 +32,8 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
   std::error_code error;
   if (std::filesystem::exists(data.string() + ".idx", error)) {
     auto dataset = std::make_shared<IndexedDataset>(data);
-    if (run.tokenizer)
-      check_tokenizer(*dataset, *run.tokenizer, run.tokenizer_folder.string());
+    check_tokenizer(*dataset, {run.tokenizer ? &*run.tokenizer : nullptr,
+                               run.tokenizer_folder.string()});
     return TokenStream(std::move(dataset));
   }
   VIADUCT_CHECK(IoError, std::filesystem::is_regular_file(data, error),

@@ -25,11 +25,9 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   const int64_t global = batch_schedule(config).full();
   builder_ = std::make_unique<DatasetBuilder>(config.dataset, setup.model.vocabulary,
                                               setup.tokenizer ? &*setup.tokenizer : nullptr);
-  check_vocabulary(*builder_, setup.model.vocabulary, pool);
-  for (const std::string& prefix : dataset_prefixes(config.dataset)) {
-    if (setup.tokenizer)
-      check_tokenizer(*builder_->open(prefix), *setup.tokenizer, setup.tokenizer_folder.string());
-  }
+  check_vocabulary(
+      *builder_, setup.model.vocabulary, pool, kVocabularySample,
+      {setup.tokenizer ? &*setup.tokenizer : nullptr, setup.tokenizer_folder.string()});
   training_ = builder_->build(Split::train, training_rows(config));
   VIADUCT_CHECK(
       ConfigError, training_ != nullptr || config.train.skip_train,

@@ -6,13 +6,13 @@
 
 namespace viaduct {
 
-uint64_t vocabulary_hash(const Tokenizer& tokenizer, int64_t ids) {
-  std::string spelled;
+std::vector<uint64_t> vocabulary_hashes(const Tokenizer& tokenizer, int64_t ids) {
+  std::vector<uint64_t> hashes{0};
   for (int64_t id = 0; id < ids; ++id) {
     const auto token = tokenizer.token(static_cast<int32_t>(id));
-    spelled += token ? fmt::format("{}:{}", token->size(), *token) : std::string("-");
+    hashes.push_back(hash64(fmt::format("{} {}", hashes.back(), token ? "+" + *token : "-")));
   }
-  return hash64(spelled);
+  return hashes;
 }
 
 }  // namespace viaduct

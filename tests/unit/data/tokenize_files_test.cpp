@@ -316,7 +316,7 @@ TEST_F(TokenizeFiles, WhoseTokensTheyAreIsRemembered) {
   choice.vocabulary = &gpt2;
   tokenize_files(choice, encode_function(gpt2, choice.workers));
   const IndexedDataset dataset(folder_ / "out");
-  EXPECT_NO_THROW(check_tokenizer(dataset, gpt2, "gpt2"));
+  EXPECT_NO_THROW(check_tokenizer(dataset, {&gpt2, "gpt2"}));
   // The tokens of two ids that the data may have change places; then those of two behind them.
   const auto swapped = [&](int64_t id) {
     test::TemporaryFolder other;
@@ -329,14 +329,25 @@ TEST_F(TokenizeFiles, WhoseTokensTheyAreIsRemembered) {
     write_file_atomically(other / "vocab.json", vocabulary.dump());
     return load_tokenizer(other.path());
   };
-  EXPECT_THROW(check_tokenizer(dataset, swapped(300), "other"), ConfigError);
-  EXPECT_NO_THROW(
-      check_tokenizer(dataset, swapped(read_token_record(dataset)->largest_token + 1), "longer"));
+  const Tokenizer other = swapped(300),
+                  longer = swapped(read_token_record(dataset)->largest_token + 1);
+  EXPECT_THROW(check_tokenizer(dataset, {&other, "other"}), ConfigError);
+  EXPECT_NO_THROW(check_tokenizer(dataset, {&longer, "longer"}));
+  EXPECT_NO_THROW(check_tokenizer(dataset, {}));
+  // So does the check of all files before training.
+  DatasetConfig config;
+  config.blend.emplace({(folder_ / "out").string()});
+  config.sequence_length = 2;
+  ThreadPool pool(1);
+  DatasetBuilder builder(config);
+  EXPECT_NO_THROW(check_vocabulary(builder, gpt2.vocab_size(), pool, 1, {&longer, "longer"}));
+  EXPECT_THROW(check_vocabulary(builder, gpt2.vocab_size(), pool, 1, {&other, "other"}),
+               ConfigError);
   // Records of earlier versions do not say it.
   json record = json::parse(read_file(folder_ / "out.tokens.json"));
   record.erase("vocabulary_hash");
   write("out.tokens.json", record.dump());
-  EXPECT_NO_THROW(check_tokenizer(dataset, swapped(300), "other"));
+  EXPECT_NO_THROW(check_tokenizer(dataset, {&other, "other"}));
 }
 
 }  // namespace
