@@ -28,7 +28,7 @@ StageRuns::StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep)
       stages_(ranks_.size()),
       records_(ranks_.size()) {
   std::iota(order_.begin(), order_.end(), size_t{0});
-  std::rotate(order_.begin() + 1, order_.end() - 1, order_.end());
+  if (order_.size() > 1) std::rotate(order_.begin() + 1, order_.end() - 1, order_.end());
   for (StepRecord& record : records_) record.set_with_shapes(keep == Keep::records_with_shapes);
 }
 
