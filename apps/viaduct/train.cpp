@@ -127,6 +127,15 @@ void check_folders(const RunConfig& config) {
                 save.value_or(""));
 }
 
+/// The same as a warning: a dry run may be made where the data are not.
+void warn_of_folders(const RunConfig& config) {
+  try {
+    check_folders(config);
+  } catch (const ConfigError& error) {
+    log_warning("a run on this machine would be refused: {}", error.what());
+  }
+}
+
 /// With a cluster the rules have times, and the changes that they advise are predicted.
 void show_dry_run(const Options& options, const RunSetup& setup, const std::string& file,
                   const std::vector<std::string>& overrides) {
@@ -201,8 +210,8 @@ Subcommand add_train(CLI::App& root) {
                   loaded.config.dist.ranks);
               check_started(loaded.config.dist, launch);
               RunSetup prepared = prepare_run(std::move(loaded));
-              if (!options->dry_run && !prepared.config.dist.simulated())
-                check_folders(prepared.config);
+              if (!prepared.config.dist.simulated())
+                (options->dry_run ? warn_of_folders : check_folders)(prepared.config);
               return prepared;
             });
             if (!options->dry_run)

@@ -323,6 +323,11 @@ TEST(TrainCommand, DataThatAreMissing) {
   expect_refused(tiny_run() + Overrides{"dataset.mock=false"}, HasSubstr("dataset.blend"));
   expect_refused(tiny_run() + Overrides{"dataset.mock=false", "dataset.blend=[/nowhere/text]"},
                  HasSubstr("dataset.blend: no data set /nowhere/text"));
+  // A dry run goes on, for the data may be on another machine.
+  const Result dry = train(
+      tiny_run() + Overrides{"dataset.mock=false", "dataset.blend=[/nowhere/text]", "--dry-run"});
+  EXPECT_EQ(dry.status, 0);
+  EXPECT_THAT(dry.err, HasSubstr("would be refused: dataset.blend: no data set /nowhere/text"));
 }
 
 TEST(TrainCommand, LayoutsThatDoNotFitAreRefusedWithWhatWould) {
