@@ -33,7 +33,8 @@ OverrideScope scope() {
            "train.micro_batch_size"}};
 }
 
-void print_score(const TextScore& score, bool json) {
+/// `row`: tokens of a row, which bound the context of a token.
+void print_score(const TextScore& score, int64_t row, bool json) {
   if (json) {
     nlohmann::ordered_json document{{"loss", score.loss},
                                     {"perplexity", score.perplexity},
@@ -48,6 +49,7 @@ void print_score(const TextScore& score, bool json) {
   fmt::print("{:<16} {:>12.6g}\n", "perplexity", score.perplexity);
   if (score.bits_per_byte) fmt::print("{:<16} {:>12.6f}\n", "bits per byte", *score.bits_per_byte);
   fmt::print("{:<16} {:>12}\n", "tokens scored", score.tokens);
+  fmt::print("{:<16} {:>12}\n", "tokens of a row", row);
   fmt::print("{:<16} {:>12.1f}\n", "tokens/s",
              static_cast<double>(score.tokens) / std::max(score.seconds, 1e-9));
 }
@@ -78,7 +80,7 @@ int run(Arguments arguments) {
         evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
           if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
         });
-    if (leads) print_score(score, arguments.json);
+    if (leads) print_score(score, evaluation.run.config.model.seq_length.value(), arguments.json);
   });
   return 0;
 }
