@@ -103,7 +103,7 @@ class Products {
     return x;
   }
 
-  /// An operand in memory that is there, as it is in a step whose memory is planned.
+  /// An operand in memory that is already allocated, as in a step whose memory is planned.
   using Making = ConvertOperandArgs;
 
   Making making(const Tensor& matrix, const OperandForm& form, bool gradient) {

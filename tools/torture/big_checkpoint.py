@@ -168,7 +168,7 @@ def torture(options, folder):
         sessions.train("resumed with enough room; saved", save, [])
         check(latest(save) == "step_00000002", "the resumed run did not save")
         check([name for name in os.listdir(save) if name.startswith("step_")] == ["step_00000002"],
-              "checkpoint.most_recent_k=1 kept more than one checkpoint than one checkpoint than one checkpoint")
+              "checkpoint.most_recent_k=1 kept more than one checkpoint than one checkpoint")
         check(shards(save, 2) == shards(whole, 2), "the resumed run differs from the uninterrupted one: checksums differ")
         shard = os.path.join("step_00000002", "rank_00000.bin")
         check(same_bytes(os.path.join(save, shard), os.path.join(whole, shard)), "the resumed run is another one")
