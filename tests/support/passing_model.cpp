@@ -20,7 +20,7 @@ EdgeTensor labels(const Batch& batch) {
   return {kLabels, DType::i64, {batch.stream_tokens}, false};
 }
 
-/// A segment with a weight that notes its computations.
+/// A segment with a weight that records its computations.
 class NotingSegment : public Segment {
  public:
   NotingSegment(std::string path, PassingNotes& notes) : path_(std::move(path)), notes_(notes) {}
