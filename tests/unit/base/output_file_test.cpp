@@ -83,7 +83,7 @@ TEST(OutputFile, ADeviceStaysADevice) {
   EXPECT_EQ(std::filesystem::read_symlink(folder / "null"), "/dev/null");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_EQ(files_in(folder.path()), 1u);
-  // A node of our own, where we may make one.
+  // Makes a device node if this user may.
   const auto node = folder / "node";
   if (mknod(node.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) GTEST_SKIP() << "needs root";
   if (const int opens = open(node.c_str(), O_WRONLY); opens < 0) GTEST_SKIP() << "mounted nodev";

@@ -1,5 +1,6 @@
-// On a device with side streams an operation runs in the stream of its queue: behind compute at its
-// launch, before the stream that waits for it, with its tensors until compute has come after it.
+// On a device with side streams an operation runs in the stream of its queue: after the compute
+// work at its launch and before the stream that waits for it. It holds its tensors until compute is
+// ordered after it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

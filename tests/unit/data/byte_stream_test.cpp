@@ -17,7 +17,8 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Words that pack to about half, so that packed and unpacked blocks end at different places.
+// Words that compress to about half, so that compressed and uncompressed blocks end at different
+// places.
 std::string words(size_t bytes) {
   std::string text;
   for (uint64_t i = 0; text.size() < bytes; ++i)

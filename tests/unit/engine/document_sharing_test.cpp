@@ -36,7 +36,7 @@ TEST(DocumentSharing, ADocumentGetsAsManyRanksAsHoldIt) {
 }
 
 TEST(DocumentSharing, GoesToWhoHasLeastToDo) {
-  // Two ranks share the long one; the others take the short ones meanwhile.
+  // Two ranks share the long document; the others process the short ones meanwhile.
   EXPECT_EQ(share_documents(Lengths{50, 180, 60, 70}, settings(4, 100)),
             (std::vector<SharedDocuments>{{0, 2, {1}}, {2, 1, {3}}, {3, 1, {2}}, {3, 1, {0}}}));
 }

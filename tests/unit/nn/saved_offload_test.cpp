@@ -1,4 +1,4 @@
-// Units whose values leave the device: each rule of the saved store for them.
+// Offloaded units: each rule of the saved store for them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class SavedOffload : public testing::Test {
     policy_.set(kBlock, unit::core_attn, UnitPolicy::recompute);
     store_.emplace(true, &policy_, &memory_);
   }
-  /// [count] numbers from 1, in memory of the device.
+  /// [count] numbers from 1, in device memory.
   Tensor numbers(int64_t count) {
     const Tensor tensor = device_->allocate(DType::f32, {count}, MemoryTag::saved);
     std::iota(tensor.data<float>(), tensor.data<float>() + count, 1.0f);
@@ -74,7 +74,7 @@ class SavedOffload : public testing::Test {
     const SegmentScope scope(*store_, kSegment);
     f();
   }
-  /// In the unit.
+  /// Runs f in the unit.
   template <class F>
   void forward(std::string_view unit, F&& f) {
     forward([&] {
@@ -221,7 +221,7 @@ TEST_F(SavedOffload, StatisticsOtherBlocksAndWhatABackwardKeepsStay) {
   EXPECT_THAT(memory_.log, IsEmpty());
 }
 
-// A column of columns: strides that are no slices of a contiguous tensor.
+// A column of columns: its strides are not those of a slice of a contiguous tensor.
 TEST_F(SavedOffload, AViewThatCannotBeDescribedStays) {
   forward(unit::mlp, [&] {
     store_->keep(&owner_, "x", numbers(24).view({4, 6}).transposed(0, 1));
@@ -248,7 +248,7 @@ TEST_F(SavedOffload, WritesToWhatIsAwayAreSeenAndAStoreThatEndsForgetsItsCopies)
   EXPECT_THAT(memory_.log, ElementsAre("drop"));
 }
 
-// Elements, not bytes; of a storage seen twice, those of all of it.
+// The limit counts elements, not bytes, and all elements of a storage that is seen twice.
 TEST_F(SavedOffload, SmallerTensorsThanThePolicySaysStay) {
   policy_.offload_from(64);
   forward(unit::mlp, [&] {
@@ -285,7 +285,7 @@ TEST(SavedPolicy, KnowsWhetherAnythingIsOffloaded) {
   EXPECT_TRUE(policy.keeps_everything());
 }
 
-// The memory that tests use is late, and not always at the last moment.
+// The tests' memory copies late, but not always at the last moment.
 TEST(LaterMemory, CopiesWhenItLikesAndWhenItMust) {
   test::LaterMemory memory(3);
   const Tensor from = host_tensor(DType::f32, {2}), to = host_tensor(DType::f32, {2});

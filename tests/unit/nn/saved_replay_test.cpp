@@ -1,4 +1,4 @@
-// Units that are dropped and run again: each rule of the saved store.
+// Dropped units that are recomputed: each rule of the saved store.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ TEST_F(SavedReplay, AViewOfADroppedOutputIsAViewOfWhatIsMadeAgain) {
     const Tensor y = layer_.forward(numbers({1, 2, 3, 4}), saved_);
     saved_.keep(&reader_, "part", y.slice(0, 1, 2));
     saved_.keep(&reader_, "square", y.view({2, 2}));
-    // A column is a view that only a copy of its strides could describe: it is kept.
+    // A column is a view that can only be described by its strides, so it is kept.
     saved_.keep(&other_, "column", y.view({2, 2}).slice(1, 0, 1));
   });
   backward([&] {
@@ -179,7 +179,7 @@ TEST_F(SavedReplay, AnOutputInAnInputsStorageIsThatInput) {
     saved_.keep(&reader_, "y", x);
     EXPECT_EQ(x.storage().use_count(), 4) << "here, as the unit's input, and twice kept";
   });
-  const SegmentScope no_backward(saved_, kSegment);  // nothing is to be run
+  const SegmentScope no_backward(saved_, kSegment);  // nothing is recomputed
   EXPECT_THAT(take(&reader_, "y"), ElementsAre(5));
   EXPECT_THAT(take(&layer_, "x"), ElementsAre(5));
 }
@@ -250,7 +250,7 @@ TEST_F(SavedReplay, BeforeAnInputIsTakenItsReadersRun) {
   backward([&] {
     const Tensor x = saved_.take(&layer_, "x");
     EXPECT_EQ(layer_.runs, 2);
-    x.data<double>()[0] = 99;  // the taker's
+    x.data<double>()[0] = 99;  // that of the taker
     EXPECT_THAT(take(&reader_, "y"), ElementsAre(2));
     EXPECT_THAT(take(&layer_, "inner"), ElementsAre(2));
   });
@@ -265,7 +265,7 @@ TEST_F(SavedReplay, WritesToWhatIsKeptAreFoundWhereTheyAreLookedFor) {
     saved_.keep(&other_, "column", column);
   });
   backward([&] {
-    x.data<double>()[0] = 9;  // not of the column
+    x.data<double>()[0] = 9;  // not that of the column
     EXPECT_THAT(take(&other_, "column"), ElementsAre(2, 4, 6));
     EXPECT_THAT([&] { saved_.take(&layer_, "x"); },
                 ThrowsMessage<ShapeError>(HasSubstr("\"x\" of unit \"mlp\" was written to")));

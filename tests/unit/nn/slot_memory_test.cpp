@@ -1,5 +1,5 @@
-// The second memory of slots: what was put comes back, from a file and from host memory; what the
-// system refuses is said, and nobody waits for ever.
+// The second memory of slots: values come back unchanged, from a file and from host memory;
+// refusals of the system are reported, and no wait is endless.
 
 #include "nn/slot_memory.h"
 
@@ -57,7 +57,7 @@ class SlotMemories : public testing::TestWithParam<Where> {
   TemporaryFolder folder_;
 };
 
-// Of any size, in any order, many at a time, their slots used again.
+// Slots of any size, in any order, many at a time, and reused.
 TEST_P(SlotMemories, WhatWasPutComesBack) {
   const auto memory = this->memory(), counted = make_second_memory({}, false);
   std::mt19937 random(5);
@@ -151,7 +151,7 @@ TEST(SecondMemoryFile, AFullDiskIsSaidWhereSomebodyWaits) {
   const Tensor back = host_tensor(DType::u8, {100'000});
   memory->fetch(first, back);
   EXPECT_THAT([&] { memory->take(first); }, full);
-  for (const auto id : {first, second, third}) memory->drop(id);  // nobody waits for ever
+  for (const auto id : {first, second, third}) memory->drop(id);  // no wait is endless
 }
 
 TEST(SecondMemoryFile, RoomIsAskedForBeforehand) {
