@@ -52,7 +52,7 @@ void expect_all_known(const std::string& file) {
   EXPECT_GT(names, 100);
 }
 
-// A table that has a name is whole: what is set inside it would replace it without a word.
+// A table with a name is complete: an entry set inside it would silently be replaced.
 TEST(RunConfig, ATableByNameHasNoFieldsOfItsOwn) {
   const std::string table =
       "comm_overlap.tp_comm_overlap_cfg=userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192";

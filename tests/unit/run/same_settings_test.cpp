@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// What the check says on every rank, where `change` makes the ranks' configurations differ.
+/// The check's message on every rank, if `change` makes the ranks' configurations differ.
 std::vector<std::vector<std::string>> problems_of(
     int ranks, const std::function<void(int rank, RunConfig& config)>& change) {
   const RunConfig config = test::setup_of(test::tiny_run()).config;
