@@ -104,7 +104,7 @@ TEST(OptimizerLists, TakeSeveralLaunches) {
   EXPECT_NEAR(element(sum, 0), squares, 1e-9 * squares);
 }
 
-/// Two pieces that are a matrix together, in arrays that begin with another matrix.
+/// Two pieces that together form a matrix, in arrays that begin with another matrix.
 class AdafactorSteps : public ::testing::Test {
  protected:
   static constexpr int64_t kRows = 45, kColumns = 264, kPlace = 3, kValues = kPlace + 309;
