@@ -78,7 +78,7 @@ TEST(PlanSearch, SeveralNumbersOfRanksGiveAScalingTable) {
   };
   EXPECT_EQ(points[0]["efficiency"], 1);
   EXPECT_NEAR(points[1]["efficiency"], speed(points[1]) / speed(points[0]), 1e-12);
-  EXPECT_LT(points[1]["efficiency"], 1) << "half the rows a GPU";
+  EXPECT_LT(points[1]["efficiency"], 1) << "half the number of rows a GPU";
   EXPECT_EQ(points[1]["global_batch_size"], 16);
   const auto weak = test::run_viaduct(command + "--json --weak");
   ASSERT_EQ(weak.status, 0) << weak.err;
@@ -255,7 +255,7 @@ TEST(PlanSearch, TheWinnerForACpuClusterTrainsAsItIsWritten) {
   const auto compared = test::run_viaduct(beside + " --json");
   ASSERT_EQ(compared.status, 0) << compared.err;
   const json measured = json::parse(compared.out)["measured"];
-  EXPECT_EQ(measured["steps"], 2) << "the first does not count";
+  EXPECT_EQ(measured["steps"], 2) << "the first step does not count";
   EXPECT_EQ(measured["simulated"], false);
   const json& step = measured["figures"][0];
   EXPECT_EQ(step["planned"], best["predicted"]["step_seconds"]);

@@ -98,7 +98,7 @@ TEST_F(ProductLibraryTest, RefusalsNameTheProductAndTheReason) {
   EXPECT_THAT([&] { library.multiply(bytes, memory(a, b, d), nullptr); },
               ThrowsMessage<DeviceError>(AllOf(HasSubstr("f32 [2, 2] = e5m2 [2, 2] · e5m2 [2, 2]ᵀ"),
                                                HasSubstr("e5m2 times e5m2"))));
-  EXPECT_EQ(library.kinds(), 0) << "nothing is kept of it";
+  EXPECT_EQ(library.kinds(), 0) << "no plan of it is kept";
   ProductKind i32 = kind(2);
   i32.a.format = DType::i32;
   EXPECT_THAT([&] { library.multiply(i32, memory(a, b, d), nullptr); },

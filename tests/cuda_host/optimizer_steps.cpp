@@ -91,7 +91,7 @@ TEST(OptimizerLists, TakeSeveralLaunches) {
                      MomentumRule::lion};
     lion.runs.push_back(run);
   }
-  ASSERT_GT(coded.runs.size(), 40u) << "more than a launch takes";
+  ASSERT_GT(coded.runs.size(), 40u) << "more than one launch holds";
   const double before = element(lion.runs.back().master, 0);
   adamw_list(context, coded);
   momentum_list(context, lion);

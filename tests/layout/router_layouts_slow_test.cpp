@@ -202,7 +202,7 @@ TEST(RouterLosses, OverTheStepAreNotThoseOfTheMicroBatch) {
   double most = 0;
   for (const auto& [name, values] : micro.tensors)
     most = std::max(most, distance(step.tensors.at(name), values));
-  EXPECT_GT(most, 5e-4) << "more than layouts differ by";
+  EXPECT_GT(most, 5e-4) << "more than layouts may differ";
 }
 
 /// Documents have their own losses, so rows may share micro-batches.

@@ -395,7 +395,7 @@ TEST(Stages, DeferredWeightGradientsOfTheHead) {
   Outcome some = run_stages(deferring(2));
   const auto& actual = some.gradients.at("head.weight")[0];
   const auto& head = expected.gradients.at("head.weight")[0];
-  EXPECT_NE(actual, head) << "the order of the sums is another";
+  EXPECT_NE(actual, head) << "the order of the sums differs";
   double difference = 0, norm = 0;
   for (size_t i = 0; i < head.size(); ++i) {
     difference += std::pow(actual[i] - head[i], 2);

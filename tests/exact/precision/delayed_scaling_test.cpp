@@ -152,7 +152,7 @@ TEST(DelayedScaling, AHistoryOfAnotherLengthIsCutOrGoesOn) {
       EXPECT_EQ(row[1 + i], i < 3 ? stored.data<float>()[1 + i] : 0);
     scales.finish_step(context);
     EXPECT_EQ(scales.chosen(parameter, LayerOperand::input).data<float>()[0], 5)
-        << "what was noted before counts";
+        << "earlier magnitudes count";
   }
 }
 

@@ -141,7 +141,7 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
   convert_model({.from = saved.path(), .to = other / "hf"});
   const json config = json::parse(read_file(other / "hf" / "config.json"));
   EXPECT_EQ(config.at("num_nextn_predict_layers"), 1);
-  EXPECT_FALSE(config.contains("viaduct_fields")) << "all of it is DeepSeek's own";
+  EXPECT_FALSE(config.contains("viaduct_fields")) << "DeepSeek's configuration can express it";
   const SafetensorsFolder folder(other / "hf");
   const auto same = [&](const std::string& name, const std::string& as) {
     EXPECT_TRUE(bytes_of(folder.tensor(name)) == run.tensors.at(as)) << name;

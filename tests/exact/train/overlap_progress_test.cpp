@@ -97,7 +97,7 @@ TEST_P(OverlapProgress, WhatIsOrderedUnderKernelsIsCompleteAfterThem) {
 TEST_P(OverlapProgress, ACommunicatorThatDefersAllToWaitHidesNothing) {
   const Seen seen = two_steps(GetParam().layout, true);
   for (const std::string& what : GetParam().hides)
-    EXPECT_GT(seen.ordered.count(what), 0u) << what << ": the order alone does not tell";
+    EXPECT_GT(seen.ordered.count(what), 0u) << what << ": the order of events does not show it";
   EXPECT_THAT(seen.hidden, IsEmpty());
   EXPECT_GT(seen.stuck, 0);
 }

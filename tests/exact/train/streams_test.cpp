@@ -39,7 +39,7 @@ TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
     out_of_order += outcome.out_of_order;
     if (HasFailure()) return;
   }
-  EXPECT_GT(out_of_order, 0) << "nothing ran beside compute";
+  EXPECT_GT(out_of_order, 0) << "no work ran beside compute";
 }
 
 Overrides ranks(int count, const Overrides& more) {

@@ -185,7 +185,7 @@ TEST_F(SharedSaveFault, AFailureIsKnownToTheOthersBeforeALongWriteEnds) {
     try {
       for (;;) saver.advance();
     } catch (const CommError&) {
-      EXPECT_FALSE(left) << "rank 2 told nobody before its shard was written";
+      EXPECT_FALSE(left) << "rank 2 reported its failure only after its shard was written";
       throw;
     }
   };

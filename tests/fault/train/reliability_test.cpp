@@ -176,7 +176,8 @@ TEST_F(Reliability, ARunThatLostItsFolderToAnotherStops) {
       },
       ThrowsMessage<IoError>(HasSubstr("another run has taken this folder")));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(4));
-  EXPECT_EQ(metric(save / "metrics.jsonl", "loss").size(), 6u) << "rows are theirs now";
+  EXPECT_EQ(metric(save / "metrics.jsonl", "loss").size(), 6u)
+      << "the file belongs to the other run";
 }
 
 TEST_F(Reliability, OneRowPerStepAndKindAfterAKill) {

@@ -65,7 +65,7 @@ TEST_P(SecondMemoryOf, AFullDiskStopsTheRunWithItsLastCheckpointWhole) {
   }
   EXPECT_EQ(latest_step(save.path()), 2);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_EQ(train_run(run), whole) << "it goes on from there";
+  EXPECT_EQ(train_run(run), whole) << "it resumes from the checkpoint";
 }
 
 TEST_P(SecondMemoryOf, NoRoomIsSaidBeforeTheFirstStep) {

@@ -101,7 +101,7 @@ TEST(NotFinite, AnOverflowOfFp16SkipsAndHalves) {
     return train_run(run + Overrides{"train.train_iters=" + std::to_string(steps)});
   };
   const RunOutcome one = after(1), two = after(2), three = after(3);
-  EXPECT_EQ(one.state.scaler.scale, 1e30) << "the first overflow is forgiven";
+  EXPECT_EQ(one.state.scaler.scale, 1e30) << "the first overflow only lowers the scale";
   EXPECT_EQ(two.state.scaler.scale, 5e29);
   EXPECT_EQ(three.state.scaler.scale, 2.5e29);
   EXPECT_EQ(three.state.skipped, 3);

@@ -156,7 +156,7 @@ TEST_P(EqualMicroBatches, DoTheSameButForTheFirstAndTheLast) {
       first_differs |= by_micro_batch.at(0) != second;
       last_differs |= by_micro_batch.at(count - 1) != second;
     }
-    EXPECT_TRUE(first_differs) << "its gradients overwrite, those of the others add";
+    EXPECT_TRUE(first_differs) << "its gradients overwrite, those of the others accumulate";
     EXPECT_EQ(last_differs, GetParam().last_differs);
   }
 }

@@ -108,8 +108,8 @@ TEST(Formulas, ContextRanksPassKeysAndValues) {
 TEST(Formulas, StagesSendTheStream) {
   const RunSetup setup = setup_of({.pp = 4}, 4);
   const int64_t micro = micro_batches(setup.config);
-  EXPECT_EQ(sent(setup, "pp", "send", {0}), micro * kStream) << "activations on";
-  EXPECT_EQ(sent(setup, "pp", "send", {1}), micro * 2 * kStream) << "and gradients back";
+  EXPECT_EQ(sent(setup, "pp", "send", {0}), micro * kStream) << "activations";
+  EXPECT_EQ(sent(setup, "pp", "send", {1}), micro * 2 * kStream) << "gradients";
   EXPECT_EQ(sent(setup, "pp", "send", {3}), micro * kStream);
 }
 

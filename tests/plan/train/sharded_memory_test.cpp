@@ -62,7 +62,7 @@ int64_t most_whole(const Step& step, MemoryTag tag) {
   std::map<int64_t, int64_t> changes;
   for (const AllocationRecord& a : step.record.allocations()) {
     if (a.tag != memory_tag_name(tag) || !within(step, a.allocated_at)) continue;
-    EXPECT_TRUE(within(step, a.released_at)) << "something is whole beyond the step";
+    EXPECT_TRUE(within(step, a.released_at)) << "a unit stays whole after the step";
     changes[a.allocated_at] += a.bytes;
     changes[a.released_at] -= a.bytes;
   }
@@ -202,7 +202,7 @@ TEST(ShardedMemory, WeightShardsAreTheFieldsThatTheyStandFor) {
   EXPECT_EQ(weights(*preset), weights(*by_hand));
   EXPECT_EQ(preset->run.peak.bytes, by_hand->run.peak.bytes);
   const double share = static_cast<double>(weights(*preset)) / static_cast<double>(weights(*whole));
-  EXPECT_NEAR(share, 0.5, 0.02) << "but for padding";
+  EXPECT_NEAR(share, 0.5, 0.02) << "except for padding";
 }
 
 TEST(ShardedMemory, TwoBuffersAreMadeOnce) {

@@ -58,7 +58,7 @@ TEST(DomainCheck, GroupsThatCannotFit) {
   const Mesh mesh = Mesh::make({.ranks = 64});
   EXPECT_THAT(domain_notes(mesh, 8), ElementsAre(HasSubstr("with 64 ranks each they cannot fit")));
   EXPECT_THAT(domain_notes(mesh.with({.optimizer_instances = 8}), 8), IsEmpty())
-      << "an instance lives in a domain";
+      << "an instance lies inside a domain";
   EXPECT_THAT(domain_notes(Mesh({1, 1, 1, 1, 1}), 8), IsEmpty());
 }
 

@@ -69,7 +69,7 @@ TEST(QueuedOperation, ItsTensorsGoWhenComputeIsBehindIt) {
   EXPECT_EQ(sim.bytes(), 16);
   sim.device->launched(side);
   handle.wait(side);
-  EXPECT_EQ(sim.bytes(), 16) << "another side stream waited, not compute";
+  EXPECT_EQ(sim.bytes(), 16) << "another side stream waited, compute did not";
   sim.device->wait(kComputeStream, sim.device->record_event(side));
   EXPECT_EQ(sim.bytes(), 0);
 }

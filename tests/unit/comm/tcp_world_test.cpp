@@ -248,7 +248,7 @@ TEST(TcpFrame, ReadsWhatWasWrittenAndNothingElse) {
   EXPECT_EQ(reader.text(), "");
   EXPECT_THROW(reader.number(), CommError);
   EXPECT_THROW(reader.text(), CommError);
-  EXPECT_FALSE(take_frame(bytes, frame)) << "it is not whole";
+  EXPECT_FALSE(take_frame(bytes, frame)) << "it is incomplete";
   bytes = std::string(4, '\0');
   EXPECT_THROW(take_frame(bytes, frame), CommError);
   bytes = std::string(4, '\xff');

@@ -114,7 +114,7 @@ TEST(CudaDevice, AWaitForAnOlderEventDoesNotWaitForLaterWork) {
     early += ran ? 0 : 1;
     device->finish();
   }
-  EXPECT_GT(early, 0) << "the host waited for work behind the event each time";
+  EXPECT_GT(early, 0) << "the host waited for work after the event each time";
   EXPECT_TRUE(later);
 }
 

@@ -43,7 +43,7 @@ class ByteStreams : public testing::Test {
       if (part.size() < block) break;
     }
     std::string after(1, '?');
-    EXPECT_EQ(stream->read(after), 0u) << "the end stays the end";
+    EXPECT_EQ(stream->read(after), 0u) << "reading after the end gives nothing";
     EXPECT_EQ(stream->consumed(), static_cast<int64_t>(std::filesystem::file_size(path)));
     return text;
   }

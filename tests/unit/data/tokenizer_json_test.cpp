@@ -60,7 +60,7 @@ TEST(TokenizerJson, TakesWholePiecesWhereMergesAreIgnored) {
 // The ids of Hugging Face's tokenizers for these files.
 TEST(TokenizerJson, BytesWithoutATokenAreLeftOutOrBecomeTheUnknownToken) {
   json document = small();
-  EXPECT_THAT(ids_of(document, "axb"), ElementsAre(3)) << "its neighbours meet";
+  EXPECT_THAT(ids_of(document, "axb"), ElementsAre(3)) << "its neighbours merge";
   EXPECT_THAT(ids_of(document, "x"), ElementsAre());
   document["model"]["unk_token"] = "bc";
   EXPECT_THAT(ids_of(document, "axxb"), ElementsAre(0, 7, 7, 1));

@@ -182,7 +182,7 @@ TEST(MemoryPlan, NothingHeldEverOverlaps) {
   }
   EXPECT_GT(device->memory().unplanned_allocations, 0);
   const int64_t system = device->memory().system_allocations;
-  EXPECT_LT(system, 600) << "the plan was of no use";
+  EXPECT_LT(system, 600) << "the plan was not used";
 }
 
 }  // namespace

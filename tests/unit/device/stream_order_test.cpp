@@ -51,7 +51,7 @@ TEST(StreamOrder, TensorsAreHeldUntilComputeComesAfterTheirUse) {
   order.launched(a);
   order.hold(a, watched(second_gone));
   order.waited(b, order.event(a));
-  EXPECT_FALSE(first_gone) << "another side stream waits, not compute";
+  EXPECT_FALSE(first_gone) << "another side stream waits, compute does not";
   order.waited(kComputeStream, first);
   EXPECT_TRUE(first_gone);
   EXPECT_FALSE(second_gone);

@@ -71,7 +71,7 @@ TEST(DocumentSharing, HoldsOnRandomLengths) {
       }
       ASSERT_LE(held, tokens * shared.ranks);
       if (shared.ranks > 1) {
-        ASSERT_GT(held, tokens * shared.ranks / 2) << "fewer ranks would do";
+        ASSERT_GT(held, tokens * shared.ranks / 2) << "fewer ranks would suffice";
       }
       for (int r = shared.first_rank; r < shared.first_rank + shared.ranks; ++r) {
         load[static_cast<size_t>(r)] += work / shared.ranks;

@@ -83,7 +83,7 @@ TEST_P(DomainExchange, SendsATokenOnceToEachDomainOfItsExperts) {
         begin_to_domains(context, place, order, tokens, MemoryTag::activations).finish().tensor();
     const CollectiveRecord& sent = record.collectives().at(static_cast<size_t>(before));
     EXPECT_EQ(sent.group, "ep.outer");
-    EXPECT_EQ(sent.wire_bytes, leave * kWidth * 4) << "each domain but the own, once";
+    EXPECT_EQ(sent.wire_bytes, leave * kWidth * 4) << "once to each domain except its own";
 
     // From each rank at this place, its tokens with an expert of this domain, in their order.
     ASSERT_EQ(arrived.dim(0), order.arriving());
@@ -119,7 +119,7 @@ TEST(DomainExchangeOfDryRuns, CopiesAreThoseOfRandomChoices) {
   moe.routing.topk = 8;
   EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 40) << "all experts are in all domains";
   moe.routing.topk = 4, moe.routing.groups = 4, moe.routing.group_topk = 2;
-  EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 20) << "experts of two groups alone";
+  EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 20) << "only experts of two groups";
 }
 
 }  // namespace

@@ -113,12 +113,12 @@ TEST_F(SavedOffload, ItsMemoryIsGivenUpWhereTheProgramSaysSoAndComesBackAhead) {
   forward(unit::mlp, [&] { store_->keep(&owner_, "x", numbers(64)); });
   EXPECT_EQ(in_use(), 256);
   store_->start_offload(kSegment.instance);
-  EXPECT_EQ(in_use(), 256) << "it is copied, and stays until the program gives it up";
+  EXPECT_EQ(in_use(), 256) << "it is copied, and stays until the program frees it";
   EXPECT_THAT(store_->bytes_by_unit(), ElementsAre(Pair("mlp", 256)));
   store_->finish_offload();
   EXPECT_EQ(in_use(), 0);
   EXPECT_THAT(store_->bytes_by_unit(), IsEmpty());
-  EXPECT_EQ(store_->entries(), 1u) << "still to be read";
+  EXPECT_EQ(store_->entries(), 1u) << "not read yet";
   store_->fetch(kSegment.instance + 1, context_.ops);
   EXPECT_EQ(in_use(), 0) << "of another segment";
   store_->fetch(kSegment.instance, context_.ops);
@@ -196,7 +196,7 @@ TEST_F(SavedOffload, WhatAKeptUnitSeesOrAReplayNeedsStays) {
   });
   leave();
   EXPECT_EQ(memory_.copies.size(), 1u);
-  EXPECT_EQ(memory_.copies[0].bytes(), 16) << "of what is gone";
+  EXPECT_EQ(memory_.copies[0].bytes(), 16) << "of offloaded values";
   backward([&] {
     EXPECT_EQ(store_->take(&other_, "out").storage(), input.storage()) << "by its replay";
     for (const char* name : {"shared", "gone", "input"}) store_->take(&owner_, name);

@@ -104,7 +104,7 @@ TEST_F(SavedReplay, RunsAgainBeforeTheFirstReaderAndOnceForAll) {
     saved_.keep(&reader_, "y", y);
     EXPECT_EQ(y.storage().use_count(), 1) << "the store holds no output";
   });
-  EXPECT_EQ(saved_.entries(), 4u) << "what is dropped is still to be read";
+  EXPECT_EQ(saved_.entries(), 4u) << "dropped values are still expected to be read";
   EXPECT_THAT(saved_.bytes_by_unit(), ElementsAre(Pair("mlp", 16 + 8))) << "x and the statistic";
   backward([&] {
     EXPECT_EQ(layer_.runs, 1);
@@ -177,7 +177,7 @@ TEST_F(SavedReplay, AnOutputInAnInputsStorageIsThatInput) {
     saved_.keep(&layer_, "x", x);
     scope.made({x});
     saved_.keep(&reader_, "y", x);
-    EXPECT_EQ(x.storage().use_count(), 4) << "here, as the unit's input, and twice kept";
+    EXPECT_EQ(x.storage().use_count(), 4) << "here, as the unit's input, and kept twice";
   });
   const SegmentScope no_backward(saved_, kSegment);  // nothing is recomputed
   EXPECT_THAT(take(&reader_, "y"), ElementsAre(5));
@@ -272,7 +272,7 @@ TEST_F(SavedReplay, WritesToWhatIsKeptAreFoundWhereTheyAreLookedFor) {
     EXPECT_THAT(values(saved_.get(&reader_, "y")), ElementsAre(18, 4, 6, 8, 10, 12));
     saved_.get(&layer_, "inner").data<double>()[1] = 9;
     EXPECT_THROW(saved_.take(&layer_, "inner"), ShapeError);
-    EXPECT_THAT(take(&reader_, "y")[1], 4) << "read twice, written never";
+    EXPECT_THAT(take(&reader_, "y")[1], 4) << "read twice, never written";
   });
 }
 

@@ -119,7 +119,7 @@ TEST_P(SlotMemories, IsMeasured) {
   const OffloadBandwidth bandwidth = memory->measure(1 << 20);
   EXPECT_GT(bandwidth.write, 0);
   EXPECT_GT(bandwidth.read, 0);
-  EXPECT_EQ(memory->counts().put_bytes, 0) << "it is no traffic of the run";
+  EXPECT_EQ(memory->counts().put_bytes, 0) << "these copies do not count as offload of the run";
 }
 
 INSTANTIATE_TEST_SUITE_P(Where, SlotMemories, testing::Values(Where::file, Where::host),
@@ -131,7 +131,7 @@ TEST(SecondMemoryFile, HasNoName) {
   TemporaryFolder folder;
   const auto memory = make_second_memory({.path = folder.path().string()}, true);
   memory->finish_put(memory->put(patterned(DType::u8, {100'000}, 1)));
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "nothing can stay behind";
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the file has no name and cannot remain";
   EXPECT_THAT(memory->describe(), HasSubstr("file in " + folder.path().string()));
 }
 

@@ -45,7 +45,8 @@ class AttentionTiles : public testing::TestWithParam<NamedTiles> {
     auto* at = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.raw()) + 63) / 64 * 64);
     std::fill_n(at + bytes, kBorder, 'x');
     f(at);
-    EXPECT_EQ(std::count(at + bytes, at + bytes + kBorder, 'x'), kBorder) << "wrote beyond";
+    EXPECT_EQ(std::count(at + bytes, at + bytes + kBorder, 'x'), kBorder)
+        << "wrote beyond the workspace";
   }
   void forward(ThreadPool& pool, const AttentionForwardArgs& args) const {
     with_workspace(cpu::attention_tiles_forward_bytes(args), [&](void* workspace) {

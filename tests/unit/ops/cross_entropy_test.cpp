@@ -249,7 +249,7 @@ TEST_P(CrossEntropyTest, LargeLogitsHaveProbabilitiesAsExactAsSmallOnes) {
       ASSERT_NEAR(test::element(gradient, i), expected, tolerance * std::abs(expected)) << i;
     }
   }
-  EXPECT_GT(lost, 1e-5) << "what rounding would lose";
+  EXPECT_GT(lost, 1e-5) << "rounding would lose this part";
 }
 
 TEST_P(CrossEntropyTest, ConfidentTokensKeepTheirDigits) {

@@ -68,7 +68,7 @@ TEST(ScaledOperand, ScalesByHand) {
     const Operand poisoned = quantized(row({1, bad}), form(DType::i8, {DType::f32, {1, 1}}));
     const auto back = test::values(reference::dequantized(poisoned));
     EXPECT_EQ(back[0], 1) << "another group";
-    EXPECT_TRUE(std::isnan(back[1])) << "an update must see it";
+    EXPECT_TRUE(std::isnan(back[1])) << "an update must propagate it";
   }
 }
 

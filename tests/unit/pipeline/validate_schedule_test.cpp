@@ -235,7 +235,7 @@ TEST(ValidateSchedule, CountsBuffersOfMessages) {
   // each is received and in use, one is sent.
   const auto holds = validate_schedule(schedule());
   EXPECT_EQ(holds[2].stores, 1);
-  EXPECT_EQ(holds[0].buffers, 3) << "two gradients, one activation on its way";
+  EXPECT_EQ(holds[0].buffers, 3) << "two gradients, and one activation in flight";
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(LoggingKnobs, EachLevelOfTimersAddsSome) {
     EXPECT_EQ(timer["min"], timer["max"]) << "one rank";
     sum += timer["max"].get<double>();
   }
-  EXPECT_LE(sum, coarse.lines[1]["step_seconds"].get<double>()) << "of this step alone";
+  EXPECT_LE(sum, coarse.lines[1]["step_seconds"].get<double>()) << "only of this step";
   EXPECT_FALSE(coarse.lines[1]["timers"].contains("op/gemm"));
   EXPECT_GT(fine.lines[1]["timers"]["op/gemm"]["max"].get<double>(), 0);
   EXPECT_THAT(fine.tensorboard, HasSubstr("timers/op/gemm"));
@@ -100,7 +100,7 @@ TEST(LoggingKnobs, RanksAreLeastMeanAndMost) {
   std::ifstream file(folder / "metrics.jsonl");
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_FALSE(lines[0].contains("ranks")) << "no step is over on all ranks yet";
+  EXPECT_FALSE(lines[0].contains("ranks")) << "no step has ended on all ranks yet";
   for (size_t i = 1; i < lines.size(); ++i) {
     const auto& ranks = lines[i]["ranks"];
     EXPECT_EQ(ranks["step"], i) << "the step before";

@@ -132,7 +132,7 @@ TEST(RunConfig, FamiliesGiveTheDefaults) {
           .config;
   resolve(config);
   EXPECT_EQ(config.model.normalization.value(), "LayerNorm");
-  EXPECT_FALSE(config.model.add_qkv_bias.value()) << "the user's word stays";
+  EXPECT_FALSE(config.model.add_qkv_bias.value()) << "the user's value stays";
   EXPECT_TRUE(config.model.add_mlp_bias.value());
   EXPECT_EQ(config.model.ffn_hidden_size.value(), 256);
 }

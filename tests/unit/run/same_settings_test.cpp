@@ -41,7 +41,7 @@ TEST(SameSettings, DifferencesAreNamedWithBothValuesOnAllRanks) {
     EXPECT_THAT(of_rank,
                 ElementsAre("checkpoint.save: elsewhere on rank 2, null on rank 0: all ranks of a "
                             "run need the same value"))
-        << "the lowest rank that differs, in all that differs";
+        << "the lowest differing rank, with all of its differences";
   }
   const auto one = problems_of(3, [](int rank, RunConfig& config) {
     if (rank == 2) config.train.train_iters = 7;

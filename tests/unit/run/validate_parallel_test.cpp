@@ -211,7 +211,7 @@ TEST(ValidateParallel, SequenceParallel) {
       tp(4), "model.sequence_parallel=true", "model.seq_length=66");
   EXPECT_GOOD(tp(4), "model.sequence_parallel=true", "model.seq_length=66",
               "train.micro_batch_size=2")
-      << "tokens count, not rows";
+      << "the condition is on tokens, not rows";
 }
 
 TEST(ValidateParallel, TensorOverlap) {

@@ -79,7 +79,7 @@ TEST_F(OffloadedBlocksTest, WhatIsNotHereIsAnError) {
   EXPECT_THAT([&] { blocks_.present(tensor); },
               ThrowsMessage<ShapeError>(HasSubstr("f32 [100] is used while its block is not")));
   blocks_.fetch(block(tensor));
-  EXPECT_THROW(blocks_.present(tensor), ShapeError) << "it is on its way";
+  EXPECT_THROW(blocks_.present(tensor), ShapeError) << "its copy is in flight";
   blocks_.require(block(tensor));
   EXPECT_NO_THROW(blocks_.present(tensor));
   const Tensor of_device = device_->allocate(DType::f32, {3}, MemoryTag::other);

@@ -12,7 +12,7 @@ namespace {
 TEST(RoundOnce, ATieIsNotMadeOnTheWay) {
   const double above_tie = 1 + 0x1p-8 + 0x1p-40;
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(static_cast<float>(above_tie))), 1.0f)
-      << "twice rounded";
+      << "rounded twice";
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(rounded_to_odd(above_tie))), 1 + 0x1p-7f);
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(rounded_to_odd(-above_tie))), -1 - 0x1p-7f);
   const double below_tie = 1 + 0x1p-8 + 0x1p-7 - 0x1p-40;  // tie of 1 + 2^-7 and 1 + 2^-6

@@ -72,7 +72,7 @@ TEST(GuideRules, EachHasCasesOrSaysWhyNot) {
   for (const RuleGroup& group : rule_groups()) {
     for (const Rule& rule : group.rules) {
       const std::string id(rule.id);
-      EXPECT_TRUE(ids.insert(id).second) << id << " is there twice";
+      EXPECT_TRUE(ids.insert(id).second) << id << " occurs twice";
       EXPECT_FALSE(rule.condition.empty() || rule.says.empty() || rule.source.empty()) << id;
       if (kUndecided.contains(id) || kWithoutBorder.contains(id)) {
         EXPECT_FALSE(kinds.contains(id)) << id;
