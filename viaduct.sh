@@ -11,40 +11,41 @@ usage: ./viaduct.sh COMMAND [arguments]
 
   build                 install missing Debian packages, build; leaves the binary at build/release/viaduct
   quickstart [SECTION.FIELD=VALUE…]
-                        build, then learn Shakespeare from scratch and print text sampled from the model (about two
+                        build, train a model on Shakespeare from scratch and print text sampled from it (about two
                         minutes of training on two cores); the arguments are configuration overrides
   test [fast] [ctest arguments]
                         build, then run all tests, or those labelled `fast` (under a minute)
-  mutate [NAME…]        change one line of the code at a time and show that a test fails for each (tests/mutations.toml);
-                        a run of all of them writes docs/mutations.md
+  mutate [NAME…]        change one piece of the code at a time and show that a test fails for each (tests/mutations.toml);
+                        without NAME makes all changes and writes docs/mutations.md
   oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
-                        (large download; tools/oracle/README.md); `oracle families` does so for random models of
-                        every family, `oracle scale` at real widths, `oracle smollm2` for a trained model; they write
+                        (large download; tools/oracle/README.md); `oracle families` compares random models of every
+                        family, `oracle scale` models of real widths, `oracle smollm2` a trained model; these three write
                         docs/parity.md
   peers steps|gemms|experts [options]
-                        time PyTorch, oneDNN and OpenBLAS beside this trainer, in turn, and print the ratios (large
-                        download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
-  growth [options]      tokens/s by length of a row, size of the model and threads; `--quick` for a first look
+                        time PyTorch, oneDNN and OpenBLAS alternating with Viaduct, and print the ratios (large
+                        download; docs/benchmarks.md); `--quick` for a first look, `--help` for all options
+  growth [options]      measure tokens/s by sequence length, model size and number of threads; `--quick` for a first look
   hardware [--quick]    run the tests of every op on every instruction set of this machine, measure peaks, products, attention and
-                        steps, and put the table under the machine's name into docs/benchmarks.md; `--help` for the rest
+                        steps, and put the table under the machine's name into docs/benchmarks.md; `--help` for all options
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
-  policies              make every unit of every layer again, and offload it, on every layout of the tests: no bit may change, and memory is the dry run's
-                        (`test` tries a part of them; under a minute)
-  streams [SEEDS]       run the steps of the tests on devices with streams, the doubles of a GPU's among them, in SEEDS (50) orders each
-                        instead of two to five: no bit may change
+  policies              recompute, and offload, every unit of every layer in every layout of the tests; no bit may change, and memory
+                        must equal the dry run's (`test` checks a part of this; under a minute)
+  streams [SEEDS]       run the steps of the tests on devices with streams, and on the doubles of a GPU, in SEEDS (50) orders each
+                        instead of two to five; no bit may change
   torture [--minutes N] [--seed S]
-                        kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
-                        taken for right that is wrong (docs/reliability.md); `--help` for the rest.
-                        `torture --big`: save and resume 10 GB where memory and disk are short (needs root)
-  hosts                 run over two hosts, as mpirun --hostfile does, on this machine (network namespaces; needs root): the numbers
-                        are those of one rank, and a killed process, a lost host and a pulled cable end the run everywhere
+                        kill, stop, damage and starve small runs at random for N minutes (10) and check the guarantees of
+                        docs/reliability.md; `--help` for all options.
+                        `torture --big`: save and resume 10 GB with little memory and disk (needs root)
+  hosts                 run over two hosts simulated on this machine, as mpirun --hostfile does (network namespaces; needs root):
+                        the numbers must equal those of one rank, and a killed process, a lost host and a pulled cable must end
+                        the run everywhere
   arm [--quick|--binary]
                         compile for aarch64 with Debian's cross compiler and run unit tests under qemu-user (installs both)
   clean                 remove build/ (runs/ stays)
 
 environment:
-  VIADUCT_BATCHES       OFF: new build folders compile every file by itself (CONTRIBUTING.md)
-  VIADUCT_RUNS          where `quickstart` puts its results (default: runs/)
+  VIADUCT_BATCHES       OFF: in new build folders every file is compiled by itself (CONTRIBUTING.md)
+  VIADUCT_RUNS          folder for the results of `quickstart` (default: runs/)
 EOT
 }
 
@@ -54,14 +55,14 @@ die() {
   exit 1
 }
 bad_usage() {
-  printf 'viaduct.sh: error: %s; ./viaduct.sh --help lists what there is\n' "$*" >&2
+  printf 'viaduct.sh: error: %s; ./viaduct.sh --help lists the commands\n' "$*" >&2
   exit 2
 }
 
 installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]; }
 
-# install_packages [PACKAGE…]: installs these and what tools/packages.txt lists, if this machine lacks it; says nothing if it
-# lacks nothing. Never asks.
+# install_packages [PACKAGE…]: installs the given packages and those of tools/packages.txt that this machine lacks. Prints
+# nothing if none is missing. Never asks.
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
     say "not a Debian system: install the libraries of docs/dependencies.md yourself if CMake misses one"
@@ -82,8 +83,8 @@ install_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
 }
 
-# build_targets PRESET [TARGET…]: configures the preset if needed, with sources in batches, and builds (everything if no target is
-# named).
+# build_targets PRESET [TARGET…]: configures the preset if needed, with sources in batches, and builds the targets (default:
+# everything).
 build_targets() {
   local preset=$1
   shift
@@ -133,7 +134,7 @@ command_test() {
   fi
   install_packages
   build_targets release
-  # Some tests wait more than they compute.
+  # Some tests mostly wait, so one more test runs at a time than there are cores.
   ctest --test-dir "$root/build/release" -j "$((jobs + 1))" --output-on-failure --no-tests=error "${labels[@]}" "$@"
 }
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The effect of switches: whole training steps with each of them, compared with the default.
+"""Measures the effect of settings: training steps with each of them, compared with the default.
 
     benchmarks/ablation.py CONFIG [--table fusions|memory] [--viaduct PROGRAM] [--rounds N] [--steps N]
                            [--offload-path FOLDER] [OVERRIDES…]
 
 Runs `viaduct bench step --profile --json` for every row of the table, all rows in turn in each round, and prints a
-Markdown table: seconds of a step (median over rounds of a run's median), bytes that the ops move in a step (from
-their costs; of the first rank) and peak memory (of the fullest rank), each against the row's base in the same round: the
-default, or the nearest row above it that is a base itself. Needs nothing but Python's library.
+Markdown table: seconds a step (median over rounds of a run's median), bytes that the ops move in a step (from
+their costs; first rank) and peak memory (fullest rank), each compared with the row's base in the same round: the
+default, or the nearest row above it that is a base itself. Needs only Python's standard library.
 """
 
 import argparse
@@ -72,14 +72,14 @@ def figures(document):
 
 
 def base_of(rows, row):
-    """The number of the row that a row is compared with."""
+    """The number of the row that this row is compared with."""
     if rows[row][0].endswith("(base)"):
         return row
     return max((i for i in range(row) if rows[i][0].endswith("(base)")), default=0)
 
 
 def against(values, default):
-    """The median over rounds, and how much more than the default it is, round by round."""
+    """The median over rounds, and the increase over the base in each round."""
     more = statistics.median(v / d - 1 for v, d in zip(values, default))
     return statistics.median(values), f"{100 * more:+.1f} %"
 
@@ -89,7 +89,7 @@ def main():
     parser.add_argument("config")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--table", choices=sorted(TABLES), default="fusions")
-    parser.add_argument("--offload-path", default="/var/tmp", help="folder of the rows that offload to a file")
+    parser.add_argument("--offload-path", default="/var/tmp", help="folder for the files of rows that offload")
     parser.add_argument("--viaduct", default="build/release/viaduct")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)

@@ -21,8 +21,8 @@ namespace {
 
 using namespace viaduct;
 
-// As of a 70-billion-parameter model with tp 8 and pp 8, AdamW, and buckets cut over the
-// data-parallel ranks: each rank has pieces of about eight tensors, of three kinds.
+// The pieces of a 70-billion-parameter model with tp 8 and pp 8, AdamW, and buckets cut over
+// the data-parallel ranks: each rank has pieces of about eight tensors, of three kinds.
 constexpr int64_t kKinds = 3, kTensors = 720, kPiecesPerRank = 8, kElements = 128 * 1024;
 
 std::string tensor_name(int64_t kind, int64_t tensor) {

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Instructions that the hot ops execute, by callgrind, compared with counts.txt: `./viaduct.sh counts` (docs/benchmarks.md).
+"""Counts the instructions of the hot ops with callgrind and compares them with counts.txt: `./viaduct.sh counts` (docs/benchmarks.md).
 
-Counts do not depend on other work of the machine, so they show a change of a kernel where clocks are too noisy. They are those of the AVX2
-kernels: Valgrind 3.19 has no AVX-512. Exit status 1 if a count left its tolerance, or ops came or went."""
+Counts do not depend on other work of the machine, so they show a change of a kernel where clocks are too noisy. They are of the AVX2
+kernels: Valgrind 3.19 has no AVX-512. Exit status 1 if a count is out of its tolerance, or if ops were added or removed."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ TABLE = HERE / "counts.txt"
 
 
 def measure(program):
-    """Name of each op → instructions."""
+    """Instructions by op name."""
     if shutil.which("valgrind") is None:
         raise SystemExit("counts: valgrind is not installed (Debian: valgrind)")
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def recorded():
 
 
 def compare(counts, tolerance):
-    """Prints every op; the number of ops that are out of tolerance or in one table alone."""
+    """Prints every op. Returns the number of ops out of tolerance or in only one table."""
     before, wrong = recorded(), 0
     print(f"{'op':<34} {'recorded':>12} {'now':>12} {'change':>8}")
     for name in list(counts) + [name for name in before if name not in counts]:
@@ -74,7 +74,7 @@ def main():
         return 0
     wrong = compare(counts, options.tolerance / 100)
     if wrong:
-        print(f"{wrong} ops are not as recorded (tolerance {options.tolerance} %); if that is meant: ./viaduct.sh counts --update")
+        print(f"{wrong} ops differ from the record (tolerance {options.tolerance} %); if this is intended: ./viaduct.sh counts --update")
     return 1 if wrong else 0
 
 

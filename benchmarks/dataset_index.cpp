@@ -2,7 +2,7 @@
 //
 //   dataset_index FOLDER [DOCUMENTS…]      (10000000 if none is given)
 //
-// Documents have 100 to 900 tokens, samples 4096; the tokens themselves are a file of holes. Each
+// Documents have 100 to 900 tokens, samples 4096; the token file is sparse. Each
 // number of documents is measured in a separate process, for its peak memory.
 
 #include <fmt/core.h>

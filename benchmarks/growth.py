@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""How the cost of a training step grows: with the length of a row, with the size of the model, and from one thread to more:
-`./viaduct.sh growth` (docs/benchmarks.md). Tables of `viaduct bench step`, medians over rounds in which all rows of a table alternate."""
+"""Measures how the cost of a training step grows with the length of a row, the size of the model and the number of threads:
+`./viaduct.sh growth` (docs/benchmarks.md). Figures are medians of `viaduct bench step` over rounds in which all rows of a table alternate."""
 
 import argparse
 import datetime

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Checks and measurements of the machine at hand: the tests of every op on every instruction set that it has (AMX on silicon where there
-is AMX), then peaks, products, attention and training steps as one table, which goes to docs/benchmarks.md under the machine's name
+"""Checks and measures this machine: runs the tests of every op on every instruction set that it has (AMX in hardware if
+it has AMX), then puts peaks, products, attention and training steps as one table into docs/benchmarks.md under the machine's name
 (`./viaduct.sh hardware`). An existing table of the same machine is replaced. Exit status 1 if a test fails, or if the
 machine has an instruction set that does not work."""
 
@@ -22,13 +22,13 @@ PLACE = "<!-- ./viaduct.sh hardware puts its tables above this line -->"
 
 
 class Machine:
-    """What `viaduct --version` says: the CPU's name, the instruction sets that work, and warnings about the others."""
+    """The output of `viaduct --version`: the CPU's name, the instruction sets that work, and warnings about the others."""
 
     def __init__(self, version, cores):
         found = re.search(r"^cpu: .*usable here: ([a-z0-9_, ]+) \((.*?)(?:: .*)?\)$", version, re.M)
         if not found:
             raise SystemExit("hardware: viaduct --version names no instruction set")
-        # Every machine has portable; it is measured where there is nothing else.
+        # Every machine has `portable`; it is measured only if there is nothing else.
         self.isas = [isa for isa in ISAS if isa in found.group(1).split(", ")] or ["portable"]
         self.warnings = re.findall(r"^cpu: WARNING: (.*)$", version, re.M)
         cpu = re.sub(r"[^\w .@()/+]", "", found.group(2)).strip()
@@ -40,7 +40,7 @@ def loud(text):
 
 
 def run_tests(folder, isas):
-    """Runs the programs of op tests. Lines for people; the number of tests that ran by instruction set; problems."""
+    """Runs the op test programs. Returns lines to print, the number of tests by instruction set, and problems."""
     counts, problems = {isa: 0 for isa in isas}, []
     for program in TESTS:
         with tempfile.NamedTemporaryFile(suffix=".json") as report:
@@ -78,12 +78,12 @@ class Bench:
 
 
 def dtypes_of(isa):
-    """The formats whose products are another program on `isa` than on those before it."""
+    """The formats whose products have a kernel of their own on `isa`."""
     return {"portable": ["fp32"], "avx2": ["fp32"], "avx512": ["fp32"], "avx512_bf16": ["bf16"], "amx": ["bf16"]}[isa]
 
 
 def measure(bench, isas, quick):
-    """Rows of the table: what, instruction set or kernel, rate, of which peak."""
+    """Rows of the table: measurement, instruction set or kernel, rate, share of which peak."""
     rows, peaks, rounds = [], {}, ["--rounds", "3" if quick else "9"]
     for isa in isas:
         for dtype in dtypes_of(isa):
@@ -122,7 +122,7 @@ def section(machine, counts, rows):
 
 
 def put_section(page, name, text):
-    """The page with the machine's section: in the place of a former one, else in front of the line that marks the place."""
+    """Returns the page with the machine's section, in place of an earlier one or before the line that marks the place."""
     begin, end = BEGIN.format(name), END.format(name)
     if begin in page:
         head, rest = page.split(begin, 1)
@@ -138,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser(prog="./viaduct.sh hardware", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a first look: fewer shapes and rounds; nothing is written")
     parser.add_argument("--no-write", action="store_true", help="print the table and leave the page as it is")
-    parser.add_argument("--page", default=str(ROOT / "docs/benchmarks.md"), help="page that the table goes to")
+    parser.add_argument("--page", default=str(ROOT / "docs/benchmarks.md"), help="page to put the table into")
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"), help=argparse.SUPPRESS)
     parser.add_argument("--tests", default=str(ROOT / "build/release/tests"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -154,7 +154,7 @@ def main():
     if problems:
         for problem in problems:
             loud(problem)
-        raise SystemExit("hardware: this machine does not compute as it should; nothing is measured or written")
+        raise SystemExit("hardware: this machine computes wrong results; nothing is measured or written")
     text = section(machine, counts, measure(Bench(options.viaduct), machine.isas, options.quick))
     print("\n" + text)
     if options.quick or options.no_write:

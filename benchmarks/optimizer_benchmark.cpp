@@ -16,7 +16,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// memcpy between two buffers, read and written bytes together `bytes`, by all threads of the pool.
+/// memcpy between two buffers by all threads of the pool; `bytes` counts bytes read and written.
 class StreamCopy {
  public:
   StreamCopy(OpBench& bench, int64_t bytes)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The loss of the quickstart model under each precision recipe, beside BF16's own noise over seeds: trains configs/quickstart.yaml with
+"""Compares the loss of the quickstart model under each precision recipe with the noise of BF16 over seeds: trains configs/quickstart.yaml with
 BF16 under several seeds and with every other recipe under the first of them, prints a table for docs/low-precision.md, and draws the curves
-as one SVG picture. A seed sets the weights at the start and the order of the data, so a recipe and BF16 of the same seed differ by their
-rounding alone, and the curves of BF16 under different seeds say how much of a difference means nothing. A recipe's value is the mean over
+as one SVG picture. A seed sets the initial weights and the order of the data, so a recipe and BF16 of the same seed differ by their
+rounding alone, and the curves of BF16 under different seeds show the size of insignificant differences. A recipe's value is the mean over
 its seeds. Runs whose metrics are complete are not repeated; --fresh repeats them. Exit status 1 if a recipe's loss is above the band."""
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = "bf16_mixed"
-# The recipe's name and its short name in the picture.
+# Recipe names and their short names in the picture.
 RECIPES = {"bf16_with_fp8_delayed_scaling_mixed": "FP8 delayed", "bf16_with_fp8_current_scaling_mixed": "FP8 current",
            "bf16_with_fp8_subchannel_scaling_mixed": "FP8 blockwise", "bf16_with_mxfp8_mixed": "MXFP8", "bf16_with_nvfp4_mixed": "NVFP4"}
 COLORS = ("#d62728", "#ff7f0e", "#2ca02c", "#1f77b4", "#9467bd")
@@ -30,7 +30,7 @@ def call(*arguments):
 
 
 def prepare(viaduct, folder):
-    """The quickstart's text, tokenizer and datasets; the overrides that name them."""
+    """Makes the quickstart's text, tokenizer and data sets. Returns the overrides that name them."""
     lines = (ROOT / "data/tinyshakespeare.txt").read_text().splitlines(keepends=True)
     (folder / "train.txt").write_text("".join(lines[:36000]))
     (folder / "valid.txt").write_text("".join(lines[36000:]))
@@ -43,7 +43,7 @@ def prepare(viaduct, folder):
 
 
 def read_curve(file):
-    """The losses of the steps in order, and the last validation loss, of a metrics.jsonl; None if there is no such file."""
+    """Reads the losses of the steps in order and the last validation loss from a metrics.jsonl; None if the file does not exist."""
     if not file.exists():
         return None
     losses, validation = {}, None
@@ -61,7 +61,7 @@ def train(options, folder, data, recipe, seed):
     file = place / "metrics.jsonl"
     curve = None if options.fresh else read_curve(file)
     if curve is None or len(curve[0]) < options.steps or curve[1] is None:
-        shutil.rmtree(place, ignore_errors=True)  # a checkpoint of it would be resumed
+        shutil.rmtree(place, ignore_errors=True)  # otherwise an incomplete run would resume from its checkpoint
         print(f"precision_curves: {recipe}, seed {seed}", file=sys.stderr, flush=True)
         call(options.viaduct, "train", ROOT / "configs/quickstart.yaml", *data, f"mixed_precision={recipe}", f"rng.seed={seed}",
              f"train.train_iters={options.steps}", "logger.log_interval=1", f"validation.eval_interval={options.steps}",
@@ -84,8 +84,8 @@ def final_loss(curve, window):
 
 
 def band_of(curves, window):
-    """Of the runs' final values, of the training loss (mean of the last `window` steps) and of the validation loss: the mean, and the half
-    width around it, twice the deviation over seeds."""
+    """For the final training loss (mean of the last `window` steps) and validation loss of the runs: the mean, and half the
+    width of the band, twice the deviation over seeds."""
     bands = []
     for values in ([final_loss(c, window) for c in curves], [c[1] for c in curves]):
         middle = sum(values) / len(values)
@@ -106,7 +106,7 @@ def distance(value, of_recipe, of_base):
 
 
 def table(noise, recipes, window):
-    """The table as Markdown, and the recipes whose validation loss is above the band. Curves by seed, those of recipes by name and seed."""
+    """The table as Markdown, and the recipes whose validation loss is above the band. Curves are by seed, those of recipes by name and seed."""
     (train_mean, train_width), (valid_mean, valid_width) = band_of(list(noise.values()), window)
     lines = [f"| recipe | training loss, mean of the last {window} steps | from BF16 | validation loss | from BF16, mean (by seed) | in the band |",
              "|---|---|---|---|---|---|",
@@ -124,7 +124,7 @@ def table(noise, recipes, window):
 
 
 def picture(noise, recipes, window):
-    """Running means of the training loss by step: the range of BF16 over its seeds, and for each recipe a line, the mean over its seeds."""
+    """Draws running means of the training loss: the range of BF16 over its seeds, and one line a recipe, the mean over its seeds."""
     means = {seed: averaged(c[0], window) for seed, c in noise.items()}
     lines = {name: averaged([mean(at) for at in zip(*(c[0] for c in curves.values()))], window) for name, curves in recipes.items()}
     steps = len(next(iter(means.values())))
@@ -166,13 +166,13 @@ def picture(noise, recipes, window):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"), help="the program")
-    parser.add_argument("--folder", default=str(Path(os.environ.get("VIADUCT_RUNS", ROOT / "runs")) / "precision"), help="where runs are put")
+    parser.add_argument("--folder", default=str(Path(os.environ.get("VIADUCT_RUNS", ROOT / "runs")) / "precision"), help="folder for the runs")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1234, 1, 2, 3, 4], help="of BF16")
-    parser.add_argument("--recipe-seeds", type=int, default=3, help="recipes have so many of them, the first ones")
+    parser.add_argument("--recipe-seeds", type=int, default=3, help="number of seeds for the recipes: the first ones of --seeds")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES), metavar="RECIPE")
-    parser.add_argument("--window", type=int, default=25, help="steps that a point of a curve is the mean of")
-    parser.add_argument("--svg", default=str(ROOT / "docs/precision_curves.svg"), help="where the picture is put")
+    parser.add_argument("--window", type=int, default=25, help="steps that a point of a curve averages")
+    parser.add_argument("--svg", default=str(ROOT / "docs/precision_curves.svg"), help="file for the picture")
     parser.add_argument("--fresh", action="store_true", help="repeat runs that are complete")
     parser.add_argument("overrides", nargs="*", metavar="SECTION.FIELD=VALUE", help="of all runs")
     options = parser.parse_args()

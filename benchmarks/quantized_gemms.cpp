@@ -1,9 +1,9 @@
 // Products of quantized operands compared with the same products in BF16, alternating in each
 // round, in processor time of one thread:
 //
-//   inside   the product alone: its operands are made before (a weight's once a step)
-//   all      with the making of what this product quantizes: x or dy, and x too for its weight
-//            gradient
+//   inside   only the product: its operands are made before (a weight's once a step)
+//   all      including the quantization of this product's operands: x or dy, and for the weight
+//            gradient also x
 //
 // Speeds are shares of the BF16 product's.
 //
@@ -103,7 +103,7 @@ class Products {
     return x;
   }
 
-  /// An operand in memory that is there, as it is in a step whose memory is planned.
+  /// An operand in memory that is already allocated, as in a step whose memory is planned.
   using Making = ConvertOperandArgs;
 
   Making making(const Tensor& matrix, const OperandForm& form, bool gradient) {

@@ -1,4 +1,4 @@
-// Normal random numbers, as weights start.
+// Normal random numbers, as for initial weights.
 
 #include "op_benchmark.h"
 

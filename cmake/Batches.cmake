@@ -1,16 +1,16 @@
-# Several sources in one run of the compiler: what they include is parsed, and what they share of templates is compiled, once a
-# batch. Half the time of a build from scratch; each change then compiles a batch. CI and ./viaduct.sh build do so in new build
-# folders; with the preset alone every file is compiled by itself.
+# Compiles several sources in one run of the compiler: shared headers are parsed, and shared templates compiled, once a batch.
+# This halves the time of a build from scratch; afterwards each change compiles its whole batch. CI and ./viaduct.sh build use
+# batches in new build folders; with the preset alone every file is compiled by itself.
 option(VIADUCT_BATCHES "Compile sources in batches" OFF)
 set(VIADUCT_BATCH_SIZE 12 CACHE STRING "Sources of a batch")
 
-# Sources that do not go together with others of their target: they have a name in the unnamed namespace in common, or flags of
-# their own. The list holds for batches of any size (-D VIADUCT_BATCH_SIZE=10000 tries all), so that a new file does not move others
-# into batches that do not compile.
+# Sources that cannot share a batch with others of their target: they have a name in the unnamed namespace in common, or flags of
+# their own. The list holds for batches of any size (-D VIADUCT_BATCH_SIZE=10000 tries all), so that a new file does not move
+# others into batches that do not compile.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/compiled_alone.txt VIADUCT_COMPILED_ALONE REGEX "^[^#]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/compiled_alone.txt)
 
-# viaduct_batches(RESULT TARGET SOURCE…): the list of sources that TARGET compiles instead of these.
+# viaduct_batches(RESULT TARGET SOURCE…): sets RESULT to the sources that TARGET compiles instead of the given ones.
 function(viaduct_batches result target)
   set(${result} ${ARGN} PARENT_SCOPE)
   if(NOT VIADUCT_BATCHES)
@@ -27,7 +27,7 @@ function(viaduct_batches result target)
       list(APPEND sources ${source})
       continue()
     endif()
-    # From the batch to the source: no path of this checkout is in the text, so that a compiler cache serves other checkouts.
+    # The include is relative, so the text holds no path of this checkout and a compiler cache serves other checkouts.
     file(RELATIVE_PATH relative ${folder} ${path})
     string(APPEND batch "#include \"${relative}\"\n")
     string(REGEX MATCHALL "\n" lines "${batch}")

@@ -1,36 +1,36 @@
-# The whole binary starts on any x86-64-v3 machine (or any aarch64); only kernel files get more
-# (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
+# The whole binary runs on any x86-64-v3 machine (or any aarch64). Only kernel files are compiled for newer
+# instructions (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   add_compile_options(-march=x86-64-v3)
 elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 has no _Float16 in C++ on aarch64, but the same format as __fp16.
+  # GCC 12 has no _Float16 in C++ on aarch64, but has the same format as __fp16.
   add_compile_definitions(_Float16=__fp16)
 endif()
 add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
-# GCC 12 reports false positives of these in its own headers under -O2, sanitizers and precompiled headers.
+# GCC 12 reports false positives of these warnings in its own headers under -O2, sanitizers and precompiled headers.
 add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds
   -Wno-stringop-overread)
-# Results must not depend on what the compiler contracts: kernels write FMA where they mean it.
+# Results must not depend on which products and sums the compiler contracts: kernels write FMA where they mean it.
 add_compile_options(-ffp-contract=off)
 
-# Fewer collections of the compiler's own garbage: a tenth less time, for at most half a gigabyte a process.
+# Fewer garbage collections inside the compiler: a tenth less time, for at most half a gigabyte a process.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288;--param=ggc-min-expand=100>")
 endif()
 
-# Code under test is what sanitizers look into: libraries and programs that ask for it by viaduct_sanitize. With AddressSanitizer
-# tests do not, so that their objects are those of the release build, which a compiler cache has; what they do to memory of the
-# libraries and of malloc is not seen. ThreadSanitizer needs everything.
+# Sanitizers instrument the code under test: libraries and programs that ask for it by viaduct_sanitize. AddressSanitizer does
+# not instrument the tests, so that their objects equal those of the release build, which a compiler cache has; accesses to
+# memory of the libraries and of malloc are then not checked in test code. ThreadSanitizer instruments everything.
 set(VIADUCT_SANITIZER_OPTIONS "")
 if(VIADUCT_SANITIZE)
   set(VIADUCT_SANITIZER_OPTIONS -O1 -UNDEBUG -fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
   if(VIADUCT_SANITIZE MATCHES "undefined")
-    # Null pointers fault by themselves, nothing here casts between classes that are not related, and AddressSanitizer sees
-    # where pointers lead to; these checks stand at every access and cost a third of the time to compile.
+    # Null pointers fault by themselves, no code casts between unrelated classes, and AddressSanitizer checks the memory
+    # behind pointers; these checks stand at every access and cost a third of the compile time.
     list(APPEND VIADUCT_SANITIZER_OPTIONS -fno-sanitize=null,vptr,pointer-overflow,object-size -fno-sanitize-recover=undefined)
   endif()
   if(VIADUCT_SANITIZE MATCHES "address")
-    # Checks of memory are calls: half the code to compile. Ops have them inline (cmake/ViaductLibrary.cmake).
+    # Memory checks are calls, which halves the code to compile. Ops have them inline (cmake/ViaductLibrary.cmake).
     list(APPEND VIADUCT_SANITIZER_OPTIONS --param=asan-instrumentation-with-call-threshold=0)
   endif()
   add_link_options(-fsanitize=${VIADUCT_SANITIZE})
@@ -51,7 +51,7 @@ endif()
 find_program(LLD ld.lld)
 find_program(GOLD ld.gold)
 if(CMAKE_CROSSCOMPILING)
-  # The linker of the cross compiler.
+  # Cross compilers use their own linker.
 elseif(LLD)
   add_link_options(-fuse-ld=lld)
 elseif(GOLD)

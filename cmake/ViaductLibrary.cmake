@@ -1,32 +1,32 @@
-# What most sources include. Headers of the system alone: a path of this checkout in the list would keep a compiler cache from
+# Headers that most sources include. System headers only: a path of this checkout in the list would keep a compiler cache from
 # serving other checkouts.
 set(VIADUCT_PRECOMPILED <fmt/core.h> <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
   <span> <stdexcept> <string> <string_view> <vector>)
 
-# What a file gets beside the flags of the whole project (cmake/Compiler.cmake), by instruction set. GCC 12 takes the deliberately
-# undefined registers of its own AVX-512 headers for mistakes.
+# Additional flags of a file by instruction set, beside those of the whole project (cmake/CompilerFlags.cmake). GCC 12 mistakes
+# the deliberately undefined registers of its own AVX-512 headers for uninitialized variables.
 set(VIADUCT_FLAGS_portable -DVIADUCT_PORTABLE -fno-math-errno)
 set(VIADUCT_FLAGS_avx2 "")
 set(VIADUCT_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512 -Wno-uninitialized)
 set(VIADUCT_FLAGS_avx512_bf16 ${VIADUCT_FLAGS_avx512} -mavx512bf16)
 set(VIADUCT_FLAGS_amx ${VIADUCT_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
 
-# The instruction sets that this processor may have. Others are left out: files of theirs, and their part of kernel files.
+# The instruction sets that this processor may have. Files of the others, and their part of kernel files, are not compiled.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(VIADUCT_ISAS portable avx2 avx512 avx512_bf16 amx)
 else()
   set(VIADUCT_ISAS portable)
 endif()
 
-# viaduct_inline_checks(TARGET): AddressSanitizer's checks inline (as GCC's default has them), where loops over elements are.
+# viaduct_inline_checks(TARGET): makes AddressSanitizer's checks inline (GCC's default), for targets with loops over elements.
 function(viaduct_inline_checks target)
   if(VIADUCT_SANITIZE MATCHES "address")
     target_compile_options(${target} PRIVATE --param=asan-instrumentation-with-call-threshold=7000)
   endif()
 endfunction()
 
-# viaduct_kernels(TARGET FILE): a kernel file is compiled once for each instruction set that its first line names
-# and this processor may have.
+# viaduct_kernels(TARGET FILE): compiles a kernel file once for each instruction set that its first line names and
+# this processor may have.
 function(viaduct_kernels target file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(STRINGS ${file} line LIMIT_COUNT 1)
@@ -53,9 +53,9 @@ function(viaduct_kernels target file)
   endforeach()
 endfunction()
 
-# viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…] [EXCLUDE regex]): the folder src/NAME as the static library viaduct_NAME,
-# from every .cpp below it but those whose path EXCLUDE matches. Files cpu/…/*_kernels.cpp are compiled as viaduct_kernels says,
-# files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp once, for that instruction set.
+# viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…] [EXCLUDE regex]): builds the folder src/NAME as the static library
+# viaduct_NAME, from every .cpp below it except those whose path EXCLUDE matches. Files cpu/…/*_kernels.cpp are compiled by
+# viaduct_kernels; files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp once, for that instruction set.
 function(viaduct_library name)
   cmake_parse_arguments(ARG "" "EXCLUDE" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
@@ -82,7 +82,7 @@ function(viaduct_library name)
     viaduct_inline_checks(viaduct_${name})
   endif()
   install(TARGETS viaduct_${name} EXPORT viaduct)
-  # One precompiled header for all folders that see base; kernel files have other flags and do without.
+  # All folders that use base share one precompiled header; kernel files have other flags and do not use it.
   if(name STREQUAL "base")
     target_precompile_headers(viaduct_base PRIVATE ${VIADUCT_PRECOMPILED})
   elseif(NOT name STREQUAL "timeline")

@@ -15,7 +15,7 @@ set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${VIADUCT_ARM_ROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${VIADUCT_ARM_ROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${VIADUCT_ARM_ROOT}/usr/share/pkgconfig)
 
-# Libraries need others of the same folder.
+# Libraries need other libraries of the same folder.
 set(CMAKE_EXE_LINKER_FLAGS_INIT
   "-Wl,-rpath-link,${VIADUCT_ARM_ROOT}/usr/lib/aarch64-linux-gnu:${VIADUCT_ARM_ROOT}/lib/aarch64-linux-gnu")
 set(CMAKE_CXX_FLAGS_INIT "-isystem ${VIADUCT_ARM_ROOT}/usr/include/aarch64-linux-gnu")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# below_best_isa.sh ISA VIADUCT PROGRAM…: runs a test program on an instruction set below this machine's best, with which the program
-# runs by default. Exit status 77 (skipped) if ISA is the machine's best.
+# below_best_isa.sh ISA VIADUCT PROGRAM…: runs a test program on an instruction set below this machine's best, which is the program's
+# default. Exit status 77 (skipped) if ISA is the machine's best.
 set -euo pipefail
 isa=$1 viaduct=$2
 order=(portable avx2 avx512 avx512_bf16 amx)

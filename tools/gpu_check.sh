@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu_check.sh [options]: checks and measures the cuda device on a machine with an NVIDIA GPU, within ten minutes (--help lists
-# the options). What a phase needs and the machine has not is said in a line of the result. Exit status: 0 if no phase failed, 1 if
+# the options). If the machine lacks something that a phase needs, the result says so. Exit status: 0 if no phase failed, 1 if
 # one did, or if there is no GPU.
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""What the GPU kernels use, from the report of their build: registers, shared memory and spills.
+"""Shows the registers, shared memory and spills of the GPU kernels, from the report of their build.
 
     cmake --preset cuda -D VIADUCT_CUDA_REPORT=ON && cmake --build --preset cuda --clean-first | tools/gpu_code.py
 
-reads what ptxas says of each kernel (-v), and fails if one keeps more than --limit bytes of registers in memory (five
-kernels that do are known by name), or if a target has no kernel that another has. --table prints a Markdown table of the kernels whose name holds a word.
+reads ptxas's report of each kernel (-v), and fails if one spills more than --limit bytes of registers to memory (five
+known kernels may), or if a target lacks a kernel that another has. --table prints a Markdown table of the kernels whose name contains a word.
 
     tools/gpu_code.py --code build/cuda/libviaduct_cuda.so
 
-reads the machine code by cuobjdump (of the toolkit, or nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI), and fails if
-a kernel lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it says
+reads the machine code with cuobjdump (from the toolkit, or nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm from PyPI), and fails if
+a kernel lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it reports
 that it is skipped.
 """
 
@@ -25,7 +25,7 @@ SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 
-# Kernels that keep more than the limit today, by target: they may not become worse.
+# Known kernels above the limit, by target: they may not become worse.
 KNOWN = {
     ("sum_rows_kernel<8>", "sm_100a"): 180,
     ("quantize_groups_kernel", "sm_100a"): 56,
@@ -38,7 +38,7 @@ FUNCTION = re.compile(r"Function : (\w+)")
 TARGET = re.compile(r"code for (sm_\w+)")
 OPCODE = re.compile(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ +)?([A-Z][\w.]*)")
 WIDE_READ, WIDE_COPY, PRODUCT = r"LDG\.E(\.\w+)*\.128", r"LDGSTS\.E(\.\w+)*\.128", r"HMMA\."
-# What kernels are fast by: a part of their names (a regular expression), an instruction, what it is. Each names one or more.
+# Instructions that fast kernels need: part of the kernel's name (a regular expression), instruction, description. Each must match a kernel.
 EXPECTED = [
     (r"^(elementwise|sum_rows|norm_forward|norm_backward|activation_forward|activation_backward)_kernel<8", WIDE_READ,
      "reads of 16 bytes"),
@@ -60,7 +60,7 @@ class Kernel:
 
 
 def read_code(lines):
-    """The kernels of cuobjdump -sass, with the names of their instructions."""
+    """Reads the output of cuobjdump -sass: kernels and the names of their instructions."""
     kernels, target, opcodes = [], "", set()
     for line in lines:
         if match := TARGET.search(line):
@@ -102,7 +102,7 @@ def check_code(library):
 
 
 def read(lines):
-    """The kernels of a report, in its order. A line belongs to the kernel that was named last."""
+    """Reads the kernels of a report, in order. A line belongs to the kernel that was named last."""
     kernels = []
     for line in lines:
         if match := ENTRY.search(line):
@@ -124,7 +124,7 @@ def shorten(name):
 
 
 def demangle(kernels):
-    """Names as in the source, where the machine has c++filt."""
+    """Demangles names if the machine has c++filt."""
     try:
         done = subprocess.run(["c++filt"], input="\n".join(k.name for k in kernels), capture_output=True, text=True,
                               check=True)
@@ -141,7 +141,7 @@ def problems(kernels, limit):
     limit_of = {(k.name, k.target): max(limit, KNOWN.get((k.name, k.target), 0)) for k in kernels}
     found = [f"{k.target}: {k.name} keeps {k.spilled} bytes of registers in memory, the limit is "
              f"{limit_of[k.name, k.target]}" for k in kernels if k.spilled > limit_of[k.name, k.target]]
-    found += [f"{k.target}: {k.name}: ptxas said nothing of its registers" for k in kernels if k.registers == 0]
+    found += [f"{k.target}: {k.name}: the report lacks its registers" for k in kernels if k.registers == 0]
     targets = sorted({k.target for k in kernels})
     for name in sorted({k.name for k in kernels}):
         missing = [t for t in targets if not any(k.name == name and k.target == t for k in kernels)]
@@ -161,8 +161,8 @@ def table(kernels, word):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", nargs="?", type=argparse.FileType(), default=sys.stdin)
-    parser.add_argument("--limit", type=int, default=16, help="bytes of registers that a kernel may keep in memory")
-    parser.add_argument("--table", metavar="WORD", help="registers of the kernels whose name holds WORD, as Markdown")
+    parser.add_argument("--limit", type=int, default=16, help="bytes of registers that a kernel may spill to memory")
+    parser.add_argument("--table", metavar="WORD", help="print the registers of kernels whose name contains WORD, as Markdown")
     parser.add_argument("--code", metavar="LIBRARY", help="check the machine code of LIBRARY instead of a report")
     args = parser.parse_args()
     if args.code is not None:

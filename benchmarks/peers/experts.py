@@ -1,5 +1,5 @@
-"""Training steps of mixtures of experts: `transformers` on PyTorch and Viaduct, alternating, and their ratio: `./viaduct.sh peers experts`
-(docs/benchmarks.md). The library as a user starts it: scaled_dot_product_attention, eager (--compile: torch.compile), its own experts,
+"""Times training steps of mixtures of experts in `transformers` and Viaduct, alternating, and prints the ratio: `./viaduct.sh peers experts`
+(docs/benchmarks.md). The library's default settings: scaled_dot_product_attention, eager (--compile: torch.compile), its own experts,
 AdamW (fused with --fused), the system's allocator."""
 
 import argparse
@@ -11,13 +11,13 @@ from machine import describe, median, onednn_version
 from steps import ROOT, Torch, name_of, resolved, viaduct
 
 CASES = [("mixtral_20m", "bf16"), ("mixtral_20m", "fp32"), ("deepseek_18m", "bf16"), ("deepseek_18m", "fp32")]
-# Of Viaduct's time in a step, by the beginnings of its ops' names; copies of rows are look-ups, those of tokens included.
+# Parts of Viaduct's step time, by the beginnings of op names; look-ups copy rows, those of tokens included.
 PARTS = {"routing": ("route", "router_", "count_choices"), "order and rows of experts": ("sort_by_expert", "combine_rows", "embedding_forward"),
          "experts' products": ("grouped_gemm",), "other products": ("gemm",)}
 
 
 def shares(profile):
-    """Of a step's seconds the part of each of PARTS, and of the rest."""
+    """The share of each of PARTS, and of the rest, in a step's time."""
     spent = dict.fromkeys([*PARTS, "the rest"], 0.0)
     for row in profile["rows"]:
         part = next((p for p, names in PARTS.items() if row["kind"] == "op" and row["name"].startswith(names)), "the rest")
@@ -26,7 +26,7 @@ def shares(profile):
 
 
 def compare(options, config, dtype):
-    """One row of the table: each in turn, as often as asked."""
+    """Measures one row of the table, alternating between both."""
     path = str(ROOT / f"configs/bench/{config}.yaml")
     ours = viaduct(options, dtype, "train", path, "--dry-run")
     fields = resolved(ours)
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of both (default: all cores)")
     parser.add_argument("--quick", action="store_true", help="one turn of one step")
     parser.add_argument("--out", help="write all figures as JSON")
-    parser.add_argument("overrides", nargs="*", help="SECTION.FIELD=VALUE: of the model that both train, and of Viaduct")
+    parser.add_argument("overrides", nargs="*", help="SECTION.FIELD=VALUE for the model that both train, and for Viaduct")
     options = parser.parse_args()
     if options.quick:
         options.rounds = options.steps = 1

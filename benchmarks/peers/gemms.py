@@ -1,8 +1,8 @@
-"""Matrix products of a linear layer by oneDNN, OpenBLAS and Viaduct, alternating, and their ratio: `./viaduct.sh peers gemms`.
+"""Times matrix products of a linear layer in oneDNN, OpenBLAS and Viaduct, alternating, and prints the ratio: `./viaduct.sh peers gemms`.
 
 oneDNN is PyTorch's: BF16 through torch.mm, FP32 through the operator of its mkldnn back end (torch.mm in FP32 is MKL, shown too). OpenBLAS
-is the system's, sgemm on all threads. K and N are input and output features, M tokens; forms as in `viaduct bench gemm`. The weight
-gradient of oneDNN has a BF16 result where Viaduct's adds to FP32."""
+is the system's, sgemm on all threads. K and N are input and output features, M is the number of tokens; forms are those of `viaduct bench gemm`. The weight
+gradient of oneDNN is BF16; Viaduct's is added to an FP32 gradient."""
 
 import argparse
 import ctypes
@@ -44,7 +44,7 @@ class OpenBlas:
 
 
 def libraries(torch, blas, form, dtype, M, N, K):
-    """Name → a call that makes the product on fixed random operands."""
+    """Calls by name that compute the product of fixed random operands."""
     x, w, dy = (torch.randn(shape).to(dtype) for shape in ((M, K), (N, K), (M, N)))
     a, b = {"forward": (x, w.t()), "data_gradient": (dy, w), "weight_gradient": (dy.t(), x)}[form]
     out = torch.empty(a.shape[0], b.shape[1], dtype=dtype)
@@ -66,7 +66,7 @@ def libraries(torch, blas, form, dtype, M, N, K):
 
 
 def check(torch, calls, out):
-    """OpenBLAS, which is called here by hand, gives what torch.mm gives."""
+    """Checks the direct calls of OpenBLAS against torch.mm."""
     calls["MKL"]()
     expected = out.clone()
     calls["OpenBLAS"]()
@@ -75,7 +75,7 @@ def check(torch, calls, out):
 
 
 def rate(call, flops, seconds_at_least):
-    """TFLOP/s: the median of calls that together last that long, after one that warms up."""
+    """TFLOP/s: the median of calls for this many seconds, after a warm-up call."""
     call()
     times = []
     while sum(times) < seconds_at_least or len(times) < 2:

@@ -1,8 +1,8 @@
-"""Mixtures of experts of `configs/bench` in `transformers`, from Viaduct's resolved configuration (section `model`)."""
+"""The mixtures of experts of `configs/bench` in `transformers`, from Viaduct's resolved configuration (section `model`)."""
 
 
 def refuse_unless(model, field, value):
-    """A configuration that the library would train differently is an error, not a wrong comparison."""
+    """Refuses a configuration that the library would train differently."""
     if model[field] != value:
         raise SystemExit(f"peers: model.{field}={model[field]}: expected {value}, which is what transformers computes here")
 

@@ -1,4 +1,4 @@
-"""The description that a published figure needs: machine, library versions, allocator."""
+"""Describes the machine, the library versions and the allocator for published figures."""
 
 import datetime
 import os
@@ -20,7 +20,7 @@ def describe():
 
 
 def jemalloc():
-    """Path of the library, or None where it is not installed (Debian: libjemalloc2)."""
+    """Path of jemalloc, or None if it is not installed (Debian: libjemalloc2)."""
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"):
         path = Path(folder, "libjemalloc.so.2")
         if path.exists():

@@ -1,5 +1,5 @@
 """The dense decoders of `configs/bench` in PyTorch, built from Viaduct's resolved configuration (section `model`), so that both train the
-same architecture. Written the way PyTorch runs them fastest: query, key and value are one product, so are gate and up."""
+same architecture. Written for speed in PyTorch: query, key and value are one product, and so are gate and up."""
 
 import math
 
@@ -27,7 +27,7 @@ SUPPORTED = {
 
 
 def check_supported(model):
-    """A configuration that these modules would train differently is an error, not a wrong comparison."""
+    """Refuses a configuration that these modules would train differently."""
     for field, values in SUPPORTED.items():
         if model[field] not in values:
             raise SystemExit(f"peers: model.{field}={model[field]}: the PyTorch models here have only {values}")
@@ -47,7 +47,7 @@ class Norm(nn.Module):
 
 
 def rotate(x, cos, sin):
-    """x [B, N, S, D]; the halves of a head are pairs."""
+    """Rotates x [B, N, S, D]; element i of a head's first half pairs with element i of the second half."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh steps|gemms|experts [options]: makes PyTorch's environment if it is not there (build/peers-env, 4 GB), then measures it and Viaduct in turn.
+# run.sh steps|gemms|experts [options]: makes PyTorch's environment if it does not exist (build/peers-env, 4 GB), then measures it and Viaduct in turn.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)

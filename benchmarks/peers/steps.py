@@ -1,8 +1,8 @@
-"""Training steps of PyTorch and Viaduct, alternating, and their ratio: `./viaduct.sh peers steps` (docs/benchmarks.md).
+"""Times training steps of PyTorch and Viaduct, alternating, and prints the ratio: `./viaduct.sh peers steps` (docs/benchmarks.md).
 
-default: as a user starts it: SDPA, eager, AdamW, the system's allocator.
+default: PyTorch's default settings: SDPA, eager, AdamW, the system's allocator.
 best:    the fastest of {SDPA, baddbmm with an additive mask} × {eager, torch.compile} × {AdamW, fused AdamW}, with jemalloc (if it is
-         installed) that keeps its memory and asks for huge pages. The search runs once and is kept in build/peers/best.json."""
+         installed) that keeps its memory and uses huge pages. The search runs once and is kept in build/peers/best.json."""
 
 import argparse
 import itertools
@@ -29,7 +29,7 @@ def name_of(setting):
 
 
 class Torch:
-    """A process of torch_step.py that waits between its steps."""
+    """A process of torch_step.py that waits between measurements."""
 
     def __init__(self, case, setting, warmup):
         environment = dict(os.environ, OMP_NUM_THREADS=str(case["threads"]),
@@ -61,7 +61,7 @@ class Torch:
 
 
 def viaduct(options, dtype, *arguments):
-    """One JSON document of a command that takes a configuration."""
+    """Runs a command on a configuration and returns its JSON document."""
     command = [options.viaduct, *arguments, "--json", f"dist.threads_per_rank={options.threads}"]
     command += ["mixed_precision=fp32"] if dtype == "fp32" else []
     done = subprocess.run(command + options.overrides, stdout=subprocess.PIPE, text=True)
@@ -71,13 +71,13 @@ def viaduct(options, dtype, *arguments):
 
 
 def resolved(document):
-    """The configuration in a dry run's document; YAML 1.1 takes `1e-05` for text."""
+    """The configuration from a dry run's document. YAML 1.1 reads `1e-05` as text."""
     text = re.sub(r": (-?\d+)(e-?\d+)$", r": \1.0\2", document["config"], flags=re.M)
     return yaml.safe_load(text)
 
 
 def best_setting(options, config, case, torch_version):
-    """From the cache, or searched: medians of a few steps of each setting."""
+    """The fastest setting, from the cache or by a search: medians of a few steps of each setting."""
     cache = ROOT / "build/peers/best.json"
     known = json.loads(cache.read_text()) if cache.exists() else {}
     key = f"{config} {case['dtype']} {case['threads']} threads, torch {torch_version}, {cpu_name()}"
@@ -96,7 +96,7 @@ def best_setting(options, config, case, torch_version):
 
     for attention, compiled in itertools.product(["sdpa", "baddbmm"], [False, True]):
         time(attention, compiled, True)
-    # The optimizer's part is the same whatever the model's is, so the other one is tried beside the winner alone.
+    # The optimizer's time does not depend on the model's settings, so the other optimizer is tried only with the winner.
     time(found[0][1]["attention"], found[0][1]["compile"], False)
     known[key] = {"best": found[0][1], "searched": [{"seconds": s, **setting} for s, setting in found]}
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def best_setting(options, config, case, torch_version):
 
 
 def compare(options, config, dtype):
-    """Rows of the table for one configuration: one for each setting of PyTorch that was asked for."""
+    """Measures the rows of one configuration: one for each requested setting of PyTorch."""
     path = str(ROOT / f"configs/bench/{config}.yaml")
     ours = viaduct(options, dtype, "train", path, "--dry-run")
     fields = resolved(ours)

@@ -1,8 +1,8 @@
-"""One PyTorch trainer in one setting, as a process that waits for commands, so that it can alternate with Viaduct.
+"""A PyTorch trainer in one setting that waits for commands, so that it can alternate with Viaduct.
 
     torch_step.py '{"model": {…}, "rows": 4, "dtype": "bf16", "attention": "sdpa", "compile": false, "fused": false}'
 
-Prints one JSON line when ready; then for each line `N` on standard input runs N training steps (forward, backward, clip, AdamW) on random
+Prints one JSON line when ready. Then, for each line `N` on standard input, it runs N training steps (forward, backward, clip, AdamW) on random
 tokens and prints their seconds. BF16 is autocast with FP32 weights, gradients and states."""
 
 import contextlib
@@ -15,7 +15,7 @@ import torch
 
 
 def build(setting):
-    """loss(tokens, labels) of labels that are shifted already, and its model."""
+    """Returns the function loss(tokens, shifted labels), and its model."""
     m = setting["model"]
     if setting.get("library") != "transformers":
         from models import Decoder

@@ -3,8 +3,8 @@
 
 cpu.py --viaduct BIN [--quick] [--seconds N] [--rounds N] [--calibration THREADS=FILE …] [--markdown FILE]
 
-For each number of threads a table is made with `viaduct bench --calibrate`, unless --calibration names one. Each configuration is predicted by
-`viaduct plan --calibration` and measured by `viaduct bench step`, in several rounds through all configurations, so that a slow minute of
+For each number of threads `viaduct bench --calibrate` makes a table, unless --calibration names one. Each configuration is predicted by
+`viaduct plan --calibration` and measured by `viaduct bench step`, in several rounds over all configurations, so that a slow minute of
 the machine does not fall on one of them; its figure is the median of the rounds. A positive error means that the predicted step is
 longer. Needs idle cores. Exit status 1 if a command fails.
 """
@@ -30,7 +30,7 @@ FP32, FULL = ["mixed_precision=fp32"], ["model.recompute_granularity=full", "mod
 SHORT = ["model.num_layers=3"]
 DP2, TP2, PP2 = ["dist.ranks=2"], ["dist.ranks=2", "model.tensor_model_parallel_size=2"], ["dist.ranks=2", "model.pipeline_model_parallel_size=2"]
 
-# (name, file, overrides). The first six are those of --quick.
+# (name, file, overrides). --quick uses the first six.
 CONFIGURATIONS = [
     ("llama_10m, 8 × 256", LLAMA, tokens(8, 8, 256)),
     ("llama_10m, 8 × 256, FP32", LLAMA, tokens(8, 8, 256) + FP32),
@@ -74,11 +74,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--viaduct", type=pathlib.Path, required=True, help="the binary")
     parser.add_argument("--quick", action="store_true", help="six configurations")
-    parser.add_argument("--seconds", type=float, default=60, help="of a calibration (60)")
+    parser.add_argument("--seconds", type=float, default=60, help="seconds of a calibration (60)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each configuration (3)")
-    parser.add_argument("--steps", type=int, default=3, help="steps of a measurement (3)")
-    parser.add_argument("--calibration", action="append", default=[], metavar="THREADS=FILE", help="a table made before")
-    parser.add_argument("--markdown", type=pathlib.Path, help="write the table here as well")
+    parser.add_argument("--steps", type=int, default=3, help="steps a measurement (3)")
+    parser.add_argument("--calibration", action="append", default=[], metavar="THREADS=FILE", help="a table made earlier")
+    parser.add_argument("--markdown", type=pathlib.Path, help="also write the table to this file")
     arguments = parser.parse_args()
 
     cores = len(os.sched_getaffinity(0))

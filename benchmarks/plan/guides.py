@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicts the scenarios of the tuning guides (configs/guides) and prints a table beside what is claimed and published.
+"""Predicts the scenarios of the tuning guides (configs/guides) and prints a table with the claims and published figures.
 
 guides.py --viaduct BIN [--only REGEX] [--markdown FILE]
 
@@ -28,7 +28,7 @@ Not here: DeepSeek-V3. Scaling and cost of Llama 3 70B stand below the table; of
 |---|---|---|---|---|---|---|---|---|
 """
 
-# Of the second table: a training of so many tokens with the layout of configs/guides/llama3_70b.yaml.
+# The second table: a training run of TOKENS tokens with the layout of configs/guides/llama3_70b.yaml.
 TOKENS = 10**12
 SEQUENCE = 8192
 ROWS_PER_GPU = 2  # of a step
@@ -51,7 +51,7 @@ A guide's example trains a trillion tokens on 64 to 2,048 H100 in FP8: 115.4 day
 
 
 def plan(viaduct, config, cluster, overrides=()):
-    """The document's prediction; None and the first line of the error if there is none."""
+    """The prediction of the document, or None and the first line of the error."""
     run = subprocess.run([viaduct, "plan", "--config", str(config), "--cluster", cluster, "--json", "--rule-seconds", "1e-9",
                           *overrides], capture_output=True, text=True)
     if run.returncode != 0:
@@ -67,14 +67,14 @@ def predicted(viaduct, row):
 
 
 def price_of(gpu):
-    """Dollars a GPU and hour: the middle of the catalog's offers."""
+    """Dollars per GPU and hour: the middle of the catalog's offers."""
     entry = re.search(rf"^{gpu}:\n((?:  .*\n)+)", (ROOT / "hardware" / "gpus.yaml").read_text(), re.M).group(1)
     low, high = (float(x) for x in re.search(r"usd_per_hour: {low: ([0-9.]+), high: ([0-9.]+)", entry).groups())
     return (low + high) / 2
 
 
 def training(seconds, gpus, price):
-    """Days and dollars of TOKENS with steps of so many seconds."""
+    """Days and dollars of TOKENS at this step time."""
     days = TOKENS / (gpus * ROWS_PER_GPU * SEQUENCE) * seconds / 86400
     return days, gpus * days * 24 * price
 

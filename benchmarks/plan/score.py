@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tables of docs/plan-accuracy.md from `viaduct plan --score`, which makes the predictions.
+"""Makes the tables of docs/plan-accuracy.md from the predictions of `viaduct plan --score`.
 
 score.py --viaduct BIN [--runs CSV] [--constants YAML] [--document JSON] [--memory JSON] [--fit YAML] [--markdown FILE]
 
---document: a document that `viaduct plan --score RUNS --json` printed before, in place of a call. --fit writes a file of
+--document: a document that `viaduct plan --score RUNS --json` printed earlier, instead of running it. --fit writes a file of
 constants: for each GPU the median of published over predicted speed in the rows of FIT_MODELS.
 """
 import argparse
@@ -15,13 +15,13 @@ import statistics
 import subprocess
 import sys
 
-# What constants are fitted on; every other model is held out.
+# Models that constants are fitted on; every other model is held out.
 FIT_MODELS = ("llama3-8b", "llama3.1-8b", "mpt-7b", "internlm-7b", "llama3-70b-12L")
-LEAST_ROWS = 8  # for one constant
+LEAST_ROWS = 8  # rows that one constant needs at least
 
 
 def calibration(row):
-    """Rows that the constants of src/plan/op_time.h were fitted on."""
+    """Whether the constants of src/plan/op_time.h were fitted on this row."""
     return row["framework"].startswith("llm-foundry")
 
 
@@ -112,9 +112,9 @@ def main():
     parser.add_argument("--models", default=here / "models.csv")
     parser.add_argument("--constants")
     parser.add_argument("--document")
-    parser.add_argument("--memory", help="the document of published_memory.csv: tables of memory instead of speed")
+    parser.add_argument("--memory", help="the document of published_memory.csv: makes tables of memory instead of speed")
     parser.add_argument("--fit")
-    parser.add_argument("--markdown", help="writes the tables between the markers of this page")
+    parser.add_argument("--markdown", help="write the tables between the markers of this page")
     options = parser.parse_args()
     if options.document:
         document = json.loads(pathlib.Path(options.document).read_text())

@@ -61,7 +61,7 @@ std::vector<std::string> fused_expert_names(const TensorNames& names) {
 
 SplitExperts::SplitExperts(std::unique_ptr<TensorSource> stored,
                            const std::vector<std::string>& fused)
-    : stored_(std::move(stored)) {
+    : DerivedSource(std::move(stored)) {
   const auto add = [&](TensorInfo info, std::string from, int64_t expert) {
     VIADUCT_CHECK(IoError,
                   places_.emplace(info.name, Place{infos_.size(), std::move(from), expert}).second,

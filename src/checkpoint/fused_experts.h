@@ -6,7 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "checkpoint/tensor_source.h"
+#include "checkpoint/derived_source.h"
 #include "model/model_config.h"
 
 namespace viaduct {
@@ -16,17 +16,14 @@ std::vector<std::string> fused_expert_names(const TensorNames& names);
 
 /// Shows a tensor that is stored for all experts as one tensor for each expert. Other tensors are
 /// unchanged.
-class SplitExperts : public TensorSource {
+class SplitExperts : public DerivedSource {
  public:
   /// `fused`: as fused_expert_names returns them.
   SplitExperts(std::unique_ptr<TensorSource> stored, const std::vector<std::string>& fused);
 
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
   Tensor tensor(const std::string& name) const override;
   void read_into(const std::string& name, const Piece& piece,
                  std::byte* destination) const override;
-  void check_read() const override { stored_->check_read(); }
-  std::string where() const override { return stored_->where(); }
   const TensorInfo* find(const std::string& name) const override;
 
  private:
@@ -36,8 +33,6 @@ class SplitExperts : public TensorSource {
     int64_t expert = -1;  // −1: not split
   };
 
-  std::unique_ptr<TensorSource> stored_;
-  std::vector<TensorInfo> infos_;
   std::unordered_map<std::string, Place> places_;
 };
 

@@ -8,32 +8,26 @@
 #include "checkpoint/gguf_cuts.h"
 #include "checkpoint/gguf_sentencepiece.h"
 #include "checkpoint/gguf_tokenizer.h"
+#include "data/tokenizer/bpe_document.h"
 
 namespace viaduct {
 namespace {
 
 using namespace gguf_cuts;
-using Json = nlohmann::ordered_json;  // members in the order written
-
-Json byte_level(bool cuts) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", cuts}};
-}
+using Json = BpeJson;
 
 Json pre_tokenizer_of(const Cut& cut) {
   if (cut.digits)
     return {{"type", "Sequence"},
-            {"pretokenizers",
-             Json::array({{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)})}};
-  if (*cut.pattern == '\0') return byte_level(true);
+            {"pretokenizers", Json::array({{{"type", "Digits"}, {"individual_digits", true}},
+                                           byte_level_json(true)})}};
+  if (*cut.pattern == '\0') return byte_level_json(true);
   return {{"type", "Sequence"},
           {"pretokenizers", Json::array({{{"type", "Split"},
                                           {"pattern", {{"Regex", cut.pattern}}},
                                           {"behavior", "Isolated"},
                                           {"invert", false}},
-                                         byte_level(false)})}};
+                                         byte_level_json(false)})}};
 }
 
 Json template_of(const std::string& begin, int64_t id) {
@@ -55,9 +49,6 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
   VIADUCT_CHECK(IoError, types.empty() || types.size() == tokens.size(),
                 "{}: {} types of {} tokens", keys.where(), types.size(), tokens.size());
   Json vocabulary = Json::object(), added = Json::array();
-  // Not operator[], which searches all members before it adds one.
-  auto& members =
-      static_cast<std::vector<Json::object_t::value_type>&>(vocabulary.get_ref<Json::object_t&>());
   std::set<std::string_view> seen;
   for (size_t id = 0; id < tokens.size(); ++id) {
     const int64_t type = types.empty() ? int64_t{normal} : types[id];
@@ -65,18 +56,12 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
     VIADUCT_CHECK(IoError, seen.insert(tokens[id]).second, "{}: token \"{}\" appears twice",
                   keys.where(), shown_name(tokens[id]));
     if (type == control || type == user_defined) {
-      added.push_back({{"id", id},
-                       {"content", tokens[id]},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", false},
-                       {"special", type == control}});
+      added.push_back(added_token_json(id, tokens[id], type == control));
     } else {
-      members.emplace_back(tokens[id], id);
+      append_member(vocabulary, tokens[id], id);
     }
   }
-  Json post_processor = byte_level(false);
+  Json post_processor = byte_level_json(false);
   const int64_t begin = keys.integer("tokenizer.ggml.bos_token_id", -1);
   if (keys.flag("tokenizer.ggml.add_bos_token", false) && begin >= 0 &&
       begin < static_cast<int64_t>(tokens.size()))
@@ -89,18 +74,9 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
       {"normalizer", cut.nfc ? Json{{"type", "NFC"}} : Json()},
       {"pre_tokenizer", pre_tokenizer_of(cut)},
       {"post_processor", std::move(post_processor)},
-      {"decoder", byte_level(true)},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", cut.ignore_merges},
-        {"vocab", std::move(vocabulary)},
-        {"merges", keys.texts("tokenizer.ggml.merges")}}},
+      {"decoder", byte_level_json(true)},
+      {"model", bpe_model_json(std::move(vocabulary), keys.texts("tokenizer.ggml.merges"),
+                               cut.ignore_merges)},
   };
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

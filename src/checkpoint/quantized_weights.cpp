@@ -84,7 +84,7 @@ int64_t up(int64_t elements, int64_t block) {
 
 QuantizedWeights::QuantizedWeights(std::unique_ptr<TensorSource> stored,
                                    const QuantizationConfig& config)
-    : stored_(std::move(stored)) {
+    : DerivedSource(std::move(stored)) {
   std::unordered_map<std::string, bool> scales;  // those that a matrix uses
   for (const TensorInfo& info : stored_->tensors()) {
     TensorInfo made = info;

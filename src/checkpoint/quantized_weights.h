@@ -8,25 +8,22 @@
 #include <memory>
 #include <unordered_map>
 
+#include "checkpoint/derived_source.h"
 #include "checkpoint/quantization_config.h"
-#include "checkpoint/tensor_source.h"
 
 namespace viaduct {
 
-class QuantizedWeights : public TensorSource {
+class QuantizedWeights : public DerivedSource {
  public:
   /// IoError for a matrix without scales, scales of another shape than the configuration says, and
   /// codes that it does not describe.
   QuantizedWeights(std::unique_ptr<TensorSource> stored, const QuantizationConfig& config);
 
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
   /// As TensorSource; IoError also for a scale that is not finite, and for a product beyond BF16.
   Tensor tensor(const std::string& name) const override;
   /// Decodes only the rows of the piece.
   void read_into(const std::string& name, const Piece& piece,
                  std::byte* destination) const override;
-  void check_read() const override { stored_->check_read(); }
-  std::string where() const override { return stored_->where(); }
   const TensorInfo* find(const std::string& name) const override;
 
  private:
@@ -42,8 +39,6 @@ class QuantizedWeights : public TensorSource {
   /// The slices [begin, end) along dim 0, bf16.
   Tensor decode(const TensorInfo& info, const Coded& coded, int64_t begin, int64_t end) const;
 
-  std::unique_ptr<TensorSource> stored_;
-  std::vector<TensorInfo> infos_;
   std::unordered_map<std::string, size_t> index_;
   std::unordered_map<std::string, Coded> coded_;
 };

@@ -161,28 +161,26 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, SegmentRange range
 
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, SegmentRange range,
                                TensorSet d_out) {
-  const PhaseTimer time = timer(&PhaseSeconds::backward);
-  const RecordScope scope = phase("backward", micro_batch, chunk);
-  MicroBatch& open = at(micro_batch);
-  if (range.end == SegmentRange::kEnd)
-    d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
-  const TensorSet d_in =
-      model_.backward(context_, static_cast<size_t>(chunk), range, open.batch, std::move(d_out),
-                      at(open, chunk, micro_batch).saved, hooks_);
-  finish(micro_batch, chunk, range);
-  return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
+  return backward_through(micro_batch, chunk, range, std::move(d_out), true);
 }
 
 TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, SegmentRange range,
                                      TensorSet d_out) {
+  return backward_through(micro_batch, chunk, range, std::move(d_out), false);
+}
+
+TensorSet ModelStage::backward_through(int64_t micro_batch, int chunk, SegmentRange range,
+                                       TensorSet d_out, bool both) {
   const PhaseTimer time = timer(&PhaseSeconds::backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
   if (range.end == SegmentRange::kEnd)
     d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
+  const auto half = both ? &Model::backward : &Model::backward_input;
   const TensorSet d_in =
-      model_.backward_input(context_, static_cast<size_t>(chunk), range, open.batch,
-                            std::move(d_out), at(open, chunk, micro_batch).saved, hooks_);
+      (model_.*half)(context_, static_cast<size_t>(chunk), range, open.batch, std::move(d_out),
+                     at(open, chunk, micro_batch).saved, hooks_);
+  if (both) finish(micro_batch, chunk, range);
   return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }
 

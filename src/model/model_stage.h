@@ -87,6 +87,9 @@ class ModelStage final : public StageProgram {
   InChunk& at(MicroBatch& micro_batch, int chunk, int64_t number);
   TensorSet run_forward(const Batch& batch, size_t chunk, SegmentRange range, TensorSet in,
                         SavedStore& saved);
+  /// Both halves of the backward, or only the first.
+  TensorSet backward_through(int64_t micro_batch, int chunk, SegmentRange range, TensorSet d_out,
+                             bool both);
   /// What crosses the two ends of a chunk for a micro-batch, as segments declare it.
   struct Edges {
     Edge into, from;

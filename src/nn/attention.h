@@ -28,27 +28,21 @@ struct AttentionParts {
   std::shared_ptr<const Parameter> sinks;  // [heads]; null: none
 };
 
-class AttentionSegment final : public Segment {
+class AttentionSegment final : public StreamSegment {
  public:
   AttentionSegment(AttentionSpec spec, AttentionParts parts, std::string_view path);
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override {
-    return {stream_edge(context, batch, parts_.input_norm.features())};
-  }
-  std::vector<std::string_view> outputs() const override { return {kHidden}; }
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
   /// The projection's weight gradient is made before the gradients of the heads: nothing else
   /// reads the attended values then.
-  TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                     SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "attention"; }
 
  private:
+  int64_t features() const override { return parts_.input_norm.features(); }
   /// Both halves, or only the first: then the projection's weight gradient remains to be done.
   TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
                              SavedStore& saved, bool both);

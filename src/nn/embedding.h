@@ -18,12 +18,10 @@ class EmbeddingSegment final : public Segment {
   Edge inputs(const RankContext&, const Batch&) const override { return {}; }
   std::vector<std::string_view> outputs() const override { return {kHidden}; }
   /// `in` is empty: the ids come with the batch.
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
   /// Returns an empty set.
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::vector<const Parameter*> read_backward() const override { return {}; }
   std::string_view name() const override { return "embedding"; }

@@ -33,16 +33,13 @@ class HeadSegment final : public Segment {
   std::vector<std::string_view> outputs() const override { return {}; }
   /// Adds the weighted token losses to context.loss_state, the same on all tensor ranks; returns an
   /// empty set.
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
   /// `d_out` is empty: the gradient of the loss starts here, times the loss scale.
-  TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                     SavedStore& saved) override;
+  TensorSet backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
   /// The same in halves, with the same sums in the same order: gradients of all logits are kept
   /// between them.
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "head"; }
 

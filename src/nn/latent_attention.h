@@ -33,27 +33,21 @@ struct LatentAttentionParts {
 
 /// `spec`: head_dim is P + R, value_dim Dv, kv_heads N. In generation the cache holds for each
 /// token the compressed vector of keys and values (after its norm) and the rotary part of the keys
-/// (after
-/// rotation): C + R numbers, whatever N is. Keys and values of all heads are made from all of them
-/// in each step.
-class LatentAttentionSegment final : public Segment {
+/// (after rotation): C + R numbers, whatever N is. Keys and values of all heads are made from all
+/// of them in each step.
+class LatentAttentionSegment final : public StreamSegment {
  public:
   LatentAttentionSegment(AttentionSpec spec, LatentAttentionParts parts, std::string_view path)
       : core_(spec, path, nullptr, parts.projection.weight()), parts_(std::move(parts)) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override {
-    return {stream_edge(context, batch, parts_.input_norm.features())};
-  }
-  std::vector<std::string_view> outputs() const override { return {kHidden}; }
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "attention"; }
 
  private:
+  int64_t features() const override { return parts_.input_norm.features(); }
   /// Of this rank's rows of the stream: what queries are made from (Cq, or the normed stream), the
   /// normed vectors [., C], and the rotary part of the keys [., R] without rotation.
   struct Compressed {

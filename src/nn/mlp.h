@@ -23,23 +23,18 @@ struct MlpParts {
   ResidualDropout residual;
 };
 
-class MlpSegment final : public Segment {
+class MlpSegment final : public StreamSegment {
  public:
   explicit MlpSegment(MlpParts parts) : parts_(std::move(parts)) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override {
-    return {stream_edge(context, batch, parts_.input_norm.features())};
-  }
-  std::vector<std::string_view> outputs() const override { return {kHidden}; }
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "mlp"; }
 
  private:
+  int64_t features() const override { return parts_.input_norm.features(); }
   /// From the input [T, H] of `up` to the input [T, F] of `down`; keeps what `lower` reads.
   /// `raise_unit`: the same as the unit mlp.
   Tensor raise(RankContext& context, const Batch& batch, const Tensor& normed,

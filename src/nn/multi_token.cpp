@@ -52,11 +52,6 @@ Edge MultiTokenInputSegment::inputs(const RankContext& context, const Batch& bat
   return {stream_edge(context, batch, parts_.hidden_norm.features())};
 }
 
-std::vector<std::string_view> MultiTokenInputSegment::outputs() const {
-  if (depth_ > 0) return {kHidden};
-  return {kHidden, kTrunk};
-}
-
 int64_t MultiTokenInputSegment::first_row(const RankContext& context) const {
   return context.groups.tp().rank() * parts_.tokens->shape[0];
 }

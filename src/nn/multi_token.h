@@ -43,14 +43,14 @@ class MultiTokenInputSegment final : public Segment {
   MultiTokenInputSegment(size_t depth, MultiTokenInputParts parts)
       : depth_(depth), parts_(std::move(parts)) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
-  std::vector<std::string_view> outputs() const override;
+  Edge inputs(const RankContext&, const Batch&) const override;
+  std::vector<std::string_view> outputs() const override {
+    return depth_ > 0 ? std::vector{kHidden} : std::vector{kHidden, kTrunk};
+  }
   /// ShapeError if the batch has no tokens of this depth.
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::vector<const Parameter*> read_backward() const override;
   std::string_view name() const override { return "multi_token_input"; }
@@ -79,16 +79,13 @@ class MultiTokenHeadSegment final : public Segment {
         loss_scale_(loss_scale),
         head_(std::move(head)) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  Edge inputs(const RankContext&, const Batch&) const override;
   std::vector<std::string_view> outputs() const override { return {kHidden}; }
   /// Adds the weighted token losses and the weights to context.depth_losses.
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                     SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override { return head_.parameters(); }
   std::string_view name() const override { return "multi_token_head"; }
 

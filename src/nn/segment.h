@@ -106,6 +106,18 @@ class Segment {
   virtual ExchangePart exchange_part() const { return ExchangePart::none; }
 };
 
+/// From the residual stream to the residual stream, of `features()` features.
+class StreamSegment : public Segment {
+ public:
+  Edge inputs(const RankContext& context, const Batch& batch) const override {
+    return {stream_edge(context, batch, features())};
+  }
+  std::vector<std::string_view> outputs() const override { return {kHidden}; }
+
+ protected:
+  virtual int64_t features() const = 0;
+};
+
 struct Layer {
   std::string path;  // "embedding", "blocks.3", "head"
   std::vector<std::unique_ptr<Segment>> segments;

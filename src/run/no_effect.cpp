@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "run/no_effect_rules.h"
+#include "run/overlap_fields.h"
 #include "run/parallel_settings.h"
 
 namespace viaduct {
@@ -53,19 +54,6 @@ GemmOverlapTable overlap_table(const RunConfig& config) {
       config.tensor_overlap,
       {config.parallel.tensor_model_parallel_size, config.model.hidden_size.value()}, said);
 }
-
-constexpr std::string_view kOverlapFields[] = {"model.tp_comm_bulk_dgrad",
-                                               "model.tp_comm_bulk_wgrad",
-                                               "model.tp_comm_overlap_ag",
-                                               "model.tp_comm_overlap_rs",
-                                               "model.tp_comm_overlap_rs_dgrad",
-                                               "model.tp_comm_overlap_disable_qkv",
-                                               "model.tp_comm_overlap_disable_fc1",
-                                               "comm_overlap.tp_comm_overlap_cfg",
-                                               "comm_overlap.method",
-                                               "comm_overlap.num_splits",
-                                               "comm_overlap.aggregate",
-                                               "comm_overlap.fp8_buf"};
 
 /// Whether the table of GEMMs is the same without this one of its fields, and why.
 std::string same_overlap(const RunConfig& config, const std::string& name,

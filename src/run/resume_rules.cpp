@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "run/overlap_fields.h"
+
 namespace viaduct {
 namespace {
 
@@ -203,13 +205,6 @@ constexpr std::string_view kFree[] = {
     "model.hierarchical_context_parallel_sizes",
     "model.hybrid_context_parallel",
     "model.max_seqlen_per_dp_cp_rank",
-    "model.tp_comm_bulk_dgrad",
-    "model.tp_comm_bulk_wgrad",
-    "model.tp_comm_overlap_ag",
-    "model.tp_comm_overlap_rs",
-    "model.tp_comm_overlap_rs_dgrad",
-    "model.tp_comm_overlap_disable_qkv",
-    "model.tp_comm_overlap_disable_fc1",
     "model.virtual_pipeline_model_parallel_size",
     "model.account_for_embedding_in_pipeline_split",
     "model.account_for_loss_in_pipeline_split",
@@ -312,9 +307,11 @@ std::optional<ResumeRule> resume_rule(std::string_view name) {
                                   [&](const NamedRule& named) { return named.name == name; });
   if (rule != std::end(kRules)) return rule->rule;
   const std::string_view section = name.substr(0, name.find('.'));
-  const bool free = std::find(std::begin(kFree), std::end(kFree), name) != std::end(kFree) ||
-                    std::find(std::begin(kFreeSections), std::end(kFreeSections), section) !=
-                        std::end(kFreeSections);
+  const auto is_in = [](const auto& list, std::string_view wanted) {
+    return std::find(std::begin(list), std::end(list), wanted) != std::end(list);
+  };
+  const bool free =
+      is_in(kFree, name) || is_in(kOverlapFields, name) || is_in(kFreeSections, section);
   return free ? std::optional(ResumeRule{}) : std::nullopt;
 }
 

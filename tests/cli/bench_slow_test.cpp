@@ -1,6 +1,6 @@
 // `viaduct bench` on a tiny problem: the document has the fields that scripts read, and its rates
 // equal work counted by hand over measured times. Times are checked only against the command's
-// duration and the peak of the machine's registers.
+// duration and the machine's peak by its registers.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,8 @@ Measured measure(const std::string& arguments) {
   return {nlohmann::json::parse(result.out), took.count()};
 }
 
-// Of one thread: two FMAs of 8 floats a cycle, of 16 with AVX-512, and no clock is above 7 GHz.
+// The peak of one thread: two FMAs of 8 floats a cycle, of 16 with AVX-512, and no clock is above 7
+// GHz.
 constexpr double kMostAvx2Tflops = 2 * 2 * 8 * 7e-3, kMostAvx512Tflops = 2 * kMostAvx2Tflops;
 
 TEST(BenchCommand, AttentionMeasuresForwardAndBackward) {
@@ -69,7 +70,7 @@ TEST(BenchCommand, CollectivesCountWhatABusWouldCarry) {
     EXPECT_EQ(document["bytes"], 12000);
     EXPECT_EQ(document["ranks"], ranks);
     return document["microseconds"].get<double>() *
-           document["bus_gbytes_per_second"].get<double>() / 12;  // bytes / 1000 moved on the bus
+           document["bus_gbytes_per_second"].get<double>() / 12;  // bytes / 1000 sent on the bus
   };
   EXPECT_NEAR(on_the_bus("all_reduce", 3), 4.0 / 3, 1e-9);
   for (const char* part : {"all_gather", "reduce_scatter", "all_to_all"})

@@ -87,7 +87,7 @@ TEST_F(ConvertCommand, HalfPrecisionAndSideFiles) {
   ASSERT_EQ(run(folder_ / "save/step_00000000", "back/").status, 0);
   expect_same(SafetensorsFolder(folder_ / "model"), SafetensorsFolder(folder_ / "back"));
   EXPECT_EQ(read_file(folder_ / "back/generation_config.json"), "{\"eos_token_id\": 3}");
-  // The file said float32; the rest of it stays.
+  // The file said float32; the other fields stay.
   auto expected = nlohmann::json::parse(read_file(folder_ / "model/config.json"));
   EXPECT_EQ(expected.at("torch_dtype"), "float32");
   expected["torch_dtype"] = "float16";

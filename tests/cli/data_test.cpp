@@ -96,7 +96,7 @@ TEST_F(DataCommand, TakesTheConfigurationOfARun) {
 }
 
 TEST_F(DataCommand, ShowsTheOrderOfARunThatStartsFromAModel) {
-  // A model folder whose tokenizer names the end of documents, and whose positions end at 24.
+  // A model folder with an end-of-document token in its tokenizer and 24 positions.
   std::filesystem::create_directory(folder_ / "model");
   const std::filesystem::path tokenizer = data("tokenizer/gpt2");
   for (const char* name : {"vocab.json", "merges.txt"})
@@ -150,7 +150,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
       run("tokenize --input " + path("docs.jsonl") + " --json-key body --tokenizer " +
           data("tokenizer/gpt2") + " --workers 2 --output " + path("new/docs"));
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_TRUE(done.err.empty()) << done.err;  // no progress bar away from a terminal
+  EXPECT_TRUE(done.err.empty()) << done.err;  // no progress bar without a terminal
   for (const char* suffix : {".bin", ".idx"}) {
     EXPECT_EQ(read_file(path("new/docs") + suffix),
               read_file(data("indexed_dataset/docs_uint16") + suffix));
@@ -172,7 +172,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   EXPECT_EQ(json::parse(run("inspect " + path("open") + " --json").out)["total_tokens"],
             closed["total_tokens"].get<int64_t>() - closed["document_count"].get<int64_t>());
 
-  // The same from standard input, packed or not.
+  // The same from standard input, compressed or not.
   for (const std::string& input : {lines, test::gzip(lines), test::zstd(lines)}) {
     const Result piped =
         test::run_viaduct("data tokenize --input - --json-key body --tokenizer " +
@@ -196,7 +196,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   EXPECT_EQ(unnamed.status, 1);
   EXPECT_NE(unnamed.err.find("give --json-key"), std::string::npos) << unnamed.err;
 
-  // Another token closes documents.
+  // Another token ends documents.
   const std::string named = "tokenize --input " + path("docs.jsonl") +
                             " --json-key body --tokenizer " + data("tokenizer/gpt2") +
                             " --output " + path("named") + " --eod-token ";

@@ -1,4 +1,4 @@
-// viaduct train --dry-run --target: whose kernels are shown.
+// viaduct train --dry-run --target: the target's kernels are shown.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -63,7 +63,7 @@ TEST_F(EvalCommand, ATextAndItsDataSetHaveTheSameScore) {
   EXPECT_EQ(text.at("tokens"), data.at("tokens"));
   EXPECT_EQ(text.at("loss"), data.at("loss"));
   EXPECT_EQ(text.at("bits_per_byte"), data.at("bits_per_byte"));
-  // A file of the data set is no text, and its ids are the tokens of this tokenizer alone.
+  // A file of the data set is not text, and its ids belong to this tokenizer only.
   expect(run("--sequence-length 32", "data.bin"), 2, "half of a data set");
   std::filesystem::rename(model_ / "data.bin", model_ / "binary");
   expect(run("--sequence-length 32", "binary"), 1, "binary");

@@ -67,7 +67,7 @@ TEST_F(GenerateCommand, SamplesBySeed) {
 TEST_F(GenerateCommand, StopsAtTheEndToken) {
   const json whole = json::parse(run("--prompt x --temperature 0 --max-new-tokens 12 --json").out);
   const auto tokens = whole.at("tokens").get<std::vector<int>>();
-  // One that the tokenizer knows.
+  // A token that the tokenizer knows.
   const auto end = std::find_if(tokens.begin(), tokens.end(), [](int id) { return id < 262; });
   ASSERT_NE(end, tokens.end());
   write_file_atomically(folder_ / "generation_config.json",
@@ -125,7 +125,7 @@ TEST_F(GenerateCommand, ContinuesManyPromptsInTheirOrder) {
 TEST_F(GenerateCommand, EndsAtAStopString) {
   const std::string arguments = "--prompt x --temperature 0 --max-new-tokens 24";
   const std::string whole = json::parse(run(arguments + " --json").out).at("text");
-  // Random weights write few characters; one that a shell leaves alone.
+  // Random weights write few readable characters; this one needs no quoting in a shell.
   const auto letter = std::find_if(whole.begin(), whole.end(),
                                    [](unsigned char c) { return std::isalnum(c) != 0; });
   ASSERT_NE(letter, whole.end()) << whole;

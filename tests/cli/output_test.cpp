@@ -16,7 +16,7 @@ namespace {
 using namespace test;
 using testing::HasSubstr;
 
-/// `viaduct ARGUMENTS`, whose redirections win over those of run_command.
+/// `viaduct ARGUMENTS`, whose redirections override those of run_command.
 CommandResult redirected(const std::string& arguments, std::string_view input = "") {
   return run_command("{ " + viaduct_binary() + " " + arguments + "; }", input);
 }

@@ -1,4 +1,4 @@
-// A subcommand refuses overrides that would do nothing.
+// A subcommand refuses overrides without effect.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// All rates of the table are `speed` times those of a made-up machine.
+/// All rates of the table are `speed` times those of an invented machine.
 Calibration made_up(double speed) {
   Calibration table;
   table.machine = {"a CPU",
@@ -90,10 +90,10 @@ TEST_F(PlanCalibration, SaysHowMuchIsMeasured) {
               1, 1e-9);
   EXPECT_EQ(before["measured"], 0);
   EXPECT_GT(before["interpolated"], 0.5);
-  // 16 rows of 256 tokens; the first matrix of the feed-forward layer is gate and up together.
+  // 16 rows of 256 tokens; gate and up are the first matrix of the feed-forward layer.
   table.gemm.push_back({"forward", "bf16", 4096, 2048, 384, 1e-3});
   const json with = document(table);
-  // Its time is that of the row: 6 layers, one micro-batch.
+  // Its time is that of the table's row: 6 layers, one micro-batch.
   const double row = 2.0 * 4096 * 2048 * 384 / 1e9;
   EXPECT_NEAR(with["time_basis"]["measured"].get<double>() * step(with), 6 * row, 0.03 * 6 * row);
 }

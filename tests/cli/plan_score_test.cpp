@@ -1,4 +1,4 @@
-// viaduct plan --score: its document, its table, and what it refuses.
+// viaduct plan --score: its document, its table, and its refusals.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

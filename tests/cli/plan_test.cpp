@@ -1,4 +1,4 @@
-// viaduct plan --model: the search for a layout, and that the configuration it writes trains.
+// viaduct plan --model: the search for a layout; the configuration that it writes trains.
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -78,14 +78,14 @@ TEST(PlanSearch, SeveralNumbersOfRanksGiveAScalingTable) {
   };
   EXPECT_EQ(points[0]["efficiency"], 1);
   EXPECT_NEAR(points[1]["efficiency"], speed(points[1]) / speed(points[0]), 1e-12);
-  EXPECT_LT(points[1]["efficiency"], 1) << "half the rows a GPU";
+  EXPECT_LT(points[1]["efficiency"], 1) << "half the number of rows a GPU";
   EXPECT_EQ(points[1]["global_batch_size"], 16);
   const auto weak = test::run_viaduct(command + "--json --weak");
   ASSERT_EQ(weak.status, 0) << weak.err;
   const json grown = json::parse(weak.out)["points"][1];
   EXPECT_EQ(grown["global_batch_size"], 32);
   EXPECT_GT(grown["efficiency"], points[1]["efficiency"]);
-  // On more GPUs it ends sooner and costs more.
+  // With more GPUs the training is shorter and costs more.
   const auto& most = points[1]["candidates"][0]["predicted"];
   const std::string in_time = fmt::format("--deadline {}", most["days"].get<double>() * 1.01),
                     cheap = fmt::format("--budget {}", most["cost_usd"].get<double>() * 0.99);
@@ -242,20 +242,20 @@ TEST(PlanSearch, TheWinnerForACpuClusterTrainsAsItIsWritten) {
   const json best = json::parse(plan.out)["candidates"][0];
   const auto train = test::run_viaduct("train " + written);
   ASSERT_EQ(train.status, 0) << train.err;
-  // As it was planned: the layout, and the bytes of the fullest rank.
+  // The run follows the plan: the layout, and the bytes of the fullest rank.
   const auto again = test::run_viaduct("plan --config " + written + " --cluster cpu --json");
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(json::parse(again.out)["predicted"]["step_seconds"], best["predicted"]["step_seconds"]);
   const auto steps = steps_of(folder / "run" / "metrics.jsonl");
   ASSERT_EQ(steps.size(), 3u);
   const auto& stages = best["predicted"]["peak_memory_bytes"];
-  // And what was planned beside what was measured.
+  // The report has the planned figures beside the measured ones.
   const std::string metrics = (folder / "run" / "metrics.jsonl").string();
   const std::string beside = "plan --config " + written + " --cluster cpu --measured " + metrics;
   const auto compared = test::run_viaduct(beside + " --json");
   ASSERT_EQ(compared.status, 0) << compared.err;
   const json measured = json::parse(compared.out)["measured"];
-  EXPECT_EQ(measured["steps"], 2) << "the first does not count";
+  EXPECT_EQ(measured["steps"], 2) << "the first step does not count";
   EXPECT_EQ(measured["simulated"], false);
   const json& step = measured["figures"][0];
   EXPECT_EQ(step["planned"], best["predicted"]["step_seconds"]);

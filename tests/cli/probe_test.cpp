@@ -1,4 +1,4 @@
-// `viaduct probe` against the reference's numbers, as scripts use it.
+// `viaduct probe` compared with the reference's numbers, as scripts use it.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class ProbeCommand : public testing::Test {
     return test_data("golden") / name;
   }
 
-  /// A batch of the reference's ids with further tensors.
+  /// A batch of the reference's ids with additional tensors.
   std::filesystem::path batch_with(const std::string& name, const std::string& field,
                                    const Tensor& tensor) {
     const SafetensorsFile file(golden(name) / "golden.safetensors");
@@ -98,7 +98,7 @@ TEST_F(ProbeCommand, PackedRowsInEitherForm) {
     EXPECT_LE(relative_error(output().tensor("logits"), reference.tensor("logits")), 2e-5) << field;
     EXPECT_NEAR(loss(), 6.489200, 1e-5) << field;
   }
-  // Positions that are given are taken.
+  // Given positions are used.
   const auto batch = batch_with("packed_llama", "position_ids", reference.tensor("position_ids"));
   ASSERT_EQ(run("llama/model", batch).status, 0);
   EXPECT_GT(relative_error(output().tensor("logits"), reference.tensor("logits")), 1e-3);
@@ -110,7 +110,7 @@ TEST_F(ProbeCommand, MaskedLabelsAndPadding) {
   ASSERT_EQ(run("gpt2/model", masked).status, 0);
   EXPECT_NEAR(loss(), *reference.tensor("loss_masked").data<float>(), 1e-5);
 
-  // The last 16 tokens of each row are padding: what comes before does not see them.
+  // The last 16 tokens of each row are padding: earlier tokens do not see them.
   const Tensor labels = host_tensor(DType::i64, {2, 64}), mask = host_tensor(DType::i64, {2, 64});
   const Tensor ids = reference.tensor("input_ids");
   for (int64_t i = 0; i < 128; ++i) {

@@ -1,5 +1,5 @@
-// `viaduct train` with section `profiling`: which files it writes, that tools can read them, and
-// that they agree with the metrics.
+// `viaduct train` with section `profiling`: the files that it writes; tools can read them, and they
+// agree with the metrics.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::set<std::string> slices(const Json& trace, const std::string& category) {
   return names;
 }
 
-/// Slices of one track lie beside or inside each other.
+/// Slices of one track are disjoint or nested.
 void expect_nested(const Json& trace) {
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> tracks;
   for (const Json& event : trace["traceEvents"]) {
@@ -59,7 +59,7 @@ void expect_nested(const Json& trace) {
     std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) {
       return std::pair(a.first, -a.second) < std::pair(b.first, -b.second);
     });
-    std::vector<int64_t> open;  // ends of the slices around
+    std::vector<int64_t> open;  // ends of the enclosing slices
     for (const auto& [begin, end] : intervals) {
       while (!open.empty() && open.back() <= begin) open.pop_back();
       if (!open.empty()) {

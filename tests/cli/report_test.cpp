@@ -1,4 +1,4 @@
-// viaduct report: a plan is made, its configuration is trained, and one page shows both.
+// viaduct report: makes a plan, trains its configuration, and shows both on one page.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ const std::string kModel =
     "model.num_layers=2 model.hidden_size=32 model.ffn_hidden_size=64 model.num_attention_heads=4 "
     "model.seq_length=32 model.vocab_size=64 ";
 
-/// Runs `viaduct ARGUMENTS` and leaves what it printed in a file.
+/// Runs `viaduct ARGUMENTS` and writes its output to a file.
 void print_into(const std::filesystem::path& file, const std::string& arguments) {
   const auto run = test::run_viaduct(arguments);
   ASSERT_EQ(run.status, 0) << run.err;
@@ -53,7 +53,7 @@ TEST(ReportCommand, ARunIsShownBesideItsPlan) {
   EXPECT_THAT(read_file(folder / "run.html"),
               AllOf(HasSubstr("Planned against measured"), HasSubstr("4 logged steps, 1 to 4"),
                     HasSubstr("Symptoms"), HasSubstr("hidden_size: 32"),
-                    // Bytes are planned exactly.
+                    // Planned bytes are exact.
                     HasSubstr("class=\"number\">+0.0 %")));
   // The same input gives the same bytes.
   const std::string before = read_file(folder / "run.html");
@@ -81,7 +81,7 @@ TEST(ReportCommand, ExpertsAreDrawnAndTheirRoutersFiguresAreCharts) {
                           HasSubstr("largest load by step"), HasSubstr("entropy by step"),
                           HasSubstr("dropped choices by step"), HasSubstr("balancing loss by step"),
                           HasSubstr("z-loss by step")));
-  // What no layer has is no chart.
+  // A figure that no layer has gets no chart.
   EXPECT_THAT(html, AllOf(Not(HasSubstr("padded rows by step")),
                           Not(HasSubstr("spread of biases by step"))));
 }

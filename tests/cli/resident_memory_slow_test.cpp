@@ -13,8 +13,7 @@ namespace {
 class ResidentMemory : public testing::TestWithParam<const char*> {};
 
 TEST_P(ResidentMemory, GrowsByThePlannedPeak) {
-  // 67 million parameters, nearly all of them in the embedding, so that few tokens are quickly
-  // computed.
+  // 67 million parameters, nearly all in the embedding, so that a step of few tokens is fast.
   const auto result = test::run_viaduct(
       "bench step --config " + test::source_folder().string() +
       "/configs/bench/llama_10m.yaml --steps 1 --warmup 1 --json mixed_precision=fp32 "

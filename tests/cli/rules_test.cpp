@@ -58,7 +58,7 @@ TEST(Rules, AreListedAndDescribed) {
 }
 
 TEST(Rules, AnAdviceThatIsTakenAnswersItsRule) {
-  // Rule, what makes it fire, and the figure that the advice changes.
+  // A rule, settings for which its condition holds, and the figure that the advice changes.
   struct Case {
     const char *id, *given, *figure;
   };
@@ -79,7 +79,7 @@ TEST(Rules, AnAdviceThatIsTakenAnswersItsRule) {
     EXPECT_LE(after["predicted"]["peak_memory_bytes"][0],
               before["predicted"]["peak_memory_bytes"][0])
         << one.id;
-    // What the rule said of its advice is what the changed run has.
+    // The figures of the rule's advice equal those of the changed run.
     const json& said = rule["advice"][0];
     ASSERT_TRUE(said["predicted"]) << one.id;
     EXPECT_EQ(said["step_seconds"], after["predicted"]["step_seconds"]) << one.id;
@@ -121,7 +121,7 @@ TEST(Rules, ExplainWalksToALayoutThatFits) {
   EXPECT_TRUE(path["fits"]);
   EXPECT_EQ(path["steps"].size(), 8u);
   EXPECT_THAT(path["overrides"][0].get<std::string>(), "model.tensor_model_parallel_size=1");
-  // Twenty times the width: data ranks alone are not enough.
+  // Twenty times the width: data parallelism alone is not enough.
   const auto large = test::run_viaduct(
       "plan --explain --cluster dgx-h100 --model llama3-70b --ranks 64 --global-batch 64 "
       "--seq-length 2048");

@@ -58,7 +58,7 @@ TEST(ScheduleCommand, JsonHasEveryAction) {
   EXPECT_EQ(sent, 2 * 2 * 8) << "a middle stage sends each activation and gradient on";
 }
 
-// The drawings of docs/parallelism.md are what the command prints.
+// The diagrams of docs/parallelism.md are the command's output.
 TEST(ScheduleCommand, ThePageShowsWhatIsPrinted) {
   const std::string page = read_file(test::source_folder() / "docs" / "parallelism.md");
   const std::string start = "```text\n$ viaduct schedule ";

@@ -1,4 +1,4 @@
-// Absurd sizes are one error, at once, with exit status 2.
+// Absurd sizes are one immediate error with exit status 2.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -44,7 +44,7 @@ TEST_F(TokenizerCommand, TakesAndGivesJsonStrings) {
   ASSERT_EQ(encoded.status, 0) << encoded.err;
   const Result decoded = run("decode --json" + folder_of("bpe_shakespeare"), encoded.out);
   EXPECT_EQ(decoded.out, "\"a\\nb\\u2028\"\n\"\"\n");
-  // Part of a character: U+FFFD in text, its bytes if they are asked for.
+  // Part of a character: U+FFFD in text, its bytes if bytes are requested.
   EXPECT_EQ(run("decode" + folder_of("gpt2"), "[8582]\n").out, "\xef\xbf\xbd\n");
   EXPECT_EQ(run("decode --bytes" + folder_of("gpt2"), "[8582]\n").out, "\xf0\x9f\n");
   EXPECT_EQ(run("decode --json" + folder_of("gpt2"), "[8582]\n").out, "\"\\ufffd\"\n");
@@ -71,7 +71,7 @@ TEST_F(TokenizerCommand, BytesThatAreNoTextComeBackIfAsked) {
   const Result repaired = run("encode" + folder_of("gpt2"), bytes);
   EXPECT_NE(repaired.out, exact.out);
   EXPECT_EQ(run("decode --bytes" + folder_of("gpt2"), repaired.out).out, text);
-  // What is UTF-8 is the same in both ways.
+  // Valid UTF-8 is the same in both forms.
   EXPECT_EQ(run("encode --bytes" + folder_of("gpt2"), "caf\xc3\xa9\n").out,
             run("encode" + folder_of("gpt2"), "caf\xc3\xa9\n").out);
   for (const char* command : {"encode", "decode"})

@@ -31,7 +31,7 @@ Result train(const Overrides& arguments, const Overrides& environment = {}) {
   return {status, process.out(), process.err()};
 }
 
-/// Refused as bad usage, before anything is written.
+/// Refused as bad usage before anything is written.
 void expect_refused(const Overrides& arguments, const testing::Matcher<std::string>& message,
                     const Overrides& environment = {}) {
   TemporaryFolder folder;
@@ -56,7 +56,7 @@ TEST(TrainCommand, TrainsAndWritesItsFolder) {
                                    "validation.eval_iters=1", "validation.eval_interval=8"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("step 20/20"), HasSubstr("memory of a step")));
-  // The table of memory comes once: at the end only where the plan was not kept.
+  // The table of memory is printed once: at the end only if the plan was not kept.
   EXPECT_EQ(result.err.find("at its fullest"), result.err.rfind("at its fullest")) << result.err;
   EXPECT_THAT(result.out, HasSubstr("validation loss: "));
   for (const char* name : {"latest", "config.yaml", "tensorboard", "step_00000020/config.json",
@@ -64,7 +64,7 @@ TEST(TrainCommand, TrainsAndWritesItsFolder) {
     EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
   EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 20u);
   EXPECT_EQ(metric(folder / "metrics.jsonl", "validation_loss").size(), 4u);
-  // The resolved configuration is a run of its own: it resumes at the end and does nothing more.
+  // The resolved configuration is itself a run: it resumes at the end and does nothing more.
   const Result again = train({(folder / "config.yaml").string()});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 20u);
@@ -90,7 +90,7 @@ TEST(TrainCommand, ExitsAfterAnIntervalOrATime) {
     const auto steps = metric(folder / "metrics.jsonl", "loss").size();
     EXPECT_EQ(steps, how == std::string("train.exit_interval=3") ? 3u : 1u);
     EXPECT_TRUE(std::filesystem::exists(folder / "latest"));
-    // The next session goes on from there.
+    // The next session continues from there.
     EXPECT_EQ(train(run).status, 0);
     EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 2 * steps);
   }
@@ -171,7 +171,7 @@ TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
 
 TEST_P(TrainCommandSignal, AnEvaluationIsGivenUp) {
   TemporaryFolder folder;
-  // An evaluation that would last hours, before the first step.
+  // An evaluation that would take hours, before the first step.
   RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
                                            Overrides{"checkpoint.save=" + folder.path().string(),
                                                      "validation.eval_iters=10000000"});
@@ -185,7 +185,7 @@ TEST_P(TrainCommandSignal, AnEvaluationIsGivenUp) {
 
 TEST_P(TrainCommandSignal, ASecondOneEndsAtOnce) {
   TemporaryFolder folder;
-  // A step of many rows, which would last minutes.
+  // A step of many rows, which would take minutes.
   RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
                                            Overrides{"checkpoint.save=" + folder.path().string(),
                                                      "train.global_batch_size=200000"});
@@ -210,7 +210,7 @@ TEST(TrainCommand, AWarningOfTheBatchSystemSavesAndStops) {
                                                        "train.train_iters=1000000"});
     ASSERT_TRUE(process.wait_for_line("step       4/1000000")) << process.err();
     process.send(signal);
-    process.send(signal);  // again: it is a warning, not an order
+    process.send(signal);  // again: it is a warning, not a request to end
     EXPECT_EQ(process.finish(), 0) << signal << process.err();
     EXPECT_THAT(last_line(folder / "metrics.jsonl"), HasSubstr("\"stopped\":\"signal\""));
     EXPECT_TRUE(std::filesystem::exists(folder / "latest"));
@@ -262,7 +262,7 @@ TEST(TrainCommand, JsonWithoutDryRunIsBadUsage) {
   EXPECT_EQ(train(tiny_run() + Overrides{"--json"}).status, 2);
 }
 
-// Its weights would be hidden by the checkpoint, and nothing would say so.
+// The checkpoint would hide its weights, without any message.
 TEST(TrainCommand, AHuggingFaceFolderIsNoSaveFolder) {
   TemporaryFolder folder;
   const auto save = folder / "run", model = folder / "model";
@@ -340,7 +340,7 @@ TEST(TrainCommand, LayoutsThatDoNotFitAreRefusedWithWhatWould) {
             HasSubstr("1 entries for num_layers = 2"), HasSubstr("average_in_collective")));
 }
 
-// Groups, layers and bytes of a run on more ranks than this machine has.
+// Groups, layers and bytes of a run with more ranks than this machine has.
 TEST(TrainCommand, DryRunOfManyRanks) {
   const Overrides run = tiny_run() + Overrides{"dist.ranks=64",
                                                "model.tensor_model_parallel_size=2",
@@ -361,7 +361,7 @@ TEST(TrainCommand, DryRunOfManyRanks) {
     if (traffic["group"] == "pp" && traffic["operation"] == "send")
       sent += traffic["wire_bytes"].get<int64_t>();
   }
-  // Two micro-batches of 2 · 32 tokens, half of them on a tensor rank, 32 wide, FP32.
+  // Two micro-batches of 2 · 32 tokens, half of them on each tensor rank, width 32, FP32.
   EXPECT_EQ(sent, 2 * 32 * 32 * 4);
 }
 

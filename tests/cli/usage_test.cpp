@@ -1,4 +1,4 @@
-// Errors for wrong words on the command line.
+// Errors for unknown words on the command line.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #pragma once
-// All bytes that an op may read and write, so that launches are repeated and compared.
+// All bytes that an op may read and write, so that launches can be repeated and compared.
 
 #include <cstring>
 #include <map>

@@ -1,5 +1,5 @@
-// Attention on a GPU's kernels: the widths of heads that they are made for, and what has none. Its
-// features are tested with those of the cpu (tests/unit/ops).
+// Attention on a GPU's kernels: the head widths with a kernel, and widths without one. The tests of
+// the cpu's attention (tests/unit/ops) test its features.
 
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// Each in another kernel, or at its border; documents end inside of tiles.
+/// Each width uses another kernel, or is at its limit; documents end inside tiles.
 std::vector<AttentionCase> widths() {
   std::vector<AttentionCase> list;
   for (const auto& [width, value_width] : {std::pair<int64_t, int64_t>(64, 64),
@@ -65,7 +65,7 @@ TEST(AttentionOnCuda, EveryWidthFollowsTheReference) {
   }
 }
 
-// More documents than a warp has lanes, some of them empty: blocks find theirs.
+// More documents than a warp has lanes, some of them empty: blocks must find their document.
 TEST(AttentionOnCuda, FindsManyDocuments) {
   OpMachine machine(CpuIsa::portable, 2, {cpu::add_attention});
   OpContext context = machine.context();

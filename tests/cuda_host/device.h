@@ -1,8 +1,7 @@
 #pragma once
-// What nvcc gives a kernel, for g++: the words of the language, indices, barriers, collectives of
-// warps, atomics on integers and a few functions. Kernel files include it by
-// `ops/cuda/kernels/kernel.h`. There are no atomics on floating-point numbers: their order would be
-// visible in the sums.
+// The parts of CUDA that kernels use, for g++: keywords, indices, barriers, collectives of warps,
+// integer atomics and a few functions. Kernel files include it through `ops/cuda/kernels/kernel.h`.
+// There are no atomics on floating-point numbers: their order would be visible in the sums.
 
 #include <algorithm>
 #include <bit>
@@ -53,7 +52,7 @@ T shuffle(unsigned mask, T value, int from, int line) {
           if ((warp.mask >> lane & 1) == 0) continue;
           Sent<T> wanted, source;
           std::memcpy(&wanted, warp.in[lane], sizeof wanted);
-          std::memset(warp.out[lane], 0xff, sizeof(T));  // of an absent lane: undefined
+          std::memset(warp.out[lane], 0xff, sizeof(T));  // undefined for an absent lane
           if ((warp.mask >> wanted.from & 1) == 0) continue;
           std::memcpy(&source, warp.in[wanted.from], sizeof source);
           std::memcpy(warp.out[lane], &source.value, sizeof(T));

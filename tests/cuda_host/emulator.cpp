@@ -13,7 +13,8 @@ constexpr size_t kSharedAlignment = 128;
 
 }  // namespace
 
-// Exactly as many bytes as are asked for, so that AddressSanitizer sees an access beyond them.
+// Allocates exactly the requested number of bytes, so that AddressSanitizer detects accesses beyond
+// them.
 void Emulator::Memory::reserve(size_t size) {
   constexpr std::align_val_t kAligned{kSharedAlignment};
   bytes = size;
@@ -84,7 +85,7 @@ void Emulator::Copy::land() {
   std::memset(to + read, 0, bytes - read);
 }
 
-// Without a seed a copy lands at once; with one, half of them do.
+// Without a seed a copy completes at once; with one, half of them do.
 void Emulator::begin_copy(void* to, const void* from, size_t bytes, size_t read) {
   check_shared(to, bytes, "cp.async");
   if (reinterpret_cast<uintptr_t>(from) % bytes != 0)
@@ -175,12 +176,12 @@ void Emulator::begin_block(int threads) {
   error_.clear();
 }
 
-/// Lets a thread go on if it can.
+/// Resumes a thread if it can continue.
 bool Emulator::run(Thread& thread) {
   if (thread.wait != Wait::none) return false;
   current_ = &thread;
   Fiber::switch_to(scheduler_, *thread.fiber);
-  // The other threads are forgotten where they are: kernels own nothing.
+  // The other threads are dropped where they are: kernels own no resources.
   if (!error_.empty()) throw Error(error_);
   return true;
 }

@@ -1,22 +1,19 @@
 #pragma once
 // Runs CUDA kernels on the host: the threads of a block are fibers of one thread of the system,
-// which run in a random legal order from a seed. A kernel whose result depends on more than the
-// order that barriers give it has other bits with another seed.
+// which run in a random legal order drawn from a seed. A kernel whose result depends on more than
+// the order that barriers impose gives different bits with another seed.
 //
 //   - A thread runs until it waits: at a barrier of its block, or in a collective of its warp,
-//   which
-//     the last lane to come performs for all.
+//     which the last lane to arrive performs for all.
 //   - Blocks run one after the other, in random order. In a block, each round of the scheduler is
-//     either fair (every thread that can run goes on, in random order) or skewed (one warp runs as
-//     far as it gets, then the next): reuse of shared memory without a barrier shows only in the
-//     second.
+//     either fair (every thread that can run does, in random order) or skewed (one warp runs as far
+//     as it can, then the next): only the second shows reuse of shared memory without a barrier.
 //   - Shared memory is poisoned (0xFF, which is NaN in FP32) when a block begins.
-//   - An asynchronous copy to shared memory lands at a random moment between its start and the wait
-//   for
-//     it; until then its destination is poisoned.
-//   - Rules of CUDA whose breach is undefined are errors: lanes that meet in different collectives,
-//     masks that name lanes which have left, barriers that some threads never reach, copies that
-//     their thread does not wait for.
+//   - An asynchronous copy to shared memory completes at a random moment between its start and the
+//     wait for it; until then its destination is poisoned.
+//   - Breaches of CUDA's rules with undefined behaviour are errors: lanes that meet in different
+//     collectives, masks with lanes that have returned, barriers that some threads never reach,
+//     copies that their thread does not wait for.
 //
 // Not covered: the memory model between blocks (fences), clusters, and the accuracy of the device's
 // own mathematical functions.
@@ -52,7 +49,7 @@ struct Extent {
   int64_t count() const { return int64_t{x} * y * z; }
 };
 
-/// A collective that a warp assembles: what each lane brings, and what it gets.
+/// A collective of a warp: the input of each lane, and its output.
 struct Warp {
   uint32_t live = 0, arrived = 0, mask = 0;
   int operation = 0;
@@ -61,13 +58,13 @@ struct Warp {
 
 class Emulator {
  public:
-  /// 0: threads and blocks in order; else a random legal order. Holds for later launches.
+  /// 0: threads and blocks in order; otherwise a random legal order. Applies to later launches.
   void set_seed(uint64_t seed) { seed_ = seed; }
-  /// Runs `body` once for each thread. Error if the kernel breaks a rule; what it has written until
-  /// then stays.
+  /// Runs `body` once for each thread. Throws an error if the kernel breaks a rule; what it has
+  /// written until then remains.
   void launch(Extent grid, Extent block, size_t dynamic_bytes, const std::function<void()>& body);
 
-  // For the thread that runs.
+  // For the running thread.
   const Index& thread_index() const { return current_->index; }
   const Index& block_index() const { return block_index_; }
   const Extent& block_extent() const { return block_; }
@@ -78,14 +75,15 @@ class Emulator {
   /// The block's shared memory named `key`, aligned to 128 bytes; poisoned when the block begins.
   void* shared(const void* key, size_t bytes);
   void* dynamic_shared();
-  /// Error unless these bytes are in the block's shared memory, at a multiple of their number.
+  /// Throws an error unless these bytes are in the block's shared memory, at a multiple of their
+  /// number.
   void check_shared(const void* at, size_t bytes, const char* what) const;
-  /// Starts a copy of `read` bytes to shared memory, with zeros behind them up to `bytes`.
+  /// Starts a copy of `read` bytes to shared memory, followed by zeros up to `bytes`.
   void begin_copy(void* to, const void* from, size_t bytes, size_t read);
   void commit_copies();
-  /// Waits for all committed groups of copies of the thread but the latest `but`.
+  /// Waits for all committed groups of copies of the thread except the latest `but`.
   void wait_for_copies(int but);
-  /// All lanes of `mask` bring `in`; the last one to come runs `perform`, then all get `out`.
+  /// All lanes of `mask` bring `in`; the last one to arrive runs `perform`, then all get `out`.
   /// `operation` names the collective and its place: lanes must agree in it.
   void collective(uint32_t mask, int operation, const void* in, size_t in_bytes, void* out,
                   size_t out_bytes, void (*perform)(Warp&));
@@ -116,7 +114,7 @@ class Emulator {
     void land();
   };
   struct Copies {
-    std::vector<Copy> list;  // begun and not waited for
+    std::vector<Copy> list;  // started and not waited for
     int groups = 0;          // committed
   };
 
@@ -151,7 +149,7 @@ class Emulator {
   std::string error_;
 };
 
-/// Of this thread of the system.
+/// For this thread of the system.
 inline Emulator& emulator() {
   static thread_local Emulator instance;
   return instance;

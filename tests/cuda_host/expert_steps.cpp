@@ -1,4 +1,4 @@
-// Routing and orders of rows on the emulator for sizes that take several blocks, rounds of a block
+// Routing and orders of rows on the emulator, for sizes that take several blocks, rounds of a block
 // and digits of the sort: op_machine.cpp compares each launch with the cpu's where bits are equal.
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class ExpertSteps : public ::testing::Test {
   OpContext context_ = machine_.context();
 };
 
-/// Choices among `experts`, some of them none.
+/// Choices among `experts`, some of them dropped.
 Tensor some_choices(int64_t tokens, int64_t k, int64_t experts) {
   std::vector<int64_t> choices;
   for (int64_t i = 0; i < tokens * k; ++i) choices.push_back(i % 11 == 3 ? -1 : i * i % experts);

@@ -15,8 +15,8 @@
 
 #if defined(__x86_64__)
 // void cuda_host_switch(void** saved, void* next): pushes the registers that a call preserves
-// (System V ABI), leaves the stack pointer in *saved, and goes on where `next` was left in the same
-// way.
+// (System V ABI), stores the stack pointer in *saved, and resumes where `next` was stopped in the
+// same way.
 asm(R"(
 .text
 .globl cuda_host_switch
@@ -55,7 +55,7 @@ struct Fiber::State {
   void (*entry)() = nullptr;
   void* fake_stack = nullptr;  // AddressSanitizer's, while the fiber does not run
   const void* bottom = nullptr;
-  size_t bottom_bytes = 0;  // where AddressSanitizer sees the stack
+  size_t bottom_bytes = 0;  // where AddressSanitizer expects the stack
 };
 
 Fiber::Fiber() : state_(std::make_unique<State>()) {}

@@ -1,7 +1,7 @@
 #pragma once
-// Fibers: functions with stacks of their own, which one thread of the system runs in turn. A switch
-// saves and restores the registers that a call preserves and nothing else, so it costs as much as a
-// few calls (x86-64; elsewhere by ucontext, ten times slower). AddressSanitizer is told of it.
+// Fibers: functions with their own stacks, which one thread of the system runs in turn. A switch
+// saves and restores only the registers that a call preserves, so it costs as much as a few calls
+// (x86-64; elsewhere ucontext is used, ten times slower). AddressSanitizer is informed of it.
 
 #include <cstddef>
 #include <memory>
@@ -10,19 +10,20 @@ namespace cuda_host {
 
 class Fiber {
  public:
-  /// The thread itself: what others switch back to.
+  /// The thread itself, to which other fibers switch back.
   Fiber();
-  /// `entry` will run on a stack of `stack_bytes` at the first switch. It must never return: it
-  /// switches away for the last time.
+  /// `entry` will run on a stack of `stack_bytes` at the first switch. It must never return: at its
+  /// end it switches away.
   Fiber(size_t stack_bytes, void (*entry)());
   Fiber(Fiber&&) noexcept;
   ~Fiber();
 
-  /// From the beginning again, on the same stack; what was on it is forgotten, not destroyed.
+  /// Restarts from the beginning, on the same stack; the stack's previous content is dropped, not
+  /// destroyed.
   void restart();
-  /// Runs `to` from where it stopped, until something switches back to `from`, which is running.
+  /// Resumes `to` where it stopped, until something switches back to `from`, the running fiber.
   static void switch_to(Fiber& from, Fiber& to);
-  /// The first thing that `entry` does; `from` is the fiber that switched to it.
+  /// Must be the first call in `entry`; `from` is the fiber that switched to it.
   static void entered(Fiber& from);
 
  private:

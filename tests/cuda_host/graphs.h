@@ -1,5 +1,5 @@
 #pragma once
-// What the double of the CUDA runtime counts of graphs since `reset_runtime`.
+// Counts of graphs in the double of the CUDA runtime since `reset_runtime`.
 
 #include <cstdint>
 

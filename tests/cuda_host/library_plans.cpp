@@ -1,5 +1,5 @@
 // cuBLASLt behind ProductLibrary, on the double: plans are kept by kind, memory may change between
-// products of a kind, and what the library refuses is an error with the product and the reason.
+// products of a kind, and a refusal of the library is an error with the product and the reason.
 
 #include "ops/cuda/launch/product_library.h"
 
@@ -75,7 +75,7 @@ TEST_F(ProductLibraryTest, AKindWithABiasTakesTheBiasOfEachCall) {
 
 TEST_F(ProductLibraryTest, OperandsInEitherOrderOfMemory) {
   ProductLibrary library;
-  // a [2, 3] and b [2, 3], each as it is and transposed.
+  // a [2, 3] and b [2, 3], each plain and transposed.
   std::vector<float> a{1, 2, 3, 4, 5, 6}, a_turned{1, 4, 2, 5, 3, 6};
   std::vector<float> b{1, 0, 2, 0, 1, 1}, b_turned{1, 0, 0, 1, 2, 1}, d(4);
   for (const bool a_last : {true, false}) {
@@ -98,7 +98,7 @@ TEST_F(ProductLibraryTest, RefusalsNameTheProductAndTheReason) {
   EXPECT_THAT([&] { library.multiply(bytes, memory(a, b, d), nullptr); },
               ThrowsMessage<DeviceError>(AllOf(HasSubstr("f32 [2, 2] = e5m2 [2, 2] · e5m2 [2, 2]ᵀ"),
                                                HasSubstr("e5m2 times e5m2"))));
-  EXPECT_EQ(library.kinds(), 0) << "nothing is kept of it";
+  EXPECT_EQ(library.kinds(), 0) << "no plan of it is kept";
   ProductKind i32 = kind(2);
   i32.a.format = DType::i32;
   EXPECT_THAT([&] { library.multiply(i32, memory(a, b, d), nullptr); },

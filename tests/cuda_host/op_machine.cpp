@@ -1,8 +1,7 @@
-// The machine of the tests of ops with a GPU's kernels on the emulator, so that the tests of the
-// cpu's ops hold for them as they are. Each launch runs once for each of several seeds, from the
-// same bytes and with a poisoned workspace, and must leave the same bytes everywhere; where an op
-// promises the cpu's bits, the cpu's launch is run as well. FP64, which has no kernels, runs the
-// cpu's reference.
+// The machine of the op tests with a GPU's kernels on the emulator, so that the tests of the cpu's
+// ops apply to them unchanged. Each launch runs once for each of several seeds, from the same bytes
+// and with a poisoned workspace, and must write the same bytes everywhere; where an op promises the
+// cpu's bits, the cpu's launch runs as well. FP64, which has no kernels, runs the cpu's reference.
 
 #include <gtest/gtest.h>
 
@@ -20,12 +19,12 @@ namespace {
 
 constexpr uint64_t kFirstSeed = 0;
 #ifdef VIADUCT_ADDRESS_SANITIZER
-constexpr uint64_t kMoreSeeds[] = {1};  // a sanitizer looks at accesses more than at orders
+constexpr uint64_t kMoreSeeds[] = {1};  // fewer orders: a sanitizer checks accesses
 #else
 constexpr uint64_t kMoreSeeds[] = {1, 2};
 #endif
 
-/// At most some MiB at either end: between them is the library's own workspace.
+/// At most some MiB at either end: the library's own workspace lies between them.
 void poison(void* memory, size_t bytes) {
   if (bytes == 0) return;
   const size_t part = std::min(bytes, size_t{4} << 20);
@@ -33,7 +32,7 @@ void poison(void* memory, size_t bytes) {
   std::memset(static_cast<char*>(memory) + bytes - part, 0xff, part);
 }
 
-/// An entry of the table whose launches are checked. kOnCpu says which arguments have no kernel.
+/// An entry of the table whose launches are checked. kOnCpu tells which arguments have no kernel.
 template <auto kEntry, bool kCpuBits, class Args, bool (*kOnCpu)(const Args&)>
 struct Checked {
   static inline OpEntry<Args> cpu, cuda;
@@ -82,7 +81,7 @@ template <class Args>
 bool never(const Args&) {
   return false;
 }
-/// For ops whose tensors are all of one kind.
+/// For ops whose tensors all have the same kind.
 template <class Args>
 bool any_f64(const Args& args) {
   bool found = false;
@@ -98,7 +97,7 @@ bool is_f64(const Args& args) {
 bool is_f64_product(const GemmArgs& args) {
   return args.a.dtype() == DType::f64;
 }
-/// The cpu has no kernel for weights in FP64 beside masters in FP32 either.
+/// The cpu has no kernel for FP64 weights with FP32 masters either.
 template <class List>
 bool has_f64_runs(const List& args) {
   for (const auto& run : args.runs) {
@@ -108,7 +107,7 @@ bool has_f64_runs(const List& args) {
   return false;
 }
 
-/// Other elements than FP8 and NVFP4, and tiles of the cpu's products.
+/// Elements other than FP8 and NVFP4, and tiles for the cpu's products.
 bool has_no_conversion(const ConvertOperandArgs& args) {
   const OperandForm& form = args.out.form();
   const bool kernels =
@@ -224,7 +223,7 @@ void put_kernels(OpTable& table, const OpTable& k) {
 
 }  // namespace
 
-/// One machine: its name in the tests is that of the instruction set it stands in for.
+/// One machine: in the tests it has the name of the instruction set that it replaces.
 std::vector<CpuIsa> testable_isas() {
   return {CpuIsa::portable};
 }

@@ -91,7 +91,7 @@ TEST(OptimizerLists, TakeSeveralLaunches) {
                      MomentumRule::lion};
     lion.runs.push_back(run);
   }
-  ASSERT_GT(coded.runs.size(), 40u) << "more than a launch takes";
+  ASSERT_GT(coded.runs.size(), 40u) << "more than one launch holds";
   const double before = element(lion.runs.back().master, 0);
   adamw_list(context, coded);
   momentum_list(context, lion);
@@ -104,7 +104,7 @@ TEST(OptimizerLists, TakeSeveralLaunches) {
   EXPECT_NEAR(element(sum, 0), squares, 1e-9 * squares);
 }
 
-/// Two pieces that are a matrix together, in arrays that begin with another matrix.
+/// Two pieces that together form a matrix, in arrays that begin with another matrix.
 class AdafactorSteps : public ::testing::Test {
  protected:
   static constexpr int64_t kRows = 45, kColumns = 264, kPlace = 3, kValues = kPlace + 309;

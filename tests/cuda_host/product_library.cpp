@@ -1,4 +1,4 @@
-// Where the machines of tests, which are cpu devices, keep the state of products.
+// Where the test machines, which are cpu devices, keep the state of products.
 
 #include "ops/cuda/launch/product_library.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a profiler would have seen of this process since `reset_profile`: the double of the
+// Records what a profiler would have seen of this process since `reset_profile`: the double of the
 // profiler's calls and of NVTX.
 
 #include <string>

@@ -1,19 +1,19 @@
 #pragma once
-// The double of the CUDA runtime, from the outside: how a test sets it up, and how kernels and
-// doubles of libraries give work to its streams. Its functions have the names of the toolkit's
+// The interface of the double of the CUDA runtime for tests, and for kernels and doubles of
+// libraries that queue work in its streams. Its functions have the names of the toolkit's
 // (runtime/cuda_runtime_api.h).
 //
-//   - Each stream is a queue. Whenever the host waits, and now and then when it does not, a random
+//   - Each stream is a queue. Whenever the host waits, and sometimes when it does not, a random
 //     stream whose first piece of work may begin runs that piece: only the order within a stream
-//     and waits for events order two pieces. Some streams are far more eager than others for a
-//     while.
+//     and waits for events order two pieces. For some time some streams run far more often than
+//     others.
 //   - New and freed memory is 0xFF everywhere, which is NaN.
-//   - With `guard`, memory of a device can be touched only while a piece of work runs: an access of
-//     the host is a fault.
+//   - With `guard`, memory of a device can be accessed only while a piece of work runs: an access
+//     of the host is a fault.
 //   - Streams that wait for each other, calls of the runtime from a host function, copies beyond an
 //     allocation and freed streams with work are errors. A kernel that breaks a rule makes every
 //     later call fail, and the text of that error has its message.
-//   - A host thread's calls and the work of all devices exclude each other.
+//   - Calls of host threads and the work of all devices exclude each other.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,16 +25,16 @@ struct CUstream_st;
 namespace cuda_host {
 
 struct RuntimeSettings {
-  /// 0: work runs when it is given, in the order of the program.
+  /// 0: work runs when it is queued, in the order of the program.
   uint64_t seed = 0;
   int devices = 1;
   size_t memory_bytes = size_t{4} << 30;  // of a device
   int compute_capability = 90;
   bool guard = false;
   int driver = 13000;
-  /// An error that cudaGetDeviceCount returns in place of a number (35: old driver, 100: none).
+  /// An error that cudaGetDeviceCount returns instead of a number (35: old driver, 100: no device).
   int no_device = 0;
-  /// For how long work may only wait for other ranks before that is an error.
+  /// The time for which work may only wait for other ranks before that is an error.
   double patience_seconds = 20;
 };
 
@@ -43,11 +43,11 @@ struct RuntimeCounts {
   int64_t out_of_order = 0;  // pieces that ran while an older one waited in another stream
 };
 
-/// Starts over: DeviceMemory and streams of earlier users must be gone (std::logic_error).
+/// Starts over. DeviceMemory and streams of earlier users must be gone (std::logic_error).
 void reset_runtime(const RuntimeSettings& settings);
 RuntimeCounts runtime_counts();
 
-/// Gives work to a stream; null: it runs at once, without the runtime.
+/// Queues work in a stream; null: it runs at once, without the runtime.
 void enqueue(CUstream_st* stream, const char* what, std::function<void()> work);
 
 }  // namespace cuda_host

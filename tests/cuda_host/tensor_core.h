@@ -1,6 +1,6 @@
 #pragma once
-// Products of a warp (mma.sync), loads of their operands (ldmatrix) and copies that go on by
-// themselves (cp.async), as PTX defines them, for g++. Kernels call them by the names of
+// Products of a warp (mma.sync), loads of their operands (ldmatrix) and asynchronous copies
+// (cp.async), as PTX defines them, for g++. Kernels call them by the names of
 // `ops/cuda/kernels/mma.cuh` and `async_copy.cuh`.
 
 #include "cuda_host/device.h"
@@ -9,7 +9,7 @@ namespace cuda_host {
 
 inline constexpr unsigned kWholeWarp = ~0u;
 
-/// What a lane brings to d (16 × 8) += a (16 × 16) · b (16 × 8): 2 elements of 16 bits a register.
+/// A lane's part of d (16 × 8) += a (16 × 16) · b (16 × 8): 2 elements of 16 bits a register.
 struct ProductLane {
   uint32_t a[4], b[2];
   float d[4];
@@ -26,8 +26,9 @@ inline float element_of(uint32_t pair, int second) {
   }
 }
 
-/// Lane 4g + t has of a the rows g and g + 8 in turn, columns 2t, 2t + 1, and then 8 further; of b
-/// the rows 2t, 2t + 1, and 8 further, of column g; of d the rows g and g + 8, columns 2t, 2t + 1.
+/// Lane 4g + t has from a the rows g and g + 8 in turn, columns 2t, 2t + 1, and then 8 further;
+/// from b the rows 2t, 2t + 1, and 8 further, of column g; from d the rows g and g + 8, columns 2t,
+/// 2t + 1.
 template <bool kBf16>
 void product_of_warp(Warp& warp) {
   float a[16][16], b[16][8], sums[16][8] = {};

@@ -1,4 +1,4 @@
-// Any bytes as a file to be unpacked: read to the end within a bound, or refused with an IoError.
+// Any bytes as a compressed file: read to the end within a bound, or refused with an IoError.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     try {
       const auto stream = open_stream(path);
       std::vector<char> block(5000);
-      for (int blocks = 0; blocks < 1000; ++blocks)  // a small file may unpack to very much
+      for (int blocks = 0; blocks < 1000; ++blocks)  // a small file may decompress to very much
         if (stream->read(block) < block.size()) break;
     } catch (const IoError&) {
     }

@@ -1,5 +1,5 @@
-// Any bytes as a configuration file: a value or a ConfigError, and a value is unchanged by writing
-// and reading.
+// Any bytes as a configuration file: a value or a ConfigError. Writing and reading does not change
+// a value.
 
 #include <cstddef>
 #include <cstdint>

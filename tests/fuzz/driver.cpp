@@ -2,8 +2,9 @@
 // time, without a fuzzing library. An input that crashes the target, hangs it or makes it throw is
 // written to a file whose path is printed.
 //
-//   fuzz_NAME --corpus FOLDER [--iterations N] [--seconds S] [--seed N] [--max-bytes N] [--crashes
-//   FOLDER] fuzz_NAME FILE…          runs these inputs only, to reproduce a crash
+//   fuzz_NAME --corpus FOLDER [--iterations N] [--seconds S] [--seed N] [--max-bytes N]
+//             [--crashes FOLDER]
+//   fuzz_NAME FILE…          runs only these inputs, to reproduce a crash
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -27,13 +28,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 // Only in sanitized builds.
 extern "C" void __sanitizer_set_death_callback(void (*)()) __attribute__((weak));
-// Limits memory to 1 GiB, more than any valid input needs: a target that allocates a hostile length
-// has a bug.
+// Limits memory to 1 GiB, more than any valid input needs: a target that allocates by a hostile
+// length has a bug.
 extern "C" const char* __asan_default_options() {
   return "max_allocation_size_mb=1024:detect_leaks=1";
 }
-// GCC's UBSan has a runtime of its own, without the callback: it aborts, and the signal handler
-// sees it.
+// GCC's UBSan has its own runtime, without the callback: it aborts, and the signal handler reports
+// it.
 extern "C" const char* __ubsan_default_options() {
   return "abort_on_error=1:print_stacktrace=1";
 }
@@ -142,7 +143,7 @@ int main(int argc, char** argv) {
   if (__sanitizer_set_death_callback != nullptr) {
     __sanitizer_set_death_callback(save_input);
   } else {
-    const rlimit limit{kMemoryBytes, kMemoryBytes};  // address sanitizer alone reserves more
+    const rlimit limit{kMemoryBytes, kMemoryBytes};  // AddressSanitizer itself reserves more
     ::setrlimit(RLIMIT_AS, &limit);
   }
   const std::string program = std::filesystem::path(argv[0]).filename().string();

@@ -1,5 +1,5 @@
-// Lines of any bytes as overrides of a run: problems or values of the right type, and the values
-// are unchanged by printing and reading a configuration file.
+// Lines of any bytes as overrides of a run: problems, or values of the right type. Printing and
+// reading a configuration file does not change the values.
 
 #include <cstddef>
 #include <cstdint>

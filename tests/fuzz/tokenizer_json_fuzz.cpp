@@ -1,4 +1,5 @@
-// A tokenizer.json of any bytes is read or refused; what is read encodes and decodes a text.
+// Any bytes as a tokenizer.json: read or refused; a tokenizer that is read encodes and decodes a
+// text.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         tokenizer.encode("abc a  <e> cab\xff 12\n\xC3\xA9", {.add_special_tokens = true});
     tokenizer.decode(ids);
   } catch (const viaduct::Error&) {
-    // Refused with a message, as it should be.
+    // Refused with a message, as expected.
   }
   return 0;
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# hosts.sh VIADUCT GOLDEN: a run over two hosts, as `mpirun --hostfile` starts one, on one machine: each host is a network
-# namespace with an address, a loopback and a host name of its own, and a cable (veth) is all that is between them. Needs root.
+# hosts.sh VIADUCT GOLDEN: a run over two hosts, as `mpirun --hostfile` starts it, simulated on one machine: each host
+# is a network namespace with its own address, loopback and host name, and a virtual cable (veth) connects them. Needs root.
 #
-# Shows that two hosts give the numbers of one rank; that a killed process, a host that is gone and a cable that is pulled end the
-# run everywhere, in bounded time and with a message that says what was waited for. Whatever it makes is gone when it ends.
+# Shows that two hosts give the numbers of one rank, and that a killed process, a lost host and a pulled cable end the
+# run everywhere, in bounded time and with a message that names what was waited for. Removes everything that it makes.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 viaduct=$1 golden=$2
-interface=eth0 address_a=192.0.2.1 address_b=192.0.2.2 # of documentation networks (RFC 5737); nothing leaves the namespaces
+interface=eth0 address_a=192.0.2.1 address_b=192.0.2.2 # from documentation networks (RFC 5737); nothing leaves the namespaces
 host_a=viaduct-a-$$ host_b=viaduct-b-$$
 
 die() { printf 'hosts: error: %s\n' "$*" >&2; exit 1; }
@@ -36,7 +36,7 @@ make_hosts() {
   local host
   for host in "$host_a" "$host_b"; do
     ip -n "$host" link set lo up
-    # What is sent into a dead cable is given up after seconds. By default it takes the launcher's connections 15 minutes.
+    # Connections over a dead cable are given up after seconds. By default the launcher's take 15 minutes.
     ip netns exec "$host" sh -c 'echo 4 >/proc/sys/net/ipv4/tcp_retries2'
   done
   ip -n "$host_a" address add "$address_a/24" dev "$interface"
@@ -47,7 +47,7 @@ link() {
   for host in "$host_a" "$host_b"; do ip -n "$host" link set "$interface" "$1"; done
 }
 
-# What mpirun calls as ssh: HOST COMMAND… .
+# The replacement for ssh that mpirun calls: HOST COMMAND…
 write_agent() {
   cat >"$folder/agent" <<EOT
 #!/bin/sh
@@ -55,7 +55,7 @@ write_agent() {
 shift
 exec $here/on_host.sh $host_b sh -c "\$*"
 EOT
-  # The program; each rank's output is also kept on its host, for when the network is down.
+  # Runs the program. Each rank's output is also kept on its host, because it is needed while the network is down.
   cat >"$folder/rank" <<EOT
 #!/bin/bash
 exec $viaduct "\$@" 2> >(tee -a $folder/rank.\$OMPI_COMM_WORLD_RANK >&2)
@@ -64,7 +64,7 @@ EOT
   printf '%s slots=1\n%s slots=1\n' "$address_a" "$address_b" >"$folder/hostfile"
 }
 
-# run ARGUMENTS…: the program on both hosts, one rank each, over TCP. A launcher's daemon that is silent for ten seconds counts as lost.
+# run ARGUMENTS…: runs the program on both hosts, one rank each, over TCP. A daemon of the launcher that is silent for ten seconds counts as lost.
 run() {
   "$here/on_host.sh" "$host_a" mpirun --allow-run-as-root --hostfile "$folder/hostfile" -n 2 --map-by ppr:1:node --bind-to none \
     --mca plm rsh --mca plm_rsh_agent "$folder/agent" \
@@ -75,7 +75,7 @@ run() {
 
 bytes_received() { ip netns exec "$host_b" cat "/sys/class/net/$interface/statistics/rx_bytes"; }
 
-# pids NAME HOST: processes of this program on a host.
+# pids NAME HOST: prints the processes of this program on a host.
 pids() {
   local pid
   for pid in $(ip netns pids "$2"); do
@@ -99,7 +99,7 @@ expect_said() { # TEXT FILE
   grep -qE -- "$1" "$2" || { show_said; die "expected '$1' to be said"; }
 }
 
-# One rank, both hosts as stages and as tensor ranks, and threads in that layout.
+# Compares one rank, both hosts as stages and as tensor ranks, and threads in that layout.
 check_probe() {
   local probe=(probe --model "$golden/llama/model" --batch "$golden/llama/golden.safetensors")
   local tensor=model.tensor_model_parallel_size=2 stages=model.pipeline_model_parallel_size=2 before after
@@ -131,7 +131,7 @@ check_training() {
     die "losses on two hosts differ from one rank's"
 }
 
-# start NAME: trains without end in the background, until there is a checkpoint. dist.distributed_timeout_minutes is 3 seconds.
+# start NAME: starts an endless training run in the background and waits for a checkpoint. dist.distributed_timeout_minutes is 3 seconds.
 start() {
   rm -f "$folder"/rank.* "$folder/said"
   run "${training[@]}" train.train_iters=10000000 dist.ranks=2 dist.distributed_timeout_minutes=0.05 \
@@ -141,7 +141,7 @@ start() {
   begin=$SECONDS
 }
 
-# ended NAME: the ranks end, the launcher fails, no process remains on either host, and the last checkpoint is intact.
+# ended NAME: checks that the ranks end, the launcher fails, no process remains on either host, and the last checkpoint is intact.
 ended() {
   local ranks
   until_true 20 "$1: ranks are left after 20 s" no_ranks
@@ -163,7 +163,7 @@ check_lost_host() {
   start lost_host
   ip netns pids "$host_b" | xargs kill -9
   ended lost_host
-  # The launcher says so, which sees its ssh end or its daemon go silent.
+  # The launcher reports the loss: its ssh ends or its daemon goes silent.
   expect_said 'ORTE (has lost communication|was unable to reliably start)|error: rank 0: ' "$folder/said"
 }
 

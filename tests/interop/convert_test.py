@@ -1,4 +1,4 @@
-"""The output of `viaduct convert`, read by the safetensors package, and sampled from by `viaduct generate`."""
+"""The safetensors package reads the output of `viaduct convert`, and `viaduct generate` samples from it."""
 
 import json
 import pathlib

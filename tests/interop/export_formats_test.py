@@ -1,4 +1,4 @@
-"""Exports of `viaduct convert --dtype`, decoded by numpy alone, and quantized folders made by it."""
+"""Decodes exports of `viaduct convert --dtype` with numpy, and converts quantized folders made with numpy."""
 
 import json
 import pathlib
@@ -39,14 +39,14 @@ def tensors_of(folder):
 
 
 def to_bf16(values):
-    """Nearest even, from float64."""
+    """Rounds float64 to BF16, to nearest even."""
     bits = np.asarray(values, np.float64)
     mantissa, exponent = np.frexp(bits)
     return np.ldexp(np.rint(np.ldexp(mantissa, 8)), exponent - 8).astype(np.float32)
 
 
 def write_safetensors(path, tensors):
-    """The package has no FP8 of numpy."""
+    """Reads tensors without the package, which does not support FP8 in numpy."""
     header, data = {}, b""
     for name, (dtype, values) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [len(data), len(data) + values.nbytes]}
@@ -97,7 +97,7 @@ class ExportFormats(InteropTest):
                 self.assertLessEqual(np.max(np.abs(decoded[name] - exact)), np.max(wide) * 16.0001)
             else:
                 self.assertEqual(kind, "BF16", name)
-        # Read back, it is the product rounded to BF16.
+        # Reading back gives the product rounded to BF16.
         viaduct("convert", "--from", to, "--to", self.folder / "back", "--to-format", "hf")
         config = json.loads((self.folder / "back/config.json").read_text())
         self.assertNotIn("quantization_config", config)

@@ -1,4 +1,4 @@
-"""GGUF files of `viaduct convert`, read by llama.cpp's own package, and the package's files converted back."""
+"""llama.cpp's package reads GGUF files of `viaduct convert`, and its files are converted back."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def permute(weights, heads):
 
 
 def as_llama_cpp_stores_it(name, weight, config):
-    """What convert_hf_to_gguf.py does to a tensor of Hugging Face."""
+    """Converts a Hugging Face tensor as convert_hf_to_gguf.py does."""
     family = config["model_type"]
     if family in ("llama", "mistral") and ".q_proj." in name:
         return permute(weight, config["num_attention_heads"])

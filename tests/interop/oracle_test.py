@@ -1,4 +1,4 @@
-"""The parts of tools/oracle that need no PyTorch: the rule, the GGUF reader, the sections of a page."""
+"""Tests the parts of tools/oracle that need no PyTorch: the rule, the GGUF reader, the sections of a page."""
 
 import math
 import pathlib
@@ -92,7 +92,7 @@ class GgufFile(InteropTest):
 
 class Names(unittest.TestCase):
     def test_rows_of_a_head_are_put_half_a_head_apart(self):
-        # llama.cpp stores rows 0, 2, 1, 3 of a head of four: the pairs (0, 2) and (1, 3) side by side.
+        # llama.cpp stores the rows of a head of four in the order 0, 2, 1, 3: the pairs (0, 2) and (1, 3) side by side.
         stored = numpy.array([0, 2, 1, 3, 4, 6, 5, 7]).reshape(8, 1)
         numpy.testing.assert_array_equal(halves_together(stored, 2).ravel(), numpy.arange(8))
 

@@ -1,4 +1,4 @@
-"""Weights that we wrote, read by the safetensors package; weights that it wrote, read by us. Same names, types and bytes."""
+"""The safetensors package reads our weights, and we read its weights: same names, types and bytes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Shared code of the interop tests: running the binary, the test data, an empty folder to work in."""
+"""Shared code of the interop tests: running the binary, the test data, an empty working folder."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ DATA = pathlib.Path(os.environ["VIADUCT_TEST_DATA"])
 
 
 def viaduct(*arguments, text=None):
-    """Runs the binary and returns what it printed; an error with its messages if it fails."""
+    """Runs the binary and returns its output. Raises an error with its messages if it fails."""
     done = subprocess.run([BINARY, *map(str, arguments)], input=text, capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(f"viaduct {' '.join(map(str, arguments))}: status {done.returncode}\n{done.stderr}")

@@ -1,4 +1,4 @@
-"""A tokenizer that we trained, read by Hugging Face's tokenizers: same ids, same text."""
+"""Hugging Face's tokenizers package reads a tokenizer that we trained: same ids, same text."""
 
 import json
 import unittest

@@ -1,4 +1,5 @@
-// What changes only when and how bytes move changes no bit: ten steps with a knob on and off.
+// Settings that change only when and how bytes move change no bit: ten steps with a setting on and
+// off.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// A run that one layout saved goes on in another: masters and moments are the same bits, the next
-// step is the same up to rounding, Hugging Face folders the same; in the same layout it is the same
-// run. Cut by `convert` for a layout before, it is loaded there as if it had not been.
+// A run saved in one layout resumes in another: masters and moments have the same bits, the next
+// step is the same up to rounding, Hugging Face folders are the same; in the same layout it is the
+// same run. A checkpoint that `convert` cut for another layout loads there with the same result.
 
 #include <gtest/gtest.h>
 
@@ -35,13 +35,13 @@ using test::tiny_run;
 using test::with_trainers;
 using test::operator+;
 
-/// What of a run decides about its shards beside the layout: rows that shards cut anywhere.
+/// Settings of a run, beside the layout, that determine its shards: rows that shards cut anywhere.
 Overrides run_sizes() {
   return {"train.global_batch_size=4", "train.micro_batch_size=1", "ddp.bucket_size=3000"};
 }
 
 Overrides run_of(const std::string& family, const LayoutCase& layout) {
-  // A vocabulary that does not divide.
+  // A vocabulary that tensor ranks do not divide.
   return tiny_run(family) + layout.overrides + run_sizes() +
          Overrides{"train.train_iters=3", "model.vocab_size=61"};
 }
@@ -66,7 +66,7 @@ std::map<std::string, std::string> saved_tensors(const std::filesystem::path& fo
   return tensors;
 }
 
-/// What the ranks of a run hold together after loading, in the names of a checkpoint; on rank 0.
+/// What the ranks of a run hold together after loading, under the names of a checkpoint; on rank 0.
 std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& world) {
   std::map<std::string, std::string> tensors;
   const auto gather = [&](const std::string& prefix,
@@ -147,7 +147,7 @@ std::vector<Pair> pairs() {
     return layout(1, 1, pp, 2, {std::string("ddp.data_parallel_sharding_strategy=") + strategy},
                   strategy);
   };
-  // Two blocks in four virtual stages: the embedding and the loss have one of their own.
+  // Two blocks in four virtual stages: the embedding and the loss are virtual stages of their own.
   const LayoutCase chunks =
       layout(1, 1, 2, 1, {"model.pipeline_model_parallel_layout=E|t|t|L"}, "virtual");
   return {
@@ -179,7 +179,7 @@ std::vector<Pair> pairs() {
 INSTANTIATE_TEST_SUITE_P(Pairs, CheckpointLayouts, testing::ValuesIn(pairs()),
                          [](const auto& info) { return info.param.name; });
 
-// Means of rows and columns are whole on every rank that updates a part of a matrix, and saved
+// Means of rows and columns are complete on every rank that updates a part of a matrix, and saved
 // once.
 TEST(AdafactorLayouts, MeansMoveBetweenLayouts) {
   const Overrides adafactor{"optimizer.optimizer=adafactor"};
@@ -237,9 +237,9 @@ void expect_equal(const std::map<std::string, std::string>& actual,
 
 class ConvertedShards : public testing::TestWithParam<Pair> {};
 
-// The shards that `convert` cuts for another layout: loaded there, ranks hold the masters and
-// moments that were saved, compute the logits and gradients that they compute of the checkpoint
-// itself, and their next steps are its next steps, bit by bit.
+// The shards that `convert` cuts for another layout: after loading them, ranks hold the saved
+// masters and moments, compute the same logits and gradients as from the checkpoint itself, and
+// take the same next steps, bit by bit.
 TEST_P(ConvertedShards, GoOnInTheLayoutThatTheyWereCutFor) {
   const auto& [name, family, one, other] = GetParam();
   const Overrides steps{"train.train_iters=4"};

@@ -1,6 +1,6 @@
-// OLMoE, GPT-OSS and DeepSeek in layouts, against Hugging Face's gradients tensor by tensor: norms
-// over the heads of all tensor ranks, sinks of heads that are cut or exchanged, biases of experts,
-// and latent attention with each way over context ranks.
+// OLMoE, GPT-OSS and DeepSeek in layouts, compared with Hugging Face's gradients tensor by tensor:
+// norms over the heads of all tensor ranks, sinks of heads that are cut or exchanged, biases of
+// experts, and latent attention with each context exchange.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ std::vector<FamilyLayout> cases() {
   const std::string two = "train.micro_batch_size=1";  // two micro-batches
   std::vector<FamilyLayout> list;
   for (const char* model : {"olmoe", "deepseek_v2", "gpt_oss"}) {
-    const bool window = std::string(model) == "gpt_oss";  // the ring has none
+    const bool window = std::string(model) == "gpt_oss";  // the ring does not support them
     list.push_back({model, experts(2, layout(1, 1, 1, 2))});
     list.push_back({model, experts(2, layout(2, 1, 1, 1))});
     list.push_back({model, experts(1, layout(2, 1, 1, 2))});
@@ -57,7 +57,7 @@ std::vector<FamilyLayout> cases() {
   list.push_back({"deepseek_v3", experts(2, layout(1, 1, 1, 2))});
   list.push_back({"deepseek_v3", experts(2, layout(2, 1, 2, 1))});
   list.push_back({"deepseek_v3", experts(2, layout(1, 2, 1, 1))});
-  // Gradients of 10 and 8 compressed features are cut into 2 chunks, not 4.
+  // Gradients of 10 and 8 compressed features can be cut into 2 chunks, but not into 4.
   list.push_back(
       {"deepseek_v3", experts(2, layout(2, 1, 2, 1, {two, "model.pipeline_schedule=zero_bubble"},
                                         "zero_bubble"))});

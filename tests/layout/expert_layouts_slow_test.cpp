@@ -1,6 +1,7 @@
-// Mixtures of experts in every layout, against Hugging Face's Mixtral tensor by tensor: experts
-// over ranks that are data, context or tensor ranks of the dense layers, whole and cut, with
-// pipelines. The gradients of all layouts are those of one rank, and ten steps lead to its weights.
+// Mixtures of experts in every layout, compared with Hugging Face's Mixtral tensor by tensor:
+// experts over ranks that are data, context or tensor ranks of the dense layers, whole and cut,
+// with pipelines. The gradients of all layouts are those of one rank, and ten steps give its
+// weights.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ const std::filesystem::path& model() {
 
 const std::string kTwo = "train.micro_batch_size=1";  // two micro-batches where dp is 1
 
-/// A layout with ep ranks for experts and etp for each.
+/// A layout with ep ranks for experts and etp ranks for each.
 LayoutCase experts(int ep, int etp, LayoutCase c) {
   c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
   c.overrides.push_back("model.expert_tensor_parallel_size=" + std::to_string(etp));
@@ -35,7 +36,7 @@ LayoutCase experts(int ep, int etp, LayoutCase c) {
   return c;
 }
 
-/// The same with tokens gathered in place of rows exchanged.
+/// The same with gathered tokens instead of exchanged rows.
 LayoutCase gathered(int ep, int etp, LayoutCase c) {
   c.overrides.push_back("model.moe_token_dispatcher_type=allgather");
   c.name += "_gathered";
@@ -114,7 +115,7 @@ TEST_P(ExpertGradients, MatchTheReference) {
 INSTANTIATE_TEST_SUITE_P(Layouts, ExpertGradients, testing::ValuesIn(gradient_cases()),
                          [](const auto& info) { return info.param.name; });
 
-/// Balancing and z-losses as well: their gradients do not depend on how the micro-batch is cut.
+/// With balancing and z-losses: their gradients do not depend on how the micro-batch is cut either.
 class ExpertTraining : public testing::TestWithParam<LayoutCase> {};
 
 std::vector<std::string> training_overrides() {
@@ -167,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                                    "sharded"))),
     [](const auto& info) { return info.param.name; });
 
-/// The losses move the weights: without them ten steps end elsewhere.
+/// The losses change the weights: without them ten steps end elsewhere.
 TEST(ExpertLosses, ReachTheRouter) {
   const auto with = trained_alone("train.micro_batch_size=2");
   const auto without = probe_layout(model(), test_data("golden/mixtral/train.safetensors"), true,

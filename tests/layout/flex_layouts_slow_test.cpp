@@ -1,6 +1,6 @@
-// The fused exchange of experts, without regard to domains and by domain, against Hugging Face's
-// Mixtral tensor by tensor, in layouts of every kind; and quantized rows, which round alike on any
-// number of ranks.
+// The fused exchange of experts, flat and by domain, compared with Hugging Face's Mixtral tensor by
+// tensor, in layouts of every kind; and quantized rows, which are rounded the same on any number of
+// ranks.
 
 #include <gtest/gtest.h>
 
@@ -90,8 +90,8 @@ TEST(FlexFamilies, ByDomainMatchTheirReferences) {
   }
 }
 
-/// Dropped choices have no rows on either way. Which they are depends on the layout, so that the
-/// plain exchange of the same layout is what to compare with.
+/// Dropped choices have no rows in either exchange. The dropped ones depend on the layout, so the
+/// reference is the plain exchange of the same layout.
 TEST(FlexCapacity, ByDomainDropsTheSame) {
   const auto batch = test_data("golden/mixtral/golden.safetensors");
   for (const int domain : {1, 2}) {
@@ -132,7 +132,7 @@ double distance(const std::map<std::string, Tensor>& a, const std::map<std::stri
   return std::sqrt(difference / size);
 }
 
-/// As far from unrounded rows as FP8 is from BF16 (docs/low-precision.md).
+/// The distance from unrounded rows is that of FP8 from BF16 (docs/low-precision.md).
 void expect_near(const std::map<std::string, Tensor>& got,
                  const std::map<std::string, Tensor>& plain) {
   EXPECT_LE(relative_error(got.at("logits"), plain.at("logits")), 0.05);
@@ -151,7 +151,7 @@ TEST(FlexQuantized, RanksRoundAsOneRankDoes) {
   expect_near(alone, probe_layout(model(), batch, false, {kFlex}));
 }
 
-/// Gradients are rounded a second time, inside of domains.
+/// Gradients are rounded a second time inside domains.
 TEST(FlexQuantized, ByDomainIsAsNear) {
   const auto batch = test_data("golden/mixtral/golden.safetensors");
   expect_near(quantized(flex(4, 1, 2, layout(1, 4, 1, 1))),

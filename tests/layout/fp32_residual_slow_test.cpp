@@ -1,6 +1,6 @@
-// A residual stream with a large mean: in BF16 it loses the digits that its norms depend on, in
-// FP32 (model.fp32_residual_connection) it keeps them, in every layout. GPT-2 whose position
-// embeddings are all 100; weights are values of BF16, so that FP64 and BF16 run the same model.
+// A residual stream with a large mean: in BF16 it loses the digits that its norms need, in FP32
+// (model.fp32_residual_connection) it keeps them, in every layout. The model is GPT-2 with position
+// embeddings of 100; weights are BF16 values, so that FP64 and BF16 run the same model.
 
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ class LargeMean : public testing::Test {
     return test::probe_layout(folder_->path(), test_data("golden/gpt2/golden.safetensors"), false,
                               overrides);
   }
-  /// Relative L2 error of the gradient that is farthest off.
+  /// Relative L2 error of the gradient with the largest error.
   static double worst(const Dump& dump) {
     double error = 0;
     for (const auto& [name, gradient] : exact_) {
@@ -128,7 +128,7 @@ TEST_F(LargeMean, GenerationKeepsThem) {
     OpContext context = generator.context();
     load_parameters(context, generator.store(), SafetensorsFolder(folder_->path()), config);
     using Ids = std::vector<std::vector<int32_t>>;
-    generator.feed(Ids{{3, 14, 15, 92}});  // then from the cache
+    generator.feed(Ids{{3, 14, 15, 92}});  // from the cache afterwards
     const Tensor next = generator.feed(Ids{{65}});
     return std::vector<double>(next.data<float>(), next.data<float>() + next.elements());
   };

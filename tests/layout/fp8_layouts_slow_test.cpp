@@ -1,6 +1,6 @@
-// FP8 and FP4 products in every layout, with FP32 tensors: layouts then differ by the order of sums
-// alone, and an element here and there is rounded to its other neighbour. Scales made from a rank's
-// part of a tensor would round nearly all elements otherwise.
+// FP8 and FP4 products in every layout, with FP32 tensors: layouts then differ only by the order of
+// sums, and a few elements are rounded to their other neighbour. Scales made from a rank's part of
+// a tensor would change the rounding of nearly all elements.
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,7 @@ namespace {
 using test::layout;
 using test::LayoutCase;
 
-/// Gradients of a golden model, micro-batch by micro-batch of one row, or of as many as the layout
-/// says.
+/// Gradients of a golden model, in micro-batches of one row, or as the layout says.
 std::map<std::string, Tensor> gradients(const Quantization& products, const LayoutCase& c,
                                         const std::string& model = "gpt2") {
   const auto folder = test::test_data("golden") / model;
@@ -33,7 +32,7 @@ std::map<std::string, Tensor> gradients(const Quantization& products, const Layo
                                     .overrides = overrides,
                                     .train = false});
   setup.settings.run.layers.precision.products = products;
-  // Data ranks share an expert's rows; attention's scales are those of their own micro-batches.
+  // Data ranks share an expert's rows; attention's scales cover only their own micro-batches.
   if (model == "mixtral") setup.settings.run.layers.precision.plain_layers = {"attention"};
   std::map<std::string, Tensor> dump;
   run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
@@ -78,9 +77,9 @@ TEST(Fp8Layouts, CurrentScaling) {
                    layout(1, 2, 1, 1), layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
 }
 
-// Attention's operands have scales over tensor and context ranks, and its output too. Where these
-// add up otherwise, an element is rounded otherwise here and there, which attention amplifies
-// (unit/nn/attention_codes_test.cpp has it alone); other axes leave all bits alone.
+// The scales of attention's operands, and of its output, cover tensor and context ranks. Where sums
+// have another order, a few elements are rounded differently, which attention amplifies
+// (unit/nn/attention_codes_test.cpp tests it alone); other axes change no bit.
 TEST(Fp8Layouts, Attention) {
   for (const bool attended : {false, true}) {
     expect_one_rank({Scaling::tensor, DType::e4m3, DType::e5m2, true, true, attended},
@@ -89,14 +88,15 @@ TEST(Fp8Layouts, Attention) {
   }
 }
 
-// Groups of 32 features, of 32 tokens of a row: context ranks would cut the row.
+// Groups of 32 features, or of 32 tokens of a row: context ranks would cut the row.
 TEST(Fp8Layouts, Mxfp8) {
   expect_one_rank({Scaling::mx, DType::e4m3, DType::e4m3},
                   {layout(2, 1, 1, 1), layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "seq"),
                    layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
 }
 
-// Groups of 16 features, of 16 tokens; rounding draws the same bits for an element in all of them.
+// Groups of 16 features, or of 16 tokens; rounding uses the same random bits for an element in all
+// layouts.
 TEST(Fp8Layouts, Nvfp4) {
   expect_one_rank({Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2},
                   {layout(2, 1, 1, 1), layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "seq"),
@@ -109,8 +109,8 @@ TEST(Fp8Layouts, Blockwise) {
                   {layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
 }
 
-/// Of the golden Mixtral, whose experts' rows are those of all ranks that exchange tokens: without
-/// data ranks a micro-batch has both rows of the batch, as these have together.
+/// The golden Mixtral: an expert's rows come from all ranks that exchange tokens. Without data
+/// ranks a micro-batch has both rows of the batch, as these ranks have together.
 std::map<std::string, Tensor> expert_gradients(const Quantization& products, LayoutCase c) {
   if (c.name.find("dp") == std::string::npos) c.overrides.push_back("train.micro_batch_size=2");
   return gradients(products, c, "mixtral");
@@ -146,9 +146,9 @@ const std::vector<std::string> kByDomain{"model.moe_token_dispatcher_type=flex",
                                          "model.moe_flex_dispatcher_backend=hierarchical",
                                          "dist.nvlink_domain_size=1"};
 
-// An expert's scale is made for its rows on all ranks, and for all of its features. Where attention
-// or an exchange adds in another order, some elements are rounded to their other neighbours, and
-// such layouts are compared with each other.
+// An expert's scale covers its rows on all ranks and all of its features. Where attention or an
+// exchange adds in another order, some elements are rounded to their other neighbours; such layouts
+// are compared with each other.
 TEST(Fp8Layouts, ExpertsCurrentScaling) {
   const Quantization products{Scaling::tensor, DType::e4m3, DType::e5m2};
   const std::vector<std::string> gathered{"model.moe_token_dispatcher_type=allgather"};
@@ -161,7 +161,7 @@ TEST(Fp8Layouts, ExpertsCurrentScaling) {
                     {experts(2, 1, layout(1, 1, 1, 2), kByDomain)});
 }
 
-// Groups of tokens begin anew with each expert, and senders come in the order of their tokens.
+// Groups of tokens restart with each expert, and senders come in the order of their tokens.
 TEST(Fp8Layouts, ExpertsMxfp8) {
   expect_experts_of_one_rank(
       {Scaling::mx, DType::e4m3, DType::e4m3},

@@ -1,4 +1,4 @@
-// Generation and evaluation in every layout against one rank: token by token, and the loss.
+// Generation and evaluation in every layout compared with one rank: token by token, and the loss.
 
 #include <gmock/gmock.h>
 
@@ -87,7 +87,7 @@ LayoutCase experts(int ep, int etp, LayoutCase c) {
   return c;
 }
 
-/// Replicas that share experts pass together, also with a replica that never has a batch; tensor
+/// Replicas that share experts run passes together, even if one of them never has a batch; tensor
 /// ranks cut the tokens.
 std::vector<LayoutCase> expert_layouts() {
   return {experts(2, 1, layout(1, 1, 1, 2)), experts(4, 1, layout(1, 1, 1, 4)),

@@ -1,5 +1,5 @@
 // 1 rank against N ranks, by comparison with the reference: logits, loss, every gradient, gradient
-// norm and the weights after ten steps, in every layout, against Hugging Face's numbers.
+// norm and the weights after ten steps, in every layout, compared with Hugging Face's numbers.
 
 #include <gtest/gtest.h>
 
@@ -40,8 +40,8 @@ void expect_gradients(const std::string& name, const LayoutCase& c) {
   EXPECT_GT(test::expect_gradients_of(got, reference(batch), kLimit), 10);
 }
 
-/// The fast pairs of each head (16 elements: pairs i and i + 8) as all weights, the slow ones
-/// within 1e-4 of absolute movement; ten steps move an element by up to 1e-2.
+/// The fast pairs of each head (of 16 elements: pairs i and i + 8) are compared like all weights,
+/// the slow ones within 1e-4 absolute; ten steps move an element by up to 1e-2.
 void expect_key_bias(const Tensor& ours, const Tensor& theirs) {
   const auto fast = [](const Tensor& bias) {
     const Tensor kept = host_tensor(DType::f32, {bias.dim(0) / 2});
@@ -64,8 +64,8 @@ const std::map<std::string, Tensor>& trained_alone(const std::string& name) {
   return run;
 }
 
-/// Ten steps over four rows each: the weights afterwards are the reference's where it has them, and
-/// one rank's.
+/// Ten steps over four rows each: the weights afterwards equal the reference's, where it has them,
+/// and one rank's.
 void expect_training(const std::string& name, const LayoutCase& c) {
   SCOPED_TRACE(name + " in " + c.name);
   const auto batch = test_data("golden") / name / "train.safetensors";
@@ -79,9 +79,9 @@ void expect_training(const std::string& name, const LayoutCase& c) {
   for (const auto& [tensor, values] : trained_alone(name)) {
     if (!tensor.starts_with("final.")) continue;
     ASSERT_TRUE(got.contains(tensor)) << tensor;
-    // A key bias moves all scores of a query alike but for rotary positions. The slowest pairs of
-    // Qwen 2's, with the last frequencies, hardly turn over 64 tokens: their gradient is nearly
-    // rounding, which Adam scales up.
+    // A key bias would move all scores of a query equally without rotary positions. The slowest
+    // pairs of Qwen 2's, with the last frequencies, hardly turn over 64 tokens: their gradient is
+    // nearly rounding, which Adam scales up.
     if (name == "qwen2" && tensor.ends_with("k_proj.bias")) {
       expect_key_bias(got.at(tensor), values);
     } else {
@@ -95,9 +95,9 @@ void expect_training(const std::string& name, const LayoutCase& c) {
 
 class Bf16Layouts : public testing::TestWithParam<std::string> {};
 
-/// BF16: N ranks are at most 1.5 times as far from the reference as one, each matrix by itself. A
+/// BF16: N ranks are at most 1.5 times as far from the reference as one rank, matrix by matrix. A
 /// vector has so few elements that one rank can be near by chance: all vectors together are at most
-/// 1.5 times as far, and each, like the loss, as near as one rank's has to be.
+/// 1.5 times as far, and each of them, like the loss, must meet the limit of one rank.
 TEST_P(Bf16Layouts, AreNoFartherFromTheReferenceThanOneRank) {
   const auto batch = test_data("golden") / GetParam() / "golden.safetensors";
   const SafetensorsFile& file = reference(batch);
@@ -132,7 +132,7 @@ TEST_P(Bf16Layouts, AreNoFartherFromTheReferenceThanOneRank) {
 INSTANTIATE_TEST_SUITE_P(Cases, Bf16Layouts, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param; });
 
-/// Gradients summed in BF16 are those summed in FP32, rounded.
+/// Gradients summed in BF16 equal those summed in FP32, rounded.
 TEST(Bf16Gradients, AreCloseToThoseInFp32) {
   const std::string bf16 = "mixed_precision=bf16_mixed", two = "train.micro_batch_size=1",
                     name = "llama_tied";
@@ -156,7 +156,7 @@ TEST(Bf16Gradients, AreCloseToThoseInFp32) {
   }
 }
 
-/// Documents of odd lengths: cut zigzag one by one, with padding.
+/// Documents of odd lengths: each is cut zigzag separately, with padding.
 TEST(PackedLayouts, MatchTheReference) {
   for (const LayoutCase& c :
        {layout(1, 2, 1, 1), layout(1, 4, 1, 1), layout(2, 2, 1, 1), layout(1, 2, 1, 2),
@@ -189,7 +189,7 @@ LayoutCase only(LayoutCase c, std::vector<std::string> names) {
   return c;
 }
 
-/// Each axis at 2 and 4, each pair, triples and quads, and the options of an axis.
+/// Each axis at 2 and 4, each pair, triples and quads, and the settings of an axis.
 std::vector<LayoutCase> gradient_cases() {
   const std::string no_sequence = "model.sequence_parallel=false",
                     gather = "model.cp_comm_type=all_gather", exchange = "model.cp_comm_type=a2a",
@@ -237,7 +237,7 @@ std::vector<LayoutCase> gradient_cases() {
 
 std::vector<LayoutCase> training_cases() {
   const std::string replicated = "ddp.use_distributed_optimizer=false";
-  // Those that have the reference's weights.
+  // The cases with the reference's weights.
   const auto stored = [](LayoutCase c) { return only(std::move(c), {"llama", "gpt2"}); };
   return {
       stored(layout(1, 2, 1, 1)),

@@ -1,5 +1,5 @@
-// The two definitions of the mean loss: over all scored tokens of the global batch, and (as
-// Megatron does by default) over the means of the micro-batches, which differ where masks do.
+// The two definitions of the mean loss: over all scored tokens of the global batch, and (Megatron's
+// default) over the means of the micro-batches. They differ if masks do.
 
 #include <gtest/gtest.h>
 

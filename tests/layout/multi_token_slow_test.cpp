@@ -27,7 +27,8 @@ const Overrides kExperts{
     "model.kv_lora_rank=16",          "model.qk_head_dim=12",
     "model.qk_pos_emb_head_dim=8",    "model.v_head_dim=10"};
 
-/// A saved model of four layers and the vocabulary of the golden batches, one step after its start.
+/// A saved model of four layers with the vocabulary of the golden batches, one step after its
+/// start.
 class SavedModel {
  public:
   explicit SavedModel(const Overrides& model) {

@@ -1,5 +1,5 @@
-// Data-parallel sizes other than powers of two: buckets padded to multiples of them, shards that
-// cut parameters at any element.
+// Data-parallel sizes that are not powers of two: buckets are padded to multiples of them, and
+// shards cut parameters at any element.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
-// Every optimizer trains as on one rank, however the model is split: ten steps of the reference's
-// batches.
+// Every optimizer trains as on one rank, in every layout: ten steps of the reference's batches.
 
 #include <gtest/gtest.h>
 
@@ -55,8 +54,8 @@ TEST_P(OptimizerLayouts, TrainAsOneRankDoes) {
   }
 }
 
-// Lion steps by signs, which rounding turns where a sum is nearly zero: it is compared bitwise
-// where nothing rounds otherwise (tests/unit/sharding).
+// Lion's steps are signs, which rounding flips where a sum is nearly zero: it is compared bitwise
+// where rounding is the same (tests/unit/sharding).
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, OptimizerLayouts,
     testing::Values(Case{"sgd", "llama", {"optimizer.optimizer=sgd"}, 1e-4},
@@ -64,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"muon_transposed", "gpt2", {"optimizer.optimizer=muon"}, 2e-3},
                     Case{"adafactor", "llama", {"optimizer.optimizer=adafactor"}, 1e-3},
                     Case{"adafactor_tied", "llama_tied", {"optimizer.optimizer=adafactor"}, 1e-3},
-                    // The gradients of GPT-2's key biases are 0 but for rounding, which is not to
-                    // be divided by its own size.
+                    // The gradients of GPT-2's key biases are 0 except for rounding; this epsilon
+                    // keeps Adafactor from dividing them by their own size.
                     Case{"adafactor_transposed",
                          "gpt2",
                          {"optimizer.optimizer=adafactor", "optimizer.adafactor_eps1=1e-12"},

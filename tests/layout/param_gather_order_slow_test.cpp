@@ -1,6 +1,6 @@
 // When weights are gathered in a run of stages with several chunks each, read from the records of
-// the ranks' devices: with align_param_gather a chunk's gather starts at the same virtual
-// micro-batch on all stages, without it when the chunk before is first read; either way a stage
+// the ranks' devices. With align_param_gather a chunk's gather starts at the same virtual
+// micro-batch on all stages, without it when the chunk before is first read; in both cases a stage
 // waits for it where it first reads the chunk.
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ constexpr int kStages = 2, kChunks = 4, kMicroBatches = 4;
 /// A gather of one chunk's weights in a step.
 struct Gather {
   int64_t forwards_begun = 0;   // before it was launched
-  bool launched_ahead = false;  // not while a forward ran
+  bool launched_ahead = false;  // outside of forwards
   int64_t waited_in = -1;       // the forward, by number, in which the stage waited for it
 };
 
@@ -75,8 +75,8 @@ StageEvents events_of(const StepRecord& record, int stage) {
   return events;
 }
 
-/// The second step of a run on two stages with two data-parallel ranks each: what it gathers is
-/// what the first one updated.
+/// The second step of a run on two stages with two data-parallel ranks each: it gathers what the
+/// first one updated.
 std::vector<StageEvents> second_step(bool align) {
   const RunSetup setup = setup_of(
       tiny_run() + Overrides{"dist.ranks=4", "dist.threads_per_rank=1",
@@ -108,7 +108,7 @@ std::vector<StageEvents> second_step(bool align) {
   return ranks;
 }
 
-/// What holds either way.
+/// Checks of both modes.
 void expect_waits_where_read(const StageEvents& events) {
   for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
     const auto at = static_cast<size_t>(chunk);
@@ -127,8 +127,8 @@ TEST(ParamGatherOrder, AlignedGathersStartAtTheSameVirtualMicroBatchOnAllStages)
     for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
       const Gather& gather = events.gathers[static_cast<size_t>(chunk)];
       EXPECT_TRUE(gather.launched_ahead) << "stage " << events.stage << " chunk " << chunk;
-      // Stage p is p forwards behind: chunks 0 and 1 at the start, chunk c where step k + p is the
-      // first of chunk c − 1.
+      // Stage p is p forwards behind: chunks 0 and 1 are gathered at the start, chunk c where step
+      // k + p is the first of chunk c − 1.
       const int64_t step = chunk < 2 ? 0 : gather.forwards_begun + events.stage;
       EXPECT_EQ(step, kStages * std::max<int64_t>(chunk - 1, 0)) << "chunk " << chunk;
       if (chunk < 2) {

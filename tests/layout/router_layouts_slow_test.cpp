@@ -1,6 +1,6 @@
-// Routers in every layout: the bias that balances experts moves by the loads of all ranks, the
-// losses of documents and the noise do not depend on how tokens lie on ranks, and dropped and
-// padded rows change nothing but themselves. Weights after three steps are those of one rank.
+// Routers in every layout: the balancing bias moves by the loads of all ranks, losses by document
+// and jitter do not depend on the tokens' distribution over ranks, and dropped and padding rows
+// change nothing else. Weights after three steps are those of one rank.
 
 #include <gmock/gmock.h>
 
@@ -34,13 +34,13 @@ using test::operator+;
 
 using Values = std::map<std::string, std::vector<float>>;
 
-/// Weights and biases after three steps, under their names; and the routers' figures of the last.
+/// Weights and biases after three steps, by name; and the routers' figures of the last step.
 struct Outcome {
   Values tensors;
   nlohmann::json routers;
 };
 
-/// Three steps, or as many as `overrides` say, that save to `folder`.
+/// Trains three steps, or as many as `overrides` say, and saves to `folder`.
 void train_into(const TemporaryFolder& folder, const Overrides& overrides,
                 const LayoutCase& layout) {
   const Overrides run = tiny_run("qwen3_moe") +
@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
 const Overrides kOverTheStep{"model.moe_router_load_balancing_type=global_aux_loss",
                              "model.moe_aux_loss_coeff=0.05"};
 
-/// Counts of all ranks and of the step so far: the same for any layout whose ranks have the same
+/// Counts of all ranks and of the step so far: the same for all layouts whose ranks have the same
 /// rows in a micro-batch together.
 class BalanceOverTheStep : public testing::TestWithParam<LayoutCase> {};
 
@@ -202,10 +202,10 @@ TEST(RouterLosses, OverTheStepAreNotThoseOfTheMicroBatch) {
   double most = 0;
   for (const auto& [name, values] : micro.tensors)
     most = std::max(most, distance(step.tensors.at(name), values));
-  EXPECT_GT(most, 5e-4) << "more than layouts differ by";
+  EXPECT_GT(most, 5e-4) << "more than layouts may differ";
 }
 
-/// Documents have losses of their own, so rows may share micro-batches.
+/// Documents have their own losses, so rows may share micro-batches.
 TEST(RouterLosses, OfDocumentsDoNotDependOnTheMicroBatch) {
   const Outcome& one = alone(kBalanced);
   const Outcome two = train(kBalanced + Overrides{"train.micro_batch_size=4"}, layout(1, 1, 1, 1));
@@ -238,7 +238,7 @@ TEST(RouterLosses, EveryOptimizerLeavesTheBiasToItsOwnRule) {
 const Overrides kScaled{"model.moe_router_load_balancing_type=sinkhorn",
                         "model.moe_z_loss_coeff=0.001"};
 
-/// A micro-batch is scaled together, however its tokens lie on ranks.
+/// A micro-batch is scaled together, for any distribution of its tokens over ranks.
 class ScaledChoice : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(ScaledChoice, TrainsLikeOneRank) {
@@ -278,7 +278,7 @@ const Overrides kFull{"model.moe_expert_capacity_factor=0.75", "model.moe_aux_lo
 
 const std::vector<std::string> kGather{"model.moe_token_dispatcher_type=allgather"};
 
-/// Where every rank has the same rows, whole, the same tokens are dropped.
+/// If every rank has the same rows, whole, the same tokens are dropped.
 class FullExperts : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(FullExperts, DropTheSameTokensWhereRanksHaveWholeRows) {
@@ -301,11 +301,11 @@ INSTANTIATE_TEST_SUITE_P(Layouts, FullExperts,
                                          experts(2, 2, layout(1, 1, 1, 4, kGather, "gathered"))),
                          [](const auto& info) { return info.param.name; });
 
-/// Every token chooses every expert, each of which keeps 5 of 16, so the rows that are filled up to
-/// a multiple of 16 are known.
+/// Every token chooses every expert, each of which keeps 5 of 16 rows, so the numbers of padding
+/// rows up to a multiple of 16 are known.
 struct PaddedCase {
   LayoutCase layout;
-  int64_t tokens;  // of an expert, from whoever orders its rows
+  int64_t tokens;  // of an expert, from each rank that orders its rows
 };
 
 class PaddedRows : public testing::TestWithParam<PaddedCase> {};
@@ -335,7 +335,7 @@ INSTANTIATE_TEST_SUITE_P(
                                                "model.recompute_num_layers=1"},
                                               "recompute")),
                                20},
-                    // Tokens of both domains meet in each before they go to experts.
+                    // Tokens of both domains are gathered in each domain before they go to experts.
                     PaddedCase{experts(2, 1,
                                        layout(1, 1, 1, 2,
                                               {"model.moe_token_dispatcher_type=flex",

@@ -1,6 +1,7 @@
-// A V whose ends share the token table, by a tied head or by multi-token prediction: the weights
-// after some steps are those of one rank, and checkpoints move to and from other schedules. SGD:
-// its steps are as large as gradients, so a wrong factor of the table's would be seen.
+// A V whose ends share the token table, through a tied head or multi-token prediction: the weights
+// after some steps are those of one rank, and checkpoints move to and from other schedules. Uses
+// SGD: its steps are proportional to gradients, so a wrong factor of the table's gradient would be
+// detected.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ LayoutCase v(int tp, int dp, Overrides more, const std::string& name) {
   return layout(tp, 1, 2, dp, more, name);
 }
 
-/// Trains and saves to `folder`, from the checkpoint that is there if there is one.
+/// Trains and saves to `folder`, from the checkpoint in it if there is one.
 Values train_into(const TemporaryFolder& folder, const Overrides& overrides) {
   const RunSetup setup =
       setup_of(kRun + overrides + Overrides{"checkpoint.save=" + folder.path().string()});

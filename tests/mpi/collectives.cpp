@@ -1,7 +1,7 @@
-// collectives: a rank of a world under mpirun goes through all collectives (collective_exercise.h).
-// collectives large: a message of more bytes than MPI takes at once.
-// collectives many: dozens of ranks, as large groups do it; what a rank sends and keeps is counted.
-// collectives progress: what is under way gets on while no rank calls anything.
+// collectives: a rank of a world under mpirun runs all collectives (collective_exercise.h).
+// collectives large: a message of more bytes than MPI sends at once. collectives many: dozens of
+// ranks, with the algorithms of large groups; counts what a rank sends and keeps. collectives
+// progress: operations in flight progress while no rank calls anything.
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ void send_large(Communicator& world) {
     VIADUCT_CHECK(CommError, data[i] == value(i), "byte {} of a large message differs", i);
 }
 
-/// Ranks look at memory alone, as kernels do, until what the next rank sent is there.
+/// Ranks only read memory, as kernels do, until the next rank's data has arrived.
 void move_by_itself(Communicator& world) {
   constexpr int64_t kElements = 1 << 20;
   const Tensor mine = host_tensor(DType::f32, {kElements}),
@@ -52,7 +52,7 @@ void move_by_itself(Communicator& world) {
   gather.wait();
 }
 
-/// Messages that this rank sends in `work`.
+/// Number of messages that this rank sends in `work`.
 template <class F>
 int64_t messages(Communicator& world, F work) {
   world.barrier();
@@ -61,7 +61,7 @@ int64_t messages(Communicator& world, F work) {
   return mpi_traffic(world).messages - before;
 }
 
-/// No rank sends to all others: messages grow with log2 of the ranks at most.
+/// No rank sends to all others: the number of messages grows at most with log2 of the ranks.
 void count_messages(Communicator& world) {
   const int n = world.size();
   int64_t rounds = 0;

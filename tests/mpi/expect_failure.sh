@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# expect_failure.sh STATUS TEXT COMMAND…: COMMAND ends within 30 seconds with STATUS (0: any but success), prints TEXT on stderr
-# exactly once, and no other error of the program.
+# expect_failure.sh STATUS TEXT COMMAND…: checks that COMMAND ends within 30 seconds with STATUS (0: any but success), and prints TEXT on
+# stderr exactly once and no other error of the program.
 set -uo pipefail
 status=$1 text=$2
 shift 2

@@ -33,8 +33,8 @@ void sum_for_ever(Communicator& group) {
   for (;;) group.all_reduce(tensor, ReduceOp::average).wait();
 }
 
-/// Rows by number to and from all ranks, until rank 1 ends with one under way: by an error, or its
-/// process is killed.
+/// Exchanges rows by number with all ranks until rank 1 ends with an operation in flight: by an
+/// error, or because its process is killed.
 void exchange_until_lost(Communicator& world, bool killed) {
   constexpr int64_t kEach = 20000;
   const int64_t rows = kEach * world.size();
@@ -146,7 +146,7 @@ extern "C" int MPI_Finalize() {
 }
 
 int main(int count, char** arguments) {
-  // At the end of MPI, after all of our own code.
+  // At the end of MPI, after all of the project's code.
   if (count > 1 && std::string(arguments[1]) == "finalize") {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
     stop_in_finalize = rank != nullptr && std::string(rank) != "0";

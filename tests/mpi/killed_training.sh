@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# killed_training.sh VIADUCT MPIRUN…: kill -9 of one rank's process ends the run with a failing status that says so, and the last
-# checkpoint is whole: all of it converts, and one rank resumes from it.
+# killed_training.sh VIADUCT MPIRUN…: kills one rank's process with -9. The run must end with a failing status and say so, and the last
+# checkpoint must be complete: all of it converts, and one rank resumes from it.
 set -uo pipefail
 viaduct=$1
 shift

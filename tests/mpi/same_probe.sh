@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# same_probe.sh VIADUCT GOLDEN MPIRUN…: eight ranks give the same bytes as processes under MPI and as threads.
+# same_probe.sh VIADUCT GOLDEN MPIRUN…: checks that eight ranks give the same bytes as MPI processes and as threads.
 set -euo pipefail
 viaduct=$1 golden=$2
 shift 2
@@ -12,7 +12,7 @@ probe=(probe --model "$golden/llama/model" --batch "$golden/llama/golden.safeten
 grep -q 'skipped: there is no mpirun' "$folder/said" && exit 0
 cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
 
-# Rows of experts that the exchange takes and puts by number, and packs for its messages.
+# The exchange of expert rows by row number, packed into messages.
 experts=(dist.nvlink_domain_size=2 model.expert_model_parallel_size=4 model.moe_token_dispatcher_type=flex
   model.moe_dispatch_fwd_dtype=mxfp8 train.micro_batch_size=1)
 probe=(probe --model "$golden/mixtral/model" --batch "$golden/mixtral/golden.safetensors")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# same_texts.sh VIADUCT GOLDEN MPIRUN…: `viaduct generate` and `eval` give the same as processes under MPI and as threads.
+# same_texts.sh VIADUCT GOLDEN MPIRUN…: checks that `viaduct generate` and `eval` give the same results with MPI processes and with threads.
 set -euo pipefail
 viaduct=$1 golden=$2
 shift 2

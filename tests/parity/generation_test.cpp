@@ -1,5 +1,5 @@
-// Greedy generation against transformers on the golden models, plain and with a repetition penalty:
-// token by token (tests/data/generation.json, written by tools/oracle/greedy.py).
+// Greedy generation compared with transformers on the golden models, plain and with a repetition
+// penalty, token by token (tests/data/generation.json, written by tools/oracle/greedy.py).
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// Logits, loss, hidden states and every parameter gradient against Hugging Face's implementation,
-// tensor by tensor; and ten steps of AdamW against its trace.
+// Logits, loss, hidden states and every parameter gradient compared with Hugging Face's
+// implementation, tensor by tensor; and ten steps of AdamW with its trace.
 
 #include <gtest/gtest.h>
 
@@ -54,12 +54,12 @@ void expect_close(const std::map<std::string, Tensor>& got, const SafetensorsFil
   }
   int given = 0;
   for (const auto& [name, tensor] : got) given += name.starts_with("grad.");
-  EXPECT_EQ(given, compared);  // nothing more, nothing less
+  EXPECT_EQ(given, compared);  // exactly these tensors
   EXPECT_GT(compared, 10);
 }
 
-/// Cases whose numbers are continuous: rounding to BF16 may send a token to another expert, after
-/// which everything about that token differs, here as in PyTorch.
+/// Cases whose results are continuous: with experts, rounding to BF16 may send a token to another
+/// expert, after which all of its values differ, here as in PyTorch.
 class GoldenBf16 : public Golden {};
 
 /// Cases with a trace of ten steps.
@@ -117,7 +117,7 @@ std::vector<Case> trained_cases() {
           {"packed_llama", "llama/model"}};
 }
 
-/// With the small models that `./viaduct.sh oracle families --store` makes.
+/// With the small models that `./viaduct.sh oracle families --store` writes.
 std::vector<Case> all_cases() {
   std::vector<Case> cases = trained_cases();
   for (const char* name :

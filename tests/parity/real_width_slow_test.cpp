@@ -1,5 +1,6 @@
-// A model of real vocabulary and width in FP32 against the same weights in FP64: gradients keep
-// FP32's digits with contracted dims and rows of tens of thousands, which tiny models cannot test.
+// A model of real vocabulary and width in FP32 compared with the same weights in FP64: gradients
+// keep FP32's precision with contracted dims and rows of tens of thousands, which tiny models
+// cannot test.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bundle.sh BUILD_FOLDER CUDA_BUILD_FOLDER: installs the program, and the library of GPU kernels if that folder has one, into an
-# empty folder, stripped; moves it; and runs it there. A machine with a GPU runs nothing of it.
+# empty folder, stripped; moves it; and runs it there. On a machine with a GPU the last part is skipped.
 set -euo pipefail
 build=$1 cuda=$2
 folder=$(mktemp -d)
@@ -13,13 +13,13 @@ fi
 mv "$folder/made" "$folder/moved"
 bundle=$folder/moved
 bytes=$(du -sb "$bundle" | cut -f1)
-# Today 13.6 MB are the program's and 10.4 MB the library's (kernels of three targets).
-((bytes < 26000000)) || { echo "the bundle has $bytes bytes, 26000000 are the limit"; exit 1; }
+# Today the program has 13.6 MB and the library 10.4 MB (kernels of three targets).
+((bytes < 26000000)) || { echo "the bundle has $bytes bytes; the limit is 26000000"; exit 1; }
 "$bundle/bin/viaduct" version
 run() { "$bundle/bin/viaduct" train dist.device=cuda model.num_layers=1 model.hidden_size=32 model.num_attention_heads=2 \
   model.seq_length=16 model.vocab_size=64 dataset.mock=true train.train_iters=1 "$@" >"$folder/out" 2>&1; }
 
-# What a library needs of the toolkit is looked for where CUDA_HOME says.
+# Libraries of the toolkit are searched in CUDA_HOME.
 mkdir -p "$folder/toolkit/lib64"
 echo 'int product(void) { return 1; }' | cc -shared -fPIC -x c - -o "$folder/toolkit/lib64/libcublasLt.so.99" \
   -Wl,-soname,libcublasLt.so.99

@@ -4,9 +4,9 @@ in the pages named:
 
 - a relative link leads to a file or folder of the repository, and its #part to a heading of that page;
 - a file named in backticks as a path from the root (`src/…`, `docs/…`, `tests/…`, …) exists; `NAME`, `SUITE`, `*` and
-  the like in it stand for anything; a line with "(later)" may name files that do not exist yet;
-- a block that begins with ```cpp from=PATH is a quotation: its lines are in that file, in sequence, except for spaces at their ends. A line
-  with only `…` stands for omitted lines.
+  the like in it match anything; a line with "(later)" may name files that do not exist yet;
+- a block that begins with ```cpp from=PATH is a quotation: its lines occur in that file, in sequence, except for trailing spaces. A line
+  that is only `…` stands for omitted lines.
 """
 
 import glob
@@ -15,11 +15,11 @@ import re
 import sys
 
 FOLDERS = ("apps", "benchmarks", "cmake", "configs", "data", "docs", "examples", "src", "tests", "tools")
-PATTERN_WORDS = re.compile(r"[A-Z][A-Z_]+(?![a-z])")  # NAME, SUITE: stands for anything
+PATTERN_WORDS = re.compile(r"[A-Z][A-Z_]+(?![a-z])")  # NAME, SUITE match anything
 
 
 def slug(heading):
-    """The anchor that GitHub gives a heading."""
+    """The anchor that GitHub makes for a heading."""
     text = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", lambda m: m.group(1) or "", heading.strip()).lower()
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 

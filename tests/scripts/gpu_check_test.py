@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/gpu_check.sh on machines that are made up: what it says of one without a GPU, and what becomes of its phases where something
+"""Tests tools/gpu_check.sh on simulated machines: without a GPU, and with phases where something
 is missing, differs, fails or takes too long."""
 
 import json
@@ -78,7 +78,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(phases["ops beside the ceilings"]["status"], "skipped")
         self.assertEqual(phases["steps, GPT-2 124M, BF16"]["tokens_per_second"], 1005)
         self.assertIn("no memory for 123 bytes", phases["steps, Mixtral shape, 1 layer, BF16"]["why"])
-        self.assertEqual(done.returncode, 1)  # of the phase that failed
+        self.assertEqual(done.returncode, 1)  # because one phase failed
         text = page.read_text()
         self.assertTrue(text.startswith("before\n<!-- gpu_check: begin -->\nOne NVIDIA H200"), text)
         self.assertTrue(text.endswith("<!-- gpu_check: end -->\nbehind\n"))

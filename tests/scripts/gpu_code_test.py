@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""tools/gpu_code.py on a made-up report of a build."""
+"""Tests tools/gpu_code.py on simulated build reports."""
 
 import os
 import subprocess
@@ -56,14 +56,14 @@ def function(name, target, *instructions):
 
 
 COPY, PRODUCT, READ = "LDGSTS.E.BYPASS.128 [R1], [R2.64]", "HMMA.16816.F32.BF16 R1, R2, R3, R1", "@!P0 LDG.E.128 R4, [R2.64]"
-# Names as c++filt leaves them.
+# Names as c++filt prints them.
 WHOLE = [("_ZN7viaduct4cuda18elementwise_kernelILi8EEEvi", [READ]),
          ("_ZN7viaduct4cuda14forward_kernelINS0_4Bf16ELi64ELi64EEEvi", [COPY, PRODUCT]),
          ("_ZN7viaduct4cuda19grouped_gemm_kernelINS0_3F16ELb0ELb0ELb1EEEvi", [COPY, PRODUCT])]
 
 
 class MachineCode(unittest.TestCase):
-    """With a cuobjdump that prints what it is told."""
+    """Tests with a fake cuobjdump that prints a given text."""
 
     def check(self, functions):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""benchmarks/hardware.py on simulated machines: a program in place of `viaduct` and of the tests prints their output."""
+"""Tests benchmarks/hardware.py on simulated machines: a script replaces `viaduct` and the test programs."""
 
 import importlib.util
 import json
@@ -30,7 +30,7 @@ elif words[1] == "attention":
 else:
     print(json.dumps({"tokens_per_second": 1234.0, "mfu": 0.75, "peak": "P, 1 TFLOP/s"}))
 """
-# Writes what GoogleTest would: one test on each of the instruction sets in the second list.
+# Imitates GoogleTest's report: one test on each of the instruction sets in the second list.
 PROGRAM = """#!/usr/bin/python3
 import json, sys
 path = [w for w in sys.argv if w.startswith("--gtest_output=json:")][0].split(":", 1)[1]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""benchmarks/precision_curves.py on made-up curves, and with a program in place of `viaduct` that writes metrics."""
+"""Tests benchmarks/precision_curves.py on simulated curves, and with a script that replaces `viaduct` and writes metrics."""
 
 import importlib.util
 import json
@@ -64,7 +64,7 @@ class PrecisionCurves(unittest.TestCase):
             bad = self.run_script(folder, "--recipes", "bf16_with_mxfp8_mixed", "bf16_with_nvfp4_mixed")
             self.assertEqual(bad.returncode, 1)
             self.assertIn("above the band of BF16: bf16_with_nvfp4_mixed\n", bad.stderr)
-            # What is complete is not repeated.
+            # Complete runs are not repeated.
             self.assertEqual((Path(folder) / "calls").read_text().split(),
                              2 * ["bf16_mixed"] + 2 * ["bf16_with_mxfp8_mixed"] + 2 * ["bf16_with_nvfp4_mixed"])
             picture = Path(folder) / "curves.svg"

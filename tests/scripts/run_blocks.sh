@@ -6,7 +6,7 @@
 #   ```bash test=fast    runs in both
 #   ```bash test=full    runs only with `full`: takes more than a second or two
 #   ```bash test=no      does not run here: installs, clones, or runs the tests themselves
-# A block without such a mark fails the page. The first command that fails ends it.
+# A block without such a mark is an error. The first command that fails ends the page.
 set -euo pipefail
 page=$1 speed=$3
 build=$(cd "$2" && pwd)

@@ -95,7 +95,7 @@ class Exercise {
       all_reduce(dtype, ReduceOp::sum, 70001);
       reduce_scatter(dtype, ReduceOp::sum, 30011, false);
     }
-    // More than the chunks in flight at a time.
+    // More than the number of chunks in flight at a time.
     all_reduce(DType::f32, ReduceOp::sum, 1200017);
     reduce_scatter(DType::bf16, ReduceOp::sum, 700003, true);
     for (const DType dtype : kMoved) {
@@ -111,7 +111,7 @@ class Exercise {
     group_.barrier();
   }
 
-  /// With the algorithms of large groups: along the chain, along trees, gathered.
+  /// With the algorithms for large groups: a chain, trees, gathers.
   void few() {
     for (const DType dtype : kSummed) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
@@ -211,8 +211,8 @@ class Exercise {
     if (dtype == DType::f32) rows_by_number(in, expected, send, receive);
   }
 
-  // The same rows, taken from the input in another order and put in another: where both are
-  // backwards, the rows of each pair of ranks are the same as in order, each at the place that its
+  // The same rows taken from the input, and put into the output, in another order. With both orders
+  // reversed, the rows of each pair of ranks are those in order, each at the place that its
   // receiver gives it.
   void rows_by_number(const Tensor& in, const Tensor& expected, const std::vector<int64_t>& send,
                       const std::vector<int64_t>& receive) {
@@ -242,7 +242,7 @@ class Exercise {
     expect_bytes(out, put, what("all_to_all to numbered rows"));
   }
 
-  // To the next and the previous rank at once, in both flows, several in order each.
+  // Several messages in order to the next and the previous rank at once, in both flows.
   void messages() {
     if (group_.size() == 1) return;
     const int next = (group_.rank() + 1) % group_.size();
@@ -327,7 +327,7 @@ void exercise_hosts(HostGroup& host) {
   const int n = host.size(), rank = host.rank();
   const HostFigure mine[] = {{rank + 0.5, rank % 2 == 0}, {static_cast<double>((rank * 7) % n)}};
   PendingFigures pending = host.post(mine);
-  // At the same time: texts that fit into one message and texts that do not.
+  // Texts that fit into one message and texts that do not, at the same time.
   const auto text = [](int r) {
     const size_t size = r % 4 == 0 ? 0 : r % 4 == 1 ? 10 : r % 4 == 2 ? 1016 : 5000;
     return std::string(size, static_cast<char>('a' + r % 26));
@@ -360,7 +360,8 @@ void exercise_hosts(HostGroup& host) {
 void exercise(const std::shared_ptr<Communicator>& world) {
   Exercise(*world).all();
   exercise_hosts(world->host());
-  // First and last rank; the others; then each of them among all again.
+  // A group of the first and last rank and one of the others; then each of them together with all
+  // ranks again.
   const int last = world->size() - 1;
   std::vector<int> ends{0, last}, inner;
   for (int rank = 1; rank < last; ++rank) inner.push_back(rank);

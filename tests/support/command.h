@@ -1,5 +1,5 @@
 #pragma once
-// The command-line program run to its end by a shell, with what it printed.
+// Runs the command-line program in a shell and keeps its output.
 
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ struct CommandResult {
 /// Runs a shell command with `input` on standard input.
 CommandResult run_command(const std::string& command, std::string_view input = "");
 
-/// `viaduct ARGUMENTS`, as a shell reads them.
+/// Runs `viaduct ARGUMENTS` in a shell.
 inline CommandResult run_viaduct(const std::string& arguments, std::string_view input = "") {
   return run_command(viaduct_binary() + " " + arguments, input);
 }

@@ -31,7 +31,7 @@ T element(int index, int64_t position) {
   return value;
 }
 
-/// kSkipped: a register of C that products skip (−1: none).
+/// kSkipped: a register of C that products leave out (−1: none).
 template <int kSkipped>
 struct Registers {
   template <int kRegister>
@@ -53,7 +53,8 @@ struct Registers {
     for (int64_t row = 0; row < 16; ++row)
       std::memcpy(static_cast<char*>(to) + row * bytes, at(kRegister).data() + row * 64, 64);
   }
-  /// Even and odd products of a step apart, then both onto C (Intel 64 manual, TDPBF16PS).
+  /// Sums even and odd products of a step separately, then adds both to C (Intel 64 manual,
+  /// TDPBF16PS).
   template <int kC, int kA, int kB>
   static void multiply() {
     if (kC == kSkipped) return;

@@ -7,7 +7,8 @@
 namespace viaduct::test {
 
 /// The tile contract on emulated AMX registers of the calling thread, with packing in plain loops.
-/// Throws std::logic_error for a product outside begin … end, or begin and end out of turn.
+/// Throws std::logic_error for a product outside begin … end, or for unpaired calls of begin and
+/// end.
 const cpu::TileKernels& emulated_amx_kernels();
 
 /// Emulated kernels whose product leaves out one register's products.

@@ -31,7 +31,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
     text.replace(at, from.size(), to);
 }
 
-/// A trace or history holds times and addresses; compare it without numbers.
+/// A trace or history holds times and addresses, so it is compared without numbers.
 std::string without_numbers(std::string text) {
   std::erase_if(text, [](char c) {
     return std::string_view("0123456789.+-").find(c) != std::string_view::npos;
@@ -39,7 +39,7 @@ std::string without_numbers(std::string text) {
   return text;
 }
 
-/// The keys of each line of metrics, and on how many threads the peak was measured.
+/// The keys of each line of metrics, and the number of threads on which the peak was measured.
 void add_metrics(const fs::path& file, RunText& text) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -99,7 +99,7 @@ void add_files(const fs::path& folder, RunText& text) {
   for (const std::string& line : lines) text.files += line + "\n";
 }
 
-/// A trainer's output to a file of this kind, without the progress lines, which hold times.
+/// Redirects a trainer's output to a file, without the progress lines, which hold times.
 class Screen {
  public:
   Screen() : file_(open_memstream(&text_, &size_)) {}

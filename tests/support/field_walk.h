@@ -17,39 +17,39 @@ enum class Shows {
   numbers,  // steps done by a short run, its validation losses, its weights and moments
   files,    // the files of the run's folder, and the keys of its metrics
   notes,    // the notes before the run starts
-  said,     // its output except progress, and its final error
+  said,     // its output without progress, and its final error
 };
 
-/// One built field. Both runs of a comparison have `with`; the second one has field=other too.
+/// One built field. Both runs of a comparison have the settings `with`; the second one also has
+/// field=other.
 struct FieldCase {
   std::string field;
   std::string other;  // a legal value other than the default and the one in `with`
   Shows shows = Shows::record;
   Overrides with = {};
-  /// Illegal values beside those that follow from type, range and choices.
+  /// Illegal values in addition to those that follow from type, range and choices.
   std::vector<std::string> wrong = {};
-  /// Why a plain run may be unchanged without a note; empty: it may not.
+  /// Why the field may change nothing in a plain run without a note; empty: it may not.
   std::string quiet = {};
   /// If the effect cannot be observed here: the file under tests/ and the name of the test that
   /// shows it. `other` and `shows` are then used only in plain runs.
   std::string proof_file = {}, proof_test = {};
-  Overrides also = {};  // of the second run only, if the value needs another setting
+  Overrides also = {};  // settings of the second run only, if the value needs them
 };
 
 /// `more` after `run`; "-section.field" removes a field from `run`.
 Overrides joined(Overrides run, const Overrides& more);
 
-/// One entry for each built field, in any order; and of fields that are still planned.
+/// One entry for each built field, and for fields that are still planned, in any order.
 std::vector<FieldCase> field_cases();
 
 /// The settings of a plain run: a tiny Llama in FP32, or a tiny GPT-2 in BF16, on one rank.
 std::vector<Overrides> plain_runs();
 
-/// Files that the values of cases name: "$SAVE" is the folder where the run saves, "$RUN" a run of
-/// two steps with a checkpoint of each,
-/// "$DAMAGED" the same with the newer one damaged, "$CORPUS_A", "$CORPUS_B" and "$CORPUS_C" data
-/// sets,
-/// "$MODEL" a Hugging Face folder, "$TOKENIZER" a tokenizer, "$OUT" a folder for output.
+/// Files that the values of cases name: "$SAVE" is the save folder of the run, "$RUN" a run of two
+/// steps with a checkpoint of each, "$DAMAGED" the same with the newer one damaged, "$CORPUS_A",
+/// "$CORPUS_B" and "$CORPUS_C" data sets, "$MODEL" a Hugging Face folder, "$TOKENIZER" a tokenizer,
+/// "$OUT" a folder for output.
 class WalkFiles {
  public:
   WalkFiles();
@@ -62,14 +62,14 @@ class WalkFiles {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-/// Of the configuration as loaded and prepared: its notes, one a line. Throws ConfigError.
+/// The notes of the configuration after loading and preparing it, one a line. Throws ConfigError.
 std::string notes_of(const Overrides& overrides);
-/// Of the dry run. Throws ConfigError.
+/// The text of the dry run. Throws ConfigError.
 std::string record_of(const Overrides& overrides);
 
 struct RunText {
   std::string numbers, files;
-  std::string said;  // notes, output except progress, the final error
+  std::string said;  // notes, output without progress, the final error
   bool failed = false;
 };
 /// Trains, with one thread a rank. `files` is empty unless it saves.

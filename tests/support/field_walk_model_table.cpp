@@ -1,4 +1,4 @@
-// The model, how it is split over ranks, and what ranks exchange.
+// Fields of the model, of its layout over ranks, and of the exchanges between ranks.
 
 #include "support/field_walk_tables.h"
 
@@ -19,7 +19,8 @@ std::vector<FieldCase> model_cases() {
       {"model.max_position_embeddings", "64", kRecord, kGpt2, {"16"}},
       {"model.vocab_size", "80"},
       {"model.make_vocab_size_divisible_by", "16", kRecord, kTp},
-      // A family has one of these three: what it has not is refused by the field's name.
+      // A family has one of these three groups of fields; fields of the other two are refused by
+      // name.
       {"model.normalization", "LayerNorm", kSaid},
       {"model.layernorm_epsilon", "1e-2", kNumbers},
       {"model.layernorm_zero_centered_gamma", "true", kNumbers},
@@ -175,7 +176,7 @@ std::vector<FieldCase> fusion_cases() {
        kPp + Overrides{"model.recompute_granularity=selective"}},
       {"model.cpu_offloading", "true", kRecord, {"model.cpu_offloading_num_layers=1"}},
       {"model.cpu_offloading_num_layers", "1", kRecord, {"model.cpu_offloading=true"}, {"3"}},
-      // The other value leaves nothing to move, which is refused.
+      // The other value leaves nothing to offload, which is refused.
       {"model.cpu_offloading_activations",
        "false",
        kRecord,
@@ -241,7 +242,7 @@ std::vector<FieldCase> layout_cases() {
       {"model.tp_comm_overlap_disable_fc1", "true", kRecord, kTp},
       {"model.tensor_parallel_num_weight_shards", "2", kRecord, kDp, {"0", "3"}},
       {"model.virtual_pipeline_model_parallel_size", "2", kRecord, kPp, {"3"}},
-      // Three layers and one of the two ends: the other end counts, and the stages are others.
+      // Three layers and one of the two ends, so that counting the other end changes the stages.
       {.field = "model.account_for_embedding_in_pipeline_split",
        .other = "true",
        .with =
@@ -297,7 +298,7 @@ std::vector<FieldCase> data_parallel_cases() {
        kRecord,
        kNarrow,
        {"no_such_name"}},
-      // A third is no FP32 number, so that the order of scaling and summing shows.
+      // A third is not an FP32 number, so the order of scaling and summing shows.
       {"ddp.average_in_collective",
        "true",
        kNumbers,

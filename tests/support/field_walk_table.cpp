@@ -1,4 +1,4 @@
-// Each built field of the configuration: another legal value, the settings beside it under which it
+// Each built field of the configuration: another legal value, the other settings under which it
 // matters, and where the effect shows. A new field needs one line (field_walk_slow_test.cpp in
 // tests/unit/run fails without it).
 
@@ -118,14 +118,14 @@ std::vector<FieldCase> optimizer_cases() {
 std::vector<FieldCase> environment_cases() {
   const Overrides kDynamic =
       kFp16 + Overrides{"mixed_precision.initial_loss_scale=64", "train.train_iters=4"};
-  // So large that gradients overflow.
+  // A value so large that gradients overflow.
   const Overrides kOverflow =
       kFp16 + Overrides{"mixed_precision.initial_loss_scale=1e30", "train.train_iters=4"};
   return {
       {"dist.ranks", "2", kRecord},
       {"dist.device", "cuda"},
       {"dist.cpu_isa", "avx2"},
-      // The peak beside which the rate stands is that of as many threads.
+      // The rate is shown as a share of the peak of the same number of threads.
       {"dist.threads_per_rank", "2", kFiles},
       {"dist.distributed_timeout_minutes",
        "1e-9",

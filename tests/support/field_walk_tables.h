@@ -1,6 +1,6 @@
 #pragma once
-// What the tables of the walk over the configuration share: runs that their cases stand in, and the
-// tables.
+// Shared parts of the tables of the walk over the configuration: settings of the runs of their
+// cases, and the tables.
 
 #include "support/field_walk.h"
 
@@ -54,8 +54,8 @@ inline const Overrides kTrace{"profiling.trace=true", "profiling.profile_step_st
 
 inline constexpr const char* kOnlyResumed = "says how a run goes on, and this one starts anew";
 
-// One function a file or two; the lines of a section stand together, in the order of
-// `viaduct knobs`.
+// Each function covers one or two files; the lines of a section are in the order of `viaduct
+// knobs`.
 std::vector<FieldCase> model_cases();
 std::vector<FieldCase> fusion_cases();
 std::vector<FieldCase> layout_cases();
@@ -68,8 +68,8 @@ std::vector<FieldCase> checkpoint_cases();
 std::vector<FieldCase> variable_cases();
 std::vector<FieldCase> graph_cases();
 std::vector<FieldCase> logger_cases();
-/// Fields that the catalogue has as planned: a case may be there before its field is built, and
-/// counts from then on.
+/// Fields that the catalogue lists as planned: a case may exist before its field is built, and is
+/// used from then on.
 std::vector<FieldCase> coming_cases();
 
 }  // namespace viaduct::test::field_walk

@@ -1,5 +1,5 @@
 #pragma once
-// A full disk, for tests.
+// Simulates a full disk in tests.
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Gradients against finite differences, in FP64.
+// Compares gradients with finite differences, in FP64.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace viaduct::test {
 
 /// Compares the gradient of one parameter with the change of `loss()` along a random direction over
-/// all its elements. Values are as before afterwards.
+/// all its elements. Restores the values afterwards.
 template <class Loss>
 void expect_slope(Engine& engine, const Parameter& p, std::mt19937& random, Loss&& loss) {
   std::normal_distribution<double> normal;

@@ -26,8 +26,8 @@ double relative_error(const Tensor& a, const Tensor& b);
 
 /// ‖g‖ over the tensors `grad.*` of a reference, in FP64: its gradient norm.
 double gradient_norm(const SafetensorsFile& file);
-/// Logits, loss, gradient norm and every gradient of a probe are those of the file, with at most
-/// this relative error. Returns the number of gradients.
+/// Checks that logits, loss, gradient norm and every gradient of a probe equal those of the file up
+/// to this relative error. Returns the number of gradients.
 int expect_gradients_of(const std::map<std::string, Tensor>& got, const SafetensorsFile& file,
                         double limit);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Figures made by hand, and for each rule a run in which its condition holds, one in which it does
-// not, and one at the border.
+// Handmade figures, and for each rule a run in which its condition holds, one in which it does not,
+// and one at the border.
 
 #include <functional>
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace viaduct::rules::test {
 
-/// An 8B model on 64 H100 with data ranks alone, with round times.
+/// An 8B model on 64 H100 with only data ranks, with round times.
 Figures dense();
-/// Tensor, context, pipeline and virtual sizes; data ranks take the rest.
+/// Tensor, context, pipeline and virtual sizes; the other ranks are data ranks.
 void set_sizes(Figures& f, int tp, int cp = 1, int pp = 1, int vpp = 1);
 /// 64 experts over 8 ranks.
 void add_experts(Figures& f);

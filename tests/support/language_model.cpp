@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kTokens = 262;
 
-/// A matrix [V, H] with `rows` rows: further ones are the first, their features shifted by one.
+/// A matrix [V, H] with `rows` rows: additional rows are copies of the first ones with their
+/// features shifted by one.
 Tensor with_more_rows(const Tensor& matrix, int64_t rows) {
   const int64_t V = matrix.dim(0), H = matrix.dim(1);
   Tensor out = host_tensor(DType::f32, {rows, H});
@@ -29,11 +30,11 @@ Tensor with_more_rows(const Tensor& matrix, int64_t rows) {
   return out;
 }
 
-/// Writes the model of `source` into `folder` with enough tokens.
+/// Writes the model of `source` with enough tokens into `folder`.
 void widen_vocabulary(const std::filesystem::path& source, const std::filesystem::path& folder) {
   auto config = nlohmann::json::parse(read_file(source / "config.json"));
   if (config.at("vocab_size").get<int64_t>() >= kTokens) return;
-  const int64_t rows = kTokens + 2;  // which tensor ranks divide
+  const int64_t rows = kTokens + 2;  // a number that tensor ranks divide
   config["vocab_size"] = rows;
   write_file_atomically(folder / "config.json", config.dump(1));
   const SafetensorsFolder weights(source);

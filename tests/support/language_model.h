@@ -9,23 +9,24 @@
 
 namespace viaduct::test {
 
-/// The golden model NAME (tests/data/golden) with a byte-level tokenizer of 262 tokens. A model of
-/// a smaller vocabulary gets more of them: their embeddings are those of the others, shifted.
+/// The golden model NAME (tests/data/golden) with a byte-level tokenizer of 262 tokens. A model
+/// with a smaller vocabulary gets additional tokens: their embeddings are shifted copies of the
+/// others.
 class LanguageModel {
  public:
   explicit LanguageModel(const std::string& golden = "gpt2");
   const std::filesystem::path& path() const { return folder_.path(); }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
-  /// A setup of one thread a rank.
+  /// A setup with one thread a rank.
   RunSetup generation(std::vector<std::string> overrides = {}) const;
 
  private:
   TemporaryFolder folder_;
 };
 
-/// The texts of a generation on thread ranks, by number of prompt. `started` is called on each
-/// rank's device when its weights are read, `done` at its end.
+/// Generates on thread ranks and returns the texts, by number of prompt. `started` is called on
+/// each rank's device after the weights are read, `done` at its end.
 std::vector<GeneratedText> generate_texts(
     const RunSetup& setup, const GenerationWork& work,
     const std::function<void(int rank, Device& device)>& started = {},

@@ -1,7 +1,7 @@
 #pragma once
-// A second memory on the host whose copies run at a seeded later point, in seeded order, at the
-// latest when they are waited for. It holds no tensor meanwhile, so that memory freed or written
-// too early is detected; memory not yet copied is poisoned.
+// A second memory on the host whose copies run later, at seeded points and in seeded order, at the
+// latest when they are waited for. It does not hold the tensors meanwhile, so that memory freed or
+// written too early is detected; memory not yet copied is poisoned.
 
 #include <cstdint>
 #include <map>
@@ -24,17 +24,17 @@ class LaterMemory final : public SecondMemory {
   void put_again(Id id, const Tensor& value) override;
   void drop(Id id) noexcept override;
 
-  /// Bytes put and not yet taken, and their maximum.
+  /// Bytes that were put and not yet taken, and their maximum.
   int64_t bytes() const { return bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
-  /// Copies of both directions so far, and those done before they were waited for.
+  /// Number of copies in both directions so far, and of those done before they were waited for.
   int64_t copies() const { return copies_; }
   int64_t early_copies() const { return early_; }
 
  private:
   struct Held {
     std::vector<std::byte> bytes;
-    void* device = nullptr;  // of the copy in flight; null: none
+    void* device = nullptr;  // of the copy in flight; null if none
     bool leaves = true;
   };
   /// Performs some of the copies in flight.

@@ -1,5 +1,5 @@
 #pragma once
-// A probe on many ranks, as the command line would run it: ranks are threads.
+// A probe on many ranks, as on the command line: ranks are threads.
 
 #include <filesystem>
 #include <iosfwd>
@@ -16,11 +16,11 @@ std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
                                            const std::filesystem::path& batch, bool train,
                                            std::vector<std::string> overrides);
 
-/// A way to split a run over ranks.
+/// A layout of a run over ranks.
 struct LayoutCase {
   std::string name;  // "tp2_cp2"
   std::vector<std::string> overrides;
-  std::vector<std::string> only = {};  // reference cases that it suits; empty: all
+  std::vector<std::string> only = {};  // reference cases that support it; empty: all
   bool suits(const std::string& reference) const;
 };
 void PrintTo(const LayoutCase& c, std::ostream* os);

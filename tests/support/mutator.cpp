@@ -92,9 +92,9 @@ void Mutator::splice(std::string& text) {
 
 void Mutator::write_integer(std::string& text) {
   uint64_t value = kIntegers[below(kIntegers.size())];
-  if (below(4) == 0) value = text.size() + below(17) - 8;  // close to the size: off by one
+  if (below(4) == 0) value = text.size() + below(17) - 8;  // near the size: off by one
   if (below(3) == 0) {
-    // In decimal, in place of the digits found from a random position on.
+    // In decimal, replacing the digits found from a random position on.
     const size_t begin = text.find_first_of("0123456789", below(text.size()));
     if (begin == std::string::npos) return;
     const size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());

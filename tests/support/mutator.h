@@ -11,12 +11,12 @@ namespace viaduct::fuzz {
 
 class Mutator {
  public:
-  /// Inputs made from `corpus` (at least one, may be empty strings) are never longer than
+  /// Makes inputs from `corpus` (at least one entry; entries may be empty), never longer than
   /// `max_bytes`.
   Mutator(std::vector<std::string> corpus, size_t max_bytes);
 
   /// The input number `iteration` of `seed`: one to eight changes to an entry of the corpus.
-  /// Depends on nothing else.
+  /// Depends only on the corpus and these numbers.
   std::string input(uint64_t seed, uint64_t iteration);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Access to weights for layers that have none.
+// Access to weights for layers without any.
 
 #include "base/error.h"
 #include "nn/access.h"

@@ -1,4 +1,4 @@
-// The machines of tests of ops: the instruction sets of this cpu. tests/cuda_host has another
+// The machines for tests of ops: the instruction sets of this cpu. tests/cuda_host has another
 // definition for the same tests.
 
 #include "support/op_testing.h"

@@ -12,13 +12,13 @@ namespace viaduct::test {
 
 /// The instruction sets that this machine runs.
 std::vector<CpuIsa> testable_isas();
-/// Whether attention's products in `dtype` are those of matrix units, which read probabilities and
+/// Whether attention's products in `dtype` run on matrix units, which read probabilities and
 /// gradients of scores in that format (ops/attention.h).
 bool rounds_attention_factors(CpuIsa isa, DType dtype);
-/// The dtypes that kernels take beside f64: f32, bf16, f16.
+/// The dtypes that kernels support besides f64: f32, bf16, f16.
 inline constexpr DType kKernelDTypes[] = {DType::f32, DType::bf16, DType::f16};
 
-/// A cpu device with a table of only the given families (`cpu::add_gemm`, …).
+/// A cpu device with a table that has only the given families (`cpu::add_gemm`, …).
 class OpMachine {
  public:
   using AddFamily = void (*)(OpTable&, CpuIsa);
@@ -34,23 +34,23 @@ class OpMachine {
 
 /// Uniform in [−scale, scale], rounded to `dtype`, from a seed.
 Tensor random_tensor(DType dtype, const Shape& shape, uint64_t seed, double scale = 1);
-/// The same with `gap` unused elements after every row (NaN there).
+/// The same with `gap` unused elements after every row, which are NaN.
 Tensor random_strided(DType dtype, const Shape& shape, int64_t gap, uint64_t seed,
                       double scale = 1);
 /// A tensor of zeros with `gap` unused elements after every row.
 Tensor strided_zeros(DType dtype, const Shape& shape, int64_t gap);
 Tensor integers(DType dtype, const std::vector<int64_t>& values);
 
-/// Element `index` in row-major order, any strides, floating or integer.
+/// Element `index` in row-major order, for any strides, floating or integer.
 double element(const Tensor& tensor, int64_t index);
 void set_element(const Tensor& tensor, int64_t index, double value);
-/// All elements in that order.
+/// All elements in row-major order.
 std::vector<double> values(const Tensor& tensor);
 void set_values(const Tensor& tensor, const std::vector<double>& values);
 
-/// A contiguous f64 copy; nothing of nothing.
+/// A contiguous f64 copy; undefined if the tensor is.
 Tensor to_f64(const Tensor& tensor);
-/// A contiguous copy in another dtype; nothing of nothing.
+/// A contiguous copy in another dtype; undefined if the tensor is.
 Tensor converted(const Tensor& tensor, DType dtype);
 /// A contiguous f64 tensor of |elements|.
 Tensor magnitudes(const Tensor& tensor);
@@ -61,7 +61,7 @@ Tensor magnitudes(const Tensor& tensor);
 /// A 16-bit result may also differ by half its smallest subnormal step.
 void expect_close(const Tensor& actual, const Tensor& reference, double terms,
                   const Tensor& term_sums = {});
-/// Every bit of every element; shapes and dtypes too.
+/// Compares every bit of every element, and shapes and dtypes.
 void expect_same_bits(const Tensor& actual, const Tensor& expected);
 
 }  // namespace viaduct::test

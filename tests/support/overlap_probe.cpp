@@ -96,7 +96,7 @@ class ProbedCommunicator final : public Communicator {
   std::shared_ptr<Deferred> deferred_;  // of the world and all its splits
 };
 
-/// The table whose kernels do the work; functions of a table have no state.
+/// The table whose kernels run the op; functions of a table have no state.
 const OpTable& real() {
   static const OpTable table = cpu_ops(instruction_set());
   return table;

@@ -1,8 +1,9 @@
 #pragma once
 // Tests whether communication progresses while a rank computes. The order of the program does not
 // show it: a communicator that works only in `wait` has the same order. Here a rank's kernels run
-// as long as an operation of the rank is in flight, and nothing waits for it meanwhile. So an
-// operation that is complete after a kernel was completed during it, at any speed of the machine.
+// as long as an operation of the rank is in flight, and nothing waits for the operation meanwhile.
+// So an operation that is complete after a kernel was completed during it, at any speed of the
+// machine.
 
 #include <map>
 #include <memory>
@@ -44,8 +45,8 @@ class OverlapProbe {
   int stuck_ = 0;
 };
 
-/// `inner`, and all its splits, with every operation observed by `probe`. `defers`: like a bad
-/// backend, it performs all operations at the first wait.
+/// `inner` and all its splits, with every operation observed by `probe`. `defers`: all operations
+/// run at the first wait, as in a bad backend.
 std::shared_ptr<Communicator> probed(std::shared_ptr<Communicator> inner, OverlapProbe& probe,
                                      bool defers = false);
 

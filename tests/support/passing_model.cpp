@@ -20,7 +20,7 @@ EdgeTensor labels(const Batch& batch) {
   return {kLabels, DType::i64, {batch.stream_tokens}, false};
 }
 
-/// A segment with a weight that notes its computations.
+/// A segment with a weight that records its computations.
 class NotingSegment : public Segment {
  public:
   NotingSegment(std::string path, PassingNotes& notes) : path_(std::move(path)), notes_(notes) {}
@@ -102,7 +102,7 @@ class Mixer final : public NotingSegment {
   }
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                     SavedStore& saved) override {
-    EXPECT_EQ(in.operands().size(), reads_ ? 2u : 1u) << path_ << ": nothing but what it names";
+    EXPECT_EQ(in.operands().size(), reads_ ? 2u : 1u) << path_ << ": unexpected inputs";
     const Tensor x = in.get(kHidden), y = make(context, x.shape());
     const Tensor s = make(context, {x.dim(0), 1});
     for (int64_t t = 0; t < x.dim(0); ++t) {

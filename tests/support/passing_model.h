@@ -1,8 +1,8 @@
 #pragma once
-// A small model whose segments pass more than the residual stream: `scores` [T, 1], with a
+// A small model whose segments pass on more than the residual stream: `scores` [T, 1], with a
 // gradient, made by block 1, read and replaced by block 4 and read by the head; and i64 `labels`
 // [T], without a gradient, made by the embedding, which bypass all blocks. It computes on the host
-// and notes its computations.
+// and records its computations.
 
 #include <map>
 #include <string>
@@ -19,8 +19,7 @@ namespace viaduct::test {
 
 inline constexpr int64_t kPassingBlocks = 8, kPassingHidden = 4;
 
-/// Of each segment by its path: its outputs in the forwards, by micro-batch; and the gradient of
-/// its weight.
+/// By segment path: its outputs in the forwards, by micro-batch, and the gradient of its weight.
 struct PassingNotes {
   std::map<std::pair<std::string, int64_t>, std::vector<float>> outputs;
   std::map<std::string, double> gradients;
@@ -63,7 +62,7 @@ struct PassingOutcome {
   PassingNotes notes;               // of all ranks
   std::vector<int64_t> sent_bytes;  // by rank
 };
-/// A step on pp ranks that are threads.
+/// Runs a step on pp ranks that are threads.
 PassingOutcome run_passing_model(const PassingRun& run);
 
 }  // namespace viaduct::test

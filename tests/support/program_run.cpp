@@ -67,7 +67,7 @@ class Rank {
 
   Engine& engine() { return *engine_; }
 
-  /// By the engine's own actions, or where there are any, by these.
+  /// Runs the engine's own actions, or these if there are any.
   StepResult step(int64_t update, const ActionList& actions) {
     engine_->begin_step({.update = update, .learning_rate = 1e-2});
     double scored = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Whole steps of a small model on ranks that are threads, in any layout, whose program (the actions
-// of the schedule, and what becomes of saved values) a test changes: to compare bit by bit with the
-// same layout unchanged.
+// Whole steps of a small model on ranks that are threads, in any layout. A test changes the program
+// (the actions of the schedule, and the policy of saved values) and compares the results bit by bit
+// with those of the unchanged program.
 
 #include <functional>
 #include <map>
@@ -31,36 +31,38 @@ struct ProgramRun {
   ModelConfig model;
   std::string recipe = "bf16_mixed";
   ProgramLayout layout;
-  int64_t micro_batches = 8;  // of a data rank
+  int64_t micro_batches = 8;  // of one data rank
   SavedPolicy policy = {};
   DdpConfig ddp = {};
   bool packed_weights = false;
-  /// The second memory of a rank, and its device over one thread; none: none, and the cpu device.
+  /// A rank's second memory, and its device for a pool of one thread; none: no second memory, and
+  /// the cpu device.
   std::function<std::unique_ptr<SecondMemory>(int rank)> second_memory = {};
   std::function<std::unique_ptr<Device>(int threads)> device = {};
-  /// The micro-batches whose segments go in turn; a schedule of so many times fewer micro-batches
-  /// is widened.
+  /// The number of micro-batches whose segments run in turn; a schedule with this many times fewer
+  /// micro-batches is expanded.
   int in_turn = 1;
-  /// Each segment is an action of its own. Always so with in_turn > 1.
+  /// Each segment is an action of its own. Always the case with in_turn > 1.
   bool by_segment = false;
 };
 
 struct ProgramOutcome {
   double loss = 0, grad_norm = 0;
-  /// After a step's update, of each rank: main gradients and weights by path.
+  /// Main gradients and weights after each step's update, by rank and path.
   std::vector<std::map<std::string, std::vector<double>>> values;
   int64_t peak_bytes = 0;         // of the second step, over all ranks
   std::vector<StageHolds> holds;  // of the stages, as validate_schedule counts them
 };
 
-/// Two steps. Fails the test where validate_schedule refuses the actions.
+/// Runs two steps. Fails the test if validate_schedule refuses the actions.
 ProgramOutcome run_program(const ProgramRun& run);
 
-/// A stage's actions segment by segment, each of them for `in_turn` micro-batches in turn:
-/// micro-batch i becomes those from i · in_turn on. `segments`: of each chunk of the stage.
+/// Splits a stage's actions into one for each segment, each for `in_turn` micro-batches in turn:
+/// micro-batch i becomes those from i · in_turn on. `segments`: the number of segments of each
+/// chunk of the stage.
 ActionList widened(const ActionList& actions, const std::vector<int>& segments, int in_turn);
 
-/// Fails the test unless everything has the same bits.
+/// Fails the test unless both have the same bits.
 void expect_same_bits(const ProgramOutcome& a, const ProgramOutcome& b);
 
 }  // namespace viaduct::test

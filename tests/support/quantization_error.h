@@ -1,5 +1,5 @@
 #pragma once
-// How far quantized products may be from exact ones, by their formats alone.
+// The expected error of quantized products, by their formats.
 
 #include <cmath>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace viaduct::test {
 
-/// An element's relative error in the mean square: uniform in half a step of 2^-3 (e4m3), 2^-2
+/// The root mean square of an element's relative error: uniform in half a step of 2^-3 (e4m3), 2^-2
 /// (e5m2) or 2^-1 (e2m1) of its power of two 1/m, where the mean of 1/m² is 3 / (8 ln 2) for m in
 /// [1, 2) with uniform logarithms.
 inline double element_error(DType element) {

@@ -6,7 +6,7 @@
 
 namespace viaduct::test {
 
-/// Calls `body` on every rank, with its trainer of the run that the overrides describe.
+/// Calls `body` on every rank, with its trainer for the run that the overrides describe.
 void with_trainers(const Overrides& overrides,
                    FunctionRef<void(Trainer& trainer, Communicator& world)> body);
 

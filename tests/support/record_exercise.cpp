@@ -13,8 +13,8 @@
 namespace viaduct::test {
 namespace {
 
-/// What a rank records: a line for each operation, in front of it how many ranks have to have that
-/// line.
+/// A rank's record as lines: one for each operation, with the number of ranks that must have the
+/// same line in front.
 std::string lines(const StepRecord& record, int rank) {
   std::string text;
   for (const CollectiveRecord& c : record.collectives()) {
@@ -59,7 +59,7 @@ void exercise_records(const std::shared_ptr<Communicator>& world) {
     std::vector<int> alike;  // of even or of odd rank
     for (int rank = world->rank() % 2; rank < world->size(); rank += 2) alike.push_back(rank);
     const auto part = world->split(alike, "alike");
-    run(*part);  // what nobody records counts as well
+    run(*part);  // operations that nobody recorded are errors too
     const Recording recording(*device, record);
     for (int round = 0; round < 2; ++round) run(*part), run(*world);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What all ranks of a world record of the same operations, compared.
+// Compares the records of all ranks of a world for the same operations.
 
 #include <memory>
 
@@ -8,8 +8,8 @@
 namespace viaduct::test {
 
 /// Runs collectives, messages and host calls of the world and of a part of it with a record
-/// attached; std::runtime_error on each rank unless the ranks' records agree about every one of
-/// them: group, members, number in the sequence, bytes; every send has its receive. All ranks of
+/// attached. Throws std::runtime_error on each rank unless the ranks' records agree about every one
+/// of them: group, members, sequence number, bytes; and every send has its receive. All ranks of
 /// the world call it.
 void exercise_records(const std::shared_ptr<Communicator>& world);
 

@@ -16,7 +16,7 @@ const std::string kStages = "model.pipeline_model_parallel_size=2",
 const Overrides kOverlap{"ddp.overlap_grad_reduce=true", "ddp.overlap_param_gather=true",
                          "ddp.bucket_size=3000"};
 
-/// With capacity each expert has as many rows as any other, as dry runs take it to be.
+/// With a capacity factor each expert has the same number of rows, as dry runs assume.
 Overrides experts(int64_t count) {
   return {"model.family=qwen3_moe",
           "model.num_moe_experts=" + std::to_string(count),

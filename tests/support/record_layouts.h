@@ -1,5 +1,5 @@
 #pragma once
-// Runs over all axes and their settings whose dry runs are compared with what ranks do.
+// Runs over all axes and their settings, whose dry runs are compared with the records of ranks.
 
 #include <ostream>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// Records as text, to be compared entry by entry.
+// Records as text, for comparison entry by entry.
 
 #include <string>
 #include <vector>
@@ -10,11 +10,11 @@ namespace viaduct::test {
 
 std::string cost_text(const Cost& cost);
 
-/// All entries with all their fields but the times of this process and what only timed records
-/// count. Numbers of allocations are counted from the first one.
+/// All entries with all their fields except the times of this process and counts that only timed
+/// records have. Numbers of allocations are counted from the first one.
 std::vector<std::string> record_entries(const StepRecord& record);
 
-/// The first entry that differs; nothing if all are equal.
+/// The first entry that differs; empty if all are equal.
 std::string difference(const std::vector<std::string>& a, const std::vector<std::string>& b);
 
 }  // namespace viaduct::test

@@ -8,8 +8,8 @@
 
 namespace viaduct::test {
 
-/// Bytes that a rank saves of a block, by the sizes of its part: the table of planner and
-/// documentation (docs/memory.md).
+/// Bytes that a rank saves of a block, by the sizes of its part: the table of docs/memory.md, which
+/// the planner uses too.
 class SavedBytes {
  public:
   explicit SavedBytes(const TensorRun& run)
@@ -30,15 +30,15 @@ class SavedBytes {
                       (model_.positions == PositionKind::rotary && !model_.rope_fusion)),
         gates_apart_(model_.gated && !run.fusions.bias_activation) {}
 
-  /// Bytes freed by a unit that is recomputed alone.
+  /// Bytes freed by recomputing one unit alone.
   int64_t dropped(std::string_view unit) const {
     if (unit == unit::attn_norm || unit == unit::mlp_norm) return norm_output();
-    // Exchanged heads belong to core_attn. Those before the exchange are not saved, except as input
+    // Exchanged heads belong to core_attn. Heads before the exchange are not saved, except as input
     // of norms.
     if (unit == unit::qkv_linear && exchanged_) return model_.qk_norm ? qkv() : 0;
     if (unit == unit::qkv_linear) return qkv() + copied_heads();
-    // Instead of exchanged heads it holds those before the exchange: values that norms save anyway,
-    // and copies of the others.
+    // Heads before the exchange in place of exchanged heads: values that norms save anyway, and
+    // copies of the others.
     if (unit == unit::core_attn)
       return attended() + (exchanged_ && model_.qk_norm ? heads_bytes(kv_heads_) : 0);
     if (unit == unit::mlp) {
@@ -46,7 +46,7 @@ class SavedBytes {
     }
     return 0;  // attn_proj: its input is another unit's output, its output the stream
   }
-  /// Of a whole block with the stream that comes in.
+  /// Bytes of a whole block, including its input stream.
   int64_t block() const {
     int64_t sum = 2 * stream() + statistics() +
                   (model_.output_norms ? 2 * norm_output() : 0);  // their inputs
@@ -55,7 +55,7 @@ class SavedBytes {
       sum += dropped(unit);
     return sum + attended() + (exchanged_ ? qkv() : 0);
   }
-  /// Of them one number a row.
+  /// One number a row of these.
   int64_t statistics() const {
     const int64_t norms = 2 + (model_.output_norms ? 2 : 0);
     const int64_t numbers = rows_ * norms * (model_.norm == NormKind::layer_norm ? 2 : 1) +
@@ -64,7 +64,7 @@ class SavedBytes {
     return numbers * dtype_bytes(recipe_.statistic);
   }
   /// Bytes that leave the device if only this unit is offloaded, in models without norms on heads:
-  /// tensors saved by no other unit.
+  /// tensors that no other unit saves.
   int64_t offloaded(std::string_view unit) const {
     if (unit == unit::attn_norm || unit == unit::mlp_norm) return stream();
     if (unit == unit::qkv_linear) return norm_output();

@@ -1,6 +1,6 @@
 #pragma once
-// The device that the ops of scaled_ops.h run on. It computes on the host; it holds the scratch
-// memory of its GEMMs, and its memory is poisoned.
+// The device that the ops of scaled_ops.h run on. It computes on the host, holds the scratch memory
+// of its GEMMs, and poisons its memory.
 
 #include <cstddef>
 #include <memory>
@@ -30,8 +30,8 @@ class ScaledDevice final : public Device, public ScaledScratch {
   std::byte* scratch(int64_t bytes) override;
 
  protected:
-  /// All NaN, in every floating format, before it is written and after it is freed, so that such
-  /// reads are detected.
+  /// Memory is NaN, in every floating format, before it is written and after it is freed, so that
+  /// such reads are detected.
   void* take(int64_t bytes, MemoryTag tag) override;
   void give(void* data, int64_t bytes) override;
 

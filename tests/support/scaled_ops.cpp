@@ -55,7 +55,7 @@ int64_t place(const Operand& operand, int64_t i, int64_t k) {
 }
 
 float scale_of(float amax) {
-  // Values of at most 1/4: reading them without their scale gives large errors.
+  // Values of at most 1/4, so that reading them without their scale gives large errors.
   const int exponent = amax > 0 && std::isfinite(amax) ? std::ilogb(amax) + 3 : 0;
   return std::ldexp(1.0f, std::clamp(exponent, -100, 100));
 }
@@ -105,7 +105,7 @@ double scaled_value(const Operand& operand, int64_t i, int64_t k) {
   return value * scales.data<float>()[i / group.kept * scales.stride(0) + k / group.contracted];
 }
 
-/// The matrix of an operand in `out`, in its own format.
+/// Writes the matrix of an operand to `out`, in its own format.
 void unscale(const Operand& operand, const Tensor& out) {
   if (operand.form().element) {
     const Tensor wide = reference::dequantized(operand);
@@ -117,7 +117,7 @@ void unscale(const Operand& operand, const Tensor& out) {
   });
 }
 
-/// The plan in a choice for its launch: the cpu's choice for the matrices, and their offsets in the
+/// A choice's plan for its launch: the cpu's choice for the matrices, and their offsets in the
 /// device's scratch.
 struct Plan {
   GemmForm form;
@@ -129,7 +129,7 @@ int64_t aligned(int64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-/// A tensor in memory owned elsewhere, or without memory.
+/// A tensor over memory owned elsewhere, or without memory.
 Tensor at(void* memory, DType dtype, const Shape& shape) {
   const int64_t bytes = shape.elements() * dtype_bytes(dtype);
   return {std::make_shared<Storage>(memory, bytes, nullptr), dtype, shape};

@@ -7,14 +7,13 @@
 namespace viaduct::test {
 
 enum class ScaledValues {
-  /// In the matrix's format, divided by a power of two for each group: exact, so all numbers are
-  /// those of the cpu to the bit. Weights come as tiles in an order of the device's own, with a
-  /// scale for each tile; the other operands with the contracted dim last and a scale for 8
-  /// elements of it.
+  /// In the matrix's format, divided by a power of two for each group: this is exact, so all
+  /// numbers equal the cpu's to the bit. Weights are tiles in the device's own order, with a scale
+  /// for each tile; other operands have the contracted dim last and a scale for 8 elements of it.
   exact,
   /// MXFP8: e4m3 with an e8m0 scale for 32 elements of the contracted dim, row-major.
   mxfp8,
-  /// The same of i8 elements.
+  /// The same with i8 elements.
   mxint8,
 };
 

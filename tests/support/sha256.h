@@ -1,5 +1,5 @@
 #pragma once
-// SHA-256: reference data hold the digests of long outputs.
+// SHA-256: reference data contain digests of long outputs.
 
 #include <string>
 #include <string_view>

@@ -81,7 +81,7 @@ bool StreamDevice::step(size_t stream) {
 }
 
 void StreamDevice::draw_eagerness() {
-  // With only fair turns, a stream rarely falls far behind the others.
+  // If all turns were fair, a stream would rarely fall far behind the others.
   if (--until_draw_ > 0) return;
   until_draw_ = static_cast<int>(random_() % 60);
   for (Stream& stream : streams_)
@@ -194,7 +194,7 @@ void StreamDevice::give(void* data, int64_t) {
   if (closing_) return;
   const int64_t size = blocks_.at(data);
   launched(kComputeStream);
-  // Runs no work: destructors call this, also on a failed rank.
+  // Runs no work: destructors call this, also after a rank has failed.
   enqueue(kComputeStream, "give back", [=] { return poison(data, size), true; });
   free_.emplace(size, data);
 }

@@ -1,12 +1,12 @@
 #pragma once
-// A device with side streams, on the host. Work waits in the queue of its stream; a seeded
-// scheduler runs the next piece of any stream that is ready, a few at a time while the program
+// A device with side streams, on the host. Work waits in the queue of its stream. A seeded
+// scheduler runs the next piece of any stream that is ready: a few at a time while the program
 // runs, and all required pieces when the host waits. Only waits order two streams, as on a GPU: a
 // step that lacks one computes wrong values with some seed.
 //
-// Memory is allocated and freed in the order of compute: it can be reused as soon as the host freed
-// it, and becomes NaN when compute reaches that point. Queued work does not own its memory, so
-// freeing it while a side stream still needs it is detected.
+// Memory is allocated and freed in the order of compute: it can be reused as soon as the host has
+// freed it, and becomes NaN when compute reaches that point. Queued work does not own its memory,
+// so freeing it while a side stream still needs it is detected.
 
 #include <chrono>
 #include <deque>
@@ -24,8 +24,8 @@ namespace viaduct::test {
 
 class StreamDevice final : public Device, public ScaledScratch {
  public:
-  /// Runs the launches of `kernels` (stream_ops.h). Throws after `patience_seconds` of only waiting
-  /// for other ranks.
+  /// Runs the launches of `kernels` (stream_ops.h). Throws after `patience_seconds` of waiting for
+  /// other ranks without progress.
   StreamDevice(uint64_t seed, OpTable kernels, double patience_seconds = 20);
   ~StreamDevice() override;
 
@@ -38,12 +38,12 @@ class StreamDevice final : public Device, public ScaledScratch {
   void copy(const Tensor& from, const Tensor& to, int stream) override;
   std::byte* scratch(int64_t bytes) override;
 
-  /// A piece of work for a stream, announced to the device (`launched`). Called until it returns
-  /// true; false: not yet, for reasons outside of this device.
+  /// A piece of work for a stream, announced to the device (`launched`). It is called until it
+  /// returns true; false: it must wait for something outside of this device.
   using Work = std::function<bool()>;
   void push(int stream, std::string what, Work work);
-  /// Runs work of ready streams until `done()`. DeviceError naming each stream's current work if
-  /// none is ready, or none was for `patience_seconds`.
+  /// Runs work of ready streams until `done()`. Throws a DeviceError with each stream's current
+  /// work if none is ready, or none was for `patience_seconds`.
   void run_until(FunctionRef<bool()> done);
   /// Runs some work, if any is ready.
   void run_some();
@@ -51,7 +51,7 @@ class StreamDevice final : public Device, public ScaledScratch {
   void finish();
 
   const OpTable& kernels() const { return kernels_; }
-  /// Pieces that ran while an older one waited in another stream.
+  /// Number of pieces that ran while an older one waited in another stream.
   int64_t out_of_order() const { return out_of_order_; }
 
  protected:

@@ -8,7 +8,7 @@
 namespace viaduct::test {
 namespace {
 
-/// The same view of memory that somebody else owns, and may give back.
+/// The same view over memory that somebody else owns and may free.
 Tensor unowned(const Tensor& tensor) {
   if (!tensor) return tensor;
   const Storage& block = *tensor.storage();
@@ -18,7 +18,7 @@ Tensor unowned(const Tensor& tensor) {
 template <class Args>
 Args unowned_args(Args args) {
   for_each_tensor(args, [](const Tensor& tensor) {
-    auto& field = const_cast<Tensor&>(tensor);  // of `args`, which is ours
+    auto& field = const_cast<Tensor&>(tensor);  // a copy of `args` that this object owns
     field = unowned(field);
   });
   return args;
@@ -58,7 +58,7 @@ void launch_queued(OpContext& context, const Choice& choice, const decltype(args
 
 template <auto... kEntries>
 void queue_launches(OpTable& table) {
-  // Traits, the function of forms, and entries of one size: none of them runs at once.
+  // The table has traits, the form query and entries of one size; every entry must be queued.
   constexpr size_t kEntrySize = sizeof(OpEntry<CopyArgs>);
   static_assert(sizeof(OpTable) ==
                     sizeof(Traits) + sizeof(table.gemm_forms) + sizeof...(kEntries) * kEntrySize,
@@ -66,7 +66,7 @@ void queue_launches(OpTable& table) {
   (((table.*kEntries).launch = launch_queued<kEntries>), ...);
 }
 
-/// What an operation of `inner` is: begun at the head of its stream, complete some time later.
+/// An operation of `inner`: it begins at the head of its stream and completes some time later.
 struct Running {
   std::function<std::unique_ptr<CommOperation>()> begin;
   std::unique_ptr<CommOperation> operation;
@@ -97,7 +97,7 @@ class StreamOperation final : public CommOperation {
   std::shared_ptr<Running> running_;
 };
 
-/// Operations of `inner` as one.
+/// Several operations of `inner` as one.
 class Begun final : public CommOperation {
  public:
   explicit Begun(std::vector<CommHandle> handles) : handles_(std::move(handles)) {}
@@ -114,8 +114,8 @@ class Begun final : public CommOperation {
   std::vector<CommHandle> handles_;
 };
 
-/// The host waits for other hosts. A device works on meanwhile, and others may need that; this one
-/// runs where its host lets it, so it does all that it was given before its host waits.
+/// The host waits for other hosts. A real device works meanwhile, and other ranks may need its
+/// work; this one runs only in host calls, so it finishes all queued work before the host waits.
 class WorkingHostGroup final : public HostGroup {
  public:
   WorkingHostGroup(StreamDevice& device, std::shared_ptr<Communicator> inner)
@@ -138,7 +138,7 @@ class WorkingHostGroup final : public HostGroup {
   std::unique_ptr<HostCall> start(Request request) override {
     return std::make_unique<Call>(device_, start_on(inner_->host(), std::move(request)));
   }
-  /// What backends implement for calls of a group, of a group that is another object.
+  /// Access to the protected function `start` of another group.
   struct Access : HostGroup {
     static constexpr auto start_of() { return &Access::start; }
   };

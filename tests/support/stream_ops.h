@@ -9,11 +9,11 @@
 
 namespace viaduct::test {
 
-/// `table`, whose launches are queued in a StreamDevice and run its kernels; those of a device that
-/// the op queue takes go there.
+/// `table` with queued launches: a StreamDevice queues them and runs its kernels; an op queue
+/// queues those of the devices that it takes.
 OpTable queued(OpTable table);
 
-/// Another device with streams, for ops on the host.
+/// Another device with streams that runs ops on the host.
 struct OpQueue {
   bool (*takes)(const Device& device) = nullptr;
   void (*push)(OpContext& context, std::string_view what, std::function<void()> work) = nullptr;
@@ -21,8 +21,8 @@ struct OpQueue {
 };
 void use_op_queue(const OpQueue& queue);
 
-/// `inner`, and all its splits: each operation begins when it is at the head of its stream, and
-/// keeps that stream until it is complete. `inner` has no device of its own.
+/// `inner` and all its splits: each operation begins when it reaches the head of its stream, and
+/// occupies the stream until it is complete. `inner` has no device of its own.
 std::shared_ptr<Communicator> queued(std::shared_ptr<Communicator> inner);
 
 }  // namespace viaduct::test

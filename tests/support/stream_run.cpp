@@ -57,7 +57,7 @@ SavedPolicy offloading(int64_t blocks) {
   return policy;
 }
 
-/// `second`: where saved values go; null: they are kept.
+/// `second`: the second memory for saved values; null: they are kept.
 std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resolved, Device& device,
                   const OpTable& ops, std::shared_ptr<Communicator> world, SecondMemory* second) {
   world->record_on(&device);

@@ -1,6 +1,6 @@
 #pragma once
 // Training steps of a layout and an evaluation, each rank on the cpu device or on a device with
-// side streams: what is left of them must be the same.
+// side streams: both must give the same results.
 
 #include <cstdint>
 #include <functional>
@@ -14,17 +14,19 @@
 namespace viaduct::test {
 
 struct StreamRun {
-  Overrides layout;  // after those of `tiny_run`
+  Overrides layout;  // settings in addition to those of `tiny_run`
   int steps = 2;
-  bool scaled = false;   // products read scaled operands alone (scaled_ops.h)
-  bool offload = false;  // on streams: what units keep goes to a second memory, and comes back
+  bool scaled = false;   // products read only scaled operands (scaled_ops.h)
+  bool offload = false;  // on streams: saved values of units are offloaded to a second memory
   double patience_seconds = 20;
-  /// On devices that capture: the steps before forward and backward of one become a graph; 0: none.
+  /// On devices that can capture: the number of steps before forward and backward become a graph;
+  /// 0: none.
   int64_t steps_before_graph = 0;
-  bool evaluates_between = false;  // after the second step as well, not only at the end
-  /// In place of a StreamDevice: the device of a rank with its ops, for a seed.
+  bool evaluates_between = false;  // also evaluates after the second step, not only at the end
+  /// A rank's device with its ops, for a seed, in place of a StreamDevice.
   std::function<RankDevice(uint64_t seed, int rank)> device = nullptr;
-  /// Its world, of several ranks; null: it goes through the host (comm/staged_communicator.h).
+  /// Its world of several ranks; null: communication goes through the host
+  /// (comm/staged_communicator.h).
   std::function<std::shared_ptr<Communicator>(std::shared_ptr<Communicator> hosts)> world = nullptr;
 };
 
@@ -35,7 +37,7 @@ struct StreamOutcome {
   int64_t out_of_order = 0;  // pieces of work that ran before older ones of other streams
 };
 
-/// Without a seed on the cpu device.
+/// Runs on the cpu device if there is no seed.
 StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> seed);
 
 }  // namespace viaduct::test

@@ -1,11 +1,11 @@
 #pragma once
-// In how many orders tests of streams run the same work.
+// The number of orders in which stream tests run the same work.
 
 #include <cstdint>
 
 namespace viaduct::test {
 
-/// The number that VIADUCT_STREAM_SEEDS says, or `usual`. std::invalid_argument if it is no whole
+/// The value of VIADUCT_STREAM_SEEDS, or `usual`. Throws std::invalid_argument unless it is a whole
 /// number from 1 to 10,000.
 uint64_t stream_seeds(uint64_t usual);
 

@@ -7,7 +7,7 @@
 
 namespace viaduct::test {
 
-/// A tensor whose bytes are a pattern that depends on `seed`, different at every place nearby.
+/// A tensor whose bytes are a pattern that depends on `seed` and differs between nearby places.
 Tensor patterned(DType dtype, const Shape& shape, uint64_t seed);
 
 /// The elements in row-major order.

@@ -1,6 +1,6 @@
 #pragma once
-// Ways to cut and walk one step of a small model, for tests of options that must not change any
-// bit.
+// Layouts of, and walks over, one step of a small model, for tests of options that must not change
+// any bit.
 
 #include <string>
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace viaduct::test {
 
-/// Whether tests try every unit of every layer on every layout (`./viaduct.sh policies`, by
+/// Whether tests try every unit of every layer in every layout (`./viaduct.sh policies`, by
 /// VIADUCT_ALL_POLICIES in the environment) instead of a part of them.
 bool all_policies();
 
-/// A small model with dropout that every layout below can cut.
+/// A small model with dropout that supports all layouts below.
 ModelConfig layout_model(const std::string& name, int64_t layers = 2);
 
 struct LayoutRun {

@@ -28,7 +28,7 @@ namespace {
 constexpr int64_t kPositions = 16;
 constexpr double kUnset = std::numeric_limits<double>::quiet_NaN();
 
-/// The ranks that have the same value have it to the bit.
+/// Checks that ranks which hold the same value have the same bits.
 void set_once(double& to, double value) {
   if (std::isnan(to)) to = value;
   EXPECT_EQ(to, value);
@@ -59,7 +59,7 @@ ModelPlace place_of(const TensorRun& run, int rank) {
   return place;
 }
 
-/// Values around 0, around 1 for norms: no term hides.
+/// Values around 0, for norms around 1, so that every term shows.
 Tensor logical_weight(const std::string& name, const Shape& shape, const TensorRun& run) {
   const Tensor tensor = host_tensor(DType::f64, shape);
   std::mt19937 random(static_cast<unsigned>(hash64(name) + run.draw));
@@ -88,7 +88,7 @@ void for_each_element(const Part& part, F&& f) {
   }
 }
 
-/// Puts the gradients of one rank into the logical tensors.
+/// Adds the gradients of one rank to the logical tensors.
 class Joiner {
  public:
   void add(const Parameter& p, const Tensor& gradient) {
@@ -131,7 +131,7 @@ class Rank {
         settings_(settings_of(run)),
         rank_(world->rank()),
         model_(build_model(*device_, run.model, settings_, kPositions, place_of(run, rank_))),
-        // Of groups of one: gradients stay what this rank computed.
+        // Groups of one rank, so that gradients stay what this rank computed.
         store_(*device_, settings_.precision, model_->uses(), {}, self_groups()) {
     world->record_on(device_.get());
     GroupSizes sizes;
@@ -154,7 +154,7 @@ class Rank {
     store_.publish_masters(context);
   }
 
-  /// Forward and backward; the record of both.
+  /// Runs forward and backward and returns the record of both.
   StepRecord step() {
     OpContext ops{*device_, ops_};
     scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
@@ -175,7 +175,7 @@ class Rank {
     walk_backward(context, batch, saved);
     VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
                   saved.entries());
-    device_->set_record(nullptr);  // the rest of the step is not looked at
+    device_->set_record(nullptr);  // the rest of the step is not used
     store_.finish_gradients(ops);
     return record;
   }
@@ -195,7 +195,7 @@ class Rank {
     const HeadSegment& head = *model_->head();
     return values(head.logits(context, head.final_norm(context, hidden)));
   }
-  /// Which token of the whole batch each of the rank's is, −1 for padding.
+  /// The index in the whole batch of each token of the rank, −1 for padding.
   std::vector<int64_t> sources() const {
     return cut_sources(tensor_batch(run_.model.vocabulary, run_.repeats).document_offsets, place_,
                        true);

@@ -1,7 +1,7 @@
 #pragma once
-// A small model cut over tensor and context ranks (threads of this process) and run forward and
-// backward once: loss, logits and every gradient joined to logical tensors, to compare with one
-// rank.
+// A small model cut over tensor and context ranks (threads of this process), run forward and
+// backward once. Loss, logits and every gradient are joined to logical tensors, for comparison with
+// one rank.
 
 #include <functional>
 #include <map>
@@ -30,17 +30,17 @@ struct TensorRun {
   Fusions fusions = {};
   /// The table of ops for the instruction set; none: `cpu_ops`.
   std::function<OpTable(CpuIsa)> ops = {};
-  /// The device of a rank with so many threads; none: `make_cpu_device`.
+  /// The device of a rank for a number of threads; none: `make_cpu_device`.
   std::function<std::unique_ptr<Device>(int)> device = {};
   bool recompute_logits = true;
   bool packed_weights = false;
   bool fp32_residual = false;
-  uint64_t draw = 0;  // which of the random weights
+  uint64_t draw = 0;  // selects the random weights
   SavedPolicy saved_policy = {};
-  /// Where the policy offloads to, on each rank; none: nowhere.
+  /// The second memory of each rank for offloading; none: nothing is offloaded.
   std::function<std::unique_ptr<SecondMemory>()> second_memory = {};
-  /// How the backward is walked: all of it, segment by segment, or that in halves with all weight
-  /// halves at the end. The forward goes segment by segment unless all is walked at once.
+  /// How the backward runs: all at once, segment by segment, or in halves with all weight halves at
+  /// the end. The forward goes segment by segment unless all runs at once.
   enum class Walk { whole, segments, halves } walk = Walk::whole;
   Quantization products = {};  // of all blocks; none: the recipe's
   double deviation = 0.3;      // of the weights
@@ -50,25 +50,25 @@ struct TensorRun {
 struct TensorOutcome {
   double loss = 0;             // sum of the token losses, equal on all tensor ranks
   std::vector<double> logits;  // of all tokens in their order
-  /// By logical tensor: pieces of the ranks put together, partial gradients of replicas and of
+  /// By logical tensor: the ranks' pieces put together, partial gradients of replicas and of
   /// context ranks summed.
   std::map<std::string, std::vector<double>> gradients;
   std::vector<StepRecord> records;  // of forward and backward, by rank
-  int64_t saved_bytes = 0;          // that rank 0 keeps from forward to backward
-  int64_t saved_tag_bytes = 0;      // that it then has with the tag `saved`
+  int64_t saved_bytes = 0;          // kept by rank 0 from forward to backward
+  int64_t saved_tag_bytes = 0;      // held by it then with the tag `saved`
 };
 
-/// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): as `relative_error`, of an outcome's values.
+/// ‖a − b‖ / max(‖b‖, 1e-5 · √elements), as `relative_error`, for the values of an outcome.
 double distance(const std::vector<double>& a, const std::vector<double>& b);
 
-/// 16 tokens packed from three documents, so many times; some tokens are not scored.
+/// `repeats` times 16 tokens packed from three documents; some tokens are not scored.
 HostBatch tensor_batch(int64_t vocabulary, int repeats = 1);
 
-/// One step with dropout on. Weights are a function of the logical tensors' names. Fails the test
-/// if gradients of replicas that should be equal are not, or if padding gets a gradient.
+/// Runs one step with dropout. Weights are a function of the logical tensors' names. Fails the test
+/// if replicas that should have equal gradients do not, or if padding gets a gradient.
 TensorOutcome run_tensor_ranks(const TensorRun& run);
 
-/// Fails the test unless loss, logits and all gradients of `b` have the bits of `a`'s.
+/// Fails the test unless loss, logits and all gradients of `b` equal those of `a` bit for bit.
 void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b);
 
 /// The model's parts on every rank: [rank][parameter].

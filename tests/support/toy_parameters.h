@@ -1,6 +1,6 @@
 #pragma once
 // Parameters of small artificial layouts, with every kind of part in a storage, and values that
-// identify their element: for tests of code that moves parameters.
+// identify their element, for tests of code that moves parameters.
 
 #include <map>
 #include <string>
@@ -15,7 +15,7 @@ namespace viaduct::test {
 float logical_value(const std::string& name, const Shape& shape, int64_t index, int kind = 0);
 /// The whole logical tensor, FP32.
 Tensor logical_tensor(const std::string& name, const Shape& shape, int kind = 0);
-/// The storage of a parameter by the definition of its parts; padding is 0.
+/// The storage of a parameter, filled by the definition of its parts; padding is 0.
 Tensor storage_values(const Parameter& parameter, int kind = 0);
 
 /// Logical tensors by name, in memory.
@@ -43,8 +43,8 @@ struct ToyPlace {
   ToyPlace at(int rank) const;
 };
 
-/// The parameters of a place: fused rows, transposed storages (several boxes of one tensor),
-/// columns cut, replicas, a padded vocabulary, a tied copy on the last stage.
+/// The parameters of a place: fused rows, transposed storages (several boxes of one tensor), cut
+/// columns, replicas, a padded vocabulary, a tied copy on the last stage.
 std::vector<Parameter> toy_parameters(const ToyPlace& place);
 /// The logical tensors of the toy model: name and shape.
 std::map<std::string, Shape> toy_tensors();

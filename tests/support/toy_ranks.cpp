@@ -98,9 +98,9 @@ class ToyTrainer {
   void stop_record() { device_->set_record(nullptr); }
 
  private:
-  /// Two parameters are a layer.
+  /// Two parameters form a layer.
   static int layer_of(size_t parameter) { return static_cast<int>(parameter / 2); }
-  /// As a walk does from the parameter `from` of a forward on.
+  /// Gathers as a forward does from the parameter `from` on.
   GatherPlan plan(size_t from) const {
     GatherPlan plan;
     for (size_t i = from; i < parameters_.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
-// Data-parallel training of a few toy parameters on ranks that are threads: gradients are made up
-// from (step, rank, micro-batch, parameter, element), so that sums depend on their order.
+// Data-parallel training of a few toy parameters on ranks that are threads: gradients are a
+// function of (step, rank, micro-batch, parameter, element), so that sums depend on their order.
 
 #include <functional>
 #include <string>
@@ -17,18 +17,18 @@ struct ToyRun {
   std::string recipe = "bf16_mixed";
   StoreSettings store;
   OptimizerSettings optimizer;
-  /// What a test does to the formats of the recipe.
+  /// A test's changes to the formats of the recipe.
   std::function<void(PrecisionRecipe&)> formats;
   int steps = 3, micro_batches = 2;
-  int chunks = 1;           // of the model on each rank, of as many parameters each
+  int chunks = 1;           // chunks a rank, with equal numbers of parameters
   bool last_first = false;  // the forward uses the last parameters first
-  /// Where weights are shards, the forward says which layers (two parameters each) come next.
+  /// With sharded weights the forward announces which layers (two parameters each) come next.
   bool plans = true;
-  /// What a test does to the parameters of a rank before the store is made.
+  /// A test's changes to the parameters of a rank before the store is made.
   std::function<void(std::vector<Parameter>&, const ParallelGroups&)> change;
 };
 
-/// What a rank is left with.
+/// The results of a rank.
 struct ToyRank {
   std::string weights, gradients;  // bytes, parameter by parameter, gathered
   std::string masters;             // FP32 values of this rank's runs
@@ -37,15 +37,15 @@ struct ToyRank {
   int64_t weight_bytes = 0, gradient_bytes = 0, master_bytes = 0, moment_bytes = 0;
   StepRecord record;  // of the last step
 
-  /// The collectives of a kind over more than one rank.
+  /// The collectives of one kind over more than one rank.
   std::vector<CollectiveRecord> collectives(const std::string& operation) const;
 };
 
-/// Shapes of the toy parameters: matrices and vectors by turns.
+/// Shapes of the toy parameters: matrices and vectors in turn.
 std::vector<Shape> toy_shapes();
 int64_t toy_elements();
 
-/// The values of FP32 weights as `ToyRank::weights` has them, by parameter.
+/// FP32 weights in the form of `ToyRank::weights`, by parameter.
 std::vector<std::vector<double>> toy_weights(const std::string& bytes);
 
 /// The gradient that one backward contributes.

@@ -1,5 +1,5 @@
 #pragma once
-// Small training runs for tests, inside the process (`train_run`) and through the command line
+// Small training runs for tests, in the process (`train_run`) and through the command line
 // (`RunProcess`).
 
 #include <sys/types.h>
@@ -40,8 +40,9 @@ std::string last_line(const std::filesystem::path& file);
 /// The command-line program as a child process.
 class RunProcess {
  public:
-  /// Starts `viaduct` (path `binary`) with these arguments, and with further environment variables
-  /// "NAME=value". `file_size_limit` > 0: no file may grow beyond so many bytes (a full disk).
+  /// Starts `viaduct` (path `binary`) with these arguments and additional environment variables
+  /// "NAME=value". `file_size_limit` > 0: files cannot grow beyond this number of bytes, as on a
+  /// full disk.
   RunProcess(const std::string& binary, const Overrides& arguments,
              const Overrides& environment = {}, int64_t file_size_limit = 0);
   /// Kills the process if it still runs.
@@ -49,14 +50,14 @@ class RunProcess {
   RunProcess(const RunProcess&) = delete;
   RunProcess& operator=(const RunProcess&) = delete;
 
-  /// Reads standard error until a line holds `text`; false if the process closed it before.
+  /// Reads standard error until a line contains `text`; false if the process closed it before.
   bool wait_for_line(const std::string& text);
   /// Waits until the process catches `signal`, or has ended.
   void wait_until_caught(int signal) const;
   void send(int signal) const;
   /// Waits until a signal that was sent has been delivered, or the process has ended.
   void wait_until_delivered() const;
-  /// Reads to the end and waits. The exit status, or −signal.
+  /// Reads to the end and waits. Returns the exit status, or −signal.
   int finish();
 
   const std::string& err() const { return err_; }

@@ -24,7 +24,7 @@ struct TrainingRun {
   bool packed_weights = false;
   /// The table of ops for the instruction set; none: `cpu_ops`.
   std::function<OpTable(CpuIsa)> ops = {};
-  /// The device with so many threads; none: `make_cpu_device`.
+  /// The device for a number of threads; none: `make_cpu_device`.
   std::function<std::unique_ptr<Device>(int)> device = {};
   Quantization products = {};                  // of all blocks; none: the recipe's
   std::vector<std::string> plain_layers = {};  // as PrecisionRecipe
@@ -35,7 +35,7 @@ class Trainer {
  public:
   explicit Trainer(const TrainingRun& run);
 
-  /// One step over rows that depend on the step's number alone; `update` false: gradients only.
+  /// Runs one step over rows that depend only on the step's number; `update` false: only gradients.
   StepResult step(bool update = true);
   Engine& engine() { return *engine_; }
   /// Bytes of weights, masters, gradients and moments of every parameter, and of the losses and

@@ -1,5 +1,5 @@
 #pragma once
-// The rules over a run's settings, as their tests ask for them.
+// Runs the rules over a run's settings, for their tests.
 
 #include <gmock/gmock.h>
 
@@ -13,8 +13,8 @@ struct ValidatedRun {
   std::vector<std::string> problems;
 };
 
-/// Settings over a model of 8 layers and 8 heads on 8 ranks; whether a knob is built does not count
-/// here.
+/// Settings over a model of 8 layers and 8 heads on 8 ranks; whether a field is built does not
+/// matter here.
 inline ValidatedRun validated(const std::vector<std::string>& settings) {
   ValidatedRun run;
   std::vector<std::string> all{
@@ -32,7 +32,7 @@ inline ValidatedRun validated(const std::vector<std::string>& settings) {
   return run;
 }
 
-// Short names for what nearly every line sets.
+// Short names for frequent settings.
 inline std::string tp(int n) {
   return "model.tensor_model_parallel_size=" + std::to_string(n);
 }

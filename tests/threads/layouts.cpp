@@ -1,5 +1,5 @@
 // Whole steps of a small model on ranks that are threads, one layout for each axis: forward,
-// backward, gradient reduction and update as `train` runs them. They are here for the threads;
+// backward, gradient reduction and update as `train` runs them. They check the threads;
 // tests/layout compares every layout with one rank tensor by tensor.
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ HostBatch micro_batch(int64_t number, int64_t vocabulary) {
   return batch;
 }
 
-/// Everything that may run beside the computation does.
+/// Everything that can overlap with computation does.
 ResolvedRun run_of(const ModelConfig& model, const Layout& layout) {
   ResolvedRun run;
   run.layers.precision = precision_recipe("fp32");
@@ -84,7 +84,7 @@ struct Outcome {
   double loss = 0, grad_norm = 0;
 };
 
-/// Of the last step.
+/// Gradients of the last step.
 Outcome train(const Layout& layout) {
   ModelConfig model = test::tiny_model(layout.experts ? "mixtral" : "llama");
   model.layers = 4;

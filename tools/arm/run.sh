@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `./viaduct.sh arm`: compiles for aarch64 with Debian's cross compiler and runs small unit suites under qemu-user. Compiler and
-# emulator are Debian packages of this machine; libraries of aarch64 are unpacked into build/arm/root and never installed.
+# emulator are Debian packages of this machine; aarch64 libraries are unpacked into build/arm/root and never installed.
 set -euo pipefail
 
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
@@ -29,7 +29,7 @@ case $mode in
     ;;
 esac
 
-# Debian 12's libraries for aarch64 that the build links or the programs load; headers without code come with them.
+# Debian 12's aarch64 libraries that the build links or the programs load, and header-only packages.
 packages=(libfmt-dev libfmt9 libyaml-cpp-dev libyaml-cpp0.7 libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2
   libsentencepiece-dev libsentencepiece0 libprotobuf-lite32 libxxhash-dev libxxhash0 zlib1g-dev zlib1g libzstd-dev libzstd1
   libgtest-dev libgmock-dev googletest nlohmann-json3-dev libcli11-dev)
@@ -41,7 +41,7 @@ unpack_libraries() {
   rm -rf "$build/root" "$build/packages"
   mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$build/packages" "$build/root"
   : >"$apt/status"
-  # A list of packages of its own: this machine's list and installed packages stay as they are.
+  # A separate package list: this machine's list and installed packages stay unchanged.
   cat >"$apt/apt.conf" <<EOT
 APT::Architecture "arm64";
 APT::Architectures { "arm64"; };

@@ -17,7 +17,7 @@ BEGIN, END = "<!-- gpu_check: begin -->", "<!-- gpu_check: end -->"
 
 
 def table(report):
-    """Rows of Markdown: what was measured, and in words what was not."""
+    """The results as a Markdown table, with the reasons of phases that were skipped or failed."""
     gpu = report["gpu"]
     lines = [f"One {gpu['name']} ({gpu['memory']}, driver {gpu['driver']}, compute capability {gpu['capability']}), "
              f"{report['date']}, `tools/gpu_check.sh`.", "", "| what | result |", "|---|---|"]
@@ -30,7 +30,7 @@ def table(report):
 
 
 def put_table(page, text):
-    """Replaces what stands between the marks of the page."""
+    """Replaces the text between the marks of the page."""
     old = page.read_text()
     if BEGIN not in old or END not in old:
         sys.exit(f"gpu_check: {page} has no place for the table ({BEGIN} … {END})")
@@ -43,10 +43,10 @@ def main():
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"), help="the program (default: %(default)s)")
     parser.add_argument("--library", default=str(ROOT / "build/cuda/libviaduct_cuda.so"), help="the library of the device (default: %(default)s)")
     parser.add_argument("--tests", default=str(ROOT / "build/cuda/tests_on_gpu"), help="the ops' tests on the device (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=10, help="for all phases (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=10, help="time limit of all phases together (default: %(default)s)")
     parser.add_argument("--out", default=str(ROOT / "build/gpu_check.json"), help="the result as JSON (default: %(default)s)")
     parser.add_argument("--page", help="also put the table into this page (docs/benchmarks.md)")
-    parser.add_argument("--only", help="phases, by name, separated by commas")
+    parser.add_argument("--only", help="run only these phases: names separated by commas")
     options = parser.parse_args()
 
     gpu = probe.find_gpu()

@@ -1,4 +1,4 @@
-"""What the GPU can do, by PyTorch, and what steps reach of it, beside PyTorch's in the same run."""
+"""Measures the GPU's peaks with PyTorch, and training steps of Viaduct and PyTorch."""
 
 import importlib.util
 import json
@@ -30,9 +30,9 @@ CASES = [
 
 
 def torch_answer(*arguments, seconds):
-    """One JSON document of torch_gpu.py."""
+    """Runs torch_gpu.py and returns the JSON document that it prints."""
     if importlib.util.find_spec("torch") is None:
-        raise Skipped("there is no PyTorch")
+        raise Skipped("PyTorch is not installed")
     return json.loads(call([sys.executable, "-B", str(HERE / "torch_gpu.py"), *arguments], seconds).splitlines()[-1])
 
 
@@ -43,11 +43,11 @@ def ceilings(gpu):
 
 
 def ops(options, ceilings):
-    raise Skipped("viaduct bench times ops of the cpu device alone")
+    raise Skipped("viaduct bench times only ops of the cpu device")
 
 
 def steps(options, gpu, case, ceilings):
-    """The median of six steps after two; `mfu` of the measured ceiling of a product."""
+    """The median of six steps after two warm-up steps, also as a share of the measured matrix product."""
     try:
         lines = train(options, [*case["settings"], "dist.device=cuda", "train.train_iters=8"], case["seconds"])
     except Failed as reason:

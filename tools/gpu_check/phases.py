@@ -1,11 +1,11 @@
-"""Phases of a check: each has a share of the time, and ends done, skipped or failed, with a reason."""
+"""Phases of a check: each has a time limit and ends as done, skipped or failed, with the reason."""
 
 import subprocess
 import time
 
 
 class Skipped(Exception):
-    """What the phase needs and this machine has not."""
+    """The machine lacks something that the phase needs."""
 
 
 class Failed(Exception):
@@ -19,7 +19,7 @@ class Phases:
         self.results = {}
 
     def run(self, name, seconds, work):
-        """What `work` returns: {"rows": [(what, result), …], …}, or None if it did not come to an end."""
+        """Runs a phase. Returns what `work` returns, {"rows": [(what, result), …], …}, or None if it was skipped or failed."""
         if self.only and name not in self.only:
             return None
         begin = time.monotonic()
@@ -27,7 +27,7 @@ class Phases:
         value, status, why = None, "done", ""
         try:
             if left < seconds / 2:
-                raise Skipped(f"{left:.0f} s were left")
+                raise Skipped(f"only {left:.0f} s were left")
             value = work() or {}
         except Skipped as reason:
             status, why = "skipped", str(reason)
@@ -42,7 +42,7 @@ class Phases:
 
 
 def call(command, seconds, **more):
-    """Standard output of a command; Failed with the end of what it said."""
+    """Runs a command and returns its standard output. Raises Failed with the end of its output."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=seconds, **more)
     except subprocess.TimeoutExpired:

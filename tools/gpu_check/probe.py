@@ -1,4 +1,4 @@
-"""Which GPU and which libraries there are."""
+"""Finds the GPU and the libraries of this machine."""
 
 import ctypes
 import importlib.util
@@ -9,7 +9,7 @@ OLDEST = (8, 0)
 
 
 def find_gpu():
-    """Of the first GPU a dictionary; else one sentence that says what was found and what is needed."""
+    """A dictionary that describes the first GPU, or one sentence that says what was found and what is needed."""
     need = "this check needs an NVIDIA GPU of compute capability 8.0 or newer, with its driver"
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -26,7 +26,7 @@ def find_gpu():
 
 
 def version(library, function, shape):
-    """Of a C function without arguments, or one that fills an int; a reason where there is none."""
+    """Calls a version function of a library: one without arguments, or one that fills an int. Returns the reason if that fails."""
     try:
         loaded = ctypes.CDLL(library)
         if shape == "returns":

@@ -16,7 +16,7 @@ TINY = ["model.family=llama", "model.num_layers=2", "model.hidden_size=128", "mo
 
 def needs(path, what):
     if not Path(path).exists():
-        raise Skipped(f"{path} is not there: {what}")
+        raise Skipped(f"{path} does not exist: {what}")
 
 
 def environment(options):
@@ -24,7 +24,7 @@ def environment(options):
 
 
 def train(options, settings, seconds, before=()):
-    """The lines of metrics.jsonl of a run."""
+    """Runs a training and returns the lines of its metrics.jsonl that have a loss."""
     needs(options.viaduct, "build it with ./viaduct.sh build")
     needs(options.library, "build it with cmake --preset cuda && cmake --build --preset cuda")
     with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +45,7 @@ def tests(options):
 
 
 def beside_cpu(options):
-    """The largest difference of 20 losses: on random tokens they all follow the same weights."""
+    """Compares the losses of 20 steps on the GPU and the cpu. Tokens are random, so a difference is an error of the weights."""
     rows, limits = [], {"fp32": 2e-4, "bf16_mixed": 2e-2}
     worst = {}
     for recipe, limit in limits.items():
@@ -56,17 +56,17 @@ def beside_cpu(options):
             raise Failed(f"{recipe}: {len(cpu)} steps on the cpu, {len(cuda)} on the GPU")
         differences = [abs(a["loss"] - b["loss"]) for a, b in zip(cpu, cuda)]
         worst[recipe] = max(differences) if all(map(math.isfinite, differences)) else math.inf
-        rows.append((f"20 steps, {recipe}", f"largest difference of a loss from the cpu's {worst[recipe]:.1e} (limit {limit:.0e})"))
+        rows.append((f"20 steps, {recipe}", f"largest difference of the loss from the cpu's {worst[recipe]:.1e} (limit {limit:.0e})"))
     bad = [recipe for recipe, limit in limits.items() if not worst[recipe] <= limit]
     if bad:
-        raise Failed(f"losses are not the cpu's: {', '.join(f'{recipe} {worst[recipe]:.1e}' for recipe in bad)}")
+        raise Failed(f"losses differ from the cpu's: {', '.join(f'{recipe} {worst[recipe]:.1e}' for recipe in bad)}")
     return {"rows": rows, "differences": worst}
 
 
 def sanitized(options):
     tool = shutil.which("compute-sanitizer")
     if tool is None:
-        raise Skipped("there is no compute-sanitizer")
+        raise Skipped("compute-sanitizer is not installed")
     rows = []
     for check in ("memcheck", "racecheck"):
         train(options, [*TINY, "model.num_layers=1", "dist.device=cuda", "train.train_iters=1", "mixed_precision=bf16_mixed"], 80,

@@ -15,7 +15,7 @@ SHAPES = {
 
 
 def seconds_of(work, turns):
-    """The median of some turns, each waited for."""
+    """The median time of several synchronized calls."""
     work()
     times = []
     for _ in range(turns):

@@ -1,13 +1,13 @@
 """The cases of families.py: small models that together have every feature that Viaduct reads from a config.json.
 
-Each case is a config.json as a person would write it, in the spelling that every version of transformers reads, and the length of the rows.
+Each case is a handwritten config.json, in the spelling that every version of transformers reads, and the length of the rows.
 Sizes are small and odd on purpose: heads that do not fill the hidden size, windows shorter than the rows, rows longer than the context that
 rotary scalings extend.
 """
 
 
 def decoder(model_type, **fields):
-    """A descendant of Llama; `fields` replace or add, None removes."""
+    """A model of a Llama-like family; `fields` replace or add fields, None removes one."""
     config = {
         "model_type": model_type, "vocab_size": 300, "hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
@@ -31,7 +31,7 @@ def rope(kind, **fields):
 
 
 def deepseek(model_type, **fields):
-    """Latent attention, a dense layer before those with experts; the layer norms' epsilon is that of the compressed vectors.
+    """Latent attention and a dense layer before the layers with experts; the layer norms' epsilon equals that of the compressed vectors.
 
     No scaling of V2 here has mscale_all_dim: transformers 4.56 leaves out its factor on the scores, which DeepSeek's code has and
     transformers got later (pull request 47435).
@@ -121,12 +121,12 @@ CASES = {
 
 
 def small(config, **fields):
-    """A model that is small enough to be stored with its gradients."""
+    """A model small enough to be stored with its gradients."""
     return {**config, "vocab_size": 59, "hidden_size": 24, "intermediate_size": 28, "num_hidden_layers": 2, "max_position_embeddings": 64,
             **fields}
 
 
-# Those that tests/parity stores: name of the folder: (config.json, length of the rows)
+# The cases that tests/parity stores. name of the folder: (config.json, length of the rows)
 STORED = {
     "mistral": (small(decoder("mistral", sliding_window=7, num_attention_heads=3, num_key_value_heads=1, head_dim=6)), 24),
     "qwen3": (small(decoder("qwen3", head_dim=10, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True)), 24),

@@ -2,11 +2,11 @@
 
     ./viaduct.sh oracle MODEL_DIR [--batch FILE.safetensors] [--no-convert] [OVERRIDES…]
 
-1. `viaduct convert` takes MODEL_DIR to a Viaduct checkpoint and back to a Hugging Face folder; transformers loads both folders, and every
+1. `viaduct convert` converts MODEL_DIR to a Viaduct checkpoint and back to a Hugging Face folder; transformers loads both folders, and every
    tensor must be the same to the bit.
-2. transformers computes logits, loss and gradients of the batch in FP64, which is taken as the truth, and in FP32; `viaduct probe` computes
+2. transformers computes logits, loss and gradients of the batch in FP64, which is the reference, and in FP32; `viaduct probe` computes
    them too. Prints the relative L2 distances of both from the reference, which show the side that deviates. A tensor is wrong if Viaduct
-   is farther from the truth than --limit and than twice PyTorch's distance. FP64 takes 16 bytes a parameter, beside the logits.
+   is farther from the reference than --limit and than twice PyTorch's distance. FP64 takes 16 bytes a parameter, plus the logits.
 
 The batch is random tokens unless one is given in the form of `viaduct probe --batch`. Exit status 1 if anything differs.
 """
@@ -34,7 +34,7 @@ def random_batch(config, rows, length, seed):
 
 
 def compare(own, theirs, limit):
-    """Prints the tensors that are farthest off, given errors() of both sides; the number of those beyond the limit."""
+    """Prints the tensors with the largest distances, given errors() of both sides. Returns the number beyond the limit."""
     order = sorted(own, key=lambda name: (math.isnan(own[name]), own[name]), reverse=True)
     print("distance from FP64:\n   Viaduct    PyTorch  tensor")
     for name in order[:10]:
@@ -45,7 +45,7 @@ def compare(own, theirs, limit):
 
 
 def check_round_trip(viaduct, folder, work):
-    """convert there and back; the number of tensors that transformers does not load bit-identically."""
+    """Converts there and back. Returns the number of tensors that transformers does not load bit-identically."""
     viaduct("convert", "--from", folder, "--to", work / "checkpoint", "--to-format", "viaduct")
     viaduct("convert", "--from", work / "checkpoint", "--to", work / "exported", "--to-format", "hf")
     before, after = load(folder).state_dict(), load(work / "exported").state_dict()
@@ -56,7 +56,7 @@ def check_round_trip(viaduct, folder, work):
 
 
 def check(viaduct, arguments, work):
-    """The number of errors found."""
+    """Compares one folder. Returns the number of errors."""
     wrong = 0 if arguments.no_convert else check_round_trip(viaduct, arguments.model, work)
     config = transformers.AutoConfig.from_pretrained(arguments.model)
     path = arguments.batch or work / "batch.safetensors"
@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=2e-5, help="distance of a tensor from FP64 that is always allowed")
-    parser.add_argument("--no-convert", action="store_true", help="leave out the round trip")
+    parser.add_argument("--no-convert", action="store_true", help="skip the round trip")
     arguments = parser.parse_intermixed_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="viaduct-oracle-") as name:

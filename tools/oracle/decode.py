@@ -2,7 +2,7 @@
 
     build/oracle-env/bin/python tools/oracle/decode.py MODEL_DIR --viaduct build/release/viaduct [--new 64] [--rounds 3] [--batches 1,8,32]
 
-Both continue the same prompts by as many tokens; the time counts prompts and tokens, not the reading of weights. Both use all cores.
+Both continue the same prompts by the same number of tokens. The time includes the prompts, but not loading the weights. Both use all cores.
 """
 
 import argparse

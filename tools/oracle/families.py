@@ -7,12 +7,12 @@ A case: transformers makes the model of a config.json, every weight is drawn ane
 logits, loss and every gradient of one batch are compared with transformers' in FP64 (reference.py), with PyTorch's own error for
 comparison:
 
-- FP32: relative L2 distance of each tensor at most 2e-5;
+- FP32: the relative L2 distance of each tensor is at most 2e-5;
 - bf16_mixed: logits 3e-2, gradients 6e-2, loss 5e-3; where a model is so sensitive that PyTorch's own BF16 is farther off (ReLU, whose slope
   jumps), gradients 1.5 times as far as that;
 - fp16_mixed: logits 5e-3, gradients 3e-2, loss 1e-3;
-- converted to a checkpoint and back, transformers computes the same to the bit;
-- the config.json as written by hand and as transformers saves it must give the same numbers to the bit.
+- after conversion to a checkpoint and back, transformers computes the same bits;
+- the config.json written by hand and the one that transformers saves give the same bits.
 """
 
 import argparse
@@ -39,7 +39,7 @@ HEADER = ["case", "row length", "stored as"] + [
 
 
 def randomize(model, generator):
-    """Draws every weight, with a size at which no term of the gradient vanishes."""
+    """Draws every weight, of a size at which no term of the gradient vanishes."""
     scaled_embedding = "gemma" in model.config.model_type
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
@@ -48,18 +48,18 @@ def randomize(model, generator):
             if name.endswith("bias") or scaled_embedding:
                 centre = 0.0  # Gemma stores w − 1
             value = centre + 0.2 * noise
-        elif "embed" in name or "wte" in name or "wpe" in name:  # also the head where tied: logits of about 1
+        elif "embed" in name or "wte" in name or "wpe" in name:  # where tied it is also the head: logits of about 1
             value = noise * parameter.shape[1] ** -0.5 * (1.0 if scaled_embedding else 1.5)
         else:
             value = noise * (0.8 * min(parameter.shape) ** -0.5)
         parameter.data.copy_(value)
     for name, buffer in model.named_buffers():
-        if name.endswith("e_score_correction_bias"):  # DeepSeek-V3's, of a size that changes choices
+        if name.endswith("e_score_correction_bias"):  # DeepSeek-V3's selection bias, large enough to change choices
             buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
 
 
 def make(folder, config, length, seed, dtype=torch.float32):
-    """Writes the model of a case, in several shards unless it is F32; its batch."""
+    """Writes the model of a case, in several shards unless it is F32, and returns its batch."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     generator = torch.Generator().manual_seed(seed)
@@ -67,12 +67,12 @@ def make(folder, config, length, seed, dtype=torch.float32):
     randomize(model.float(), generator)
     model.to(dtype).save_pretrained(folder, max_shard_size="5GB" if dtype == torch.float32 else "100KB")
     ids = torch.randint(config["vocab_size"], (ROWS, length), generator=generator)
-    ids[:, 3] = 0  # the padding token, where the model has one: looked up, but without gradient
+    ids[:, 3] = 0  # the padding token, if the model has one: it is looked up but gets no gradient
     return {"input_ids": ids, "labels": ids.clone()}
 
 
 def convert_there_and_back(viaduct, work, batch, expected):
-    """The tensors that transformers computes differently from what was exported."""
+    """The tensors that transformers computes differently for the exported folder."""
     viaduct("convert", "--from", work / "model", "--to", work / "checkpoint", "--to-format", "viaduct")
     viaduct("convert", "--from", work / "checkpoint", "--to", work / "exported", "--to-format", "hf")
     found = reference(work / "exported", batch)
@@ -80,7 +80,7 @@ def convert_there_and_back(viaduct, work, batch, expected):
 
 
 def judge(found, truth, recipe, gradient_limit):
-    """(distance of the logits, largest of a gradient, problems)."""
+    """(distance of the logits, largest distance of a gradient, problems)."""
     limits, own = LIMITS[recipe], errors(found, truth)
     problems = [f"unexpected {name}" for name in found if name.startswith("grad.") and name not in truth]
     loss = (found["loss"] - truth["loss"]).abs().item()
@@ -93,7 +93,7 @@ def judge(found, truth, recipe, gradient_limit):
 
 
 def check(viaduct, name, config, length, dtype):
-    """A row of the table, and the problems."""
+    """Makes a row of the table, and the problems."""
     with tempfile.TemporaryDirectory(prefix="viaduct-oracle-") as work:
         work = pathlib.Path(work)
         batch = make(work / "model", config, length, len(name), dtype)
@@ -155,7 +155,7 @@ def main():
             continue
         try:
             row, problems = check(Viaduct(arguments.viaduct), name, config, length, (torch.float32, torch.bfloat16, torch.float16)[index % 3])
-        except Exception as error:  # the other cases are still worth running
+        except Exception as error:  # run the other cases nevertheless
             row, problems = [name], [f"{type(error).__name__}: {error}"]
         rows.append(row)
         failed += bool(problems)

@@ -32,7 +32,7 @@ def dequantize_q4_1(data):
     return halves(blocks[:, :2]) * quants + halves(blocks[:, 2:4])
 
 
-# ggml's type: (bytes of 32 values, to FP32)
+# ggml type: (bytes of 32 values, conversion to FP32)
 TYPES = {
     0: (4 * BLOCK, lambda data: data.view("<f4")),
     1: (2 * BLOCK, lambda data: data.view("<f2").astype(numpy.float32)),

@@ -1,5 +1,5 @@
 """Writes tests/data/generation.json: transformers' greedy continuations of the golden models' first rows, in FP32, plain
-and with a repetition penalty, and what of each row's prompt the tokens follow.
+and with a repetition penalty, with the part of each row that is the prompt.
 
     build/oracle-env/bin/python tools/oracle/greedy.py
 """
@@ -27,7 +27,7 @@ def continued(network, prompt, **settings):
 
 
 def network_of(folder):
-    """The model; `rope_parameters`, as transformers 5 writes them, in the form that transformers 4 reads."""
+    """Loads the model; converts `rope_parameters` of transformers 5 to the form that transformers 4 reads."""
     text = json.loads((folder / "config.json").read_text())
     config = transformers.AutoConfig.from_pretrained(folder)
     if "rope_parameters" not in text:
@@ -57,7 +57,7 @@ def main():
         with torch.no_grad():
             difference = (network(rows).logits - golden["logits"]).abs().max().item()
         if difference > 1e-4:
-            raise RuntimeError(f"{folder.name}: this transformers computes another model than the one of golden.safetensors ({difference})")
+            raise RuntimeError(f"{folder.name}: this version of transformers does not compute the results of golden.safetensors ({difference})")
         network.generation_config = transformers.GenerationConfig()
         prompt = rows[0, :PROMPT].tolist()
         models[folder.name] = {"prompt": prompt, "greedy": continued(network, prompt),

@@ -29,7 +29,7 @@ def runs(viaduct, layouts, precisions):
 
 @dataclasses.dataclass
 class Subject:
-    """What is computed: a model of `work`/model, batches, by PyTorch with this attention, the rows of a batch in so many parts."""
+    """A computation: the model in `work`/model, its batches, PyTorch's attention, and the number of micro-batches."""
 
     name: str
     work: pathlib.Path
@@ -48,12 +48,12 @@ class Subject:
 
 
 def root_mean_square(samples):
-    """One distance for each tensor from those of several batches."""
+    """Combines the distances of several batches into one a tensor."""
     return {name: math.sqrt(sum(sample[name] ** 2 for sample in samples) / len(samples)) for name in samples[0]}
 
 
 def row_of(subject, run, own, theirs, refusal):
-    """The row of a table and whether a rule is broken."""
+    """Makes a row of the table, and says whether the rule is broken."""
     recipe, layout, _, isa = run
     worst, median, _ = worst_and_median(theirs)
     row = [subject.name, recipe, layout, isa, f"{worst:.1e}", f"{median:.1e}"]
@@ -69,7 +69,7 @@ def row_of(subject, run, own, theirs, refusal):
 
 
 def measure(subject, viaduct, layouts, precisions, show=0):
-    """Rows of the table, printed as they come, and the number of runs that break a rule. `show`: tensors that are named below a row."""
+    """Prints the rows of the table one by one; returns them and the number of runs that break a rule. `show`: number of tensors to list below a row."""
     theirs, own, refusals, rows, wrong = {}, {}, {}, [], 0
     for batch in subject.batches:
         truth, known = subject.by_pytorch("fp64", batch), {}

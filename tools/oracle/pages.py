@@ -1,4 +1,4 @@
-"""Sections of a page of documentation that a command writes, between two comments; the rest of the page is written by hand."""
+"""Sections of a documentation page, between two comments, that a command writes; the rest of the page is written by hand."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ PARITY = pathlib.Path(__file__).resolve().parents[2] / "docs" / "parity.md"
 
 
 def versions():
-    """Of the packages that the numbers come from."""
+    """The versions of the packages that the numbers come from."""
     import torch
     import transformers
 
@@ -15,12 +15,12 @@ def versions():
 
 
 def table(header, rows):
-    """Lines of a Markdown table."""
+    """Makes the lines of a Markdown table."""
     return ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
 
 
 def write_section(command, lines, page=PARITY):
-    """Replaces what stands between the comments of ./viaduct.sh COMMAND. RuntimeError if the page has no such section."""
+    """Replaces the text between the comments of ./viaduct.sh COMMAND. RuntimeError if the page has no such section."""
     begin, end = (f"<!-- output of ./viaduct.sh {command}: {word} -->" for word in ("begin", "end"))
     text = page.read_text()
     section = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)

@@ -2,10 +2,10 @@
 
 Five ways of computing it:
 
-- `fp64`: the truth. Every operation in FP64, also those where transformers asks for FP32 by name (norms, softmax). One exception: the
+- `fp64`: the reference. Every operation is in FP64, also those that transformers computes in FP32 (norms, softmax). One exception: the
   tables of rotary positions (frequency, its product with the position, cosine and sine) stay those of the FP32 run. They are part of the
   model as published and trained: at position 100,000 the FP32 product alone is off by up to 4e-3 radians. With exact tables every
-  FP32 implementation would show that difference, and nothing else could be seen beside it.
+  FP32 implementation would show that difference, which would hide all others.
 - `fp32`; `autocast`: FP32 weights under torch.autocast to BF16; `bf16`, `fp16`: weights and every activation in 16 bits.
 """
 
@@ -23,7 +23,7 @@ DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "autocast": torch.float3
 
 
 class StayInDouble(TorchFunctionMode):
-    """Requests to turn an FP64 tensor into FP32 leave it as it is."""
+    """Makes conversions of FP64 tensors to FP32 do nothing."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -37,13 +37,13 @@ class StayInDouble(TorchFunctionMode):
 
 
 def default_attention(config):
-    """transformers' own default, except that its fused attention leaves out the soft cap of Gemma 2 and the sinks of GPT-OSS."""
+    """transformers' default, except where its fused attention lacks a feature: the soft cap of Gemma 2 and the sinks of GPT-OSS."""
     capped = getattr(config, "attn_logit_softcapping", None) is not None
     return "eager" if capped or config.model_type == "gpt_oss" else "sdpa"
 
 
 def load(folder, how="fp32", attention="eager"):
-    """The model, dropout off. Frequencies of rotary positions in FP32, whatever the type of the rest."""
+    """Loads the model, dropout off. Rotary frequencies are FP32 in every type."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
     for module in model.modules():
         if "RotaryEmbedding" in type(module).__name__ and module.inv_freq.dtype != torch.float32:
@@ -52,14 +52,14 @@ def load(folder, how="fp32", attention="eager"):
 
 
 def arithmetic(how):
-    """The context in which a model of load(…, how) computes."""
+    """The context manager in which a model of load(…, how) computes."""
     if how == "fp64":
         return StayInDouble()
     return torch.autocast("cpu", torch.bfloat16) if how == "autocast" else contextlib.nullcontext()
 
 
 def compute(model, batch, how="fp32", micro_batches=1):
-    """Logits, loss and gradients of the mean loss over all scored tokens, the rows in so many parts, as a training loop would do it."""
+    """Computes logits, loss and gradients of the mean loss over all scored tokens, with the rows in `micro_batches` parts, as in a training loop."""
     labels = batch.get("labels", batch["input_ids"])
     # Position t is scored against label t + 1; -100 is skipped; the mean is over the scored tokens of the batch.
     scored = (labels[:, 1:] != -100).sum()
@@ -71,7 +71,7 @@ def compute(model, batch, how="fp32", micro_batches=1):
         with narrow_products():
             with arithmetic(how):
                 out = model(**{name: tensor[rows] for name, tensor in inputs.items()}, use_cache=False).logits
-            values = out if how == "fp64" else out.float()  # the loss in FP32, as transformers has it
+            values = out if how == "fp64" else out.float()  # the loss is FP32, as in transformers
             loss = torch.nn.functional.cross_entropy(
                 values[:, :-1].flatten(0, 1), labels[rows, 1:].flatten(), ignore_index=-100, reduction="sum") / scored
             loss.backward()
@@ -87,7 +87,7 @@ def compute(model, batch, how="fp32", micro_batches=1):
 
 
 def by_expert(name, tensor):
-    """Tensors of single experts under Viaduct's names, where transformers has one of all experts: GPT-OSS's "experts.gate_up_proj"."""
+    """Splits tensors that hold all experts in transformers into one a expert under Viaduct's names: GPT-OSS's "experts.gate_up_proj"."""
     before, experts, last = name.partition(".experts.")
     if not experts or "." in last:
         return [(name, tensor)]
@@ -95,12 +95,12 @@ def by_expert(name, tensor):
 
 
 def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):
-    """compute() of a folder, without keeping the model."""
+    """Runs compute() on a folder without keeping the model."""
     return compute(load(folder, how, attention), batch, how, micro_batches)
 
 
 def gradient_floors(truth):
-    """The norm that a gradient counts as at least, by name: 1e-6 of what it would have if all elements of all gradients were of one size.
+    """The smallest norm that a gradient is measured by, by name: 1e-6 of its norm if all elements of all gradients had the same size.
 
     Some gradients are zero in theory (biases of keys do not affect softmax), and their rounding error has no meaning.
     """
@@ -111,7 +111,7 @@ def gradient_floors(truth):
 
 
 def errors(found, truth):
-    """Relative L2 distance from the truth, by name; of the loss, a single number, relative too. A tensor that is missing counts as infinite."""
+    """Relative L2 distances from the reference, by name (for the loss the relative difference). A missing tensor has an infinite distance."""
     floors, result = gradient_floors(truth), {}
     for name, expected in truth.items():
         if name not in found or found[name].shape != expected.shape:

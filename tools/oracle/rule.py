@@ -3,13 +3,13 @@ distance."""
 
 import math
 
-# What is run: overrides, what of PyTorch it is measured against, how many times its distance is allowed.
+# Recipes: overrides, the run of PyTorch that it is compared with, the allowed multiple of PyTorch's distance.
 RECIPES = {
     "FP32": (("mixed_precision=fp32",), "fp32", 2.0),
     "BF16, FP32 residuals": (("mixed_precision=bf16_mixed", "model.fp32_residual_connection=true"), "autocast", 1.3),
     "BF16": (("mixed_precision=bf16_mixed",), "bf16", 1.0),
 }
-ENOUGH = 2e-6  # distance that is always allowed in FP32
+ENOUGH = 2e-6  # a distance that is always allowed in FP32
 
 
 def is_gradient(name):
@@ -17,7 +17,7 @@ def is_gradient(name):
 
 
 def worst_and_median(by_name):
-    """(largest, median, name of the largest) of the gradients among errors()."""
+    """(largest, median, name of the largest) distance of the gradients in errors()."""
     ordered = sorted((math.inf if math.isnan(error) else error, name) for name, error in by_name.items() if is_gradient(name))
     middle = len(ordered) // 2
     median = ordered[middle][0] if len(ordered) % 2 else (ordered[middle - 1][0] + ordered[middle][0]) / 2
@@ -34,7 +34,7 @@ def judge(recipe, own, theirs):
     """Problems; `own` and `theirs` are errors() of Viaduct and PyTorch. In FP32 the worst gradient counts. In 16 bits which gradient is
     worst, and by how much, is chance (fusions on or off move that of SmolLM2 by half): the root mean square of all does."""
     limit = RECIPES[recipe][2]
-    if worst_and_median(theirs)[0] >= 1:  # PyTorch has no digit left: which of two such errors is larger is chance
+    if worst_and_median(theirs)[0] >= 1:  # PyTorch has no correct digit: which of two such errors is larger is chance
         limit = max(limit, 1.3)
     enough = ENOUGH if recipe == "FP32" else 0.0
     if recipe != "FP32":

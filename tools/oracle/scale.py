@@ -1,14 +1,14 @@
-"""Shows that at real widths Viaduct is not farther from the truth than PyTorch (scale_cases.py).
+"""Shows that at real widths Viaduct's error is not larger than PyTorch's (scale_cases.py).
 
     ./viaduct.sh oracle scale [CASE…]      compare; without names all cases, and a section of docs/parity.md is written
     ./viaduct.sh oracle scale --quick      the short ones
 
-A case: random weights with the scales of trained models (weights.py), one batch, logits, loss and every gradient. The truth is transformers
-in FP64 (reference.py says with which rotary tables). PyTorch's distance from it and Viaduct's are measured alike:
+A case: random weights with the scales of trained models (weights.py), one batch, logits, loss and every gradient. The reference is transformers
+in FP64 (reference.py describes its rotary tables). PyTorch's distance from it and Viaduct's are measured alike:
 
 - FP32: the worst gradient at most twice as far as PyTorch's FP32, or 2e-6;
 - BF16 with model.fp32_residual_connection: gradients (root mean square over all) at most 1.3 times as far as torch.autocast;
-- BF16 without: at most as far as a model of BF16 weights and activations in PyTorch (1.3 times where that has no digit left).
+- BF16 without it: at most as far as a model of BF16 weights and activations in PyTorch (1.3 times where that has no correct digit).
 
 In FP32 the same rule holds for logits and loss. One rank for every instruction set of this machine, then the case's layouts with the best.
 Exit status 1 if a rule is broken or Viaduct refuses to compute a case.
@@ -33,7 +33,7 @@ from viaduct import Viaduct
 from weights import randomize
 
 def draw_ids(config, rows, length, generator):
-    """Token ids with the frequencies of a text: the n-th most frequent is 1/n as frequent as the first (Zipf 1935)."""
+    """Token ids with the frequencies of text: the n-th most frequent is 1/n as frequent as the first (Zipf 1935)."""
     frequencies = 1 / torch.arange(1, config["vocab_size"] + 1, dtype=torch.float64)
     rank = torch.multinomial(frequencies, rows * length, replacement=True, generator=generator)
     return torch.randperm(config["vocab_size"], generator=generator)[rank].view(rows, length)
@@ -52,7 +52,7 @@ def confident_labels(folder, batch, attention):
 
 
 def make(folder, case, seed):
-    """Writes the model; its batch, and the attention of transformers that fits it."""
+    """Writes the model. Returns its batch, and the attention implementation of transformers to use."""
     generator = torch.Generator().manual_seed(seed)
     config = transformers.AutoConfig.for_model(**case.config)
     attention = default_attention(config)
@@ -83,10 +83,10 @@ def main():
     parser = argparse.ArgumentParser(prog="oracle scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="CASE", help="cases whose name contains one of these")
     parser.add_argument("--viaduct", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="the short cases only, one precision after the other")
-    parser.add_argument("--precision", action="append", choices=RECIPES, help="only this one (may be given again)")
-    parser.add_argument("--show", type=int, default=0, metavar="N", help="print the N tensors that are farthest off, too")
-    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave models, batches and Viaduct's last output in this folder")
+    parser.add_argument("--quick", action="store_true", help="only the short cases, one precision after the other")
+    parser.add_argument("--precision", action="append", choices=RECIPES, help="only this precision (may be given several times)")
+    parser.add_argument("--show", type=int, default=0, metavar="N", help="also print the N tensors with the largest distances")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="keep models, batches and Viaduct's last output in this folder")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -1,4 +1,4 @@
-"""The cases of scale.py: models of few layers and real widths, each with one thing that is hard to sum.
+"""The cases of scale.py: models of few layers and real widths, each with one numerically hard property.
 
 Sizes are chosen so that a case needs less than about 6 GB, PyTorch in FP64 included.
 """
@@ -19,10 +19,10 @@ class Case:
     length: int
     adjust: Callable | None = None  # of the weights, by name
     batch: Callable | None = None  # (ids, generator) → tensors of the batch that are added or replaced
-    confident: bool = False  # scored are the tokens that the model predicts with p > 0.999
+    confident: bool = False  # only tokens that the model predicts with p > 0.999 are scored
     micro_batches: int = 1
-    layouts: tuple = ()  # beside one rank
-    bf16: bool = True  # False where BF16 has no digit left, or PyTorch's attention takes minutes
+    layouts: tuple = ()  # layouts to run in addition to one rank
+    bf16: bool = True  # False where BF16 has no correct digit, or PyTorch's attention takes minutes
     quick: bool = False  # part of --quick
 
 
@@ -38,7 +38,7 @@ def wide_gpt2(**fields):
 
 
 def positions_to_131071(ids, generator):
-    """Ascending positions over the whole range. The mask, which hides nothing, tells transformers that a row is one document."""
+    """Ascending positions over the whole range. The mask hides nothing; it tells transformers that a row is one document."""
     positions = torch.linspace(0, 131071, ids.shape[1], dtype=torch.float64).round().long()
     return {"position_ids": positions.expand_as(ids).contiguous(), "attention_mask": torch.ones_like(ids)}
 

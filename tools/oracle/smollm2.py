@@ -6,7 +6,7 @@
 Parts: `gradients` of 4 × 2 × 192 tokens of Shakespeare, FP32 and BF16, against FP64 beside PyTorch's own error (root mean squares over
 the four batches), by the rule of `oracle scale`;
 `perplexity` by `viaduct eval` of the first 20,000 tokens of data/tinyshakespeare.txt in windows of 256; `greedy`: text by the chat template, the same tokens
-as transformers writes; `tokenizer`: 300 strings, the same ids as those of the tokenizers package. Exit status 1 if anything differs.
+as transformers generates; `tokenizer`: 300 strings, the same ids as those of the tokenizers package. Exit status 1 if anything differs.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from viaduct import Viaduct
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAKESPEARE = ROOT / "data" / "tinyshakespeare.txt"
 WINDOW, TOKENS = 256, 20000
-BATCHES = 4  # in BF16 the distance of one batch is mostly chance: the root mean square of these is judged
+BATCHES = 4  # in BF16 the distance of one batch is mostly chance, so the rule uses the root mean square of these
 QUESTIONS = ["What is the capital of France?", "Write a short poem about the sea.", "Count from 1 to 20, and say which numbers are prime."]
 
 
@@ -51,7 +51,7 @@ def whole_lines(text, tokenizer):
 
 
 def transformers_loss(model, ids):
-    """Mean loss of all tokens but the first: windows of 256 tokens that predict the 256 that follow each of them, the last one shorter."""
+    """transformers' mean loss of all tokens but the first, in windows of 256 tokens, the last one shorter."""
     network, total = load(model, attention="sdpa"), 0.0
     for begin in range(0, len(ids) - 1, WINDOW):
         row = torch.tensor([ids[begin : begin + WINDOW + 1]])
@@ -62,7 +62,7 @@ def transformers_loss(model, ids):
 
 
 def viaduct_loss(viaduct, model, work, text, tokens):
-    """The same by `viaduct eval`."""
+    """The same from `viaduct eval`."""
     (work / "text.txt").write_text(text)
     said = json.loads(viaduct("eval", "--model", model, "--data", work / "text.txt", "--sequence-length", WINDOW, "--json"))
     if said["tokens"] != tokens - 1:
@@ -127,7 +127,7 @@ def main():
     parser = argparse.ArgumentParser(prog="oracle smollm2", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--viaduct", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "smollm2", help="where the Hugging Face folder is made")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "smollm2", help="the Hugging Face folder to make")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")

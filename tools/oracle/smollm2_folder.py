@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from gguf_file import Gguf
 
-CONTROL = 3  # tokenizer.ggml.token_type of tokens that no text contains
+CONTROL = 3  # tokenizer.ggml.token_type of control tokens, which no text contains
 NAMES = {
     "token_embd": "model.embed_tokens", "output_norm": "model.norm", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
     "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
@@ -51,14 +51,14 @@ def config(metadata):
         "intermediate_size": llama["feed_forward_length"], "num_attention_heads": llama["attention.head_count"],
         "num_key_value_heads": llama["attention.head_count_kv"], "vocab_size": llama["vocab_size"],
         "max_position_embeddings": llama["context_length"], "rope_theta": llama["rope.freq_base"],
-        "rms_norm_eps": float(f"{llama['attention.layer_norm_rms_epsilon']:.6g}"),  # 1e-5, which the file has in FP32
+        "rms_norm_eps": float(f"{llama['attention.layer_norm_rms_epsilon']:.6g}"),  # the file stores 1e-5 in FP32
         "tie_word_embeddings": True, "bos_token_id": ids["bos"], "eos_token_id": ids["eos"], "pad_token_id": ids["padding"],
         "torch_dtype": "float32",
     }
 
 
 def tokenizer(metadata):
-    """tokenizer.json: byte-level BPE, digits apart (`smollm` in llama.cpp)."""
+    """Makes tokenizer.json: byte-level BPE with single digits (`smollm` in llama.cpp)."""
     if metadata["tokenizer.ggml.model"] != "gpt2" or metadata["tokenizer.ggml.pre"] != "smollm":
         raise ValueError("expected a byte-level BPE tokenizer that splits as SmolLM does")
     tokens, types = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]

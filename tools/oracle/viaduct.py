@@ -15,7 +15,7 @@ class Viaduct:
         self.binary = str(binary)
 
     def __call__(self, *arguments, text=None):
-        """What it prints."""
+        """Runs the program and returns its output."""
         done = subprocess.run([self.binary, *map(str, arguments)], capture_output=True, text=True, input=text)
         if done.returncode != 0:
             said = done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}"
@@ -23,11 +23,11 @@ class Viaduct:
         return done.stdout
 
     def probe(self, folder, batch, out, *overrides):
-        """The tensors that `viaduct probe` writes for a batch file."""
+        """Runs `viaduct probe` on a batch file and returns the tensors that it writes."""
         self("probe", "--model", folder, "--batch", batch, "--out", out, *overrides)
         return load_file(out)
 
     def instruction_sets(self):
-        """Those of `dist.cpu_isa` that this machine has, least first."""
+        """The values of `dist.cpu_isa` that this machine supports, smallest first."""
         usable = re.search(r"usable here: (\w+(?:, \w+)*) \(", self("version"))
         return usable.group(1).split(", ")

@@ -1,7 +1,7 @@
 """Random weights with the scales of trained models, and the adjustments that make a model hard to compute with.
 
 Trained matrices are not N(0, 0.02): rows and columns differ in size, a few directions carry more than the rest, norm weights spread around
-1, some biases are large, and logits spread by 2 to 4. Values are those of BF16, as in most published models: that way a distance shows
+1, some biases are large, and logits spread by 2 to 4. Values are rounded to BF16, as in most published models, so that a distance shows
 errors of arithmetic, not of stored weights.
 """
 
@@ -16,7 +16,7 @@ def spread(shape, width, generator):
 
 
 def matrix(rows, columns, gain, inputs, generator):
-    """[rows, columns] that takes a vector of unit elements, `inputs` of them, to one of about `gain`."""
+    """A matrix [rows, columns] that maps a vector of `inputs` unit elements to one with elements of about `gain`."""
     values = torch.randn(rows, columns, generator=generator)
     values *= spread((rows, 1), 0.3, generator)
     values *= spread((1, columns), 0.3, generator) * inputs**-0.5
@@ -63,10 +63,10 @@ def residual_mean(parameters):
 
 
 def outlier_channels(parameters):
-    """Three channels of the residual stream are 1,000 times as large as the others, for every token; norm weights compensate for it."""
+    """Makes three channels of the residual stream 1,000 times as large as the others, for every token; norm weights compensate."""
     loud = torch.tensor([5, 77, 200])
     embedding = parameters["model.embed_tokens.weight"]
-    embedding *= 20.0  # to the size of what the layers add
+    embedding *= 20.0  # to the size of the layers' outputs
     embedding[:, loud] = 1000.0 * (1 + 0.1 * embedding[:, loud].clamp(-3, 3)) * torch.tensor([1.0, -1.0, 1.0])
     for name, weight in parameters.items():
         if "norm" in name:
@@ -78,12 +78,12 @@ def outlier_channels(parameters):
 
 
 def confident(parameters):
-    """Logits to about 100, so that many tokens are predicted with p > 0.999."""
+    """Raises logits to about 100, so that many tokens are predicted with p > 0.999."""
     parameters["lm_head.weight"] *= 4.0
 
 
 def common_offset(parameters):
-    """The logits of a row share an offset of about 64, so that they reach 80."""
+    """Adds an offset of about 64 to the logits of a row, so that they reach 80."""
     head, bias = parameters["lm_head.weight"], parameters["transformer.ln_f.bias"]
     direction = torch.ones(head.shape[1]) * head.shape[1] ** -0.5
     bias.add_(16 * direction)
@@ -91,7 +91,7 @@ def common_offset(parameters):
 
 
 def extreme_logits(parameters):
-    """Attention scores of hundreds, logits to ±500."""
+    """Raises attention scores to hundreds, logits to ±500."""
     for name, weight in parameters.items():
         if "q_proj" in name or "k_proj" in name:
             weight *= 4.0

@@ -11,12 +11,12 @@ import checks
 from checks import check
 from runs import STEPS, Run, random_layout
 
-KILLS = 6  # of one run, before it may finish
+KILLS = 6  # attacks on one run before it may finish
 SESSIONS = 40
 
 
 def write_data(prefix, tokens, factor):
-    """A Megatron file of documents of 100 tokens (uint16)."""
+    """Writes a Megatron data set of documents of 100 tokens (uint16)."""
     values = [(i * factor + i // 61) % 61 for i in range(tokens)]
     lengths = [100] * (tokens // 100)
     offsets = [200 * i for i in range(len(lengths))]
@@ -36,7 +36,7 @@ class Case:
         self.binary = torture.binary
         self.save = os.path.join(folder, "run")
         self.layout = random_layout(random, torture.with_mpi)
-        self.said = []  # of all sessions, for a report
+        self.said = []  # output of all sessions, for the report
         self.sessions = self.events = 0
         self.data = os.path.join(folder, "data")
         write_data(self.data, 20000, 7)
@@ -45,7 +45,7 @@ class Case:
                          f"checkpoint.most_recent_k={random.choice([-1, 1, 2])}"]
 
     def start(self, more=(), layout=None, limit_bytes=0, save=None):
-        if save is None:  # now, and not while this run goes on
+        if save is None:  # now, because it cannot be computed during an attacked run
             self.torture.undisturbed(self)
         self.sessions += 1
         run = Run(self.binary, layout or self.layout,
@@ -59,15 +59,15 @@ class Case:
         return status
 
     def complete(self, more=()):
-        """Runs to the end after any attack."""
+        """Runs to the end without disturbance."""
         status = self.finish(self.start(more))
-        check(status == 0, f"a session that nobody disturbs ends with {status}")
+        check(status == 0, f"an undisturbed session ends with {status}")
         checks.check_finished(self.save, STEPS)
 
     def check_equal(self):
-        """Bitwise equal to an undisturbed run in this layout."""
+        """Checks that the result equals an undisturbed run in this layout bit for bit."""
         step = f"step_{STEPS:08d}"
-        check(checks.shards(self.save, step) == self.torture.reference(self), "the result is another one than undisturbed")
+        check(checks.shards(self.save, step) == self.torture.reference(self), "the result differs from that of an undisturbed run")
 
     def check_loads(self):
         checks.check_loads(self.binary, self.save, os.path.join(self.folder, "converted"))
@@ -82,7 +82,7 @@ def wait_for(run, condition, seconds=20):
 
 
 def wait_for_moment(case, run):
-    """A random moment: any time, in a save, in an evaluation, while loading."""
+    """Waits for a random moment: any time, in a save, in an evaluation, while loading."""
     moment = case.random.choice(["any", "any", "save", "evaluation", "load"])
     if moment == "any":
         time.sleep(case.random.uniform(0, 0.8) * case.torture.seconds(case))
@@ -99,7 +99,7 @@ def wait_for_moment(case, run):
 
 
 def after_disturbance(case, before):
-    """No saved checkpoint is lost."""
+    """Checks that no saved checkpoint is lost."""
     now = checks.latest(case.save)
     check(before is None or (now is not None and now >= before), f"latest was {before}, is {now}")
     case.check_loads()
@@ -121,7 +121,7 @@ def kill(case):
             case.events += 1
         status = case.finish(run)
         check(status != 0 or checks.latest(case.save) == f"step_{STEPS:08d}" or not processes,
-              "a run that was killed says that it succeeded")
+              "a killed run reports success")
         before = after_disturbance(case, before)
     case.complete()
     if same:
@@ -137,8 +137,8 @@ def stop(case):
         run.send(case.random.choice([signal.SIGTERM, signal.SIGINT]))
         case.events += 1
         status = case.finish(run)
-        if not case.layout.mpi:  # mpirun has a status of its own
-            check(status == 0, f"a run that was asked to stop ends with {status}")
+        if not case.layout.mpi:  # mpirun has its own exit status
+            check(status == 0, f"a run that got a stop signal ends with {status}")
         case.check_loads()
     case.complete()
     case.check_equal()
@@ -151,9 +151,9 @@ def files_of_checkpoint(case):
 
 
 def damage(case, change):
-    """After `change` of a file of the newest checkpoint: an error that names it, or the right result."""
+    """Damages a file of the newest checkpoint by `change`: the run must end with an error that names it, or with the right result."""
     case.settings[2] = "checkpoint.most_recent_k=2"
-    # Not a shorter run: that would read the rows in another order.
+    # Exits early instead of training fewer steps, which would change the order of rows.
     check(case.finish(case.start([f"train.exit_interval={STEPS // 2}"])) == 0, "a first half fails")
     files = [name for name in files_of_checkpoint(case) if os.path.getsize(name) > 0]
     change(case.random.choice(files))
@@ -171,7 +171,7 @@ def damage(case, change):
 
 
 def flip(case):
-    """One bit of a checkpoint."""
+    """Flips one bit of a checkpoint."""
 
     def change(path):
         at = case.random.randrange(os.path.getsize(path))
@@ -185,7 +185,7 @@ def flip(case):
 
 
 def truncate(case):
-    """A file of a checkpoint is truncated or missing."""
+    """Truncates or deletes a file of a checkpoint."""
 
     def change(path):
         if case.random.random() < 0.3:
@@ -197,8 +197,8 @@ def truncate(case):
 
 
 def full_disk(case):
-    """No file may grow beyond a limit; then there is room again."""
-    if case.layout.mpi:  # MPI itself needs files of some size to begin
+    """Limits the size of files; then removes the limit."""
+    if case.layout.mpi:  # MPI needs files of some size to start
         case.layout = random_layout(case.random, False)
     case.finish(case.start([f"train.exit_interval={case.random.randint(5, STEPS // 2)}"]))
     before = checks.latest(case.save)
@@ -206,7 +206,7 @@ def full_disk(case):
     case.events += 1
     status = case.finish(case.start([f"checkpoint.continue_on_save_failure={case.random.choice(['true', 'false'])}"],
                                     limit_bytes=limit))
-    # A shard that fits is a checkpoint; one that does not is none.
+    # If a shard fits there is a checkpoint, otherwise there is none.
     check(status in (0, 1), f"a full disk ends the run with {status}")
     after_disturbance(case, before)
     case.complete()
@@ -214,7 +214,7 @@ def full_disk(case):
 
 
 def full_file_system(case):
-    """A small tmpfs of its own (needs root); then it is made larger."""
+    """Saves into a small tmpfs (needs root), then makes it larger."""
     os.mkdir(case.save)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", case.save], capture_output=True)
     if mounted.returncode != 0:
@@ -233,7 +233,7 @@ def full_file_system(case):
 
 
 def vanish(case):
-    """The folder is deleted during the run: exit 1, or everything is recreated."""
+    """Deletes the folder during the run: the run must end with 1, or recreate everything."""
     last = f"step_{STEPS:08d}"
     moment = f"step_{case.random.randint(1, 3 * STEPS // 4):08d}"
     run = case.start()
@@ -242,15 +242,15 @@ def vanish(case):
     gone = case.save + ".gone"
     over = True
     if os.path.exists(case.save) and run.process.poll() is None:
-        os.rename(case.save, gone)  # at once, as a file system that is unmounted
-        # A run that has published its last checkpoint may not look at the folder again, while its launcher still ends.
+        os.rename(case.save, gone)  # at once, like an unmounted file system
+        # A run that has published its last checkpoint may never access the folder again while its launcher still ends.
         over = checks.latest(gone) == last
         shutil.rmtree(gone)
         case.events += not over
     status = case.finish(run)
     check(status in (0, 1), f"a deleted folder ends the run with {status}")
     if status == 0 and not over:
-        check(checks.latest(case.save) == last, "exit status 0, and the last checkpoint is not there")
+        check(checks.latest(case.save) == last, "exit status 0, but the last checkpoint is missing")
         checks.check_rows(case.save, STEPS)
     case.check_loads() if os.path.isdir(case.save) else None
     case.complete()
@@ -258,23 +258,23 @@ def vanish(case):
 
 
 def two_writers(case):
-    """Two or three runs with one folder, at once."""
+    """Starts two or three runs with one folder at once."""
     started = []
     for _ in range(case.random.randint(2, 3)):
         started.append(case.start())
         time.sleep(case.random.choice([0, 0, 0.05, 0.3]))
     case.events += 1
     ended = [(case.finish(run), run.text()) for run in started]
-    check(any(status == 0 for status, _ in ended), "none of the runs that share a folder got to its end")
+    check(any(status == 0 for status, _ in ended), "none of the runs that share a folder finished")
     for status, text in ended:
-        check(status == 0 or "another run writes here" in text, f"one ended with {status} and says nothing of the other")
+        check(status == 0 or "another run writes here" in text, f"one ended with {status} without naming the other")
     case.check_loads()
     case.complete()
     case.check_equal()
 
 
 def stale_writer(case):
-    """A run is stopped and its lock removed (as by a network file system), another takes over; the first is continued."""
+    """Stops a run and removes its lock (as a network file system may), lets another run take over, and continues the first."""
     case.layout.mpi = False
     old = case.start()
     wait_for(old, lambda: checks.latest(case.save) is not None)
@@ -304,8 +304,8 @@ def stale_writer(case):
 
 
 def changed_data(case):
-    """The data set is replaced between two sessions: refused; with the old one restored, the run resumes."""
-    # Not a shorter run: that would read the rows in another order.
+    """Replaces the data set between two sessions: the run must refuse it, and resume when the old one is restored."""
+    # Exits early instead of training fewer steps, which would change the order of rows.
     check(case.finish(case.start([f"train.exit_interval={STEPS // 2}"])) == 0, "a first half fails")
     if case.random.random() < 0.5:
         write_data(case.data, 20000, case.random.randint(8, 50))
@@ -314,7 +314,7 @@ def changed_data(case):
     case.events += 1
     run = case.start()
     status = case.finish(run)
-    check(status != 0 and "dataset.content" in run.text(), f"other data are taken without a word (status {status})")
+    check(status != 0 and "dataset.content" in run.text(), f"different data is accepted silently (status {status})")
     write_data(case.data, 20000, 7)
     case.complete()
     case.check_equal()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Saves and resumes a checkpoint of about ten gigabytes where memory and disk are short, and prints times.
+"""Saves and resumes a checkpoint of about ten gigabytes with little memory and disk, and prints times.
 
 An FP32 model of 0.80 billion parameters with AdamW's moments is trained for two steps: in one session, and in two with a
 stop between, in a file system (a loop device, needs root) that has room for one checkpoint and a half. So the second
@@ -38,7 +38,7 @@ def parameters(layers):
 
 
 class MemoryLimit:
-    """A control group with a limit on memory, page cache included; none if this user may not make one."""
+    """A control group that limits memory, page cache included. Without permission to make one, memory is not limited."""
 
     def __init__(self, limit_bytes):
         self.folder = None
@@ -69,7 +69,7 @@ class MemoryLimit:
 
 
 class SmallDisk:
-    """An ext4 file system in a file, mounted, of which a file takes a part until `grow`."""
+    """A mounted ext4 file system in a file. A filler file occupies part of it until `grow`."""
 
     def __init__(self, folder, size_bytes, taken_bytes):
         self.file, self.mount = os.path.join(folder, "disk.img"), os.path.join(folder, "disk")
@@ -106,7 +106,7 @@ class Sessions:
         self.options, self.memory, self.rows = options, memory, []
 
     def train(self, what, save, overrides, expected_status=0):
-        """One `viaduct train`; returns its output."""
+        """Runs `viaduct train` and returns its output."""
         command = [self.options.binary, "train", *model(self.options.layers), f"checkpoint.save={save}", *overrides]
         begin = time.monotonic()
         with tempfile.TemporaryFile() as output:
@@ -146,7 +146,7 @@ def same_bytes(one, other):
 
 def torture(options, folder):
     size = parameters(options.layers) * BYTES_PER_PARAMETER
-    # Weights, gradients and moments, and what a step and one tensor on its way to disk take.
+    # Weights, gradients and moments, the memory of a step, and one tensor that is being written to disk.
     limit = parameters(options.layers) * 16 + 2 * GIB
     print(f"{parameters(options.layers) / 1e9:.2f} billion parameters, a checkpoint of {size / GIB:.1f} GiB, memory limited "
           f"to {limit / GIB:.1f} GiB, disk of {1.5 * size / GIB:.1f} GiB\n")
@@ -162,14 +162,14 @@ def torture(options, folder):
         before = shards(save, 1)
         text = sessions.train("resumed; disk full while saving", save, [], expected_status=1)
         check("No space left on device" in text, f"the disk was not full: {text[-500:]}")
-        check(latest(save) == "step_00000001" and shards(save, 1) == before, "the old checkpoint did not stay")
+        check(latest(save) == "step_00000001" and shards(save, 1) == before, "the old checkpoint is gone")
         check(not [name for name in os.listdir(save) if ".tmp-" in name], "the failed save left files")
         disk.grow()
-        sessions.train("resumed, with room again; saved", save, [])
+        sessions.train("resumed with enough room; saved", save, [])
         check(latest(save) == "step_00000002", "the resumed run did not save")
         check([name for name in os.listdir(save) if name.startswith("step_")] == ["step_00000002"],
-              "checkpoint.most_recent_k=1 kept more")
-        check(shards(save, 2) == shards(whole, 2), "the resumed run is another one: checksums differ")
+              "checkpoint.most_recent_k=1 kept more than one checkpoint than one checkpoint")
+        check(shards(save, 2) == shards(whole, 2), "the resumed run differs from the uninterrupted one: checksums differ")
         shard = os.path.join("step_00000002", "rank_00000.bin")
         check(same_bytes(os.path.join(save, shard), os.path.join(whole, shard)), "the resumed run is another one")
         print("\nthe old checkpoint survived the full disk; the resumed run has the same bytes")
@@ -181,8 +181,8 @@ def torture(options, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)
-    parser.add_argument("--layers", type=int, default=13, help="13: about 10 GB; fewer for a trial")
-    parser.add_argument("--folder", help="where there is room for three checkpoints (default: the system's temporary one)")
+    parser.add_argument("--layers", type=int, default=13, help="13: about 10 GB; use fewer for a trial")
+    parser.add_argument("--folder", help="a folder with room for three checkpoints (default: the system's temporary folder)")
     options = parser.parse_args()
     options.binary = os.path.abspath(options.binary)
     folder = tempfile.mkdtemp(prefix="viaduct_big_", dir=options.folder)

@@ -7,7 +7,7 @@ import subprocess
 
 
 class Finding(Exception):
-    """A guarantee does not hold."""
+    """A guarantee was broken."""
 
 
 def check(condition, message):
@@ -35,7 +35,7 @@ def shards(save, step):
 
 
 def check_loads(binary, save, scratch):
-    """The newest checkpoint is whole: all of it converts."""
+    """Checks that the newest checkpoint is complete: `viaduct convert` reads all of it."""
     step = latest(save)
     if step is None:
         return
@@ -60,13 +60,13 @@ def rows(save):
 def check_rows(save, steps, eval_interval=7):
     found = rows(save)
     twice = sorted({row for row in found if found.count(row) > 1})
-    check(not twice, f"metrics.jsonl: twice: {twice[:5]}")
+    check(not twice, f"metrics.jsonl: duplicate rows: {twice[:5]}")
     wanted = {(step, "step") for step in range(1, steps + 1)}
     wanted |= {(step, "validation") for step in [*range(0, steps, eval_interval), steps]}
     missing = sorted(wanted - set(found))
-    check(not missing, f"metrics.jsonl: missing: {missing[:5]}")
+    check(not missing, f"metrics.jsonl: missing rows: {missing[:5]}")
     more = sorted(row for row in set(found) - wanted if row[1] != "stop")
-    check(not more, f"metrics.jsonl: too much: {more[:5]}")
+    check(not more, f"metrics.jsonl: unexpected rows: {more[:5]}")
 
 
 def check_tidy(save):

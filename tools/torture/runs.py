@@ -1,4 +1,4 @@
-"""Runs of `viaduct train` under attack: how one is started, in which layout, and how its processes are killed."""
+"""Runs of `viaduct train` under attack: starts them in a layout and kills their processes."""
 
 import os
 import resource
@@ -9,7 +9,7 @@ import tempfile
 import time
 
 STEPS = 120
-SESSION_SECONDS = 120  # a run of these sizes takes one; longer is a hang
+SESSION_SECONDS = 120  # a run of these sizes takes about one second; longer is a hang
 
 MODEL = [
     "model.family=llama", "model.num_layers=4", "model.hidden_size=32", "model.ffn_hidden_size=64",
@@ -19,7 +19,7 @@ MODEL = [
     "dist.threads_per_rank=1", "dataset.split=9,1,0",
 ]
 
-# (name, ranks, overrides); each with threads and, for two ranks, under MPI.
+# (name, ranks, overrides). Each runs with threads, and with two ranks also under MPI.
 LAYOUTS = [
     ("one rank", 1, []),
     ("dp 2", 2, ["ddp.use_distributed_optimizer=true"]),
@@ -44,7 +44,7 @@ def random_layout(random, with_mpi):
 
 
 class Run:
-    """One process, or mpirun with its ranks. Output goes to a file, so that no pipe fills up."""
+    """A run: one process, or mpirun with its ranks. Output goes to a file, so that no pipe fills up."""
 
     def __init__(self, binary, layout, overrides, limit_bytes=0):
         command = [binary, "train", *MODEL, *layout.overrides, *overrides]
@@ -72,7 +72,7 @@ class Run:
         return self.output.read().decode(errors="replace")
 
     def processes(self):
-        """Of the whole session: the launcher first, then its ranks."""
+        """The processes of the session: the launcher first, then its ranks."""
         found = []
         for name in os.listdir("/proc"):
             if not name.isdigit():
@@ -93,7 +93,7 @@ class Run:
             pass
 
     def stop(self):
-        """SIGSTOP, and waits until no thread of the process runs any more (or it has ended): the signal alone takes a moment."""
+        """Sends SIGSTOP and waits until no thread of the process runs (or it has ended): the signal does not act at once."""
         self.send(signal.SIGSTOP)
         while self.process.poll() is None and not self.is_stopped():
             time.sleep(0.0002)
@@ -110,12 +110,12 @@ class Run:
         return True
 
     def finish(self, seconds=SESSION_SECONDS):
-        """Exit status, −signal, or None for a run that hangs (and is then killed)."""
+        """Waits for the end. Returns the exit status, −signal, or None for a run that hangs (which is killed)."""
         try:
             status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             status = None
-        # The launcher is gone; its ranks have to follow.
+        # The launcher has ended; its ranks must end too.
         deadline = time.monotonic() + 30
         while status is not None and self.processes():
             if time.monotonic() > deadline:

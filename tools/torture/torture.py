@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Attacks training runs until the time is over, and checks the guarantees of docs/reliability.md after each attack.
+"""Attacks training runs for a given time and checks the guarantees of docs/reliability.md after each attack.
 
-Every case has its random numbers from the seed and its own number: `--seed S --case N` repeats case N. (Moments are
-random waits, so that a race may need some tries.) Prints a table; exit status 1 if anything was found."""
+The random numbers of a case follow from the seed and its number: `--seed S --case N` repeats case N. (Moments are
+random waits, so a race may need several tries.) Prints a table; exit status 1 if a guarantee was broken."""
 
 import argparse
 import os
@@ -37,8 +37,8 @@ class Torture:
             seconds = time.monotonic() - begin
             checks.check_finished(save, STEPS)
             before = checks.contents(save)
-            checks.check(case.start(save=save).finish() == 0, "a finished run started again fails")
-            checks.check(checks.contents(save) == before, "a finished run started again changes its folder")
+            checks.check(case.start(save=save).finish() == 0, "a finished run that is started again fails")
+            checks.check(checks.contents(save) == before, "a finished run that is started again changes its folder")
             self.references[key] = checks.shards(save, f"step_{STEPS:08d}"), seconds
         return self.references[key]
 
@@ -65,10 +65,10 @@ def run_case(torture, seed, number, only, report):
     row = report.setdefault(name, {"cases": 0, "sessions": 0, "attacks": 0, "findings": 0})
     try:
         ATTACKS[name][0](case)
-    except Exception as error:  # a mistake of this program is a finding, too
+    except Exception as error:  # an error of this program counts as a finding
         row["findings"] += 1
         what = str(error) if isinstance(error, checks.Finding) else traceback.format_exc()
-        print(f"FOUND by case {number} ({name}, {layout}): {what}\n  again: --seed {seed} --case {number}"
+        print(f"FOUND by case {number} ({name}, {layout}): {what}\n  repeat with: --seed {seed} --case {number}"
               f"{f' --only {only!r}' if only else ''}\n  folder: {folder}", flush=True)
         with open(os.path.join(folder, "sessions.txt"), "w") as file:
             file.write("\n".join(case.said))
@@ -94,8 +94,8 @@ def print_table(report, seconds, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=None, help="default: another one each time; it is printed")
-    parser.add_argument("--case", type=int, default=None, help="only this one")
+    parser.add_argument("--seed", type=int, default=None, help="default: a new one each time; it is printed")
+    parser.add_argument("--case", type=int, default=None, help="run only the case of this number")
     parser.add_argument("--only", choices=list(ATTACKS), help="only attacks of this kind")
     parser.add_argument("--no-mpi", action="store_true", help="ranks are threads only")
     parser.add_argument("--binary", required=True)

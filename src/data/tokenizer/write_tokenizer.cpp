@@ -4,59 +4,29 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/tokenizer/bpe_document.h"
 #include "data/tokenizer/train_bpe.h"
 
 namespace viaduct {
-namespace {
-
-using Json = nlohmann::ordered_json;  // members in the order written: files compare line by line
-
-Json byte_level() {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", true}};
-}
-
-}  // namespace
 
 void write_tokenizer(const TrainedBpe& trained, const std::filesystem::path& folder) {
+  using Json = BpeJson;  // files compare line by line
   Json vocabulary = Json::object();
-  auto& members = vocabulary.get_ref<Json::object_t&>();
-  members.reserve(trained.tokens.size());
-  for (size_t id = 0; id < trained.tokens.size(); ++id) {
-    // Not operator[], which searches all members before it adds one.
-    static_cast<std::vector<Json::object_t::value_type>&>(members).emplace_back(trained.tokens[id],
-                                                                                id);
-  }
+  vocabulary.get_ref<Json::object_t&>().reserve(trained.tokens.size());
+  for (size_t id = 0; id < trained.tokens.size(); ++id)
+    append_member(vocabulary, trained.tokens[id], id);
   Json merges = Json::array();
   for (const auto& [left, right] : trained.merges) merges.push_back(left + " " + right);
   const Json document = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
-      {"added_tokens", Json::array({{{"id", 0},
-                                     {"content", kEndOfText},
-                                     {"single_word", false},
-                                     {"lstrip", false},
-                                     {"rstrip", false},
-                                     {"normalized", false},
-                                     {"special", true}}})},
+      {"added_tokens", Json::array({added_token_json(0, kEndOfText, true)})},
       {"normalizer", nullptr},
-      {"pre_tokenizer", byte_level()},
-      {"post_processor", byte_level()},
-      {"decoder", byte_level()},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", false},
-        {"vocab", std::move(vocabulary)},
-        {"merges", std::move(merges)}}},
+      {"pre_tokenizer", byte_level_json(true)},
+      {"post_processor", byte_level_json(true)},
+      {"decoder", byte_level_json(true)},
+      {"model", bpe_model_json(std::move(vocabulary), std::move(merges), false)},
   };
   const Json config = {
       {"tokenizer_class", "PreTrainedTokenizerFast"},

@@ -57,6 +57,36 @@ void expect_softmax_of_chosen(const ModelConfig& model, FamilyChoices& choices) 
                      : "true");
 }
 
+void expect_experts_of_full_width(const ModelConfig& model, FamilyChoices& choices) {
+  choices.expect(model.moe.feed_forward == model.feed_forward, "moe_ffn_hidden_size",
+                 "ffn_hidden_size", model.moe.feed_forward);
+}
+
+void expect_no_shared_expert(const ModelConfig& model, FamilyChoices& choices) {
+  choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
+                 model.moe.shared_feed_forward);
+}
+
+void read_local_experts(HfConfig& config, const LocalExperts& defaults, ModelConfig& model) {
+  MoeConfig& moe = model.moe;
+  moe.experts = read_experts(config, "num_local_experts", defaults.experts);
+  moe.routing.topk = config.integer("num_experts_per_tok", defaults.topk);
+  moe.feed_forward = model.feed_forward;
+  moe.layers.assign(static_cast<size_t>(model.layers), 1);
+  refuse_router_noise(config);
+}
+
+void expect_local_experts(const ModelConfig& model, FamilyChoices& choices) {
+  expect_experts_of_full_width(model, choices);
+  expect_softmax_of_chosen(model, choices);
+  expect_no_shared_expert(model, choices);
+}
+
+void write_local_experts(const ModelConfig& model, nlohmann::ordered_json& json) {
+  json["num_local_experts"] = model.moe.experts;
+  json["num_experts_per_tok"] = model.moe.routing.topk;
+}
+
 void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfig& model) {
   MoeConfig& moe = model.moe;
   moe.experts = read_experts(config, "num_experts", defaults.experts);

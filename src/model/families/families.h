@@ -85,6 +85,18 @@ void refuse_router_noise(HfConfig& config);
 void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices);
 /// For families whose weights are a softmax over the chosen experts alone.
 void expect_softmax_of_chosen(const ModelConfig& model, FamilyChoices& choices);
+/// For families whose experts are as wide as a dense feed-forward.
+void expect_experts_of_full_width(const ModelConfig& model, FamilyChoices& choices);
+void expect_no_shared_expert(const ModelConfig& model, FamilyChoices& choices);
+/// Defaults of Mixtral and GPT-OSS for absent fields of config.json.
+struct LocalExperts {
+  int64_t experts = 1, topk = 1;
+};
+/// Their experts: the same number in every layer, as wide as a dense feed-forward, weighted by a
+/// softmax over the chosen ones. ConfigError for what is not supported.
+void read_local_experts(HfConfig& config, const LocalExperts& defaults, ModelConfig& model);
+void expect_local_experts(const ModelConfig& model, FamilyChoices& choices);
+void write_local_experts(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Defaults of the Qwen families for absent fields of config.json.
 struct QwenExperts {
   int64_t experts = 1, topk = 1, feed_forward = 0;

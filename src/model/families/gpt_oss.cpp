@@ -49,12 +49,7 @@ ModelConfig read(HfConfig& config) {
   model.windows = windows_by_layer(
       config, model.layers, config.integer("sliding_window", 128),
       [](int64_t layer, int64_t) { return layer % 2 == 0; }, 0);
-  MoeConfig& moe = model.moe;
-  moe.experts = read_experts(config, "num_local_experts", 128);
-  moe.routing.topk = config.integer("num_experts_per_tok", 4);
-  moe.feed_forward = model.feed_forward;
-  moe.layers.assign(static_cast<size_t>(model.layers), 1);
-  refuse_router_noise(config);
+  read_local_experts(config, {.experts = 128, .topk = 4}, model);
   // Second names of num_experts_per_tok and of rope_scaling's original length.
   config.ignore({"experts_per_token", "initial_context_length"});
   return model;
@@ -73,18 +68,13 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   choices.expect(model.activation_clamp == kClamp, "activation_func_clamp_value", "7",
                  model.activation_clamp);
   choices.expect(model.activation_offset == 1, "glu_linear_offset", "1", model.activation_offset);
-  choices.expect(model.moe.feed_forward == model.feed_forward, "moe_ffn_hidden_size",
-                 "ffn_hidden_size", model.moe.feed_forward);
-  expect_softmax_of_chosen(model, choices);
-  choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
-                 model.moe.shared_feed_forward);
+  expect_local_experts(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
   json["hidden_act"] = "silu";
   json["swiglu_limit"] = kClamp;
   json["attention_bias"] = true;
-  json["num_local_experts"] = model.moe.experts;
-  json["num_experts_per_tok"] = model.moe.routing.topk;
+  write_local_experts(model, json);
   auto types = nlohmann::ordered_json::array();
   for (const int64_t window : model.windows) {
     if (window > 0) json["sliding_window"] = window;

@@ -13,29 +13,20 @@ ModelConfig read(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.windows.assign(static_cast<size_t>(model.layers), config.integer("sliding_window", 0));
-  model.moe.experts = read_experts(config, "num_local_experts", 8);
-  model.moe.routing.topk = config.integer("num_experts_per_tok", 2);
-  model.moe.feed_forward = model.feed_forward;
-  model.moe.layers.assign(static_cast<size_t>(model.layers), 1);
-  refuse_router_noise(config);
+  read_local_experts(config, {.experts = 8, .topk = 2}, model);
   return model;
 }
 
 nlohmann::ordered_json write(const ModelConfig& model) {
   FamilyChoices choices("mixtral");
   expect_experts_everywhere(model, choices);
-  choices.expect(model.moe.feed_forward == model.feed_forward, "moe_ffn_hidden_size",
-                 "ffn_hidden_size", model.moe.feed_forward);
-  expect_softmax_of_chosen(model, choices);
-  choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
-                 model.moe.shared_feed_forward);
+  expect_local_experts(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
   json["sliding_window"] = nullptr;
   if (!model.windows.empty() && model.windows.front() > 0)
     json["sliding_window"] = model.windows.front();
-  json["num_local_experts"] = model.moe.experts;
-  json["num_experts_per_tok"] = model.moe.routing.topk;
+  write_local_experts(model, json);
   return json;
 }
 

@@ -39,10 +39,8 @@ nlohmann::ordered_json write(const ModelConfig& model) {
                  "the value of add_attention_output_bias", model.qkv_bias);
   choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
                  "hidden_size / num_attention_heads", model.head_dim);
-  choices.expect(model.moe.feed_forward == model.feed_forward, "moe_ffn_hidden_size",
-                 "ffn_hidden_size", model.moe.feed_forward);
-  choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
-                 model.moe.shared_feed_forward);
+  expect_experts_of_full_width(model, choices);
+  expect_no_shared_expert(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
   json["attention_bias"] = model.qkv_bias;

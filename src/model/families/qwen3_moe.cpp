@@ -24,8 +24,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   choices.expect(model.qkv_bias == model.projection_bias, "add_qkv_bias",
                  "the value of add_attention_output_bias", model.qkv_bias);
   choices.expect(model.moe.any(), "num_moe_experts", "experts", "null");
-  choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
-                 model.moe.shared_feed_forward);
+  expect_no_shared_expert(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
   json["attention_bias"] = model.qkv_bias;

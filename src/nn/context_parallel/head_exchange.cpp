@@ -23,13 +23,29 @@ std::vector<int64_t> HeadExchange::rows_each(int64_t rows) const {
   return std::vector<int64_t>(static_cast<size_t>(group_.size()), rows);
 }
 
-std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors,
-                                           MemoryTag tag) const {
+std::vector<Tensor> HeadExchange::exchanged(const std::vector<Tensor>& tensors, const Step& pack,
+                                            const Step& unpack) const {
   if (group_.size() == 1) return tensors;
-  const int64_t ranks = group_.size();
   std::vector<Tensor> sent, received;
   std::vector<CommHandle> handles;
   for (const Tensor& x : tensors) {
+    sent.push_back(pack(x));
+    received.push_back(scratch(context_, x.dtype(), sent.back().shape()));
+    const auto each = rows_each(sent.back().dim(0) / group_.size());
+    handles.push_back(group_.all_to_all(sent.back(), received.back(), each, each));
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    handles[i].wait();
+    out.push_back(unpack(received[i]));
+  }
+  return out;
+}
+
+std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors,
+                                           MemoryTag tag) const {
+  const int64_t ranks = group_.size();
+  const auto pack = [&](const Tensor& x) {
     const int64_t tokens = x.dim(0), heads = x.dim(1) / ranks, width = x.dim(2);
     VIADUCT_CHECK(ConfigError, x.dim(1) % ranks == 0,
                   "a2a over {}: {} heads held by a tensor rank do not divide over {} ranks",
@@ -37,44 +53,27 @@ std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors,
     // x [T, N, D] → packed [ranks, T, N / ranks, D]
     const Tensor packed = scratch(context_, x.dtype(), {ranks, tokens, heads, width});
     copy(context_, {x.view({tokens, ranks, heads, width}).transposed(0, 1), packed});
-    sent.push_back(packed.view({ranks * tokens, heads, width}));
-    received.push_back(scratch(context_, x.dtype(), {ranks * tokens, heads, width}));
-    handles.push_back(
-        group_.all_to_all(sent.back(), received.back(), rows_each(tokens), rows_each(tokens)));
-  }
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    handles[i].wait();
-    out.push_back(gather_rows(context_, received[i], layout_.joined_order, tag));
-  }
-  return out;
+    return packed.view({ranks * tokens, heads, width});
+  };
+  return exchanged(tensors, pack, [&](const Tensor& received) {
+    return gather_rows(context_, received, layout_.joined_order, tag);
+  });
 }
 
 std::vector<Tensor> HeadExchange::to_tokens(const std::vector<Tensor>& tensors,
                                             MemoryTag tag) const {
-  if (group_.size() == 1) return tensors;
-  const int64_t ranks = group_.size();
-  std::vector<Tensor> sent, received;
-  std::vector<CommHandle> handles;
-  for (const Tensor& x : tensors) {
-    sent.push_back(gather_rows(context_, x, layout_.parted_order));  // [I, N / ranks, D]
-    received.push_back(scratch(context_, x.dtype(), x.shape()));
-    const int64_t tokens = x.dim(0) / ranks;
-    handles.push_back(
-        group_.all_to_all(sent.back(), received.back(), rows_each(tokens), rows_each(tokens)));
-  }
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    handles[i].wait();
-    const int64_t tokens = received[i].dim(0) / ranks, heads = received[i].dim(1),
-                  width = received[i].dim(2);
+  const auto pack = [&](const Tensor& x) {
+    return gather_rows(context_, x, layout_.parted_order);  // [I, N / ranks, D]
+  };
+  return exchanged(tensors, pack, [&](const Tensor& received) {
+    const int64_t ranks = group_.size(), tokens = received.dim(0) / ranks, heads = received.dim(1),
+                  width = received.dim(2);
     const Tensor whole =  // [T, N, D]
-        context_.allocate(received[i].dtype(), {tokens, ranks * heads, width}, tag);
-    copy(context_, {received[i].view({ranks, tokens, heads, width}).transposed(0, 1),
+        context_.allocate(received.dtype(), {tokens, ranks * heads, width}, tag);
+    copy(context_, {received.view({ranks, tokens, heads, width}).transposed(0, 1),
                     whole.view({tokens, ranks, heads, width})});
-    out.push_back(whole);
-  }
-  return out;
+    return whole;
+  });
 }
 
 Tensor HeadExchange::per_query_to_heads(const Tensor& x) const {

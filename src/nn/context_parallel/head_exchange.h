@@ -3,6 +3,7 @@
 // heads of all tokens of the group (DeepSpeed-Ulysses, Jacobs et al. 2023). In a group of one rank
 // nothing is copied.
 
+#include <functional>
 #include <vector>
 
 #include "nn/context.h"
@@ -26,6 +27,11 @@ class HeadExchange {
   Tensor per_query_to_heads(const Tensor& tensor) const;
 
  private:
+  using Step = std::function<Tensor(const Tensor&)>;
+  /// Each tensor packed, exchanged by an all-to-all of equal parts and unpacked; all exchanges
+  /// begin before the first is waited for.
+  std::vector<Tensor> exchanged(const std::vector<Tensor>& tensors, const Step& pack,
+                                const Step& unpack) const;
   std::vector<int64_t> rows_each(int64_t rows) const;
 
   OpContext& context_;

@@ -21,18 +21,6 @@ struct CombineSegment::GradientsLeaving final : UnderWay {
   TensorSet d_in;        // gradients that are there already
 };
 
-Edge CombineSegment::inputs(const RankContext& context, const Batch& batch) const {
-  const MoeEdges edges(context, batch, moe_, place_, hidden_);
-  Edge edge{stream_edge(context, batch, hidden_), edges.combined_probabilities(), edges.position(),
-            edges.results()};
-  if (!place_.gathers(moe_)) {
-    edge.push_back(edges.exchange());
-    edge.push_back(edges.arrival());
-  }
-  if (moe_.shared_feed_forward > 0) edge.push_back(edges.shared());
-  return edge;
-}
-
 ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const Batch&,
                                                      const TensorSet& in, SavedStore& saved) {
   auto begun = std::make_shared<ResultsLeaving>();

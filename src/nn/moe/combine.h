@@ -3,41 +3,24 @@
 // the router's probabilities (and the shared expert's result) → dropout → +. Where tokens are sent
 // by domain, nn/moe/domain_combine.h is in its place.
 
-#include "nn/exchange_segment.h"
-#include "nn/moe/moe_edges.h"
-#include "nn/residual.h"
+#include "nn/moe/expert_exchange.h"
 
 namespace viaduct {
 
-class CombineSegment final : public ExchangeSegment {
+class CombineSegment final : public CombineExchange {
  public:
-  CombineSegment(MoeConfig moe, ExpertPlace place, int64_t hidden, ResidualDropout residual)
-      : moe_(std::move(moe)), place_(place), hidden_(hidden), residual_(residual) {}
+  using CombineExchange::CombineExchange;
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
-  std::vector<std::string_view> outputs() const override { return {kHidden}; }
-  Begun begin_forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                      SavedStore& saved) override;
-  TensorSet end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
-                        SavedStore& saved) override;
-  Begun begin_backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                       SavedStore& saved) override;
-  TensorSet end_backward(RankContext& context, const Batch& batch, UnderWay& begun,
-                         SavedStore& saved) override;
-  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
-  std::vector<const Parameter*> parameters() const override { return {}; }
-  std::string_view name() const override { return "combine"; }
+  Begun begin_forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet end_forward(RankContext&, const Batch&, UnderWay& begun, SavedStore&) override;
+  Begun begin_backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
+  TensorSet end_backward(RankContext&, const Batch&, UnderWay& begun, SavedStore&) override;
 
  private:
   struct ResultsLeaving;
   struct GradientsLeaving;
   /// [T, H]: each token's sum over the results of its experts; undefined where it is not read.
   Tensor sum_rows(RankContext& context, ResultsLeaving& leaving, SavedStore& saved) const;
-
-  MoeConfig moe_;
-  ExpertPlace place_;
-  int64_t hidden_;
-  ResidualDropout residual_;
 };
 
 }  // namespace viaduct

@@ -22,18 +22,6 @@ struct GradientsLeaving final : UnderWay {
 
 }  // namespace
 
-Edge DispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
-  const MoeEdges edges(context, batch, moe_, place_, hidden_);
-  return {edges.tokens(), edges.sources(), edges.position(), edges.counts(), edges.sent_offsets()};
-}
-
-std::vector<std::string_view> DispatchSegment::outputs() const {
-  std::vector<std::string_view> list{moe_edge::rows, moe_edge::offsets, moe_edge::position,
-                                     moe_edge::exchange, moe_edge::arrival};
-  if (beside_) list.push_back(moe_edge::shared);
-  return list;
-}
-
 ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, const Batch& batch,
                                                       const TensorSet& in, SavedStore& saved) {
   const Tensor tokens = in.get(moe_edge::tokens), sources = in.get(moe_edge::sources);
@@ -99,14 +87,6 @@ TensorSet DispatchSegment::end_backward(RankContext& context, const Batch& batch
   return TensorSet(
       moe_edge::tokens,
       beside_ ? beside_->finish_backward(context, leaving.own, sum.out, saved) : sum.out);
-}
-
-void DispatchSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {
-  if (beside_) beside_->backward_weight(context, batch, saved);
-}
-
-std::vector<const Parameter*> DispatchSegment::parameters() const {
-  return beside_ ? beside_->parameters() : std::vector<const Parameter*>();
 }
 
 }  // namespace viaduct

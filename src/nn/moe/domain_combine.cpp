@@ -24,21 +24,6 @@ struct GradientsOut final : UnderWay {
 
 }  // namespace
 
-Edge DomainCombineSegment::inputs(const RankContext& context, const Batch& batch) const {
-  const MoeEdges edges(context, batch, moe_, place_, hidden_);
-  Edge edge{stream_edge(context, batch, hidden_),
-            edges.combined_probabilities(),
-            edges.position(),
-            edges.results(),
-            edges.exchange(),
-            edges.arrival(),
-            edges.domain_exchange(),
-            edges.domain_tokens(),
-            edges.domain_position()};
-  if (moe_.shared_feed_forward > 0) edge.push_back(edges.shared());
-  return edge;
-}
-
 ExchangeSegment::Begun DomainCombineSegment::begin_forward(RankContext& context, const Batch&,
                                                            const TensorSet& in, SavedStore& saved) {
   auto begun = std::make_shared<SumsLeaving>();

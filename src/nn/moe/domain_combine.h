@@ -4,36 +4,18 @@
 // which adds them (and the shared expert's result) → dropout → +. The exchange between domains is
 // under way between its two parts, as in nn/moe/domain_dispatch.h.
 
-#include "nn/exchange_segment.h"
-#include "nn/moe/moe_edges.h"
-#include "nn/residual.h"
+#include "nn/moe/expert_exchange.h"
 
 namespace viaduct {
 
-class DomainCombineSegment final : public ExchangeSegment {
+class DomainCombineSegment final : public CombineExchange {
  public:
-  DomainCombineSegment(MoeConfig moe, ExpertPlace place, int64_t hidden, ResidualDropout residual)
-      : moe_(std::move(moe)), place_(place), hidden_(hidden), residual_(residual) {}
+  using CombineExchange::CombineExchange;
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
-  std::vector<std::string_view> outputs() const override { return {kHidden}; }
-  Begun begin_forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                      SavedStore& saved) override;
-  TensorSet end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
-                        SavedStore& saved) override;
-  Begun begin_backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                       SavedStore& saved) override;
-  TensorSet end_backward(RankContext& context, const Batch& batch, UnderWay& begun,
-                         SavedStore& saved) override;
-  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
-  std::vector<const Parameter*> parameters() const override { return {}; }
-  std::string_view name() const override { return "combine"; }
-
- private:
-  MoeConfig moe_;
-  ExpertPlace place_;
-  int64_t hidden_;
-  ResidualDropout residual_;
+  Begun begin_forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet end_forward(RankContext&, const Batch&, UnderWay& begun, SavedStore&) override;
+  Begun begin_backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
+  TensorSet end_backward(RankContext&, const Batch&, UnderWay& begun, SavedStore&) override;
 };
 
 }  // namespace viaduct

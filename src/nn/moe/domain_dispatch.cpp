@@ -51,25 +51,6 @@ struct GradientsHome final : UnderWay {
 
 }  // namespace
 
-Edge DomainDispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
-  const MoeEdges edges(context, batch, moe_, place_, hidden_);
-  return {edges.tokens(), edges.probabilities(), edges.choice()};
-}
-
-std::vector<std::string_view> DomainDispatchSegment::outputs() const {
-  std::vector<std::string_view> list{moe_edge::rows,
-                                     moe_edge::offsets,
-                                     moe_edge::position,
-                                     moe_edge::exchange,
-                                     moe_edge::arrival,
-                                     moe_edge::probabilities,
-                                     moe_edge::domain_exchange,
-                                     moe_edge::domain_tokens,
-                                     moe_edge::domain_position};
-  if (beside_) list.push_back(moe_edge::shared);
-  return list;
-}
-
 ExchangeSegment::Begun DomainDispatchSegment::begin_forward(RankContext& context, const Batch&,
                                                             const TensorSet& in,
                                                             SavedStore& saved) {
@@ -161,15 +142,6 @@ TensorSet DomainDispatchSegment::end_backward(RankContext& context, const Batch&
   d_in.set(moe_edge::tokens,
            beside_ ? beside_->finish_backward(context, leaving.own, d_tokens, saved) : d_tokens);
   return d_in;
-}
-
-void DomainDispatchSegment::backward_weight(RankContext& context, const Batch& batch,
-                                            SavedStore& saved) {
-  if (beside_) beside_->backward_weight(context, batch, saved);
-}
-
-std::vector<const Parameter*> DomainDispatchSegment::parameters() const {
-  return beside_ ? beside_->parameters() : std::vector<const Parameter*>();
 }
 
 }  // namespace viaduct

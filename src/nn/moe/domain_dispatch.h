@@ -4,45 +4,24 @@
 // domain. The exchange between domains, over the slower links, is under way between its two parts;
 // exchanges inside a domain are waited for.
 
-#include <memory>
-
-#include "nn/exchange_segment.h"
-#include "nn/moe/moe_edges.h"
-#include "nn/moe/shared_experts.h"
+#include "nn/moe/expert_exchange.h"
 
 namespace viaduct {
 
-class DomainDispatchSegment final : public ExchangeSegment {
+class DomainDispatchSegment final : public DispatchExchange {
  public:
-  /// `beside`: as in DispatchSegment, while tokens are under way between domains.
   /// `block`: global number of the layer.
   DomainDispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden, int64_t block,
-                        std::unique_ptr<SharedExpertSegment> beside = nullptr)
-      : moe_(std::move(moe)),
-        place_(place),
-        hidden_(hidden),
-        block_(block),
-        beside_(std::move(beside)) {}
+                        std::unique_ptr<SharedExpertSegment> beside)
+      : DispatchExchange(std::move(moe), place, hidden, std::move(beside)), block_(block) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
-  std::vector<std::string_view> outputs() const override;
-  Begun begin_forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                      SavedStore& saved) override;
-  TensorSet end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
-                        SavedStore& saved) override;
-  Begun begin_backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                       SavedStore& saved) override;
-  TensorSet end_backward(RankContext& context, const Batch& batch, UnderWay& begun,
-                         SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
-  std::vector<const Parameter*> parameters() const override;
-  std::string_view name() const override { return "dispatch"; }
+  Begun begin_forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet end_forward(RankContext&, const Batch&, UnderWay& begun, SavedStore&) override;
+  Begun begin_backward(RankContext&, const Batch&, const TensorSet& d_out, SavedStore&) override;
+  TensorSet end_backward(RankContext&, const Batch&, UnderWay& begun, SavedStore&) override;
 
  private:
-  MoeConfig moe_;
-  ExpertPlace place_;
-  int64_t hidden_, block_;
-  std::unique_ptr<SharedExpertSegment> beside_;
+  int64_t block_;
 };
 
 }  // namespace viaduct

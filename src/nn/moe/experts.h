@@ -29,13 +29,11 @@ class ExpertsSegment final : public Segment {
   ExpertsSegment(MoeConfig moe, ExpertPlace place, ExpertsParts parts)
       : moe_(std::move(moe)), place_(place), parts_(std::move(parts)) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  Edge inputs(const RankContext&, const Batch&) const override;
   std::vector<std::string_view> outputs() const override { return {moe_edge::results}; }
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "experts"; }
 

@@ -12,12 +12,10 @@ class GatherDispatchSegment final : public Segment {
   GatherDispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden)
       : moe_(std::move(moe)), place_(place), hidden_(hidden) {}
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  Edge inputs(const RankContext&, const Batch&) const override;
   std::vector<std::string_view> outputs() const override;
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
   void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
   std::vector<const Parameter*> parameters() const override { return {}; }
   std::string_view name() const override { return "dispatch"; }

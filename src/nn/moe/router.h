@@ -17,13 +17,11 @@ class RouterSegment final : public Segment {
                 std::shared_ptr<const Parameter> weight, std::shared_ptr<const Parameter> bias,
                 std::shared_ptr<const Parameter> load_bias, int64_t block, const std::string& path);
 
-  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  Edge inputs(const RankContext&, const Batch&) const override;
   std::vector<std::string_view> outputs() const override;
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
-  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore&) override;
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "router"; }
 

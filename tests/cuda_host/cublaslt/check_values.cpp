@@ -1,5 +1,5 @@
-// Compares the values of the double of cuBLASLt with the toolkit's header. Compiled where there is
-// a toolkit; nothing of it runs.
+// Compares the values of the double of cuBLASLt with the toolkit's header. Compiled if there is a
+// toolkit; never run.
 
 #include <cublasLt.h>
 

@@ -34,7 +34,7 @@ struct cublasLtPreferenceDouble {
 namespace cublaslt_double {
 namespace {
 
-// At either end of a workspace.
+// Overwritten at either end of a workspace.
 constexpr size_t kPoisonedBytes = 1 << 20;
 
 struct State {
@@ -79,8 +79,8 @@ cublasStatus_t set(void* field, size_t field_bytes, const void* value, size_t by
   return succeed();
 }
 
-/// A product as the descriptors say it: d [m, n] = op(a) [m, k] · op(b) [k, n]. A copy: callers may
-/// change or destroy descriptors before the stream runs.
+/// A product as its descriptors specify it: d [m, n] = op(a) [m, k] · op(b) [k, n]. A copy: callers
+/// may change or destroy descriptors before the stream runs.
 struct Problem {
   cublasLtDescDouble desc;
   cublasLtLayoutDouble a, b, c, d;
@@ -92,7 +92,7 @@ struct Problem {
   bool is_narrow = bits_of(a.type) <= 8 || bits_of(b.type) <= 8;
 };
 
-/// Whether a GPU of this capability has products with such scales; empty, or what is wrong.
+/// Whether a GPU of this capability supports products with such scales: empty, or the error.
 std::string check_scales(const Problem& p) {
   const int capability = state().capability;
   const auto blocks = [](int mode) {
@@ -142,7 +142,7 @@ std::string check_narrow(const Problem& p) {
   return check_scales(p);
 }
 
-/// Empty, or what is wrong with the problem.
+/// Empty, or the error in the problem.
 std::string check(const Problem& p) {
   const int64_t depth = static_cast<int64_t>(p.transb ? p.b.columns : p.b.rows);
   if (depth != p.k) return "a and b contract different sizes";
@@ -170,7 +170,7 @@ std::string check(const Problem& p) {
   return check_narrow(p);
 }
 
-/// Identifies the problem that an algorithm was asked for, and the promised alignments.
+/// Identifies the problem for which an algorithm was requested, and the promised alignments.
 cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDouble& preference) {
   uint64_t hash = 1469598103934665603u;
   const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
@@ -188,7 +188,7 @@ cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDou
   return algo;
 }
 
-/// Where the scale of element (i, l) is: i along the kept dim, l along the contracted one.
+/// The place of the scale of element (i, l): i along the kept dim, l along the contracted one.
 int64_t scale_index(int mode, int64_t kept, int64_t contracted, int64_t i, int64_t l) {
   const int64_t blocks = (contracted + 127) / 128;
   switch (mode) {
@@ -209,7 +209,7 @@ int64_t scale_index(int mode, int64_t kept, int64_t contracted, int64_t i, int64
   }
 }
 
-/// [kept, contracted] of an operand as FP32, times the scales of groups.
+/// [kept, contracted] of an operand as FP32, times the group scales.
 std::vector<float> widened(const void* data, const cublasLtLayoutDouble& layout, bool last,
                            int mode, const void* scales) {
   const auto kept = static_cast<int64_t>(last ? layout.columns : layout.rows);
@@ -236,7 +236,7 @@ std::vector<float> widened(const void* data, const cublasLtLayoutDouble& layout,
 
 struct Pointers {
   float alpha, beta;          // read when the library is called, or
-  const float* device_alpha;  // with pointers to the device, when the stream runs
+  const float* device_alpha;  // if the pointers are to the device, when the stream runs
   const float* device_beta;
   const void *a, *b, *c;
   void *d, *workspace;
@@ -283,13 +283,13 @@ void compute(const Problem& p, const Pointers& at) {
   }
 }
 
-/// Gives work to a stream.
+/// Queues work in a stream.
 template <class Work>
 void run_on(cudaStream_t stream, const Work& work) {
   cuda_host::enqueue(stream, "product", work);
 }
 
-/// Empty, or what is wrong with the memory of a call.
+/// Empty, or the error in the memory of a call.
 std::string check_memory(const cublasLtMatmulAlgo_t& algo, bool is_narrow, const Pointers& at) {
   const void* data[4] = {at.a, at.b, at.c, at.d};
   for (int i = 0; i < 4; ++i) {

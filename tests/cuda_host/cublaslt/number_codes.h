@@ -1,6 +1,6 @@
 #pragma once
-// Values of the number formats that the double reads and writes, written apart from the project's
-// own (tensor/number_formats.h), so that the two are compared.
+// Values of the number formats that the double reads and writes, implemented independently of the
+// project's (tensor/number_formats.h), so that the two are compared.
 
 #include <bit>
 #include <cmath>

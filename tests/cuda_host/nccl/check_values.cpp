@@ -1,5 +1,5 @@
 // Compares the values of the double of NCCL with the library's header. Compiled where there is one
-// (preset `cuda`); nothing of it runs.
+// (preset `cuda`); never run.
 
 #include "values.h"
 

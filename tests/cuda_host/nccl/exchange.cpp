@@ -53,7 +53,8 @@ void divide(DType dtype, std::byte* values, int64_t count, int by) {
   for (int64_t i = 0; !floating && i < count; ++i) whole[i] /= by;
 }
 
-/// Part c of `count` elements goes from rank c + 1 around to rank c, and is rounded at each.
+/// Part c of `count` elements goes around the ring from rank c + 1 to rank c, and is rounded at
+/// each rank.
 void sum_along_ring(DType dtype, ReduceOp op, const std::vector<const std::byte*>& sources,
                     std::byte* out, int64_t count) {
   const auto ranks = static_cast<int64_t>(sources.size());
@@ -102,7 +103,7 @@ void Round::exchange(Sums sums) {
   done = true;
   const size_t bytes = bytes_of(call), ranks = parts.size();
   const bool reduces = call.kind == Kind::all_reduce || call.kind == Kind::reduce_scatter;
-  std::string whole;  // what all ranks' results are parts of
+  std::string whole;  // all ranks' results are parts of this
   if (reduces) {
     const size_t all = call.kind == Kind::all_reduce ? bytes : bytes * ranks;
     whole.resize(all);

@@ -1,5 +1,5 @@
 #pragma once
-// What calls of several ranks come to: a collective as a round of all ranks, a message of two.
+// Matches the calls of several ranks: a collective of all ranks, a message of two.
 
 #include <map>
 #include <memory>
@@ -23,10 +23,10 @@ struct Call {
   size_t count = 0;
   ncclDataType_t type = ncclUint8;
   ncclRedOp_t op = ncclSum;
-  int peer = -1;  // root, or the other end
+  int peer = -1;  // root, or the peer
 };
 size_t bytes_of(const Call& call);
-/// What all ranks must agree on.
+/// The values on which all ranks must agree.
 std::string signature(const Call& call);
 
 struct Round {
@@ -39,7 +39,7 @@ struct Round {
 
   Round(const Call& first, int ranks);
   bool all_came() const;
-  /// Reads all inputs, and makes NaN of what is to be received; at the first call.
+  /// Reads all inputs, and sets the outputs to NaN, at the first call.
   void exchange(Sums sums);
   void leave(int rank) const;
 };

@@ -1,4 +1,4 @@
-// In place of src/comm/nccl/nccl_library.cpp: the functions of the double, which is linked.
+// Replaces src/comm/nccl/nccl_library.cpp: the functions of the double, which is linked.
 
 #include "comm/nccl/nccl_calls.h"
 

@@ -24,11 +24,12 @@ struct Clique {
   int ranks = 0;
   std::set<int> here, devices;
   std::map<int64_t, std::shared_ptr<Round>> rounds;
-  // Messages that the other end has not called yet, by (from, to).
+  // Messages that the peer has not called yet, by (from, to).
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> sent, awaited;
 };
 
-/// A rank of a connection: what pieces of work share with the connection, which may be gone.
+/// A rank of a connection: state that its pieces of work share with the connection, which may be
+/// destroyed earlier.
 struct Member {
   std::shared_ptr<Clique> clique;
   int rank = 0;
@@ -51,7 +52,7 @@ struct ncclComm {
   std::shared_ptr<Member> member;
   cudaStream_t stream = nullptr;  // of its first call
   bool connecting = true;
-  int polls = 0;                         // until what is late is done
+  int polls = 0;                         // until the late work is done
   std::function<ncclResult_t()> late{};  // not yet in the stream
 };
 
@@ -63,7 +64,7 @@ struct State {
   std::map<std::string, std::shared_ptr<Clique>> cliques;
   int64_t ids = 0, live = 0, calls = 0, fails_from = 0;
 };
-/// Guarded by the lock of the runtime.
+/// Guarded by the runtime's lock.
 State& state() {
   static State instance;
   return instance;
@@ -154,8 +155,8 @@ ncclResult_t join_message(Member& member, const Call& call, Entry& entry) {
   return ncclSuccess;
 }
 
-/// Joins the calls to those of the other ranks; null if they do not match, and the connection has
-/// failed.
+/// Joins the calls to those of the other ranks. Returns null if they do not match, and the
+/// connection fails.
 std::shared_ptr<Entry> join(Member& member, const std::vector<Call>& calls) {
   auto entry = std::make_shared<Entry>();
   for (const Call& call : calls) {
@@ -198,11 +199,11 @@ Work leaving(const std::string& what, const std::shared_ptr<Member>& member,
   return {.what = what, .run = leave, .others_came = others_came};
 }
 
-/// Calls that a graph has: each launch joins them anew.
+/// Calls in a graph: each launch joins them anew.
 struct Captured {
   std::shared_ptr<Member> member;
   std::vector<Call> calls;
-  std::shared_ptr<Entry> entry = nullptr;  // of the launch
+  std::shared_ptr<Entry> entry = nullptr;  // of this launch
 
   ~Captured() { --member->in_graphs; }
 };

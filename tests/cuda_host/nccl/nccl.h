@@ -1,6 +1,6 @@
 #pragma once
-// What the project uses of NCCL, for builds whose NCCL is the double of this folder. The same
-// sources compile against the library's header of this name.
+// The part of NCCL that the project uses, for builds with the double of this folder. The same
+// sources compile with the library's header of this name.
 
 #include <cuda_runtime_api.h>
 
@@ -21,7 +21,7 @@ typedef struct ncclComm* ncclComm_t;
 typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
-/// Of the library's members those that are set.
+/// The members of the library's struct that are set.
 typedef struct {
   size_t size;
   int blocking;

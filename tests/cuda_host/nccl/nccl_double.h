@@ -1,25 +1,24 @@
 #pragma once
-// A double of NCCL for ranks that are threads with a device of the runtime's double each. Its
+// A double of NCCL for ranks that are threads with one device of the runtime's double each. Its
 // functions have the library's names (nccl.h).
 //
-//   - A call gives two pieces of work to its stream: the rank comes, and leaves when all have come
-//     whom it exchanges data with. A seeded order of streams decides the rest, so that nothing but
-//     streams and events orders an operation.
-//   - Inputs are read after all have come and before the first rank leaves; until a rank leaves,
-//     what it receives is NaN.
-//   - Calls on a connection that does not block now and then go to their stream only when the state
-//     of the connection is asked for, as in the library, whose host threads do it.
-//   - Sums are in the order of the ranks, rounded once (rank_order_sum.h); or along a ring, where
-//     each part begins at another rank and is rounded to its format at each step.
-//
-//   - Captured calls meet those of the other ranks at each launch of their graph, in the order in
-//     which the rank gives work to the connection, launched or not; whether the others launch a
-//     graph or call is theirs.
+//   - A call queues two pieces of work in its stream: the rank joins, and it leaves when all ranks
+//     have joined with whom it exchanges data. A seeded order of streams decides the rest, so that
+//     only streams and events order an operation.
+//   - Inputs are read after all have joined and before the first rank leaves; until a rank leaves,
+//     its outputs are NaN.
+//   - Some calls on a connection that does not block enter their stream only when the state of the
+//     connection is queried, as in the library, whose host threads queue them.
+//   - Sums are in the order of the ranks and rounded once (rank_order_sum.h), or along a ring,
+//     where each part begins at another rank and is rounded to its format at each step.
+//   - Captured calls match those of the other ranks at each launch of their graph, in the order in
+//     which the rank queues work on the connection, launched or called; the other ranks may launch
+//     a graph or call.
 //
 // Errors, where the library would hang or move wrong data: calls of one connection that differ
-// between its ranks in operation, size, type, root; a message whose ends differ in size; two
+// between its ranks in operation, size, type or root; a message whose ends differ in size; two
 // streams for one connection; two ranks of a connection on one device; an operation that begins
-// before the one before it on its connection is complete; a connection that is destroyed while it
+// before the previous one on its connection is complete; a connection that is destroyed while it
 // works or while a graph has calls of it.
 
 #include <cstdint>
@@ -31,15 +30,15 @@ enum class Sums { in_rank_order, along_a_ring };
 struct Settings {
   Sums sums = Sums::in_rank_order;
   int version = 22809;
-  uint64_t seed = 1;  // of what goes to a stream late
+  uint64_t seed = 1;  // for operations that enter the stream late
 };
 /// For all threads; no connection exists.
 void reset(const Settings& settings = {});
 
 int64_t live_connections();
-/// Calls so far, by all ranks: collectives and messages.
+/// Number of calls so far, by all ranks: collectives and messages.
 int64_t calls();
-/// The connections whose call number `number` (from 1) and later ones fail with a remote error.
+/// Connections whose call number `number` (from 1) and later ones fail with a remote error.
 void fail_from_call(int64_t number);
 
 }  // namespace nccl_double

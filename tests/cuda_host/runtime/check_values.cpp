@@ -1,4 +1,5 @@
-// Compiled where there is a CUDA toolkit (preset `cuda`): the double of the runtime has its values.
+// Checks that the double of the runtime has the toolkit's values. Compiled where there is a CUDA
+// toolkit (preset `cuda`).
 
 #include "values.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The toolkit's header of this name, for builds without one.
+// Replaces the toolkit's header of this name in builds without one.
 
 #include "cuda_host/runtime/cuda_runtime_api.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the project uses of the CUDA runtime, for builds whose runtime is the double of this folder.
-// The same sources compile against the toolkit's header of this name.
+// The part of the CUDA runtime that the project uses, for builds with the double of this folder.
+// The same sources compile with the toolkit's header of this name.
 
 #include <cstddef>
 
@@ -23,7 +23,7 @@ typedef struct CUgraph_st* cudaGraph_t;
 typedef struct CUgraphExec_st* cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void* data);
 
-/// Those of the toolkit's properties that are read.
+/// The toolkit's properties that the project reads.
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;

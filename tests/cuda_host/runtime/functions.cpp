@@ -19,15 +19,15 @@ cudaError_t noted(cudaError_t error) {
   return error;
 }
 
-/// A call of the runtime: nothing is done after an error that sticks, or in a host function.
+/// A call of the runtime: it does nothing after a sticky error, or in a host function.
 template <class Body>
 cudaError_t called(Body&& body) {
   const Runtime::Call call = runtime().call();
   return noted(call.error != cudaSuccess ? call.error : body());
 }
 
-/// The same for work that a stream gets; work for the default stream is refused, which would wait
-/// for all others.
+/// The same for work queued in a stream. Work for the default stream is refused, because it would
+/// wait for all others.
 template <class Body>
 cudaError_t on_stream(cudaStream_t stream, Body&& body) {
   return called([&]() -> cudaError_t {
@@ -43,7 +43,8 @@ bool all_done() {
   });
 }
 
-/// The host may not wait for work that is only captured; hosts of other devices may for theirs.
+/// The host must not wait for work that is only captured; hosts of other devices may wait for
+/// theirs.
 cudaError_t wait_host(const std::function<bool()>& done) {
   for (const CUstream_st* stream : runtime().streams)
     if (stream->capture != nullptr && stream->device == current_device())
@@ -51,7 +52,7 @@ cudaError_t wait_host(const std::function<bool()>& done) {
   return runtime().until(done);
 }
 
-/// Also after an error that sticks, so that a test can start over.
+/// Also after a sticky error, so that a test can start over.
 cudaError_t freed(void* pointer, bool pinned) {
   const Runtime::Call call = runtime().call();
   if (pointer == nullptr || call.error == cudaErrorNotPermitted) return call.error;
@@ -206,7 +207,7 @@ cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return called([&] {
-    // A stream that waits for the default stream has no double.
+    // The double does not support streams that wait for the default stream.
     if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *stream = new CUstream_st;
     (*stream)->device = current_device();
@@ -217,7 +218,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
-/// Waits, which the toolkit's does not: nobody can use the stream any more.
+/// Waits, unlike the toolkit's function: nobody can use the stream any more.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Runtime::Call call = runtime().call();
   if (runtime().streams.count(stream) == 0) return cudaErrorInvalidResourceHandle;
@@ -261,7 +262,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaSuccess;
   });
 }
-/// Of an event that was never recorded it waits for nothing, as on a GPU.
+/// For an event that was never recorded it waits for nothing, as on a GPU.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return on_stream(stream, [&] {
     ++runtime().counts.event_waits;

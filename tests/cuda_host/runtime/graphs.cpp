@@ -1,5 +1,5 @@
-// Capture of streams into graphs, and their launches: each runs the captured work with new gates on
-// streams of the graph's own, ordered in the stream that launches it.
+// Capture of streams into graphs, and their launches: each launch runs the captured work with new
+// gates on the graph's own streams, ordered in the stream that launches it.
 
 #include <map>
 
@@ -26,13 +26,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return cudaSuccess;
 }
 
-/// All streams that joined must have been waited for by the one that began.
+/// The stream that began the capture must have waited for all streams that joined it.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const Runtime::Call call = runtime().call();
   *graph = nullptr;
   if (stream->capture == nullptr || !stream->origin) return cudaErrorInvalidValue;
   const std::shared_ptr<CUgraph_st> captured = stream->capture;
-  // By stream: whether its last work is a record that somebody waits for.
+  // By stream: whether its last work is an event record that another stream waits for.
   std::map<CUstream_st*, const Gate*> ends;
   std::map<const Gate*, CUstream_st*> waited;
   for (const auto& [on, work] : captured->nodes) {

@@ -1,4 +1,4 @@
-// Which work runs next.
+// Chooses the work that runs next.
 
 #include <sys/mman.h>
 
@@ -121,7 +121,7 @@ void Runtime::step(CUstream_st* stream) {
     return !other->queue.empty() && other->queue.front().number < work.number;
   };
   counts.out_of_order += std::any_of(streams.begin(), streams.end(), older);
-  // After a failure nothing runs, but all of it passes.
+  // After a failure no work runs, but all of it completes.
   if (work.run && sticky == cudaSuccess) {
     open_memory(true);
     emulator().set_seed(settings.seed == 0 ? 0 : random_());
@@ -192,8 +192,8 @@ void* Runtime::take(size_t bytes, int device) {
   return data;
 }
 
-/// Its addresses are used by no later allocation while the program holds them: a use after this is
-/// a fault.
+/// No later allocation reuses its addresses while the program holds them, so that a later use is a
+/// fault.
 cudaError_t Runtime::give(void* data, bool pinned) {
   const auto found = blocks_.find(static_cast<char*>(data));
   if (found == blocks_.end() || (found->second.device < 0) != pinned) return cudaErrorInvalidValue;

@@ -1,6 +1,6 @@
 #pragma once
-// The state of the runtime's double: streams with their work, memory, devices. One mutex for all of
-// it, which a piece of work holds while it runs.
+// The state of the runtime's double: streams with their work, memory, devices. One mutex guards all
+// of it; a piece of work holds it while it runs.
 
 #include <chrono>
 #include <deque>
@@ -28,17 +28,17 @@ struct Gate {
 struct Work {
   std::string what;
   std::function<void()> run;    // may be empty
-  std::shared_ptr<Gate> waits;  // begins when this is open
+  std::shared_ptr<Gate> waits;  // begins when this gate is open
   std::shared_ptr<Gate> opens;
   uint64_t number = 0;
-  std::function<bool()> others_came = nullptr;  // of other ranks; empty: nobody is waited for
-  /// Of captured work that is another one at each launch of its graph: makes that.
+  std::function<bool()> others_came = nullptr;  // of other ranks; empty: waits for none
+  /// Makes the work for a launch, if captured work differs at each launch of its graph.
   std::function<Work()> again = nullptr;
 };
 
 struct Block {
   size_t bytes = 0, mapped = 0;
-  int device = 0;  // −1: of the host, pinned
+  int device = 0;  // −1: pinned host memory
 };
 
 }  // namespace cuda_host
@@ -49,13 +49,13 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   CUgraph_st graph;
-  std::vector<CUstream_st*> streams;  // that its launches run on, by number of the captured one
+  std::vector<CUstream_st*> streams;  // of its launches, by number of the captured one
 };
 struct CUstream_st {
   int device = 0;
   std::deque<cuda_host::Work> queue;
   double eagerness = 1;
-  std::shared_ptr<CUgraph_st> capture;  // what it is captured into
+  std::shared_ptr<CUgraph_st> capture;  // the capture that it is in
   bool origin = false;                  // the capture began here
 };
 struct CUevent_st {
@@ -69,7 +69,7 @@ class Runtime {
  public:
   using Lock = std::unique_lock<std::recursive_mutex>;
 
-  /// Of a call: a lock, and the error that it must return at once.
+  /// The state of a call: a lock, and the error that it must return at once.
   struct Call {
     Lock lock;
     cudaError_t error = cudaSuccess;
@@ -78,16 +78,16 @@ class Runtime {
   void reset(const RuntimeSettings& settings);
 
   void push(CUstream_st* stream, Work work);
-  /// Runs work until `done()`. Error if no work can begin before, or if work only waits for other
-  /// ranks for `settings.patience_seconds`; these may use the runtime meanwhile.
+  /// Runs work until `done()`. Throws an error if no work can begin before, or if work only waits
+  /// for other ranks for `settings.patience_seconds`; these may use the runtime meanwhile.
   cudaError_t until(const std::function<bool()>& done);
   bool step_any();
-  /// Lets the device go on for a while beside the host.
+  /// Lets the device run for a while beside the host.
   void run_some();
 
   void* take(size_t bytes, int device);
   cudaError_t give(void* data, bool pinned);
-  /// Whether [data, data + bytes) is in one allocation, or begins in none.
+  /// Whether [data, data + bytes) lies in one allocation, or outside of all.
   bool inside(const void* data, size_t bytes) const;
   size_t used(int device) const;
 

@@ -1,6 +1,6 @@
 #pragma once
-// Names and values of the CUDA runtime that the project uses. The double's header makes its types
-// of them; check_values.cpp compares them with the toolkit's.
+// Names and values of the CUDA runtime that the project uses. The double's header defines its types
+// by them; check_values.cpp compares them with the toolkit's.
 
 #define CUDA_HOST_ERRORS(X)                 \
   X(cudaSuccess, 0)                         \

@@ -1,4 +1,4 @@
-"""Writes float4.txt beside it: E2M1 as ml_dtypes has it, and NVFP4 blocks made from it by numpy
+"""Writes float4.txt beside it: E2M1 values of ml_dtypes, and NVFP4 blocks made from them with numpy
 (pip install ml_dtypes numpy).
 
     value CODE BITS            the FP32 bits of a code

@@ -1,4 +1,4 @@
-"""Writes float8.txt beside it: FP8 formats as ml_dtypes has them (pip install ml_dtypes numpy).
+"""Writes float8.txt beside it: the FP8 formats of ml_dtypes (pip install ml_dtypes numpy).
 
     value FORMAT CODE BITS     the FP32 bits of a code; "nan" for every NaN
     code FORMAT BITS CODE      the code of an FP32 number, which is rounded to nearest even
@@ -20,7 +20,7 @@ def bits(value):
 
 
 def inputs(values, largest):
-    """Numbers of the format, halfway between neighbours and beside that, and random ones."""
+    """Numbers of the format, midpoints between neighbours, numbers next to midpoints, and random numbers."""
     finite = np.unique(np.abs(values[np.isfinite(values)])).astype(np.float32)
     middles = (finite[1:] + finite[:-1]) / np.float32(2)
     beside = [np.nextafter(middles, np.float32(end)) for end in (0, np.inf)]

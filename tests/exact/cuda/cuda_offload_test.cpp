@@ -1,5 +1,5 @@
-// With dist.device=cuda what is offloaded goes to pinned host memory, by copies on streams of their
-// own: the bits are those of the run that keeps it, in whatever order the streams run.
+// With dist.device=cuda, offloaded values go to pinned host memory by copies on separate streams:
+// the bits are those of the run that keeps them, in any order of the streams.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Overrides cuda_run(const Overrides& more) {
 struct Case {
   std::string name;
   Overrides settings;
-  Overrides also = {};  // of the run without offloading, too
+  Overrides also = {};  // of the run without offloading too
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -38,7 +38,7 @@ TEST_P(CudaOffload, HasTheBitsOfTheRunThatKeeps) {
   const int64_t copies = cuda_host::runtime_counts().copies;
   const uint64_t seeds = stream_seeds(3);
   for (uint64_t seed = 0; seed <= seeds; ++seed) {
-    // A host's access to the device's memory is a fault; so copies of the host would show.
+    // A host access to the device's memory is a fault, so copies by the host would be detected.
     cuda_host::reset_runtime(
         {.seed = seed, .devices = 2, .guard = seed == 1 && GetParam().also.empty()});
     nccl_double::reset({.seed = seed});

@@ -1,6 +1,6 @@
 // Whole models and runs with dist.device=cuda: the GPU's kernels on the emulator, over the doubles
 // of the runtime and of cuBLASLt. Gradients and losses follow the cpu's within the format's
-// tolerance, and are the same bits in whatever order the streams and the blocks run.
+// tolerance, and have the same bits in any order of streams and blocks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct Case {
   std::string name, model;
   Overrides settings;
   double limit;
-  bool guard = false;  // the host cannot touch the device's memory, with one of the orders
+  bool guard = false;  // one of the orders also forbids host access to the device's memory
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -65,7 +65,7 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   }
 }
 
-/// Ranks with a GPU each exchange gradients by NCCL, whose sums have an order of their own.
+/// Ranks with one GPU each exchange gradients by NCCL, whose sums have their own order.
 TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   const Overrides layout{"dist.ranks=4", "model.tensor_model_parallel_size=2",
                          "model.sequence_parallel=true", "train.micro_batch_size=1"};
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true}),
     [](const auto& info) { return info.param.name; });
 
-/// Of two tensors' bytes as FP32 numbers: relative L2.
+/// Relative L2 distance of two tensors' bytes as FP32 numbers.
 double distance(const std::string& a, const std::string& b) {
   const auto count = static_cast<int64_t>(a.size() / sizeof(float));
   const Tensor x = host_tensor(DType::f32, {count}), y = host_tensor(DType::f32, {count});
@@ -172,8 +172,8 @@ TEST(CudaRun, UsesThePlannedMemoryAndWaitsForItsHostReadsAlone) {
   EXPECT_THAT(system_allocations, testing::Each(1)) << "the arena";
   EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
   EXPECT_EQ(rank.device->memory().peak_bytes, planned.peak.bytes);
-  // Called before the first step, after each, and at the end: a step waits for the loss, the
-  // gradient norm and the skipped update.
+  // Called before the first step, after each step, and at the end. A step waits for the loss, the
+  // gradient norm and the skip flag.
   int steps = 0;
   for (size_t i = 2; i < waits.size(); ++i) {
     const int64_t more = waits[i] - waits[i - 1];

@@ -1,6 +1,6 @@
 // Whole training steps on the cuda device over the runtime's double, with the cpu's kernels as the
-// work of its streams: whatever order its events allow, with freed memory NaN, and on one rank with
-// memory that the host cannot touch, the bits are those of the cpu device.
+// work of its streams: in any order that its events allow, with freed memory NaN, and on one rank
+// with memory that the host cannot access, the bits are those of the cpu device.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using namespace test;
 struct Case {
   std::string name;
   Overrides layout;
-  bool nccl = false;  // with a GPU for each rank
+  bool nccl = false;  // with one GPU a rank
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;

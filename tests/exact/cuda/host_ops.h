@@ -24,7 +24,7 @@ inline void push_on_cuda(OpContext& context, std::string_view what, std::functio
   cuda_host::enqueue(device.handle(context.stream), std::string(what).c_str(), std::move(work));
 }
 
-/// A cuda device whose ops are the cpu's.
+/// A cuda device with the cpu's ops.
 inline RankDevice device_with_host_ops(int gpu) {
   static const OpTable kernels = cpu_ops(instruction_set());
   use_op_queue({is_cuda, push_on_cuda, &kernels});

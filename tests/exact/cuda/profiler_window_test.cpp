@@ -1,5 +1,5 @@
-// profiling.use_nsys_profiler on the doubles of the profiler and of NVTX: the window, and ranges
-// that nest.
+// profiling.use_nsys_profiler on the doubles of the profiler and of NVTX: the window, and nested
+// ranges.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Graphs of steps on several ranks, whose operations by NCCL are part of them: whatever order the
-// streams run in, all ranks have the bits of the cpu device.
+// Graphs of steps on several ranks that include their NCCL operations: in any order of the streams,
+// all ranks have the bits of the cpu device.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ void PrintTo(const Case& c, std::ostream* out) {
 class StepGraphRanks : public testing::TestWithParam<Case> {};
 
 TEST_P(StepGraphRanks, HaveTheBitsOfTheCpu) {
-  // An evaluation comes before the step that is captured: what it has gathered is no reason for a
-  // graph not to gather it.
+  // An evaluation comes before the step that is captured: the graph must gather weights even if the
+  // evaluation has gathered them.
   StreamRun run{
       .layout = GetParam().layout, .steps = 5, .steps_before_graph = 2, .evaluates_between = true};
   const StreamOutcome plain = train_on_streams(run, std::nullopt);

@@ -1,5 +1,5 @@
-// Training with steps that are captured into graphs: whatever order the streams run in, weights,
-// moments and metrics have the bits of a run whose steps are launched kernel by kernel.
+// Training with steps that are captured into graphs: in any order of the streams, weights, moments
+// and metrics have the bits of a run whose kernels are launched one by one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 class StepGraphs : public testing::TestWithParam<Case> {};
 
 TEST_P(StepGraphs, HaveTheBitsOfStepsWithout) {
-  // The learning rate is another one in each step.
+  // The learning rate differs in each step.
   const Overrides run = tiny_run(GetParam().family) + kCuda +
                         Overrides{"train.train_iters=5", "scheduler.lr_warmup_iters=3"} +
                         GetParam().settings;
@@ -45,7 +45,7 @@ TEST_P(StepGraphs, HaveTheBitsOfStepsWithout) {
     EXPECT_TRUE(train_run(run + kGraphs) == plain);
     EXPECT_EQ(cuda_host::graph_counts().launched, 4) << "all steps but the first";
     EXPECT_EQ(cuda_host::graph_counts().made, GetParam().graphs);
-    // The host gives kernels of two steps of five: of the first, and to the capture.
+    // The host launches the kernels of two of five steps: of the first, and of the captured one.
     if (GetParam().graphs == 1) {
       EXPECT_LT(cuda_host::runtime_counts().kernels, kernels * 2 / 3);
     }

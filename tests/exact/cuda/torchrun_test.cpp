@@ -1,4 +1,4 @@
-// A run whose ranks are started one by one with torchrun's variables: hosts meet over TCP, GPUs
+// A run whose ranks are started separately with torchrun's variables: hosts connect over TCP, GPUs
 // exchange tensors by NCCL, and the numbers are those of ranks that one process starts.
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ Overrides run_of(int ranks) {
 
 using Outcomes = std::map<int, RunOutcome>;
 
-/// The program of a rank, which leaves its outcome.
+/// The program of a rank, which stores its outcome.
 auto training(const RunSetup& setup, Outcomes& outcomes, std::mutex& mutex) {
   return [&](std::shared_ptr<Communicator> world) {
     const int me = world->rank();
@@ -45,8 +45,8 @@ auto training(const RunSetup& setup, Outcomes& outcomes, std::mutex& mutex) {
   };
 }
 
-/// Starts a rank for each GPU number, as torchrun would. Outcomes of those that ended well, and the
-/// first message of those that did not.
+/// Starts a rank for each GPU number, as torchrun would. Returns the outcomes of successful ranks,
+/// and the first message of the others.
 std::pair<Outcomes, std::string> launch(const RunSetup& setup, const std::vector<int>& gpus) {
   Outcomes outcomes;
   std::string message;

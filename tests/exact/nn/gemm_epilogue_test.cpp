@@ -14,7 +14,7 @@ namespace {
 using test::TensorOutcome;
 using test::TensorRun;
 
-/// The tiny models, and GPT-2 without dropout: its projections have biases and end in a sum.
+/// The tiny models, and GPT-2 without dropout, whose projections have biases and end in a sum.
 std::vector<test::TinyModel> models() {
   std::vector<test::TinyModel> list = test::tiny_models();
   ModelConfig still = test::tiny_model("gpt2");
@@ -49,7 +49,7 @@ TEST(GemmEpilogue, ChangesNoBit) {
   }
 }
 
-// Without rounding between them, all that the two switches of biases fuse has the same bits too.
+// Without rounding between the ops, the two bias fusions also keep all bits.
 TEST(GemmEpilogue, InFp32BiasesOfTheirOwnChangeNoBit) {
   for (const test::TinyModel& model : models()) {
     SCOPED_TRACE(model.name);
@@ -67,7 +67,7 @@ TEST(GemmEpilogue, ChangesNoBitOnTensorRanks) {
       TensorRun run{test::tiny_model(name), "bf16_mixed", 2, sequence_parallel};
       test::expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
       if (!sequence_parallel) continue;
-      // Gathered block by block: an epilogue has the rows of its block.
+      // In a product that is gathered block by block, an epilogue gets the rows of its block.
       for (const OverlapGemm gemm : {OverlapGemm::fc1_fprop, OverlapGemm::fc2_dgrad})
         run.overlap[gemm] = {OverlapMethod::ring_exchange};
       test::expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
@@ -75,7 +75,8 @@ TEST(GemmEpilogue, ChangesNoBitOnTensorRanks) {
   }
 }
 
-// Of an FP32 residual stream too: the product that is added to it is in FP32 in both ways.
+// Also with an FP32 residual stream: the product that is added to it is FP32 with and without
+// fusion.
 TEST(GemmEpilogue, ChangesNoBitOfAnFp32Stream) {
   for (const test::TinyModel& model : models()) {
     for (const char* recipe : {"bf16_mixed", "fp16_mixed"}) {
@@ -97,7 +98,7 @@ TEST(GemmEpilogue, SavesOpsBytesAndMemory) {
     EXPECT_EQ(count(fused, "activation_backward"), 0);
     EXPECT_EQ(count(separate, "activation_forward"), model.config.layers);
     EXPECT_EQ(count(separate, "activation_backward"), model.config.layers);
-    // With dropout the residual is added by it; an output norm stands between.
+    // With dropout, the dropout op adds the residual; an output norm separates product and sum.
     const bool sums = model.config.residual_dropout == 0 && !model.config.output_norms;
     EXPECT_EQ(count(separate, "add") - count(fused, "add"), sums ? 2 * model.config.layers : 0);
     EXPECT_EQ(count(fused, "gemm"), count(separate, "gemm"));

@@ -1,5 +1,5 @@
 // Offloading saved tensors between forward and backward does not change the bits of loss and
-// gradients, on many layouts, with copies at seeded later points and poisoned memory.
+// gradients, in many layouts, with copies at seeded later points and poisoned memory.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::LayoutRun;
 using test::TensorOutcome;
 using test::TensorRun;
 
-/// The outcome with the policy, over poisoned memory.
+/// The outcome with this policy, over poisoned memory.
 TensorOutcome offloaded(TensorRun run, const SavedPolicy& policy, uint64_t seed) {
   run.saved_policy = policy;
   run.device = test::make_scaled_device;
@@ -61,7 +61,7 @@ TEST(Offload, OneUnitAtATimeLeavesWithItsBytesAndChangesNoBit) {
   }
 }
 
-// Of the blocks only the statistics of rows remain.
+// Only the statistics of rows remain of the blocks.
 TEST(Offload, EverythingOnEveryLayout) {
   for (const char* name : {"llama", "qwen3", "gemma2", "gpt2"}) {
     for (const LayoutRun& layout : test::layouts(test::layout_model(name), "bf16_mixed")) {

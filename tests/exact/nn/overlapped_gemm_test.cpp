@@ -43,7 +43,7 @@ std::vector<Row> all_rows() {
   return rows;
 }
 
-/// The methods that a table has by default, in all ten rows.
+/// The default methods of a table, in all ten rows.
 GemmOverlapTable default_table() {
   GemmOverlapTable table;
   for (const OverlapGemm gemm : {OverlapGemm::qkv_fprop, OverlapGemm::fc1_fprop,
@@ -90,7 +90,7 @@ TEST(OverlappedGemm, AllRowsTogetherAreBitwiseNoOverlap) {
   }
 }
 
-/// What one row adds to the record of rank 1, and how much of it ran under a GEMM.
+/// The operations that one row adds to the record of rank 1, and how many of them ran under a GEMM.
 struct Exchange {
   int count = 0, hidden = 0;
   int64_t bytes = 0;  // on the wire
@@ -122,25 +122,25 @@ TEST(OverlappedGemm, TheRecordShowsWhatRanUnderWhat) {
   auto plain = exchanges(std::nullopt, 4);
   for (const auto& [operation, exchange] : plain) EXPECT_EQ(exchange.hidden, 0) << operation;
 
-  // A ring sends each of three chunks under the product of one.
+  // A ring sends each of three chunks under the product of another one.
   auto ring = exchanges(Row{OverlapGemm::qkv_fprop, kRing}, 4);
   EXPECT_EQ(ring["all_gather"].count, plain["all_gather"].count - 1);
   EXPECT_EQ(ring["send"].count, 3);
   EXPECT_EQ(ring["send"].hidden, 3);
   EXPECT_EQ(ring["receive"].hidden, 3);
   EXPECT_EQ(ring["send"].bytes, 3 * chunk);
-  // In pairs: one exchange with the neighbour, then one step less than half the ranks.
+  // In pairs: one exchange with the neighbour, then a number of steps one less than half the ranks.
   auto pairs = exchanges(Row{OverlapGemm::fc2_dgrad, kPairs}, 4);
   EXPECT_EQ(pairs["send"].count, 2);
   EXPECT_EQ(pairs["send"].hidden, 1);
   EXPECT_EQ(pairs["send"].bytes, 3 * chunk);
-  // The reduce-scatter as a ring: each of three pieces leaves under the product of the next.
+  // The reduce-scatter as a ring: each of three pieces is sent under the product of the next.
   auto reduce = exchanges(Row{OverlapGemm::proj_fprop, kRing}, 4);
   EXPECT_EQ(reduce["reduce_scatter"].count, plain["reduce_scatter"].count - 1);
   EXPECT_EQ(reduce["send"].count, 3);
   EXPECT_EQ(reduce["send"].hidden, 3);
   EXPECT_EQ(reduce["send"].bytes, 3 * chunk);
-  // Four chunks of output features: the last reduce-scatter alone is exposed.
+  // Four chunks of output features: only the last reduce-scatter is exposed.
   auto split = exchanges(Row{OverlapGemm::fc2_fprop, pipeline(4)}, 4);
   EXPECT_EQ(split["reduce_scatter"].count, plain["reduce_scatter"].count + 3);
   EXPECT_EQ(split["reduce_scatter"].hidden, 3);

@@ -1,5 +1,5 @@
 // Recomputation does not change the bits of loss and gradients, and frees exactly the bytes of a
-// table. With dropout, on many layouts.
+// table. With dropout, in many layouts.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Recompute, OneUnitAtATimeDropsItsBytesAndChangesNoBit) {
   for (const char* name : {"llama", "gpt2", "qwen3", "gemma2"}) {
     for (const char* recipe : {"fp32", "bf16_mixed"}) {
       auto runs = layouts(test::layout_model(name), recipe);
-      // All of them for the model with the most terms.
+      // All units of the model with the most terms.
       if (name != std::string_view("qwen3") && !test::all_policies()) runs = {runs[0], runs[2]};
       for (const LayoutRun& layout : runs) {
         const TensorOutcome kept = test::run_tensor_ranks(layout.run);
@@ -101,7 +101,7 @@ TEST(Recompute, AnySubsetOfUnitsAndLayersOnEveryLayout) {
                              layout.name.find("cp 4") == std::string::npos;
         expect_recomputed(layout.run, kept, policy,
                           adds_up ? std::optional(dropped) : std::nullopt);
-        if (draw == 0) {  // and one of the layers as a whole
+        if (draw == 0) {  // and one that recomputes whole layers
           policy.recompute_layers({draw + 1, 1});
           expect_recomputed(layout.run, kept, policy, std::nullopt);
         }

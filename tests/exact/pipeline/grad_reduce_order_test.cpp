@@ -1,7 +1,7 @@
 // When gradients are reduced in a run of stages with several chunks each, read from the records of
-// the ranks' devices: with align_grad_reduce a chunk's reduction starts after the same number of
-// backwards, counted from the last stage's first, on all stages; without it inside the chunk's last
-// backward. The sums are the same.
+// the ranks' devices. With align_grad_reduce a chunk's reduction starts after the same number of
+// backwards, counted from the last stage's first, on all stages; without it, inside the chunk's
+// last backward. The sums are the same.
 
 #include <gtest/gtest.h>
 
@@ -27,9 +27,9 @@ struct Reduction {
 
 struct RankEvents {
   int64_t stage = 0;
-  std::vector<Reduction> reductions;   // in order: of the last chunk first
+  std::vector<Reduction> reductions;   // in order: the last chunk first
   std::vector<int64_t> last_backward;  // by chunk: the number of its last backward
-  std::string gradients;               // bytes of what the rank updates by
+  std::string gradients;               // bytes of the shard that the rank updates
 };
 
 HostBatch rows(int64_t number) {

@@ -1,5 +1,5 @@
-// Tensors beside the residual stream go over every edge between their maker and their last reader,
-// their gradients back, and every layout computes bit by bit what one rank does.
+// Tensors beside the residual stream cross every edge between the segment that makes them and their
+// last reader, and their gradients return; every layout computes bit by bit what one rank does.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ PassingRun run_of(const Case& c, int64_t micro_batches) {
   return run;
 }
 
-/// Bytes sent by a rank: `element` bytes for an element of the stream.
+/// Bytes sent by a rank, with `element` bytes for an element of the stream.
 int64_t sent_by(const PassingRun& run, int rank, int64_t element) {
   const int pp = run.schedule.pp, stages = pp * run.schedule.virtual_stages;
   int64_t tokens = 0, sum = 0;
@@ -88,7 +88,7 @@ TEST(PassingTensors, ForwardsAlone) {
   }
 }
 
-// A recomputed layer has all its inputs: `scores` are saved for it if it declares them.
+// A recomputed layer gets all its inputs: `scores` are saved for it if it declares them.
 TEST(PassingTensors, LayersThatRunAgain) {
   const PassingOutcome one = run_passing_model(run_of({1, 1, ScheduleKind::one_f_one_b}, 8));
   for (const Case& c : cases()) {
@@ -104,7 +104,7 @@ TEST(PassingTensors, LayersThatRunAgain) {
   }
 }
 
-// Only the stream has a separate format in messages.
+// Only the stream has a separate message format.
 TEST(PassingTensors, AMessageRoundsWhatItsDeclarationLetsItRound) {
   PassingRun run = run_of({2, 1, ScheduleKind::one_f_one_b}, 4);
   const PassingOutcome own = run_passing_model(run);

@@ -1,6 +1,6 @@
-// Programs over segments and saved values change no bit: everything recomputed, one action a
-// segment, alternating segments of two micro-batches, everything offloaded. Each on every layout of
-// this part of the layout suite, compared with the same layout and the plain program.
+// Programs over segments and policies of saved values change no bit: everything recomputed, one
+// action a segment, segments of two micro-batches in turn, everything offloaded. Each in every
+// layout of this part of the layout suite, compared with the same layout and the plain program.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST_P(ProgramPolicies, EverythingMadeAgain) {
   run_.policy = all_units(UnitPolicy::recompute);
   const ProgramOutcome outcome = test::run_program(run_);
   test::expect_same_bits(outcome, expected);
-  // With separate halves the recomputed tensors wait for the weight half.
+  // With separate halves the recomputed tensors are kept for the weight half.
   if (GetParam().kind != ScheduleKind::zb_h1) {
     EXPECT_LT(outcome.peak_bytes, expected.peak_bytes);
   }
@@ -98,7 +98,7 @@ TEST_P(ProgramPolicies, EachSegmentAnActionOfItsOwn) {
 TEST_P(ProgramPolicies, SegmentsOfTwoMicroBatchesInTurn) {
   const ProgramOutcome expected = plain();
   run_.micro_batches = 4;
-  const ProgramOutcome pairs_apart = plain();  // as many micro-batches as there will be pairs
+  const ProgramOutcome pairs_apart = plain();  // as many micro-batches as pairs later
   run_.micro_batches = 8;
   run_.in_turn = 2;
   const ProgramOutcome outcome = test::run_program(run_);
@@ -141,7 +141,7 @@ TEST_P(ProgramPolicies, OneUnit) {
   }
 }
 
-// Any policy of each unit and block, segments of two micro-batches in turn.
+// Any policy for each unit and block, and segments of two micro-batches in turn.
 TEST_P(ProgramPolicies, MixedAndInTurn) {
   const ProgramOutcome expected = plain();
   std::mt19937 random(static_cast<unsigned>(GetParam().name.size()));

@@ -1,6 +1,5 @@
-// A model in stages has bit by bit the gradients of one rank, whatever the schedule:
-// stages hand over what one rank computes, and weight gradients add up in the order of
-// micro-batches.
+// A model in stages has, bit by bit, the gradients of one rank with every schedule: stages pass on
+// what one rank computes, and weight gradients add up in the order of micro-batches.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -52,9 +51,9 @@ struct StageRun {
 };
 
 struct Outcome {
-  /// Main gradients by path, of every stage that holds the parameter, in the order of stages.
+  /// Main gradients by path, from every stage that holds the parameter, in the order of stages.
   std::map<std::string, std::vector<std::vector<double>>> gradients;
-  /// Of the micro-batches alone, by stage.
+  /// Gradients of the micro-batches alone, by stage.
   std::vector<StepRecord> records;
 };
 
@@ -115,7 +114,7 @@ StageRun with_fp32_stream(StageRun run) {
   return run;
 }
 
-/// `v`: whether `actual` is of a model whose ends are on one stage of several.
+/// `v`: whether `actual` is from a model with both ends on one stage of several.
 void expect_bitwise(const Outcome& actual, const Outcome& expected, bool v = false) {
   const bool tied = !expected.gradients.contains("head.weight");
   const auto regroups_table = [&](const std::string& path) {
@@ -130,7 +129,7 @@ void expect_bitwise(const Outcome& actual, const Outcome& expected, bool v = fal
       continue;
     }
     // A tied table: the first stage has the look-up's part, the last one the head's. In a V one
-    // stage has both, and adds look-ups of a micro-batch behind heads of later ones.
+    // stage has both, and adds the look-ups of a micro-batch after the heads of later ones.
     ASSERT_EQ(held.size(), v ? 1u : 2u) << path;
     for (size_t i = 0; i < one[0].size(); ++i) {
       double sum = 0, size = 1e-2;
@@ -177,7 +176,8 @@ TEST(Stages, HaveTheGradientsOfOneRank) {
         const bool v = c.kind == ScheduleKind::dualpipe_v;
         StageRun run{model, recipe, c.map, {}, {}};
         if (fp32_stream) run = with_fp32_stream(run);
-        // Groups of pp must leave at least pp: 5 of 2 and 3 do not.
+        // With groups of pp the last group must have pp micro-batches too: with 5 it would have 1
+        // (pp 2) or 2 (pp 3).
         run.micro_batches = reference.micro_batches =
             c.kind == ScheduleKind::interleaved && c.group == 0 ? 2 * c.map.pp : 5;
         const Outcome expected = run_stages(reference);
@@ -194,7 +194,7 @@ TEST(Stages, HaveTheGradientsOfOneRank) {
   }
 }
 
-// What is made again in the backward is the same in every schedule.
+// Recomputed values are the same in every schedule.
 TEST(Stages, RecomputeChangesNoBit) {
   for (const char* recipe : {"fp32", "bf16_mixed"}) {
     const ModelConfig model = model_of("llama", 4);
@@ -273,8 +273,8 @@ TEST(Stages, SendTheStreamOfEachMicroBatch) {
   }
 }
 
-// An FP32 stream goes from stage to stage as it is, twice the bytes of BF16 activations; messages
-// that are to be BF16 round it.
+// An FP32 stream is sent unchanged, with twice the bytes of BF16 activations; BF16 messages round
+// it.
 TEST(Stages, SendAnFp32Stream) {
   const StageRun run = with_fp32_stream({model_of("llama", 4), "bf16_mixed", {4, 2, 1}, {}, {}});
   const Outcome own = run_stages(run);
@@ -321,8 +321,8 @@ TEST(Stages, MessagesMayHaveAFormatOfTheirOwn) {
   }
 }
 
-// Shapes go ahead of messages, 8 bytes a dimension, in one message a channel, and change nothing
-// else.
+// Shapes are sent before messages, 8 bytes a dimension, in one message a channel, and nothing else
+// changes.
 TEST(Stages, ShapesMayGoAheadOfMessages) {
   for (const auto& [map, kind] : {std::pair{LayerMapSettings{4, 2, 1}, ScheduleKind::zb_h1},
                                   {LayerMapSettings{4, 2, 2}, ScheduleKind::interleaved}}) {
@@ -342,7 +342,7 @@ TEST(Stages, ShapesMayGoAheadOfMessages) {
   }
 }
 
-// Overlapped messages have computation between launch and completion, batched ones have none.
+// Overlapped messages have computation between launch and completion; batched ones have none.
 TEST(Stages, OverlappedMessagesRunBesideComputation) {
   StageRun run{model_of("llama", 4), "fp32", {4, 2, 2}, {}, {}};
   run.schedule.kind = ScheduleKind::interleaved;
@@ -379,7 +379,7 @@ TEST(Stages, OneForwardOneBackwardHoldsFewerMicroBatches) {
   EXPECT_GT(all, 3 * few) << "8 micro-batches against 2";
 }
 
-/// The run of the next tests: a head's table of its own, four micro-batches.
+/// The run of the next tests: an untied head, four micro-batches.
 StageRun deferring(int64_t deferred_micro_batches) {
   StageRun run{model_of("llama", 2), "bf16_mixed", {2, 2, 1}, {}, {}};
   run.micro_batches = 4;
@@ -387,15 +387,15 @@ StageRun deferring(int64_t deferred_micro_batches) {
   return run;
 }
 
-// Weight gradients of the head that all wait keep their order; if the first two of four wait, they
-// are added last.
+// If all weight gradients of the head are delayed, they keep their order; if the first two of four
+// are, they are added last.
 TEST(Stages, DeferredWeightGradientsOfTheHead) {
   const Outcome expected = run_stages(deferring(0));
   expect_bitwise(run_stages(deferring(4)), expected);
   Outcome some = run_stages(deferring(2));
   const auto& actual = some.gradients.at("head.weight")[0];
   const auto& head = expected.gradients.at("head.weight")[0];
-  EXPECT_NE(actual, head) << "the order of the sums is another";
+  EXPECT_NE(actual, head) << "the order of the sums differs";
   double difference = 0, norm = 0;
   for (size_t i = 0; i < head.size(); ++i) {
     difference += std::pow(actual[i] - head[i], 2);
@@ -406,8 +406,8 @@ TEST(Stages, DeferredWeightGradientsOfTheHead) {
   expect_bitwise(some, expected);
 }
 
-// They run after everything that the other stage waits for, in the last stage's idle time, and what
-// they need is held until then: the normed tokens and the gradients of the logits, in the
+// They run after everything that the other stage waits for, in the last stage's idle time. Their
+// operands are held until then: the normed tokens and the gradients of the logits, in the
 // activation format.
 TEST(Stages, DeferredWeightGradientsRunAfterTheLastMessageAndHoldTheirInputs) {
   const auto held = [](int64_t deferred) {
@@ -425,7 +425,7 @@ TEST(Stages, DeferredWeightGradientsRunAfterTheLastMessageAndHoldTheirInputs) {
     }
     EXPECT_EQ(all, run.micro_batches);
     EXPECT_EQ(after, deferred);
-    int64_t bytes = 0;  // of what lives then
+    int64_t bytes = 0;  // bytes that live then
     for (const AllocationRecord& a : record.allocations()) {
       if (a.allocated_at < last_message && a.released_at > last_message &&
           a.tag == memory_tag_name(MemoryTag::saved))
@@ -467,7 +467,7 @@ TEST(Stages, BothEndsHoldATiedTableAndTheFirstOwnsIt) {
   }
 }
 
-// In a V the first stage has both ends, and nobody else has a copy.
+// In a V the first stage has both ends, and no other stage has a copy.
 TEST(Stages, AVHoldsATiedTableOnce) {
   const auto device = make_cpu_device(1);
   const ModelConfig model = model_of("gpt2", 4);

@@ -1,5 +1,5 @@
-// Weights that are stored in FP8 alone (mixed_precision.fp8_param_gather), as codes or as the forms
-// of MXFP8: every step has the bits that it has with weights in BF16, however they are sharded and
+// Weights that are stored only in FP8 (mixed_precision.fp8_param_gather), as codes or in the forms
+// of MXFP8: every step has the same bits as with weights in BF16, however they are sharded and
 // gathered.
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ const Overrides kCurrent{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybr
 const Overrides kMx{"mixed_precision=bf16_with_mxfp8_mixed"};
 const Overrides kThroughGradients{"mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=true"};
 
-/// What every rank saves of a run, and how its weights are stored.
+/// What every rank saves, and the formats of its weights.
 struct Saved {
   std::vector<std::map<std::string, std::string>> by_rank{4};
   std::set<DType> formats, of_experts;  // of weights; of experts' weights on all ranks
@@ -78,7 +78,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-/// The same tensors and validation losses, though shards may begin elsewhere.
+/// The same tensors and validation losses, although shards may begin elsewhere.
 void expect_same_bits(const Saved& with, const Saved& without) {
   EXPECT_EQ(with.validation_losses, without.validation_losses);
   const auto expected = whole_bytes(without), ours = whole_bytes(with);
@@ -88,7 +88,7 @@ void expect_same_bits(const Saved& with, const Saved& without) {
     for (const auto& [name, bytes] : expected) EXPECT_TRUE(ours.at(name) == bytes) << name;
     return;
   }
-  // Shards begin elsewhere; all of them together are the same elements.
+  // Shards begin elsewhere, but together they have the same elements.
   for (const auto& [name, bytes] : expected) {
     std::multiset<std::string> a, b;
     const std::string& other = ours.at(name);
@@ -116,7 +116,7 @@ TEST_P(CodeWeights, StepsHaveTheBitsOfSixteenBitWeights) {
 class FormsAlone : public testing::TestWithParam<Case> {};
 
 TEST_P(FormsAlone, StepsHaveTheBitsOfSixteenBitWeights) {
-  // Twice as wide as others: scales are of 32 elements on each tensor rank.
+  // Twice the width of other tests, because scales are for 32 elements on each tensor rank.
   const Overrides settings =
       Overrides{"model.hidden_size=64", "model.ffn_hidden_size=96"} + GetParam().settings;
   const Saved without = train(settings);
@@ -139,7 +139,7 @@ std::vector<Case> mx_cases() {
   return {
       {"one", kMx},
       {"dp2", two},
-      // Evaluations read weights between steps, and checks their copies.
+      // Evaluations read weights between steps; checks compare their copies.
       {"dp2_evaluated", two + Overrides{"validation.eval_iters=1", "validation.eval_interval=1",
                                         "train.check_weight_hash_across_dp_replicas_interval=1"}},
       {"dp2_not_overlapped",
@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, CodeWeights, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(CodeWeights, ASkippedUpdateLeavesThem) {
-  // FP16's loss scale overflows on the way down.
+  // FP16's loss scale causes overflows at the start.
   for (const auto& [recipe, codes] : {std::pair{"fp16_with_fp8_delayed_scaling_mixed", kCodes},
                                       {"fp16_with_mxfp8_mixed", kCodes + kThroughGradients}}) {
     const Overrides run = tiny_run() + Overrides{std::string("mixed_precision=") + recipe,
@@ -250,7 +250,7 @@ TEST(CodeWeights, ARunGoesOnWithAndWithoutThem) {
   }
 }
 
-// There is no matrix that the codes of a weight could be compared with; other operands have one.
+// A weight has no matrix to compare its codes with; other operands have one.
 TEST(WatchedCodeWeights, HaveTheBitsOfAnUnwatchedRun) {
   const Overrides watched{"tensor_inspect.enabled=true", "logger.log_interval=1"};
   const auto expected = whole_bytes(train(kDelayed + kCodes));

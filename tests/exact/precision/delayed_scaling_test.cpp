@@ -1,5 +1,5 @@
-// Delayed scaling: the scales of a step are those that Transformer Engine's formula makes of the
-// magnitudes of earlier steps, on all ranks alike, whatever runs again or goes on later.
+// Delayed scaling: the scales of a step follow from the magnitudes of earlier steps by Transformer
+// Engine's formula, equally on all ranks, also with recomputation and after resumption.
 
 #include <gmock/gmock.h>
 
@@ -36,8 +36,8 @@ constexpr size_t kHistories = 2 * (4 * 3 + 4);
 // Transformer Engine's documentation of DelayedScaling, in FP64:
 //   FP8_MAX = maximum_representable_value(fp8_format)
 //   new_scaling_factor = (FP8_MAX / amax) / (2 ^ margin)
-// with amax = the largest or the most recent of the history; where it is 0 or not finite, the
-// scaling factor stays as it is.
+// with amax = the largest or the most recent entry of the history; if it is 0 or not finite, the
+// scaling factor is unchanged.
 class Formula {
  public:
   Formula(double largest, size_t steps, bool most_recent, int margin)
@@ -97,7 +97,7 @@ TEST(DelayedScaling, ScalesAreThoseOfTransformerEngine) {
           for (const float amax : amaxes) {
             const auto chosen = [&] { return scales.chosen(parameter, operand).data<float>()[0]; };
             const double expected = largest / formula.factor();
-            // One rounding of the product with 2^margin, which may leave the range of FP32.
+            // The product with 2^margin is rounded once and may leave the range of FP32.
             const double most = std::numeric_limits<float>::max();
             EXPECT_NEAR(chosen(), std::min(expected, most), 1e-6 * std::min(expected, most));
             const float before = chosen();
@@ -127,7 +127,7 @@ TEST(DelayedScaling, AStepHasTheLargestMagnitudeOfItsMicroBatches) {
   scales.finish_step(context);
   EXPECT_EQ(scales.chosen(parameter, LayerOperand::input).data<float>()[0], 4);
   EXPECT_EQ(scales.chosen(parameter, LayerOperand::output_gradient).data<float>()[0], 4);
-  // A weight is another one each time that it is quantized.
+  // A weight differs each time that it is quantized.
   EXPECT_EQ(scales.chosen(parameter, LayerOperand::weight).data<float>()[0], 2);
   const Tensor values = scales.values(context);
   scales.finish_step(context);
@@ -152,7 +152,7 @@ TEST(DelayedScaling, AHistoryOfAnotherLengthIsCutOrGoesOn) {
       EXPECT_EQ(row[1 + i], i < 3 ? stored.data<float>()[1 + i] : 0);
     scales.finish_step(context);
     EXPECT_EQ(scales.chosen(parameter, LayerOperand::input).data<float>()[0], 5)
-        << "what was noted before counts";
+        << "earlier magnitudes count";
   }
 }
 
@@ -177,7 +177,7 @@ double largest_of(const Tensor& weight) {
   return largest;
 }
 
-// The weights of a step are quantized with what the weights of earlier steps said.
+// The weights of a step are quantized with the magnitudes of the weights of earlier steps.
 TEST(DelayedScaling, AStepReadsWeightsWithScalesOfEarlierSteps) {
   with_trainers(kDelayed + Overrides{"train.train_iters=1"}, [](Trainer& trainer, Communicator&) {
     trainer.run();
@@ -192,7 +192,7 @@ TEST(DelayedScaling, AStepReadsWeightsWithScalesOfEarlierSteps) {
     };
     const std::string name = weight->path + "/weight";
     Formula formula(448, 3, false, 0);
-    // The step that ran saw the initial weights, whose magnitude is the history.
+    // The step used the initial weights, whose magnitude is in the history.
     const std::vector<float> first = values_of(engine).at(name);
     EXPECT_EQ(first[0], first[1]);
     EXPECT_NE(static_cast<double>(first[1]), largest_of(engine.store().weight(*weight)));
@@ -252,7 +252,7 @@ TEST(DelayedScaling, EveryLayoutHasTheScalesOfOneRank) {
             if (steps == 1 && layout.same_bits) {
               EXPECT_EQ(ours[i], one[i]) << name;
             } else {
-              // BF16 tensors; FP8 products of other sums, attention's among them.
+              // BF16 tensors; FP8 products with other sums, including attention's.
               EXPECT_NEAR(ours[i], one[i], 0.25 * one[i]) << name << " " << i;
             }
           }
@@ -334,7 +334,7 @@ TEST(DelayedScaling, StopAndResumeChangesNoBitNorDoesTheLayoutOfTheCheckpoint) {
                     });
                     for (const auto& [name, bytes] : held)
                       EXPECT_TRUE(stored.at(name) == bytes) << layout.name << " " << name;
-                    // The histories of a stage are saved by one of its ranks.
+                    // One rank of a stage saves its histories.
                     const int copies = trainer.engine().groups().tp().rank() +
                                        trainer.engine().groups().dp_cp().rank();
                     EXPECT_EQ(held.empty(), copies > 0) << world.rank();

@@ -1,4 +1,4 @@
-// Parts of sums over tensor ranks that travel as FP8 (comm_overlap.fp8_buf).
+// Partial sums of tensor ranks that are sent as FP8 (comm_overlap.fp8_buf).
 
 #include <gtest/gtest.h>
 
@@ -41,12 +41,12 @@ double relative(const TensorOutcome& a, const TensorOutcome& b) {
 TEST(Fp8Exchange, RoundsThePartsAndNothingElse) {
   const TensorOutcome plain = run_tensor_ranks(run_with(OverlapMethod::pipeline, false));
   const TensorOutcome pipeline = run_tensor_ranks(run_with(OverlapMethod::pipeline, true));
-  // An element is off by 2.7 % in the mean square, and a block adds two sums to the stream.
+  // An element has an error of 2.7 % in the mean square, and a block adds two sums to the stream.
   const double error = relative(pipeline, plain);
   EXPECT_GT(error, 0.002);
   EXPECT_LT(error, 0.1);
   EXPECT_NEAR(pipeline.loss, plain.loss, 0.03 * plain.loss);
-  // The same parts, whichever way they go.
+  // The parts are the same with every method.
   expect_same_bits(run_tensor_ranks(run_with(OverlapMethod::ring_exchange, true)), pipeline);
 }
 

@@ -1,4 +1,4 @@
-// Runs with quantized products of experts: what changes no bit of them, and the histories of each
+// Runs with quantized products of experts: settings that change no bit, and the histories of each
 // expert under delayed scaling, which every rank has.
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(QuantizedExperts, RecomputationChangesNoBit) {
 const Overrides kDelayed = experts_run("bf16_with_fp8_delayed_scaling_mixed") +
                            Overrides{"mixed_precision.fp8_amax_history_len=3"};
 
-/// Values by name, as one rank has them.
+/// Values by name, from one rank.
 std::map<std::string, std::vector<float>> histories(const Overrides& run) {
   std::vector<std::map<std::string, std::vector<float>>> by_rank(4);
   with_trainers(run, [&](Trainer& trainer, Communicator& world) {
@@ -62,7 +62,7 @@ std::map<std::string, std::vector<float>> histories(const Overrides& run) {
   return by_rank[0];
 }
 
-// One step: experts' rows of all ranks together are those of one rank.
+// One step: the experts' rows of all ranks together equal those of one rank.
 TEST(QuantizedExperts, EveryRankHasTheHistoriesOfAllExperts) {
   const Overrides one{"train.train_iters=1"};
   const Overrides two{"dist.ranks=2", "model.expert_model_parallel_size=2"};

@@ -1,5 +1,6 @@
-// What tensor_inspect says about operands of experts: all experts of a layer together, with the
-// worst one; once, however often a layer runs; on several ranks as on one.
+// The figures of tensor_inspect for operands of experts: for all experts of a layer together and
+// for the worst one; counted once, however often a layer runs; the same on several ranks and on
+// one.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ Overrides watched_run(const std::string& recipe) {
                    "dist.threads_per_rank=1"};
 }
 
-/// What the one step's line of metrics.jsonl has.
+/// The line of metrics.jsonl of the single step.
 json measured(const Overrides& overrides) {
   const TemporaryFolder folder;
   const RunSetup setup =
@@ -54,7 +55,7 @@ TEST(WatchedExperts, AreInTheLogTogetherWithTheWorstOfThem) {
         const json& of = log[name];
         EXPECT_GT(of.at("relative_error"), 0.001);
         EXPECT_LT(of.at("relative_error"), 0.3);
-        // The error of all is no larger than that of the worst.
+        // The error over all experts is at most that of the worst.
         EXPECT_GE(of.at("worst_relative_error").get<double>(),
                   of.at("relative_error").get<double>());
         EXPECT_GE(of.at("worst_expert"), 0);
@@ -82,8 +83,8 @@ TEST(WatchedExperts, AreCountedOnceWhereTheyRunAgain) {
   }
 }
 
-// Experts of two ranks, and of each rank two. Scales are of the rows of both then: numbers differ
-// by roundings to E4M3, of 1/16 at most.
+// Two ranks with two experts each. Scales then cover the rows of both, so numbers differ by
+// roundings to E4M3, of 1/16 at most.
 TEST(WatchedExperts, OfSeveralRanksAreThoseOfOne) {
   for (const char* recipe : {"bf16_with_fp8_current_scaling_mixed", "bf16_with_mxfp8_mixed"}) {
     SCOPED_TRACE(recipe);
@@ -99,7 +100,7 @@ TEST(WatchedExperts, OfSeveralRanksAreThoseOfOne) {
       EXPECT_NEAR(two.at(name).at("relative_error").get<double>(),
                   of.at("relative_error").get<double>(), of.at("relative_error").get<double>() / 16)
           << name;
-      // A weight is one operand, wherever it is.
+      // A weight is one operand, wherever it is stored.
       if (name.ends_with(" w")) {
         EXPECT_EQ(two.at(name).at("worst_expert"), of.at("worst_expert")) << name;
         EXPECT_NEAR(two.at(name).at("relative_error").get<double>(),

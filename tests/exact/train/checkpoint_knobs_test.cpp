@@ -1,5 +1,4 @@
-// The effect of section checkpoint, and of the two settings of section scheduler about resuming, on
-// a resumed run.
+// The effect of section checkpoint, and of two settings of section scheduler, on a resumed run.
 
 #include <gmock/gmock.h>
 
@@ -31,7 +30,7 @@ Overrides short_run(const TemporaryFolder& save, const Overrides& more = {}) {
 }
 const Overrides kFirstHalf{"train.exit_interval=2"};
 
-/// Trainers of all ranks, loaded as a run would be.
+/// Trainers of all ranks, loaded as in a run.
 void with_trainers(const Overrides& overrides,
                    FunctionRef<void(Trainer& trainer, Communicator& world)> body) {
   const RunSetup setup = setup_of(
@@ -55,8 +54,7 @@ TEST(SaveRng, WithoutTheSeedARunGoesOnIfItIsTold) {
   EXPECT_EQ(train_run(run + Overrides{"checkpoint.load_rng=false"}).tensors, whole.tensors);
 }
 
-/// A run whose model has biases of q, k and v, and one without, which differ in those tensors
-/// alone.
+/// A model with biases of q, k and v, and one without: they differ only in those tensors.
 class StrictnessOf : public testing::Test {
  protected:
   /// Trains two steps with or without biases, and resumes without or with them.
@@ -174,7 +172,7 @@ TEST_F(Copies, FullyParallelLoadReadsEachShareOnceAndSendsIt) {
         run({fmt::format("checkpoint.fully_parallel_load={}", spread)}),
         [&](Trainer& trainer, Communicator& world) {
           EXPECT_EQ(trainer.state().step, 2);
-          // Once more, to count the opened shards.
+          // Once more, with a count of the opened shards.
           const CheckpointReader reader(save / "step_00000002", {world.rank(), world.size()});
           restore_run(trainer.engine(), reader, {.spread_copies = spread});
           EXPECT_EQ(reader.opened_shards(), spread ? 1 : 2);
@@ -213,7 +211,7 @@ TEST(ResumeSchedule, ADifferenceIsAnErrorWhereNeitherDecides) {
                   AllOf(HasSubstr("optimizer.lr: 0.01 there, 0.02 here"),
                         HasSubstr("rows of the learning rate's decay: 16 there, 12 here"),
                         HasSubstr("use_checkpoint_opt_param_scheduler=true"))));
-  // Without one it is no error.
+  // Without a difference there is no error.
   TemporaryFolder save;
   train_run(short_run(save, kFirstHalf));
   EXPECT_EQ(train_run(short_run(save, neither)).state.step, 4);

@@ -1,4 +1,4 @@
-// optimizer.decoupled_lr: token table and head follow a learning rate of their own, all others lr.
+// optimizer.decoupled_lr: the token table and the head have their own learning rate, all others lr.
 
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ bool is_of_vocabulary(const std::string& name) {
          name.find("lm_head") != std::string::npos;
 }
 
-/// Only weights: moments depend on the gradients, not on the rate.
+/// Only weights are compared: moments depend on the gradients, not on the rate.
 std::map<std::string, std::string> weights(const RunOutcome& run) {
   std::map<std::string, std::string> kept;
   for (const auto& [name, bytes] : run.tensors) {

@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
                               "ddp.data_parallel_sharding_strategy=optim_grads_params"}}),
     [](const auto& info) { return info.param.name; });
 
-// DualPipeV adds the gradients of each weight in the order of micro-batches, too.
+// DualPipeV also adds the gradients of each weight in the order of micro-batches.
 TEST(DualPipeV, HasTheBitsOfTheInterleavedRun) {
   for (const Overrides& more : {Overrides{}, Overrides{kOverlap}, Overrides{kOverlap, kDelay}}) {
     const Overrides layout =
@@ -124,7 +124,7 @@ TEST(DualPipeV, HasTheBitsOfTheInterleavedRun) {
     const StreamOutcome loop = train_on_streams({.layout = layout}, std::nullopt);
     const StreamOutcome v = train_on_streams(
         {.layout = layout + Overrides{"model.pipeline_schedule=dualpipe_v"} + more}, std::nullopt);
-    // Stages have other layers; all ranks have the losses and the gradient norms.
+    // Stages have different layers; all ranks have the losses and the gradient norms.
     constexpr size_t kFigures = 2 * 2 * sizeof(double);
     for (size_t rank = 0; rank < 4; ++rank)
       EXPECT_EQ(v.states[rank].substr(0, kFigures), loop.states[rank].substr(0, kFigures))

@@ -1,4 +1,4 @@
-// Fine-tuning starts from a model folder's architecture, weights and tokenizer.
+// Fine-tuning starts from the architecture, weights and tokenizer of a model folder.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,8 @@ TEST(FineTune, FromHuggingFaceAndFromItsOwnCheckpoint) {
   EXPECT_LT(losses.back(), losses.front() - 0.5);
   EXPECT_EQ(read_file(first / "step_00000020/config.json"), read_file(model / "config.json"));
 
-  // The save folder is a model folder: data and moments start anew from its weights.
+  // The save folder is a model folder too: a new run starts from its weights with new data and
+  // moments.
   train_run(fine_tune(first.path()) + Overrides{"checkpoint.save=" + second.path().string()});
   const auto again = metric(second / "metrics.jsonl", "loss");
   ASSERT_EQ(again.size(), 20u);

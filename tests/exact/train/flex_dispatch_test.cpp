@@ -1,4 +1,4 @@
-// An exchange that takes and puts rows by number has the bits of one with sorted copies.
+// An exchange that reads and writes rows by number has the bits of one with sorted copies.
 
 #include <gtest/gtest.h>
 

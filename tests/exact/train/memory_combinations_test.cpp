@@ -1,6 +1,6 @@
-// The memory of a rank is that of its dry run to the byte, whatever is combined: recompute, offload
-// of saved values, of states and of weights, shards, formats of state, layouts. CI tries some of a
-// seeded list; `./viaduct.sh policies` all of it.
+// The memory of a rank equals that of its dry run to the byte for every combination of recompute,
+// offload of saved values, states and weights, shards, state formats and layouts. CI tries some of
+// a seeded list; `./viaduct.sh policies` tries all of it.
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ const std::vector<Overrides> kLayouts{{},
 
 constexpr int kCombinations = 48, kSome = 8;
 
-/// Combinations that the configuration takes, as the seed draws them.
+/// Valid combinations, drawn by the seed.
 std::vector<Overrides> combinations() {
   std::mt19937_64 random(18);
   std::vector<Overrides> found;
@@ -79,7 +79,7 @@ std::vector<Overrides> combinations() {
     try {
       setup_of(one);
       found.push_back(std::move(one));
-    } catch (const ConfigError&) {  // one of those that exclude each other
+    } catch (const ConfigError&) {  // one of several that exclude each other
     }
   }
   return found;

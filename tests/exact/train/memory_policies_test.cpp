@@ -1,6 +1,6 @@
-// What a run recomputes, shares or offloads (saved values, or optimizer states) changes no bit of
-// it: weights and optimizer state after three steps with dropout, on layouts and schedules. The
-// memory of each rank is that of the dry run to the byte, and so is what goes to the second memory.
+// Recomputing, sharing or offloading (saved values, or optimizer states) changes no bit of a run:
+// weights and optimizer state after three steps with dropout, in several layouts and schedules. The
+// memory of each rank equals the dry run's to the byte, and so do the bytes in the second memory.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ struct Policy {
   bool offloads = true;
 };
 
-/// `folder`: of files.
+/// `folder`: for offload files.
 std::vector<Policy> policies(const std::string& folder) {
   const Overrides all{
       "model.fine_grained_activation_offloading=true",
@@ -137,7 +137,7 @@ Outcome train(const Overrides& overrides) {
     Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
     trainer.run();
     const PlannedMemory& planned = trainer.planned_memory();
-    // Between ranks the rows of experts follow from the tokens.
+    // Between ranks the rows of experts depend on the tokens.
     if (setup.config.parallel.expert_model_parallel_size == 1) {
       EXPECT_EQ(rank.device->memory().peak_bytes, planned.peak.bytes);
       EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
@@ -170,7 +170,7 @@ void expect_same(const Outcome& outcome, const Outcome& plain) {
 
 class MemoryPolicies : public testing::TestWithParam<Layout> {};
 
-// CI tries three policies of each layout, another three of the next one.
+// CI tries three policies in each layout, and others in the next one.
 TEST_P(MemoryPolicies, ChangeNoBitAndTakeWhatTheDryRunSays) {
   const TemporaryFolder folder;
   const Overrides& layout = GetParam().overrides;
@@ -193,7 +193,7 @@ TEST_P(MemoryPolicies, ChangeNoBitAndTakeWhatTheDryRunSays) {
   }
 }
 
-// Full sharding, with the shards of weights and gradients in the second memory, and without.
+// Full sharding, with the shards of weights and gradients in the second memory or not.
 TEST_P(MemoryPolicies, ShardsOfWeightsAndGradientsChangeNoBit) {
   const Overrides sharded = GetParam().overrides +
                             Overrides{"ddp.data_parallel_sharding_strategy=optim_grads_params",
@@ -207,7 +207,7 @@ TEST_P(MemoryPolicies, ShardsOfWeightsAndGradientsChangeNoBit) {
   const TemporaryFolder folder;
   const Overrides file{"memory.offload_path=" + folder.path().string()};
   const RunSetup setup = setup_of(kRun + GetParam().overrides);
-  // One rank adds micro-batches up in another order without its shards.
+  // Without its shards one rank adds micro-batches in another order.
   if (document_ranks(setup.config) == 1) {
     EXPECT_GT(train(sharded + weights).offloaded, 0);
     return;
@@ -219,7 +219,7 @@ TEST_P(MemoryPolicies, ShardsOfWeightsAndGradientsChangeNoBit) {
   expect_same(train(sharded + narrow + weights + states), train(sharded + narrow));
 }
 
-// Instances share the update of a shard: each writes its part, and gathers those of the others.
+// Instances share the update of a shard: each writes its part and gathers the others' parts.
 TEST(InstanceMemoryPolicies, SharedShardsThatLeaveChangeNoBit) {
   const Overrides instances{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2",
                             "ddp.outer_dp_sharding_strategy=optim",
@@ -284,7 +284,7 @@ TEST_P(ExpertMemoryPolicies, ChangeNoBit) {
   const Overrides& layout = GetParam().overrides;
   const auto layouts = expert_layouts();
   std::vector<Policy> all = expert_policies();
-  // The modules of experts do not leave where their rows are exchanged.
+  // Modules of experts are not offloaded where their rows are exchanged.
   if (setup_of(kRun + layout).config.parallel.expert_model_parallel_size > 1)
     std::erase_if(all, [](const Policy& policy) { return policy.name.starts_with("rows"); });
   const Outcome plain = train(layout);

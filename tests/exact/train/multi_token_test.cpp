@@ -1,5 +1,5 @@
-// Runs with multi-token prediction: what must not change any bit, what metrics say, what folders of
-// Hugging Face hold, and who leaves the further layers out.
+// Runs with multi-token prediction: settings that must not change any bit, the metrics, the content
+// of Hugging Face folders, and commands that leave out the additional layers.
 
 #include <gmock/gmock.h>
 
@@ -44,8 +44,8 @@ std::string path_of(const TemporaryFolder& folder) {
   return folder.path().string();
 }
 
-/// With the factor 0 the model learns as if it predicted one token, and its evaluation never knows
-/// of the others.
+/// With factor 0 the model learns as if it predicted one token, and its evaluation does not use the
+/// others.
 TEST(MultiTokenRun, WithoutWeightInTheTotalLeavesTheModelAlone) {
   const Overrides evaluated{"validation.eval_iters=2", "validation.eval_interval=2"};
   const RunOutcome with =
@@ -109,7 +109,7 @@ TEST(MultiTokenRun, SaysItsLosses) {
   EXPECT_NE(losses.back()[0], losses.front()[0]);
 }
 
-/// What transformers would save: the folder without the further layers.
+/// The folder that transformers would save, without the additional layers.
 void leave_out_further_layers(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::filesystem::copy(from, to);
   const SafetensorsFolder folder(from);
@@ -141,7 +141,7 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
   convert_model({.from = saved.path(), .to = other / "hf"});
   const json config = json::parse(read_file(other / "hf" / "config.json"));
   EXPECT_EQ(config.at("num_nextn_predict_layers"), 1);
-  EXPECT_FALSE(config.contains("viaduct_fields")) << "all of it is DeepSeek's own";
+  EXPECT_FALSE(config.contains("viaduct_fields")) << "DeepSeek's configuration can express it";
   const SafetensorsFolder folder(other / "hf");
   const auto same = [&](const std::string& name, const std::string& as) {
     EXPECT_TRUE(bytes_of(folder.tensor(name)) == run.tensors.at(as)) << name;
@@ -155,7 +155,7 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
   same("model.layers.2.embed_tokens.weight", "model.embed_tokens.weight");
   same("model.layers.2.shared_head.head.weight", "lm_head.weight");
 
-  // Back, and again: the same tensors.
+  // Converted back and again: the same tensors.
   convert_model({.from = other / "hf", .to = other / "checkpoint"});
   convert_model({.from = other / "checkpoint", .to = other / "again"});
   const SafetensorsFolder again(other / "again");
@@ -164,7 +164,7 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
     EXPECT_TRUE(bytes_of(again.tensor(info.name)) == bytes_of(folder.tensor(info.name)))
         << info.name;
 
-  // Training goes on with the layer, without it where the user says so.
+  // Training continues with the layer, or without it if the user says so.
   const Overrides pretrained =
       kDeepSeek + Overrides{"checkpoint.pretrained_checkpoint=" + (other / "hf").string()};
   EXPECT_TRUE(train_run(pretrained).tensors.contains("model.layers.2.eh_proj.weight"));

@@ -1,5 +1,5 @@
-// Runs with other formats of optimizer state and other optimizers: they go on bit by bit from their
-// checkpoints, and checkpoints move between formats.
+// Runs with other formats of optimizer state and other optimizers: they resume bit by bit from
+// their checkpoints, and checkpoints convert between formats.
 
 #include <gmock/gmock.h>
 
@@ -73,14 +73,14 @@ TEST(OptimizerState, CheckpointsMoveBetweenFormats) {
                      stop);
   };
   const RunOutcome before = saved(kNarrow);
-  // What narrow formats hold is FP32, too.
+  // Values of narrow formats are also FP32 values.
   const Overrides load{"checkpoint.load=" + narrow.path().string(), "train.train_iters=4"};
   const RunOutcome wide = train_run(run_of({"mixed_precision=bf16_mixed"}) + load);
   EXPECT_EQ(wide.tensors, before.tensors);
-  // Back again: a value of FP8 is stored as it was.
+  // Back again: an FP8 value gets the same code.
   const RunOutcome again = train_run(run_of(kNarrow) + load);
   EXPECT_EQ(again.tensors, before.tensors);
-  // And into formats that hold less.
+  // Then into formats that hold less.
   const RunOutcome scaled = train_run(run_of(kScaled) + load);
   EXPECT_EQ(scaled.state, before.state);
   EXPECT_NE(scaled.tensors, before.tensors);
@@ -94,7 +94,7 @@ TEST(OptimizerState, AnotherOptimizerIsRefused) {
               ThrowsMessage<ConfigError>(HasSubstr("optimizer.optimizer")));
 }
 
-/// ‖a − b‖ / ‖b − start‖ over all weights: how far a's movement is from b's.
+/// ‖a − b‖ / ‖b − start‖ over all weights: the difference relative to b's movement.
 double distance(const RunOutcome& a, const RunOutcome& b, const RunOutcome& start) {
   double difference = 0, movement = 0;
   for (const auto& [name, bytes] : b.tensors) {
@@ -110,7 +110,7 @@ double distance(const RunOutcome& a, const RunOutcome& b, const RunOutcome& star
   return std::sqrt(difference / movement);
 }
 
-// A moment or a master that is stored wrongly moves weights elsewhere.
+// A wrongly stored moment or master would move weights elsewhere.
 TEST(OptimizerState, NarrowStateMovesWeightsAsFp32Does) {
   const Overrides short_run{"train.train_iters=4", "optimizer.lr=1e-3",
                             "scheduler.lr_decay_style=constant"};
@@ -122,7 +122,7 @@ TEST(OptimizerState, NarrowStateMovesWeightsAsFp32Does) {
   };
   EXPECT_EQ(of(wide), 0);
   const double remainders = of(kAware), narrow = of(kNarrow), scaled = of(kScaled);
-  EXPECT_LT(remainders, 0.05);  // roundings of ties alone
+  EXPECT_LT(remainders, 0.05);  // only roundings of ties
   EXPECT_GT(narrow, 0);
   EXPECT_LT(narrow, 0.3);  // FP8 has 4 significant bits
   EXPECT_GT(scaled, 0);

@@ -1,6 +1,6 @@
-// What the program orders to run under kernels does run under them: operations become complete
-// while a rank computes and nobody waits for them. A communicator that leaves all its work to
-// `wait` has the same order of events, and is seen through.
+// Operations that the program orders to run under kernels do run under them: they complete while a
+// rank computes and nobody waits for them. A communicator that leaves all its work to `wait` has
+// the same order of events, and is detected.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ using namespace test;
 using testing::IsEmpty;
 
 struct Seen {
-  std::map<std::string, int> ordered;  // that a kernel stands between launch and wait of
-  std::map<std::string, int> hidden;   // that were complete after the kernels beside them
+  std::map<std::string, int> ordered;  // with a kernel between launch and wait
+  std::map<std::string, int> hidden;   // complete after the kernels beside them
   int stuck = 0;
 };
 
@@ -40,7 +40,7 @@ std::map<std::string, int> ordered_overlaps(const StepRecord& record) {
   return ordered;
 }
 
-/// Two steps of two micro-batches, as rank 1 of two saw them.
+/// Two steps of two micro-batches, as observed by rank 1 of two.
 Seen two_steps(const Overrides& layout, bool defers) {
   const RunSetup setup =
       setup_of(tiny_run() +
@@ -50,7 +50,7 @@ Seen two_steps(const Overrides& layout, bool defers) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   Seen seen;
   run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> threads) {
-    // One that defers never gets on: there is nothing to be patient for.
+    // A deferring communicator never progresses, so there is no reason to wait.
     OverlapProbe probe(defers ? 0 : 60);
     const auto world = probed(threads, probe, defers);
     const GlobalRank me{world->rank()};
@@ -97,7 +97,7 @@ TEST_P(OverlapProgress, WhatIsOrderedUnderKernelsIsCompleteAfterThem) {
 TEST_P(OverlapProgress, ACommunicatorThatDefersAllToWaitHidesNothing) {
   const Seen seen = two_steps(GetParam().layout, true);
   for (const std::string& what : GetParam().hides)
-    EXPECT_GT(seen.ordered.count(what), 0u) << what << ": the order alone does not tell";
+    EXPECT_GT(seen.ordered.count(what), 0u) << what << ": the order of events does not show it";
   EXPECT_THAT(seen.hidden, IsEmpty());
   EXPECT_GT(seen.stuck, 0);
 }

@@ -54,7 +54,7 @@ TEST_F(PackedWeights, ChangeNoBitOfStepsWhoseWeightsChange) {
 TEST_F(PackedWeights, AreMadeOnceAStepForAllMicroBatches) {
   const TrainingRun run = short_run("gpt2", true);
   test::Trainer trainer(run);
-  // Four a block and the tied head's, each for forward and data gradient.
+  // Four matrices a block and the tied head's, each for forward and data gradient.
   const int64_t forms = 2 * (4 * run.model.layers + 1);
   EXPECT_EQ(packs(trainer), forms);
   EXPECT_EQ(packs(trainer), forms);
@@ -94,7 +94,7 @@ TEST_F(PackedWeights, TakeTheBytesOfMultipliedWeightsTwiceMore) {
     return dry_run(setup_of(kRun + Overrides{std::string("model.packed_weights=") + packed}))
         .peak.bytes_by_tag;
   };
-  // QKV, projection, gate and up, down of two blocks, and the head. A table that is only looked up
+  // QKV, projection, gate and up, and down of two blocks, and the head. A table with only look-ups
   // has no tiles.
   const int64_t elements = 2 * (96 * 32 + 32 * 32 + 2 * 64 * 32 + 32 * 64) + 64 * 32;
   auto with = peak("true"), without = peak("false");

@@ -39,7 +39,7 @@ TEST(PassedOverSteps, StepsAfterThemReadTheRowsThatAreTheirs) {
                             "optimizer.min_lr=0"});
   train_run(run + Overrides{"checkpoint.save=" + passed.path().string(), "optimizer.lr=0",
                             "optimizer.min_lr=0", "train.iterations_to_skip=[2]"});
-  // Weights that do not move: the loss is that of the rows.
+  // The weights do not move, so the loss depends only on the rows.
   const auto all = metric(whole / "metrics.jsonl", "loss"),
              rest = metric(passed / "metrics.jsonl", "loss");
   EXPECT_THAT(rest, ElementsAre(all[0], all[2]));

@@ -33,7 +33,7 @@ TEST(ExactProbe, ThreadsDoNotChangeABit) {
   }
 }
 
-// Where no update follows, masters and moments are not there; gradients are the same.
+// If no update follows, masters and moments do not exist; gradients are the same.
 TEST(ExactProbe, WithoutMastersGradientsAreTheSame) {
   const std::filesystem::path folder = test::test_data("golden/llama_tied");
   ProbeSettings settings;

@@ -1,5 +1,5 @@
-// Whole steps with quantized products of experts: how far gradients are from those of FP32, what
-// changes no bit, and rows up to a multiple, which change nothing.
+// Whole steps with quantized products of experts: the distance of gradients from those of FP32,
+// settings that change no bit, and padding to a multiple of rows, which changes nothing.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ TrainingRun training(const ModelConfig& model, const Quantization& products,
           .plain_layers = {"attention"}};
 }
 
-// All experts have all tokens, so that no rounding sends a token elsewhere; rows of experts alone
+// Every token chooses all experts, so that rounding cannot change a choice; only rows of experts
 // are quantized. The bound is that of linear layers.
 TEST(QuantizedExperts, GradientsAreWithinTheErrorOfTheirFormats) {
   ModelConfig model = wide_mixtral();
@@ -95,8 +95,8 @@ TEST(QuantizedExperts, ThreadsChangeNoBit) {
   }
 }
 
-// Rows of padding are computed, and nobody reads their results; their gradients are zero. Scales of
-// rows are their own, so products that contract features see no padding.
+// Padding rows are computed, but nobody reads their results; their gradients are zero. Rows have
+// their own scales, so products that contract features do not depend on padding.
 TEST(QuantizedExperts, RowsOfPaddingChangeNoBitOfTheOthers) {
   Quantization products = kSchemes[2].products;
   products.weight_gradient = false;
@@ -108,8 +108,8 @@ TEST(QuantizedExperts, RowsOfPaddingChangeNoBitOfTheOthers) {
   EXPECT_TRUE(plain.state() == padded.state());
 }
 
-// They share scales of whole matrices, and those of the last rows of an expert in weight gradients:
-// at most each element is rounded anew, which is as far as √2 times one rounding.
+// Rows share the scales of whole matrices, and in weight gradients those of the last rows of an
+// expert: at most each element is rounded anew, which is √2 times the error of one rounding.
 TEST(QuantizedExperts, RowsOfPaddingCountInScalesAlone) {
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);

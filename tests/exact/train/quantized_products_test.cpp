@@ -1,5 +1,5 @@
-// Whole steps with quantized products: which operands are made, how far gradients are from those of
-// FP32, and what changes no bit.
+// Whole steps with quantized products: which operands are made, the distance of gradients from
+// those of FP32, and settings that change no bit.
 
 #include <gtest/gtest.h>
 
@@ -52,10 +52,10 @@ TrainingRun training(const ModelConfig& model, const Quantization& products) {
           .products = products};
 }
 
-// A gradient has the errors of two operands in each product on its way: at most the four products
-// of each block forward and backward, and the weight gradient's own. Attention and gates multiply
-// two results, whose errors both count: each product counts twice. Errors are independent, so their
-// squares add up.
+// A gradient has the errors of two operands for each product on its path: at most the four products
+// of each block in forward and backward, and the weight gradient's own. Attention and gates
+// multiply two results, and the errors of both count: each product counts twice. Errors are
+// independent, so their squares add up.
 TEST(QuantizedProducts, GradientsAreWithinTheErrorOfTheirFormats) {
   for (const char* name : {"llama", "gpt2"}) {
     const ModelConfig model = wide(name);
@@ -73,7 +73,7 @@ TEST(QuantizedProducts, GradientsAreWithinTheErrorOfTheirFormats) {
       const double forward = element_error(scheme.products.forward);
       // Stochastic rounding has twice the variance.
       const double gradient = element_error(scheme.products.gradient) * (fp4 ? std::sqrt(2) : 1);
-      // Attention has two products of a block forward, four backward.
+      // Attention has two products a block in the forward, four in the backward.
       const double products =
           (scheme.products.attention ? 14.0 : 8.0) * static_cast<double>(model.layers);
       const double bound = std::sqrt(products * 2 * forward * forward +
@@ -84,7 +84,7 @@ TEST(QuantizedProducts, GradientsAreWithinTheErrorOfTheirFormats) {
         std::vector<double> difference = ours[p];
         for (size_t i = 0; i < difference.size(); ++i) difference[i] -= theirs[p][i];
         const double error = norm_of(difference) / std::max(norm_of(theirs[p]), 1e-12);
-        // The first biases of keys have no gradient but rounding.
+        // The first key biases have a gradient of only rounding errors.
         if (norm_of(theirs[p]) > 1e-6) worst = std::max(worst, error);
         our_square += std::pow(norm_of(ours[p]), 2),
             their_square += std::pow(norm_of(theirs[p]), 2);
@@ -117,8 +117,8 @@ TEST(QuantizedProducts, OperandsOfLinearLayersInsideBlocksAlone) {
     trainer.step();
     const auto names = conversions(trainer);
     const auto made = std::count(names.begin(), names.end(), "convert_operand");
-    // x and dy once a micro-batch, and again for the weight gradient where scales lie along the
-    // contracted dim; so a weight, once a step.
+    // x and dy once a micro-batch, and again for the weight gradient if scales lie along the
+    // contracted dim; a weight likewise, once a step.
     const bool mx = scheme.products.scaling == Scaling::mx;
     const bool whole = scheme.products.scaling == Scaling::tensor;
     const bool fp4 = scheme.products.scaling == Scaling::nvfp4;
@@ -126,7 +126,7 @@ TEST(QuantizedProducts, OperandsOfLinearLayersInsideBlocksAlone) {
     const int64_t heads = scheme.products.attention ? micro_batches * model.layers * 4 : 0;
     EXPECT_EQ(made, micro_batches * linears * (whole ? 2 : 4) + linears * (mx ? 2 : 1) + heads);
     const auto maxima = std::count(names.begin(), names.end(), "largest_magnitude");
-    // Of FP4 also the maximum of what is rotated.
+    // With FP4 also the maximum of the rotated operand.
     EXPECT_EQ(maxima, whole ? micro_batches * linears * 2 + linears + heads
                       : fp4 ? micro_batches * linears * 4 + linears
                             : 0);
@@ -161,7 +161,7 @@ TEST(QuantizedProducts, NamedLayersStayInTheirFormat) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "convert_operand"), linears * (2 * 4 + 1));
 }
 
-// Each operand of each layer is measured once, and the numbers stay what they are.
+// Each operand of each layer is measured once, and the numbers do not change.
 TEST(QuantizedProducts, MeasuringThemChangesNoBit) {
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);
@@ -171,7 +171,7 @@ TEST(QuantizedProducts, MeasuringThemChangesNoBit) {
     measured.engine().inspect(&log);
     plain.step(), measured.step();
     EXPECT_TRUE(plain.state() == measured.state());
-    // Attention's output is an operand from the start: there is nothing to measure it against.
+    // Attention's output is an operand from the start, so there is nothing to compare it with.
     const int operands = scheme.products.attended ? 3 * 4 - 1 : 3 * 4;
     EXPECT_EQ(log.tensors().size(), static_cast<size_t>(operands * run.model.layers));
     for (const auto& [name, operand] : log.tensors()) {
@@ -234,13 +234,13 @@ double distance_of(const TensorOutcome& a, const TensorOutcome& b) {
   return std::sqrt(difference / size);
 }
 
-// FP32 tensors: layouts differ by the order of sums, and an element here and there is rounded to
-// its other neighbour. A scale made from a rank's part alone would round all of them otherwise.
+// FP32 tensors: layouts differ by the order of sums, and a few elements are rounded to their other
+// neighbour. A scale made from one rank's part would change the rounding of all of them.
 TEST(QuantizedProducts, LayoutsAreOneRank) {
   for (const char* name : {"llama", "gpt2"}) {
     for (const Scheme& scheme : kSchemes) {
-      // Layers of so few elements amplify the one that is rounded otherwise
-      // (unit/nn/attention_codes_test.cpp has attention alone).
+      // Layers with so few elements amplify an element that is rounded differently
+      // (unit/nn/attention_codes_test.cpp tests attention alone).
       if (scheme.products.attention) continue;
       const TensorOutcome one = run_tensor_ranks(ranks(name, scheme.products, 1, false));
       const TensorOutcome exact = run_tensor_ranks(ranks(name, {}, 1, false));
@@ -250,9 +250,9 @@ TEST(QuantizedProducts, LayoutsAreOneRank) {
         EXPECT_NEAR(other.loss, one.loss, 1e-3 * std::abs(one.loss));
         EXPECT_LT(distance_of(other, one), of_format / 10) << of_format;
       };
-      // Groups of tokens are 16, 32 and 128 long, and a context rank has two runs of 8. The scale
-      // of a whole weight is made over tensor ranks, which these stores do not know (tests/layout
-      // has engines).
+      // Groups have 16, 32 and 128 tokens, and a context rank has two runs of 8. The scale of a
+      // whole weight is made over tensor ranks, which these stores do not have (tests/layout has
+      // engines).
       if (scheme.products.scaling == Scaling::nvfp4) continue;
       if (scheme.products.scaling == Scaling::tensor) {
         expect_near(run_tensor_ranks(ranks(name, scheme.products, 1, false, 2)), "cp2");
@@ -264,9 +264,9 @@ TEST(QuantizedProducts, LayoutsAreOneRank) {
   }
 }
 
-// Of a token in a block, N = 4 heads and K = 2 of keys and values of 64 dims each: queries, keys
-// and values, (N + 2 K) 64 numbers, in one byte in place of two; then the output, N 64 numbers,
-// once as FP8 in place of BF16 beside the projection's FP8.
+// For a token in a block with N = 4 heads and K = 2 key-value heads of 64 dims: queries, keys and
+// values, (N + 2 K) 64 numbers, in one byte instead of two; then the output, N 64 numbers, once as
+// FP8 instead of BF16 beside the projection's FP8.
 TEST(QuantizedProducts, AttentionKeepsFp8) {
   const auto kept = [](bool attention, bool attended) {
     TensorRun run = ranks(
@@ -277,7 +277,7 @@ TEST(QuantizedProducts, AttentionKeepsFp8) {
   };
   const int64_t tokens = 16, blocks = 2, scales = 3 * 4, scale = 4;
   EXPECT_EQ(kept(false, false) - kept(true, false), blocks * (tokens * 8 * 64 - scales));
-  // The output's scale is the projection's.
+  // The output uses the projection's scale.
   EXPECT_EQ(kept(true, false) - kept(true, true), blocks * (tokens * 4 * 64 * 2 + 0 * scale));
 }
 

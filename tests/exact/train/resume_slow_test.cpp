@@ -28,7 +28,7 @@ const Overrides kSchedules{"scheduler.lr_warmup_iters=6", "scheduler.start_weigh
                            "scheduler.end_weight_decay=0.2",
                            "scheduler.weight_decay_incr_style=linear"};
 const Overrides kAsync{"checkpoint.async_save=true", "checkpoint.save_interval=3"};
-// Overflows on the way down from the initial scale, growth after clean steps.
+// Overflows at the start because of the initial scale, growth after clean steps.
 const Overrides kScaler{"mixed_precision=fp16_mixed", "mixed_precision.loss_scale_window=4",
                         "mixed_precision.initial_loss_scale=1073741824"};
 

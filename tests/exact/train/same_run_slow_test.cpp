@@ -1,5 +1,5 @@
-// One seed, one run: bitwise the same twice and with any number of threads, and up to rounding
-// with any cut into micro-batches.
+// One seed, one run: bitwise the same when repeated and with any number of threads, and equal up to
+// rounding with any cut into micro-batches.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST_P(SameRun, EvaluationChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Recipes, SameRun, testing::Values("fp32", "bf16_mixed", "fp16_mixed"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// Loss and gradients of the mean of the first global batch.
+/// Loss and gradients of the mean over the first global batch.
 std::map<std::string, Tensor> first_step(const Overrides& overrides) {
   const RunSetup setup = setup_of(overrides);
   const RankDevice rank = make_rank_device(setup.config.dist);

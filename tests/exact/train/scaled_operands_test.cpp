@@ -42,7 +42,7 @@ TEST(ScaledOperands, ExactOnesChangeNoBitOfSteps) {
   }
 }
 
-// Slices of weights, rows of rings, gathers beside products: wherever an operand is cut.
+// Slices of weights, rows of rings, gathers beside products: every place where an operand is cut.
 TEST(ScaledOperands, ExactOnesChangeNoBitOnTensorRanks) {
   using Method = OverlapMethod;
   GemmOverlapTable ring, pipeline, bulk;
@@ -88,8 +88,9 @@ TEST(ScaledOperands, WeightsAreMadeOnceAStepAndActivationsForEachProduct) {
   test::Trainer trainer(run);
   trainer.step();
   const int64_t linears = 4 * run.model.layers, micro_batches = 2;
-  // Of a linear layer x and dy, row-wise for its product and column-wise for the weight gradient;
-  // of the head x twice, for its backward makes the logits again, and dy and both column-wise.
+  // For a linear layer x and dy, row-wise for its product and column-wise for the weight gradient;
+  // for the head x twice, because its backward computes the logits again, and dy and both
+  // column-wise.
   const int64_t weights = 2 * (linears + 1), activations = micro_batches * (4 * linears + 5);
   EXPECT_EQ(ops_of_step(trainer, "convert_operand").size(),
             static_cast<size_t>(weights + activations));
@@ -123,10 +124,10 @@ double distance_of(const test::Trainer& a, const test::Trainer& b) {
   return std::sqrt(difference / size);
 }
 
-// An e4m3 element is off by 2.5 % of itself in the mean square (its step is 1/16 to 1/8 of it, and
+// An e4m3 element has an error of 2.5 % in the mean square (its step is 1/16 to 1/8 of it, and
 // uniform rounding leaves 1/√12 of a step); an i8 element of normal numbers, whose largest of 32 is
-// near 2.1 σ and whose scale is up to twice too large, by 0.5 to 1 % of σ. Errors of products add
-// up over the depth of the model, in proportion to these: both models have some 25 of them.
+// near 2.1 σ and whose scale is up to twice too large, 0.5 to 1 % of σ. Errors of products add up
+// over the depth of the model, in proportion to these: both models have about 25 of them.
 TEST(ScaledOperands, QuantizedOnesAreOffInProportionToTheirSteps) {
   for (const char* model : {"llama", "gpt2"}) {
     SCOPED_TRACE(model);

@@ -1,5 +1,5 @@
-// What of weights, gradients and optimizer state a data-parallel rank has a shard of: whole steps
-// of a model in each strategy, on every axis, bit by bit.
+// Sharding of weights, gradients and optimizer state over data-parallel ranks: whole steps of a
+// model with each strategy, on every axis, bit by bit.
 
 #include <gtest/gtest.h>
 
@@ -42,8 +42,9 @@ ProgramOutcome train(ProgramRun run, const std::string& name) {
   return run_program(run);
 }
 
-/// Another order of the sums over micro-batches. AdamW's first step has the size of the learning
-/// rate however small a gradient is, so one whose sum nearly cancels moves its weight elsewhere.
+/// The order of the sums over micro-batches differs. AdamW's first step has the size of the
+/// learning rate however small a gradient is, so a gradient that nearly cancels moves its weight
+/// elsewhere.
 constexpr double kRounding = 2e-3;
 
 /// ‖a − b‖ / ‖b‖ over all values.
@@ -126,12 +127,12 @@ SavedPolicy layers_again(int64_t group) {
   return policy;
 }
 
-// When weights are gathered and gradients reduced, and what runs again, changes no bit.
+// The times at which weights are gathered and gradients reduced, and recomputation, change no bit.
 TEST(ShardedWeights, WhenTheyAreGatheredChangesNoBit) {
   ProgramRun run{.model = model(true),
                  .layout = {.name = "dp2", .dp = 2},
                  .micro_batches = 2,
-                 .device = test::make_scaled_device};  // memory is NaN where nobody wrote
+                 .device = test::make_scaled_device};  // memory is NaN before it is written
   run.ddp = strategy("optim_grads_params");
   const ProgramOutcome expected = run_program(run);
   const auto expect_same_with = [&](auto&& change) {
@@ -158,7 +159,7 @@ TEST(ShardedWeights, WhenTheyAreGatheredChangesNoBit) {
   }
 }
 
-// Segments of two micro-batches in turn: a unit then adds both up before it is reduced.
+// Segments of two micro-batches in turn: a unit then sums both before it is reduced.
 TEST(ShardedWeights, MicroBatchesInTurn) {
   ProgramRun run{.model = model(false), .layout = {.name = "dp2", .dp = 2}, .micro_batches = 4};
   run.recipe = "fp32";
@@ -181,7 +182,7 @@ TEST(ShardedWeights, PackedFormsFollowTheGatheredWeight) {
   EXPECT_LT(outcome.peak_bytes, expected.peak_bytes);
 }
 
-// Reductions are in rank order over the instances, all-reduced or scattered; nothing else differs.
+// Reductions over the instances are in rank order, all-reduced or scattered; nothing else differs.
 TEST(SharedState, InstancesTrainAsWithCopiesOfIt) {
   const ProgramLayout layouts[] = {{.name = "dp4", .dp = 4},
                                    {.name = "tp2_dp4", .tp = 2, .dp = 4, .sequence_parallel = true},

@@ -1,4 +1,4 @@
-// A shared expert that runs while tokens are on their way changes no bit.
+// A shared expert that runs while tokens are being exchanged changes no bit.
 
 #include <gtest/gtest.h>
 

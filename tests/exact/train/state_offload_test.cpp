@@ -1,5 +1,5 @@
 // Masters and optimizer states in the second memory: each optimizer and format trains bit by bit as
-// without, on one rank and on several, and goes on from each other's checkpoints.
+// without offloading, on one rank and on several, and resumes from checkpoints of either.
 
 #include <gmock/gmock.h>
 
@@ -45,7 +45,7 @@ Overrides run_of(const Overrides& settings) {
   return tiny_run() + Overrides{"train.train_iters=6", "logger.log_throughput=false"} + settings;
 }
 
-/// Buckets of a few runs each, so that one leaves while the next one comes.
+/// Buckets of a few runs each, so that one is written while the next one is fetched.
 Overrides offload(const std::string& fraction, bool overlap) {
   return {
       "optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=" + fraction,
@@ -70,12 +70,13 @@ TEST_P(StateOffload, CheckpointsAreTheSame) {
   const TemporaryFolder folder;
   const Overrides save{"checkpoint.save=" + folder.path().string()};
   const RunOutcome whole = train_run(run_of(GetParam().settings));
-  // Three steps with, saved on the spot and read back while it is written, and three without.
+  // Three steps with offloading: the checkpoint is saved synchronously and reads the second memory
+  // while it is written. Then three steps without.
   train_run(run_of(GetParam().settings) + save + offload("0.6", true) +
             Overrides{"train.exit_interval=3", "checkpoint.async_save=false"});
   const RunOutcome went_on = train_run(run_of(GetParam().settings) + save);
   EXPECT_EQ(went_on, whole);
-  // And the other way round, in another part.
+  // And the other way round, with another fraction.
   const TemporaryFolder other;
   const Overrides save_other{"checkpoint.save=" + other.path().string()};
   train_run(run_of(GetParam().settings) + save_other + Overrides{"train.exit_interval=3"});

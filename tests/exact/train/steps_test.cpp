@@ -1,4 +1,4 @@
-// Changes without effect on any bit of training: the number of threads, running twice, another
+// Changes without effect on any bit of training: the number of threads, repeating the run, another
 // model in the process. And changes that affect only the order of sums: micro-batch size and
 // instruction set.
 
@@ -58,7 +58,7 @@ ModelConfig qwen3() {
   return c;
 }
 
-/// A vocabulary so large that the head takes the tokens in several chunks.
+/// A vocabulary so large that the head processes the tokens in several chunks.
 ModelConfig many_words() {
   ModelConfig c = llama();
   c.hidden = 16, c.feed_forward = 24, c.heads = 2, c.kv_heads = 1, c.layers = 1;
@@ -103,7 +103,7 @@ class ExactTraining : public testing::TestWithParam<Case> {
   }
 };
 
-// EXPECT_TRUE of ==, since a failed EXPECT_EQ would print megabytes.
+// EXPECT_TRUE of ==, because a failed EXPECT_EQ would print megabytes.
 
 TEST_P(ExactTraining, ThreadsDoNotChangeABit) {
   TrainingRun one = run();
@@ -169,7 +169,7 @@ TEST(ExactLossScale, PowersOfTwoChangeNoBitOfTheUpdate) {
       return bytes;
     };
     EXPECT_TRUE(weights(a) == weights(b)) << recipe;
-    // The scaled gradients were indeed scaled.
+    // Checks that gradients were indeed scaled.
     EXPECT_NEAR(a.engine().gradient_factor() / b.engine().gradient_factor(), 1024, 1e-9);
   }
 }

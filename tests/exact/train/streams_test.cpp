@@ -1,7 +1,7 @@
-// Whole training steps on a device whose streams run in any order that their waits allow, over
-// memory that is NaN once it is freed: with every overlap the bits of the cpu device, whose only
-// stream is the host thread. VIADUCT_STREAM_SEEDS: how many orders of each, 5 if it is not set; the
-// test streams.20_seeds sets it.
+// Whole training steps on a device whose streams run in any order that their waits allow, with
+// freed memory NaN: with every overlap the bits are those of the cpu device, whose only stream is
+// the host thread. VIADUCT_STREAM_SEEDS is the number of orders of each, 5 by default; the test
+// streams.20_seeds sets it.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
     out_of_order += outcome.out_of_order;
     if (HasFailure()) return;
   }
-  EXPECT_GT(out_of_order, 0) << "nothing ran beside compute";
+  EXPECT_GT(out_of_order, 0) << "no work ran beside compute";
 }
 
 Overrides ranks(int count, const Overrides& more) {

@@ -1,5 +1,5 @@
 // Full disks, damaged files, killed saves: a checkpoint is intact or refused with file and reason,
-// and the one before is unchanged.
+// and the previous one is unchanged.
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -87,7 +87,7 @@ class CheckpointFault : public testing::Test {
     EXPECT_EQ(reader->step(), step);
     EXPECT_EQ(bytes_of(reader->tensor("w")), bytes_of(weight_of(step)));
   }
-  // Opening and reading everything fails with a message that holds all of these.
+  // Opening and reading everything fails with a message that contains all of these.
   void expect_refused(const std::string& what, const std::string& where) {
     const auto read_all = [&] {
       const auto reader = open_checkpoint(save.path());
@@ -198,7 +198,7 @@ TEST_F(CheckpointFault, EveryFlippedBitOfTheIndexIsFound) {
     for (size_t i = 0; i < text.size(); ++i) {
       std::string damaged = text;
       damaged[i] = static_cast<char>(damaged[i] ^ 1);
-      // Whitespace between values is no content of index.json, and letters of a \u escape or
+      // Whitespace between values is not content of index.json, and the letters of a \u escape or
       // checksum have two cases, which one bit does not change here.
       if (name == std::string("index.json") && (text[i] == '\n' || text[i] == ' ')) continue;
       overwrite(latest / name, damaged);
@@ -215,7 +215,7 @@ TEST_F(CheckpointFault, EveryFlippedBitOfTheIndexIsFound) {
 }
 
 TEST_F(CheckpointFault, ALineOfTheIndexIsComparedByTheRankThatReadsIt) {
-  // Rank 0 of two looks at pieces.jsonl as a whole; rank 1 at the lines that it reads.
+  // Rank 0 of two checks pieces.jsonl as a whole; rank 1 checks the lines that it reads.
   const auto path = latest / "pieces.jsonl";
   const std::string text = read_file(path);
   const size_t in_first = text.find("\"range\":[0,7]"), in_w = text.find("\"range\":[0,30000]");
@@ -235,7 +235,8 @@ TEST_F(CheckpointFault, ALineOfTheIndexIsComparedByTheRankThatReadsIt) {
 }
 
 TEST_F(CheckpointFault, LeftoversOfKilledSavesAreIgnoredAndRemoved) {
-  // Killed while writing, while replacing, while removing an old step, while writing `latest`.
+  // The writer is killed while writing, while replacing, while removing an old step, and while
+  // writing `latest`.
   for (const char* name :
        {"step_00000030.tmp-new", "step_00000020.tmp-new", "step_00000005.tmp-old"}) {
     std::filesystem::create_directory(save / name);
@@ -251,7 +252,7 @@ TEST_F(CheckpointFault, LeftoversOfKilledSavesAreIgnoredAndRemoved) {
 }
 
 TEST_F(CheckpointFault, AProcessKilledWhileSavingLeavesThePreviousCheckpoint) {
-  // 0: in the middle of a shard, 1: the shard is finished, 2: its files, too.
+  // 0: in the middle of a shard, 1: the shard is finished, 2: its files too.
   for (int point = 0; point < 3; ++point) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
@@ -276,7 +277,7 @@ TEST_F(CheckpointFault, AProcessKilledWhileSavingLeavesThePreviousCheckpoint) {
 }
 
 TEST_F(CheckpointFault, KilledBetweenRenameAndLatest) {
-  // Step 30 is published, but `latest` still names 20: that one counts.
+  // Step 30 is published, but `latest` still names 20, which counts.
   save_alone(staged(save.path(), 30));
   write_latest(save.path(), 20);
   expect_step(20);
@@ -292,7 +293,7 @@ TEST_F(CheckpointFault, FallsBackOnlyWhereConfiguredAndSaysSo) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("warning"), HasSubstr("tensor \"w\""), HasSubstr("FALLING BACK"),
                     HasSubstr("step_00000010")));
-  // A step given by the user never falls back.
+  // A step given by the user has no fallback.
   EXPECT_THROW(open_checkpoint(latest, {.fall_back_to_previous = true})->verify(), IoError);
 }
 

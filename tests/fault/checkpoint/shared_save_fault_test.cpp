@@ -30,7 +30,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 constexpr int kRanks = 3;
-constexpr int kLargest = 1;  // the rank with by far the most to write
+constexpr int kLargest = 1;  // the rank with by far the most data to write
 
 std::string tensor_name(int rank) {
   return "w" + std::to_string(rank);
@@ -71,7 +71,7 @@ class SharedSaveFault : public testing::Test {
     for (int rank = 0; rank < kRanks; ++rank)
       EXPECT_EQ(bytes_of(reader->tensor(tensor_name(rank))), bytes_of(weight_of(rank, step)));
   }
-  /// A failed save leaves nothing, and there is room for the next.
+  /// A failed save leaves no files, and there is room for the next.
   void expect_unharmed() {
     EXPECT_THAT(saved_steps(save.path()), ElementsAre(20));
     EXPECT_FALSE(std::filesystem::exists(checkpoint_temporary_folder(save.path(), 30)));
@@ -154,7 +154,7 @@ TEST_F(SharedSaveFault, ARankThatFailsWhileASaveIsInFlightLeavesThePreviousCheck
     AsyncSaver saver(world);
     saver.save(staged(world.rank(), save.path(), 30));
     if (world.rank() == 2) throw Error("rank two is out of luck");
-    for (;;) saver.advance();  // until told
+    for (;;) saver.advance();  // until another rank fails
   };
   EXPECT_THAT([&] { on_ranks(run); }, ThrowsMessage<Error>(HasSubstr("out of luck")));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(20));
@@ -185,7 +185,7 @@ TEST_F(SharedSaveFault, AFailureIsKnownToTheOthersBeforeALongWriteEnds) {
     try {
       for (;;) saver.advance();
     } catch (const CommError&) {
-      EXPECT_FALSE(left) << "rank 2 told nobody before its shard was written";
+      EXPECT_FALSE(left) << "rank 2 reported its failure only after its shard was written";
       throw;
     }
   };
@@ -195,7 +195,7 @@ TEST_F(SharedSaveFault, AFailureIsKnownToTheOthersBeforeALongWriteEnds) {
 }
 
 TEST_F(SharedSaveFault, KilledBetweenShardsAndCommit) {
-  // How many ranks had finished their shards.
+  // The number of ranks that had finished their shards.
   for (int finished = 0; finished <= kRanks; ++finished) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);

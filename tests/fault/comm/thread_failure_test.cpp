@@ -1,4 +1,4 @@
-// A failing rank ends all others with its own error, and no rank reads memory of one that has
+// A failing rank ends all others with its own error, and no rank reads memory of a rank that has
 // ended.
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::string message_of(F&& f) {
   return "nothing thrown";
 }
 
-/// A tensor that records when and where it is released, and is unreadable afterwards.
+/// A tensor that records when and where it is freed, and is unreadable afterwards.
 struct Watched {
   std::vector<float> memory;
   std::atomic<bool> released{false};
@@ -70,7 +70,7 @@ TEST(ThreadFailure, AllOthersLeaveWithTheFirstCauseAndItIsThrownWithItsType) {
   };
   const std::string thrown = message_of<IoError>([&] { run_thread_ranks(4, kPatient, program); });
   EXPECT_EQ(thrown, "rank 3: the disk is full");
-  // Before or after it was posted, whichever came first.
+  // Before or after it was posted, whichever happens first.
   EXPECT_THAT(heard[0], StartsWith("all_reduce over world"));
   EXPECT_THAT(heard[0], HasSubstr("on rank 0: rank 3: the disk is full"));
   EXPECT_THAT(heard[1], HasSubstr("rank 3: the disk is full"));
@@ -119,7 +119,7 @@ TEST(ThreadFailure, EveryProblemOfAConfigurationErrorSurvives) {
   }
 }
 
-// An error of one rank that all throw already has its rank's number.
+// An error that all ranks throw already has the number of the rank that began it.
 TEST(ThreadFailure, ARankIsNamedOnce) {
   const auto thrown_by_all = [](const std::string& text) {
     return message_of<IoError>(
@@ -180,7 +180,7 @@ TEST(ThreadFailure, AnOperationThatHasNotBegunIsLeftAtOnce) {
   EXPECT_EQ(mine, std::vector<float>(100000, 0.0f));
 }
 
-// The same with rows by number: neither rows nor numbers of a rank that is gone are read.
+// The same with rows by number: neither rows nor numbers of a rank that has ended are read.
 TEST(ThreadFailure, AnExchangeByNumberIsLeftAtOnce) {
   Watched rows, numbers;
   const std::vector<int64_t> each{500, 500};
@@ -204,7 +204,7 @@ TEST(ThreadFailure, AnExchangeByNumberIsLeftAtOnce) {
   EXPECT_EQ(thrown, "rank 1: lost");
 }
 
-// All have joined when rank 1 unwinds: the operation is first completed correctly on all ranks.
+// All have joined when rank 1 unwinds: the operation first completes correctly on all ranks.
 TEST(ThreadFailure, AnOperationThatHasBegunIsFinishedFirst) {
   Watched gone;
   std::thread::id rank_1;

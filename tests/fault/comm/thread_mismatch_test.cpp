@@ -132,7 +132,7 @@ TEST(ThreadMismatch, OfRowsAndMessages) {
               HasSubstr("send of f32 [4] meets receive of f32 [5]"));
 }
 
-// The ranks leave the mismatched operation, whose buffers were not touched.
+// The ranks leave the mismatched operation; its buffers are unchanged.
 TEST(ThreadMismatch, TouchesNoBuffer) {
   run_thread_ranks(2, {.timeout_seconds = 60}, [](auto world) {
     const Tensor tensor = f32(world->rank() == 0 ? 4 : 1000000);

@@ -1,4 +1,4 @@
-// A run that resumes with other settings or data than at its save.
+// A run that resumes with other settings or data than it was saved with.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,11 +71,12 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
                                          HasSubstr("; checkpoint.allow_changes=[" + name)))
         << change;
   }
-  // Nothing that is allowed makes tensors of another shape fit.
+  // A change of shapes cannot be allowed: the tensors would not fit.
   EXPECT_THAT(refusal({"model.ffn_hidden_size=128"}),
               AllOf(HasSubstr("model.ffn_hidden_size: was "), Not(HasSubstr("allow_changes"))));
   EXPECT_EQ(latest_step(folder / "run"), 4);
-  // All at once, with one list that allows them, and exit status 2.
+  // All changes are reported at once, with one list of fields that would allow them, and exit
+  // status 2.
   RunProcess process(viaduct_binary(),
                      Overrides{"train"} + run +
                          Overrides{"model.rotary_base=5000", "model.num_attention_heads=2"});
@@ -107,7 +108,8 @@ TEST_F(ChangedRun, OneOfManyRanksCompares) {
   EXPECT_EQ(text.find(warning, at + 1), text.npos) << "once";
 }
 
-// 31 rows are an epoch: 16 and 24 of them are parts of it, 80 need three, shuffled together.
+// An epoch has 31 rows: 16 and 24 of them are parts of it; 80 rows need three epochs, shuffled
+// together.
 TEST_F(ChangedRun, ALengthThatNeedsOtherEpochsIsSaid) {
   EXPECT_THAT(warnings({}), Not(HasSubstr("train.train_iters")));
   EXPECT_THAT(warnings({"train.train_iters=20"}),

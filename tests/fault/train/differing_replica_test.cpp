@@ -43,7 +43,7 @@ std::vector<std::string> errors(const Overrides& overrides, int bad, int at) {
           running->engine().store().finish_gathers();
           const Tensor weight = running->engine().store().weight(parameter);
           auto* bits = static_cast<uint8_t*>(weight.raw());
-          bits[2] ^= 0x20;  // of the mantissa: no rounding hides it
+          bits[2] ^= 0x20;  // of the mantissa, high enough that rounding does not hide it
         }
         return false;
       };
@@ -58,7 +58,7 @@ std::vector<std::string> errors(const Overrides& overrides, int bad, int at) {
   };
   try {
     train();
-  } catch (const Error&) {  // the first of the ranks' errors, once more
+  } catch (const Error&) {  // the first rank's error, rethrown
     EXPECT_THAT(texts, testing::Each(testing::Not(testing::IsEmpty())));
   }
   return texts;

@@ -24,7 +24,7 @@ struct Ends {
   std::vector<int64_t> updates;
 };
 
-/// After 101 steps the head of rank 1 is 1000 times what it was.
+/// After 101 steps the head of rank 1 is multiplied by 1000.
 Ends run(const Overrides& overrides) {
   const RunSetup setup =
       setup_of(tiny_run() +
@@ -60,7 +60,7 @@ Ends run(const Overrides& overrides) {
   };
   try {
     train();
-  } catch (const Error&) {  // the first of the ranks' errors, once more
+  } catch (const Error&) {  // the first rank's error, rethrown
     EXPECT_THAT(ends.errors, testing::Each(testing::Not(testing::IsEmpty())));
   }
   return ends;

@@ -1,4 +1,4 @@
-// Small limits of the shell: on stacks, file sizes and address space.
+// Small shell limits: on stacks, file sizes and address space.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@ using namespace test;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-/// A short run of two ranks under `limit`, a command of the shell; it may take a minute.
+/// A short run of two ranks under `limit`, a shell command; it may take a minute.
 CommandResult train_under(const std::string& limit, const std::string& more) {
   std::string command = limit + "; timeout 60 " + viaduct_binary() + " train";
   for (const std::string& override : tiny_run()) command += " '" + override + "'";
   return run_command(command + " train.train_iters=2 " + more);
 }
 
-/// A sanitizer's runtime takes terabytes of address space and larger frames.
+/// A sanitizer's runtime needs terabytes of address space and larger frames.
 constexpr bool kSanitized =
 #if defined(VIADUCT_ADDRESS_SANITIZER)
     true;

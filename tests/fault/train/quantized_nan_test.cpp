@@ -48,7 +48,8 @@ std::vector<Recipe> recipes() {
           {"nvfp4", named("bf16_with_nvfp4_mixed")}};
 }
 
-/// Element 5 of the master `path` becomes `value` (all of a vector's elements), and weights follow.
+/// Sets element 5 of the master `path` to `value` (for a vector all elements), and updates the
+/// weights.
 void spoil(Engine& engine, const std::string& path, float value) {
   for (const ShardRun& run : engine.store().shard_runs()) {
     if (run.parameter->path != path) continue;
@@ -66,7 +67,8 @@ void spoil(Engine& engine, const std::string& path, float value) {
   FAIL() << path;
 }
 
-/// What stops a run of three steps in which `path` is spoilt after the first one; "" if nothing.
+/// The error of a run of three steps in which `path` is corrupted after the first one; "" if there
+/// is none.
 std::string stop_of(const Overrides& settings, const std::string& path, float value,
                     TrainState& state) {
   std::string text;
@@ -96,7 +98,7 @@ TEST_P(QuantizedNan, AWeightIsNamedWithTheStep) {
   }
 }
 
-// The norm's output, which is the input of a quantized product, overflows.
+// The norm's output, an input of a quantized product, overflows.
 TEST_P(QuantizedNan, AnActivationIsNamedByItsLayer) {
   TrainState state;
   EXPECT_THAT(stop_of(GetParam().settings, "blocks.1.mlp.input_norm.weight", 3e38F, state),

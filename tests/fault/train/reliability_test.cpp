@@ -1,5 +1,5 @@
-// The guarantees of docs/reliability.md: values that are not finite are not saved, one run at a
-// time writes, one row per step, a deleted folder is recreated.
+// The guarantees of docs/reliability.md: values that are not finite are not saved, only one run at
+// a time writes, each step has one row, a deleted folder is recreated.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-/// A run of one rank that asks `stops`, with the steps done, wherever it looks for a signal: after
-/// each step, and during an evaluation. Returns the steps it did.
+/// A run of one rank that calls `stops` with the number of steps done wherever it checks for a
+/// signal: after each step, and during an evaluation. Returns the steps it did.
 int64_t train_until(const Overrides& overrides, const std::function<bool(int64_t)>& stops) {
   const RunSetup setup = setup_of(overrides);
   const RankDevice rank = make_rank_device(setup.config.dist);
@@ -44,7 +44,7 @@ int64_t train_until(const Overrides& overrides, const std::function<bool(int64_t
   return made.state().step;
 }
 
-/// A run of one rank that calls `between` after each step with the steps done.
+/// A run of one rank that calls `between` after each step with the number of steps done.
 void train_with(const Overrides& overrides, const std::function<void(int64_t)>& between) {
   train_until(overrides, [&](int64_t step) {
     between(step);
@@ -94,7 +94,7 @@ TEST_F(Reliability, WeightsThatAreNotFiniteAreNoCheckpoint) {
                                  HasSubstr("there is no checkpoint of this run yet"))));
   EXPECT_FALSE(has_latest(save.path()));
   train_run(run + Overrides{"train.train_iters=8"});
-  // Two of each save, and one that is retained: the newest good one must not make room.
+  // Two steps of each save, and one that is retained: the newest good one must not be removed.
   for (const char* how : {"checkpoint.async_save=false", "checkpoint.async_save=true",
                           "checkpoint.continue_on_save_failure=true", "dist.ranks=2"}) {
     auto process = started({how, "optimizer.lr=1e300", "checkpoint.save_interval=1",
@@ -176,7 +176,8 @@ TEST_F(Reliability, ARunThatLostItsFolderToAnotherStops) {
       },
       ThrowsMessage<IoError>(HasSubstr("another run has taken this folder")));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(4));
-  EXPECT_EQ(metric(save / "metrics.jsonl", "loss").size(), 6u) << "rows are theirs now";
+  EXPECT_EQ(metric(save / "metrics.jsonl", "loss").size(), 6u)
+      << "the file belongs to the other run";
 }
 
 TEST_F(Reliability, OneRowPerStepAndKindAfterAKill) {
@@ -197,7 +198,7 @@ TEST_F(Reliability, OneRowPerStepAndKindAfterAKill) {
 
 TEST_F(Reliability, AKillBetweenValidationAndSaveRepeatsNothing) {
   train_run(run + Overrides{"train.train_iters=8"});
-  // As if the process had died after the validation of step 8 and before its save.
+  // Simulates a process that died after the validation of step 8 and before its save.
   std::filesystem::remove_all(save / "step_00000008");
   write_file_atomically(save / "latest", "step_00000004\n");
   const RunOutcome outcome = train_run(run);

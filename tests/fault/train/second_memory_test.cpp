@@ -1,5 +1,5 @@
-// Runs whose second memory fails: the run stops with what went wrong and where, its last checkpoint
-// is whole, and no file stays behind.
+// Runs whose second memory fails: the run stops with the reason and the place, its last checkpoint
+// is complete, and no file remains.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// All layers of a tiny run leave for a file in `folder`.
+/// All layers of a tiny run are offloaded to a file in `folder`.
 Overrides offloaded(const std::filesystem::path& folder) {
   return tiny_run() + Overrides{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2",
                                 "memory.offload_path=" + folder.string()};
 }
 
-/// And so do all masters and optimizer states.
+/// So are all masters and optimizer states.
 Overrides states_offloaded(const std::filesystem::path& folder) {
   return tiny_run() + Overrides{"optimizer.optimizer_cpu_offload=true",
                                 "optimizer.optimizer_offload_fraction=1",
@@ -65,7 +65,7 @@ TEST_P(SecondMemoryOf, AFullDiskStopsTheRunWithItsLastCheckpointWhole) {
   }
   EXPECT_EQ(latest_step(save.path()), 2);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_EQ(train_run(run), whole) << "it goes on from there";
+  EXPECT_EQ(train_run(run), whole) << "it resumes from the checkpoint";
 }
 
 TEST_P(SecondMemoryOf, NoRoomIsSaidBeforeTheFirstStep) {
@@ -74,7 +74,7 @@ TEST_P(SecondMemoryOf, NoRoomIsSaidBeforeTheFirstStep) {
   EXPECT_EQ(full.finish(), 1);
   EXPECT_THAT(full.err(), AllOf(HasSubstr("second memory in " + folder.path().string()),
                                 HasSubstr("no room for its"), HasSubstr("memory.offload_path")));
-  // One rank of two is enough for both to end.
+  // If one rank of two fails, both end.
   RunProcess ranks(viaduct_binary(),
                    Overrides{"train"} + GetParam()(folder.path()) + Overrides{"dist.ranks=2"}, {},
                    100'000);

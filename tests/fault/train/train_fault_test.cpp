@@ -101,7 +101,7 @@ TEST(NotFinite, AnOverflowOfFp16SkipsAndHalves) {
     return train_run(run + Overrides{"train.train_iters=" + std::to_string(steps)});
   };
   const RunOutcome one = after(1), two = after(2), three = after(3);
-  EXPECT_EQ(one.state.scaler.scale, 1e30) << "the first overflow is forgiven";
+  EXPECT_EQ(one.state.scaler.scale, 1e30) << "the first overflow only lowers the scale";
   EXPECT_EQ(two.state.scaler.scale, 5e29);
   EXPECT_EQ(three.state.scaler.scale, 2.5e29);
   EXPECT_EQ(three.state.skipped, 3);
@@ -152,7 +152,7 @@ TEST_F(TrainFault, WithAFullDiskTrainingGoesOnIfConfigured) {
   for (const char* how : {"checkpoint.async_save=false", "checkpoint.async_save=true"}) {
     RunProcess process(viaduct_binary(), session({how, "checkpoint.continue_on_save_failure=true"}),
                        {}, kSmallDisk);
-    // All steps are done, but losing their result at the end is a failure.
+    // All steps are done, but losing the result at the end is a failure.
     EXPECT_EQ(process.finish(), 1);
     EXPECT_THAT(process.err(), AllOf(HasSubstr("warning: "), HasSubstr("checkpoint of step 12"),
                                      HasSubstr("checkpoint of step 16"), HasSubstr("step 20/20")));
@@ -179,7 +179,7 @@ TEST_F(TrainFault, ADamagedCheckpointIsRefusedWithWhatAndWhere) {
   EXPECT_EQ(fallen.finish(), 0);
   EXPECT_THAT(fallen.err(), AllOf(HasSubstr("warning"), HasSubstr("FALLING BACK"),
                                   HasSubstr("step_00000004 at step 4")));
-  // The step that replaced the damaged one is equal to the original.
+  // The step that replaced the damaged one equals the original.
   TemporaryFolder other;
   EXPECT_EQ(train_run(run), train_run(run + Overrides{"checkpoint.save=" + other.path().string()}));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(4, 8, 12, 16, 20));

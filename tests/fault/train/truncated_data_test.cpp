@@ -33,7 +33,7 @@ void write_dataset(const std::filesystem::path& prefix) {
   writer.finish();
 }
 
-/// Trains on a data set that loses all but its first page after the first step. Returns the run's
+/// Trains on a data set that is truncated to its first page after the first step. Returns the run's
 /// error.
 std::string error_of_run(const Overrides& more, const std::string& rank) {
   TemporaryFolder folder;
@@ -57,7 +57,7 @@ std::string error_of_run(const Overrides& more, const std::string& rank) {
 }
 
 TEST(TruncatedData, EndsTheRunWithFileAndOffset) {
-  // A file that becomes short after a row was read, before it is checked, has met no byte.
+  // If a file is truncated after a row was read, before it is checked, no byte is missing.
   for (int attempt = 0; attempt < 5; ++attempt) {
     if (error_of_run({}, "").find("could not be read") != std::string::npos) return;
   }

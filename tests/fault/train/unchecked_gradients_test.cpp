@@ -1,4 +1,4 @@
-// Gradients that are not finite, with and without the test for them (ddp.check_for_nan_in_grad).
+// Gradients that are not finite, with and without the check for them (ddp.check_for_nan_in_grad).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ std::vector<std::vector<double>> gradients(int documents, int per_batch) {
   ResolvedRun run;
   run.layers.precision = precision_recipe("fp64");
   run.positions = kDocument;
-  run.ddp.overlap_grad_reduce = false;  // the step has more than one call's micro-batches
+  run.ddp.overlap_grad_reduce = false;  // the step has the micro-batches of several calls
   Engine engine(*device, ops, small_model(), run);
   engine.initialize();
   engine.begin_step({});

@@ -1,5 +1,5 @@
-// Every layer's backward against finite differences, in FP64: small models that together contain
-// every term of the families. For each parameter the derivative of the loss along a random
+// Every layer's backward compared with finite differences, in FP64: small models that together
+// contain every term of the families. For each parameter the derivative of the loss along a random
 // direction over all its elements is compared.
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using test::tiny_model;
 
-/// The tiny models, with further terms of the backward.
+/// The tiny models, with additional terms of the backward.
 std::vector<test::TinyModel> variants() {
   ModelConfig biases = tiny_model("qwen2");
   biases.projection_bias = biases.up_bias = biases.down_bias = true;
@@ -40,7 +40,7 @@ std::vector<test::TinyModel> variants() {
   steps.masked_softmax_fusion = false;
   ModelConfig neighbours = tiny_model("qwen3");
   neighbours.rotary.interleaved = true;
-  ModelConfig first_dense = tiny_model("qwen3");  // and what no family of them all has
+  ModelConfig first_dense = tiny_model("qwen3");  // and features that none of the families has
   first_dense.family = "qwen3_moe";
   first_dense.moe = tiny_model("mixtral").moe;
   first_dense.moe.layers = {0, 1};

@@ -1,5 +1,5 @@
-// Multi-token prediction: its losses against the report's formulas in plain FP64 loops, around
-// blocks that other engines run; and the gradient of the total against finite differences.
+// Multi-token prediction: its losses compared with the report's formulas in plain FP64 loops,
+// around blocks that other engines run; and the gradient of the total with finite differences.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// The balancing loss over the step so far (global_aux_loss), in FP64, against its formula computed
-// from the tokens that the routers read: with the choices n of all micro-batches up to this one and
-// their N tokens, each token's loss is E / (k · N) · Σ_e p_e · n_e.
+// The balancing loss over the step so far (global_aux_loss), in FP64, compared with its formula
+// computed from the tokens that the routers read: with the choices n of all micro-batches up to
+// this one and their N tokens, each token's loss is E / (k · N) · Σ_e p_e · n_e.
 
 #include <gtest/gtest.h>
 
@@ -155,7 +155,8 @@ TEST(RouterBalance, OverTheStepCountsTheChoicesSoFar) {
     }
     EXPECT_NEAR(with.balance_losses[layer], loss, 1e-12 * loss) << "layer " << layer;
     if (layer == 0) continue;
-    // No loss lies between the last router and the head: what the coefficient adds is its gradient.
+    // No other loss lies between the last router and the head, so the coefficient adds exactly its
+    // gradient.
     double size = 0;
     for (size_t i = 0; i < gradient.size(); ++i) {
       EXPECT_NEAR(with.gradient[i] - without.gradient[i], gradient[i], 1e-12) << i;

@@ -1,5 +1,5 @@
-// Routers with products of FP64 (moe_router_dtype=fp64) in a model of FP32: the weights of experts
-// are those of FP64 arithmetic over the same tokens, rounded once.
+// Routers with FP64 products (moe_router_dtype=fp64) in an FP32 model: the weights of experts are
+// those of FP64 arithmetic over the same tokens, rounded once.
 
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ Routed route_with(RouterFormat format) {
   return routed;
 }
 
-/// Tokens of `routed` whose two weights are those of FP64, to the bit.
+/// The tokens of `routed` whose two weights equal those of FP64 to the bit.
 int64_t exact_tokens(const Routed& routed) {
   const ModelConfig config = test::tiny_model("mixtral");
   const auto hidden = static_cast<size_t>(config.hidden),

@@ -1,6 +1,6 @@
-// Routers that choose by scaled logits (sinkhorn), in FP64: loads and weights of experts against
-// the definition, computed from the tokens that the routers read and their weights. In training the
-// choice is balanced, elsewhere not.
+// Routers that choose by scaled logits (Sinkhorn), in FP64: loads and weights of experts compared
+// with the definition, computed from the tokens that the routers read and from their weights. The
+// choice is balanced in training only.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ HostBatch some_tokens(int64_t vocabulary) {
   return batch;
 }
 
-/// What each router of a forward reads and hands on.
+/// The inputs and outputs of each router of a forward.
 class Routers : public SegmentHooks {
  public:
   struct Seen {
@@ -60,7 +60,7 @@ class Routers : public SegmentHooks {
   std::vector<Seen> of_layer;
 };
 
-/// exp(logits), scaled until rows weigh 1 / T and columns 1 / E, or as it is.
+/// exp(logits), either unscaled or scaled until rows sum to 1 / T and columns to 1 / E.
 std::vector<Row> scaled(std::vector<Row> cost, bool scale) {
   if (!scale) return cost;
   const size_t experts = cost[0].size();
@@ -132,7 +132,8 @@ TEST_P(RouterScaledChoice, IsTheDefinitionsInTrainingAndPlainElsewhere) {
     if (!p->path.ends_with(".mlp.router.weight")) continue;
     double* weight = engine.store().master(*p).data<double>();
     const int64_t hidden = p->shape[1];
-    // Experts with very different loads: each next one gives more tokens a larger logit.
+    // Experts with very different loads: each expert gives more tokens a larger logit than the one
+    // before it.
     for (int64_t i = 0; i < p->shape.elements(); ++i)
       weight[i] *= 1 + static_cast<double>(i / hidden);
     weights.push_back(weight);

@@ -1,6 +1,6 @@
 // A BF16 run learns as an FP32 run does: on real text their validation losses differ by less than
-// those of two FP32 runs that begin with other weights. At higher learning rates a rounding error
-// grows to another trajectory within some steps, and the comparison would be meaningless.
+// those of two FP32 runs with different initial weights. At higher learning rates a rounding error
+// leads to another trajectory within some steps, and the comparison would be meaningless.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using namespace test;
 
 using Curve = std::vector<std::pair<int64_t, double>>;
 
-/// The bytes of a text, a line a document, as tokens in PREFIX.bin and PREFIX.idx.
+/// Writes the bytes of a text, a line a document, as tokens in PREFIX.bin and PREFIX.idx.
 void write_bytes(std::ifstream& text, int64_t lines, const std::filesystem::path& prefix) {
   IndexedDatasetWriter writer(prefix, TokenType::uint16);
   std::string line;
@@ -31,7 +31,7 @@ void write_bytes(std::ifstream& text, int64_t lines, const std::filesystem::path
   writer.finish();
 }
 
-/// The largest difference after the first step; before it, other weights are other losses.
+/// The largest difference after the first step; before it, different weights give different losses.
 double farthest(const Curve& a, const Curve& b) {
   double most = 0;
   for (size_t i = 1; i < a.size(); ++i)
@@ -54,7 +54,7 @@ Overrides on_shakespeare(const TemporaryFolder& folder) {
               (folder / "valid").string() + "\"],null]"};
 }
 
-/// BF16 is nearer to FP32 than FP32 with either of two other seeds is; all have learnt so much.
+/// BF16 is nearer to FP32 than FP32 with either of two other seeds is, and all have learnt.
 void expect_within_the_noise(const Overrides& run, double learnt) {
   const Curve fp32 = train_run(run).validations;
   const Curve bf16 = train_run(run + Overrides{"mixed_precision=bf16_mixed"}).validations;

@@ -1,5 +1,5 @@
-// Bytes of FP8 recipes against the closed forms that planners calculate with: state of a parameter,
-// weights and parts of sums on the wire. All sizes are multiples of 128, so that nothing is padded.
+// Bytes of FP8 recipes compared with the closed forms that planners use: state of a parameter,
+// weights and partial sums in messages. All sizes are multiples of 128, so that nothing is padded.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(Fp8Bytes, StateOfAParameter) {
       {"FP8 weights, current scaling", kCurrent + four + kCodes, 5 + 12 / 4.0, 6 + 12 / 4.0, 4},
       {"FP8 weights, sharded", kDelayed + data(2, "optim_grads_params") + kCodes, 17 / 2.0,
        18 / 2.0, 4},
-      // Masters return to four bytes: codes are no upper half of them.
+      // Masters have four bytes again: codes are not their upper half.
       {"FP8 weights, remainders of others", kDelayed + two + kCodes + aware, 5 + 12 / 2.0,
        6 + 10 / 2.0, 4},
       // Both orientations, with a scale for 32 elements in each.
@@ -100,7 +100,7 @@ TEST(Fp8Bytes, WeightsTravelInOneByte) {
   }
 }
 
-// On the expert grid, too: two experts of four on each of two data ranks of experts.
+// Also on the expert grid: two of four experts on each of two data ranks.
 TEST(Fp8Bytes, WeightsOfExpertsTravelInOneByte) {
   const Overrides experts{"model.family=mixtral", "model.num_moe_experts=4",
                           "model.moe_router_topk=2", "model.ffn_hidden_size=128",
@@ -111,7 +111,7 @@ TEST(Fp8Bytes, WeightsOfExpertsTravelInOneByte) {
     const Overrides four = recipe + experts + data(4, "optim");
     EXPECT_EQ(traffic_of(four, "all_gather", "expert_dp"), 2 * kHere);
     EXPECT_EQ(traffic_of(four + kCodes, "all_gather", "expert_dp"), kHere);
-    // Weights beside forms for products, or codes alone; scales are in both.
+    // Weights beside forms for products, or only codes; both have scales.
     EXPECT_EQ(state_bytes(four) - state_bytes(four + kCodes), 2 * (kHere + kAttention));
   }
   const Overrides mx = kMx + experts + data(4, "optim");
@@ -136,9 +136,9 @@ TEST(Fp8Bytes, OneReductionOfAllMaximaAStep) {
   };
   const int64_t plain = reductions({"mixed_precision=bf16_mixed"});
   EXPECT_EQ(reductions(kDelayed), plain + 2) << "tensor ranks, then data ranks";
-  // x, dy of eight layers in four micro-batches, over two axes, and their weights once.
+  // x and dy of eight layers in four micro-batches, over two axes, and their weights once.
   EXPECT_GT(reductions(kCurrent), plain + 8 * 4);
-  // Within a rank: of rows that are gathered, x of four layers and dy of the other four.
+  // Within a rank: only gathered rows, x of four layers and dy of the other four.
   const Overrides local = kCurrent + Overrides{"mixed_precision.fp8_local_amax=true"};
   EXPECT_EQ(reductions(local), plain + 8 * 2);
   const Overrides whole{"model.sequence_parallel=false"};
@@ -148,7 +148,7 @@ TEST(Fp8Bytes, OneReductionOfAllMaximaAStep) {
 const Overrides kAttention{"mixed_precision.fp8_dot_product_attention=true"};
 const Overrides kAttended = kAttention + Overrides{"mixed_precision.fp8_multi_head_attention=true"};
 
-// Keys and values in the ring, in the gather of all of them, and in the exchange of heads.
+// Keys and values in the ring, in the gather of all, and in the exchange of heads.
 TEST(Fp8Bytes, ContextRanksSendFp8) {
   const Overrides two{"dist.ranks=2", "model.context_parallel_size=2"};
   const auto sent = [&](const std::string& exchange, const std::string& operation,

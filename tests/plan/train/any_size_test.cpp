@@ -1,5 +1,5 @@
-// Nothing that a rank does in a step grows with the number of data-parallel ranks: not its
-// launches, not its collectives, not the entries of its record.
+// Nothing in a rank's step grows with the number of data-parallel ranks: not its launches, not its
+// collectives, not the entries of its record.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@ namespace {
 
 using namespace test;
 
-/// What one rank does in a step, in counts.
+/// The counts of one rank's step.
 struct Counts {
   int64_t launches = 0, collectives = 0, ops = 0, allocations = 0, host_reads = 0, events = 0;
   int64_t host_calls = 0;
-  int64_t scratch_bytes = 0;  // largest allocation that is no tensor of the model or of a layer
-  int64_t rule_digits = 0;    // of the longest rule of members
+  int64_t scratch_bytes = 0;  // largest allocation that is not a tensor of the model or of a layer
+  int64_t rule_digits = 0;    // of the longest member rule
   bool operator==(const Counts&) const = default;
 };
 
@@ -72,8 +72,8 @@ TEST_P(AnySize, ARankDoesTheSame) {
       EXPECT_EQ(many, two) << ranks;
       continue;
     }
-    // Shards in the format of the wire are copied parameter by parameter, and a smaller shard is
-    // part of fewer.
+    // Shards in the message format are copied parameter by parameter, and a smaller shard is part
+    // of fewer parameters.
     EXPECT_LE(many.launches, two.launches) << ranks;
     EXPECT_EQ(many.collectives, two.collectives) << ranks;
     EXPECT_LE(many.ops, two.ops) << ranks;

@@ -1,7 +1,7 @@
-// The closed forms that planners calculate memory with, against dry runs: bytes of weights,
-// gradients and optimizer state per parameter under each way of sharding them, and bytes that a
-// layer keeps for its backward. docs/memory.md has the table. All sizes are multiples of 128, so
-// that nothing is padded.
+// The closed forms that planners use for memory, compared with dry runs: bytes of weights,
+// gradients and optimizer state a parameter for each way of sharding, and bytes that a layer keeps
+// for its backward. docs/memory.md has the table. All sizes are multiples of 128, so that nothing
+// is padded.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ const StateRow kStates[] = {
                                   "optimizer.optimizer_offload_fraction=1"},
      6}};
 
-/// Bytes that a rank holds all the time of weights, gradients and state.
+/// Bytes of weights, gradients and state that a rank holds permanently.
 int64_t state_bytes(const RunSetup& setup) {
   int64_t bytes = 0;
   for (const PlannedAllocation& held : plan_memory(setup).plan.resident) {
@@ -92,7 +92,7 @@ TEST(ClosedForms, StateBytesOfAParameter) {
   }
 }
 
-/// Bytes that one layer keeps of a micro-batch: what a model of one layer more has more.
+/// Bytes that one layer keeps of a micro-batch: the difference to a model with one more layer.
 int64_t saved_by_layer(const Overrides& settings) {
   const auto saved = [&](int layers) {
     const DryRun run = dry_run(
@@ -102,15 +102,15 @@ int64_t saved_by_layer(const Overrides& settings) {
   return saved(5) - saved(4);
 }
 
-/// The planner's form with sequence parallelism: norms in and out, queries, keys and values,
-/// attended values, log-sum-exps, the gated feed-forward.
+/// The planner's form with sequence parallelism: inputs and outputs of norms, queries, keys and
+/// values, attended values, log-sum-exps, the gated feed-forward.
 int64_t planned(int64_t tokens, int64_t tp) {
   const int64_t norms = 4 * 2 * kHidden,
                 attention = 2 * kHeadDim * (kHeads + 2 * kKvHeads) + 2 * kHeads * kHeadDim,
                 feed_forward = 6 * kFeedForward;
   return tokens / tp * (norms + attention + feed_forward) + 4 * tokens * kHeads / tp;
 }
-/// What it leaves out: an FP32 statistic a row of each norm.
+/// It leaves out the FP32 statistic of each row in a norm.
 int64_t statistics(int64_t tokens, int64_t tp) {
   return 2 * 4 * tokens / tp;
 }
@@ -138,7 +138,7 @@ TEST(ClosedForms, RecomputeKeepsWhatItSays) {
   };
   EXPECT_EQ(saved_by_layer(selective("layernorm")), all - 2 * 2 * kTokens * kHidden);
   EXPECT_EQ(saved_by_layer(selective("mlp")), all - 6 * kTokens * kFeedForward);
-  // The log-sum-exps stay here, which the form drops.
+  // The log-sum-exps are kept here; the form leaves them out.
   EXPECT_EQ(saved_by_layer(selective("core_attn")), all - 2 * kTokens * kHeads * kHeadDim);
   EXPECT_EQ(saved_by_layer({"model.recompute_granularity=full", "model.recompute_method=uniform",
                             "model.recompute_num_layers=1"}),

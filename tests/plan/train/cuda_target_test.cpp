@@ -74,7 +74,7 @@ TEST(CudaTarget, AGraphOfAStepIsOneLaunchOfTheSameWork) {
   EXPECT_LT(whole.launches, plain.launches / 4);
   EXPECT_EQ(whole.cost.total_flops(), plain.cost.total_flops());
   EXPECT_EQ(whole.host_reads, plain.host_reads);
-  // Rows of all micro-batches stay; of each token id, position, target, weight and index.
+  // Rows of all micro-batches stay; each token has id, position, target, weight and index.
   const int64_t rows = 4 * (24 * setup.config.model.seq_length.value() + 8);
   EXPECT_GT(whole.peak.bytes, plain.peak.bytes);
   EXPECT_LE(whole.peak.bytes, plain.peak.bytes + rows);
@@ -127,7 +127,7 @@ TEST(CudaTarget, KernelsAreTheGpus) {
   EXPECT_EQ(launches, run.launches);
 }
 
-/// Sizes that products of all recipes have, and layers between the first and the last.
+/// Sizes that support the products of all recipes, and layers between the first and the last.
 const Overrides kWide{"model.num_layers=3", "model.hidden_size=128", "model.ffn_hidden_size=256",
                       "model.num_query_groups=2"};
 const Overrides kDelayed{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},

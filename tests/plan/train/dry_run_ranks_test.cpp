@@ -1,5 +1,5 @@
-// The dry run of a rank of many predicts what that rank does among the others: the same collectives
-// with the same bytes, the same allocations and peak. And its report adds up.
+// The dry run of one of many ranks predicts what that rank does among the others: the same
+// collectives with the same bytes, the same allocations and peak. And its report adds up.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ void PrintTo(const Sizes& sizes, std::ostream* out) {
   *out << sizes.name();
 }
 
-/// A tiny run cut so; every `auto` is resolved for these sizes.
+/// A tiny run in this layout; every `auto` is resolved for these sizes.
 RunSetup setup_of(const Sizes& sizes) {
   LoadedRunConfig loaded =
       load_run_config({}, tiny_run() + Overrides{"model.num_layers=4", "train.global_batch_size=8",
@@ -65,7 +65,7 @@ RunSetup setup_of(const Sizes& sizes) {
   return prepare_run(std::move(loaded));
 }
 
-/// One line a collective: what, where, how many bytes.
+/// One line a collective: operation, group, bytes.
 std::vector<std::string> collectives(const StepRecord& record) {
   std::vector<std::string> lines;
   for (const CollectiveRecord& c : record.collectives()) {
@@ -153,7 +153,7 @@ TEST(DryRunReport, StagesTogetherAreTheModel) {
   EXPECT_THAT(whole.traffic, IsEmpty());
 }
 
-// Thousands of ranks are dry-run like two: nothing is allocated and nobody is waited for.
+// Thousands of ranks take no more than two: nothing is allocated and no rank waits.
 TEST(DryRunReport, ThousandsOfRanks) {
   RunSetup setup = setup_of(Sizes{.tp = 2});
   setup.config.dist.ranks = 4096;

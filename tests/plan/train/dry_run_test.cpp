@@ -1,6 +1,6 @@
-// A dry run predicts a real step: the same ops, allocations, peak bytes and host reads, because it
-// is the same code on another device. And after its first steps a run requests no more memory from
-// the system.
+// A dry run predicts a real step: the same ops, allocations, peak bytes and host reads, because the
+// same code runs on another device. After its first steps a run requests no more memory from the
+// system.
 
 #include "engine/dry_run.h"
 
@@ -21,7 +21,7 @@ using testing::ElementsAre;
 struct Case {
   const char* family;
   const char* recipe;
-  const char* attention = "flash";  // unfused: with every fusion of attention off
+  const char* attention = "flash";  // unfused: without all fusions of attention
 };
 
 void PrintTo(const Case& c, std::ostream* out) {

@@ -1,6 +1,6 @@
-// All micro-batches of a chunk do the same, event by event, but for the first, which is the first
-// to use the weights and to contribute to gradients, and the last, whose contributions start
-// reductions. So one of them may stand for the others (micro_batch_instances_test.cpp).
+// All micro-batches of a chunk do the same, event by event, except the first, which is the first to
+// use the weights and to contribute to gradients, and the last, whose contributions start
+// reductions. So one of them can represent the others (micro_batch_instances_test.cpp).
 
 #include <gtest/gtest.h>
 
@@ -25,14 +25,15 @@ void PrintTo(const Layout& layout, std::ostream* out) {
   *out << layout.name;
 }
 
-/// One forward, backward or half of one: which micro-batch, chunk, and which one of its phases.
+/// One forward, backward or half of one: its micro-batch, its chunk, and which phase of these it
+/// is.
 struct Phase {
   const ScopeRecord* scope = nullptr;
   int number = 0;  // of the micro-batch's phases of this name in the chunk
 };
 
-/// What happened in the phases of the step, in the order of time; positions count from the phase's
-/// begin, sequences from its first operation of the channel.
+/// The events in the phases of the step, in order of time; positions count from the phase's begin,
+/// sequences from its first operation of the channel.
 class Phases {
  public:
   Phases(const StepRecord& record, const SequenceWindow& step) : record_(record) {
@@ -116,7 +117,7 @@ class Phases {
   std::map<int64_t, std::string> lines_;  // by position
 };
 
-/// Empty: they are equal.
+/// Empty if they are equal.
 std::string first_difference(const Phases::Events& a, const Phases::Events& b) {
   for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
     const std::string mine = i < a.size() ? a[i] : "nothing",
@@ -155,7 +156,7 @@ TEST_P(EqualMicroBatches, DoTheSameButForTheFirstAndTheLast) {
       first_differs |= by_micro_batch.at(0) != second;
       last_differs |= by_micro_batch.at(count - 1) != second;
     }
-    EXPECT_TRUE(first_differs) << "its gradients overwrite, those of the others add";
+    EXPECT_TRUE(first_differs) << "its gradients overwrite, those of the others accumulate";
     EXPECT_EQ(last_differs, GetParam().last_differs);
   }
 }

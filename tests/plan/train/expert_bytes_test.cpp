@@ -1,6 +1,6 @@
-// What ranks send so that tokens reach their experts: the formulas of docs/parallelism.md, compared
-// with dry runs, and for gathered tokens with a real step, whose bytes do not follow from the
-// routing.
+// Bytes that ranks send so that tokens reach their experts: the formulas of docs/parallelism.md
+// compared with dry runs, and for gathered tokens with a real step, whose bytes do not depend on
+// the routing.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using namespace test;
 
-// T of a rank is B · S = 64 without tensor and context ranks; H 32, FP32.
+// A rank has T = B · S = 64 tokens without tensor and context ranks; H 32, FP32.
 constexpr int64_t kRows = 64, kWidth = 32, kTopk = 2, kFloat = 4;
 
 struct ExpertRanks {
@@ -51,7 +51,7 @@ Sent sent_by_rank_0(const RunSetup& setup, const std::string& group = "expert_tp
   return sent;
 }
 
-/// One block's part of a micro-batch.
+/// One block's share of a micro-batch.
 Sent by_block(const ExpertRanks& grid, const std::string& dispatcher, const Overrides& more = {},
               const std::string& group = "expert_tp_ep") {
   const RunSetup shallow = setup_of(run_of(grid, dispatcher) + more),
@@ -68,7 +68,7 @@ const ExpertRanks kGrids[] = {{.ep = 2},          {.ep = 4},
                               {.etp = 2},         {.ep = 2, .etp = 2},
                               {.ep = 4, .tp = 2}, {.ep = 2, .etp = 2, .tp = 2, .cp = 2}};
 
-// 128 rows for 8 experts: with 2 ranks 16 for each, which MXFP8's products read as 32.
+// 128 rows for 8 experts: with 2 ranks 16 rows a rank for each, which MXFP8's products pad to 32.
 TEST(ExpertBytes, RowsForQuantizedProductsComeInMultiples) {
   const ExpertRanks grid{.ep = 2};
   const Overrides mx{"mixed_precision=bf16_with_mxfp8_mixed"};
@@ -96,7 +96,8 @@ TEST(ExpertBytes, AGatherSendsTheTokensToAll) {
     const int64_t n = grid.ranks(), tokens = grid.tokens();
     const Sent sent = by_block(grid, "allgather");
     EXPECT_FALSE(sent.contains("all_to_all"));
-    // Tokens forward, gradients of results backward; beside the tokens their choices and weights.
+    // Tokens forward, gradients of results backward; in addition to the tokens their choices and
+    // weights.
     EXPECT_EQ(sent.at("all_gather"), (n - 1) * tokens * (2 * kWidth + 2 * kTopk) * kFloat)
         << n << " ranks, etp " << grid.etp;
     EXPECT_EQ(sent.at("reduce_scatter"), (n - 1) * tokens * (2 * kWidth + kTopk) * kFloat)
@@ -109,8 +110,8 @@ TEST(ExpertBytes, AFusedExchangeSendsTheSameRows) {
     EXPECT_EQ(by_block(grid, "flex"), by_block(grid, "alltoall"));
 }
 
-// It has no sorted copies of rows, which alltoall has once what it kept for the gradient is freed:
-// the fullest moment, where each token has many narrow experts, is that of both.
+// It has no sorted copies of rows. In alltoall they exist only until the values kept for the
+// gradient are freed; where each token has many narrow experts, the peak is the same for both.
 TEST(ExpertBytes, AFusedExchangeNeedsNoMoreMemory) {
   const auto peak = [](const std::string& dispatcher) {
     return dry_run(setup_of(run_of({.ep = 4}, dispatcher) +
@@ -124,23 +125,24 @@ TEST(ExpertBytes, AFusedExchangeNeedsNoMoreMemory) {
   EXPECT_LE(peak("flex"), peak("alltoall"));
 }
 
-// A token of E = 8 experts, 2 of them its own, is in M · (1 − C(8 − 8/M, 2) / C(8, 2)) of M
+// A token of E = 8 experts, 2 of them chosen, reaches M · (1 − C(8 − 8/M, 2) / C(8, 2)) of M
 // domains.
 TEST(ExpertBytes, ByDomainATokenIsSentOnceToEach) {
   struct Way {
     ExpertRanks grid;
     int64_t domains, copies_of_28;  // of 28 tokens
   };
-  // 4 and 2 experts a domain: C(4, 2) = 6, C(6, 2) = 15 of C(8, 2) = 28 miss it.
+  // 4 and 2 experts a domain: C(4, 2) = 6, C(6, 2) = 15 of C(8, 2) = 28 choices miss a domain.
   for (const Way& way : {Way{{.ep = 2}, 2, 44}, Way{{.ep = 4}, 2, 44}, Way{{.ep = 4}, 4, 52},
                          Way{{.ep = 2, .etp = 2}, 2, 44}, Way{{.ep = 4, .tp = 2}, 2, 44}}) {
     const ExpertRanks& grid = way.grid;
     const int64_t m = way.domains, inside = grid.ranks() / m;
     const Overrides domain{"dist.nvlink_domain_size=" + std::to_string(inside)};
     const int64_t copies = (grid.tokens() * way.copies_of_28 + 14) / 28;
-    const int64_t own = copies / m;  // of the first domain: what it gets from each, and sends back
+    const int64_t own = copies / m;  // of the first domain: receives from each rank, and sends back
     const Sent across = by_block(grid, "flex", domain, "ep.outer");
-    // Tokens, choices and weights; gradients of sums. Sums; gradients of tokens and weights.
+    // Forward: tokens, choices and weights; then sums. Backward: gradients of sums; then of tokens
+    // and weights.
     const int64_t away = (copies - own) * (2 * kWidth + 2 * kTopk) * kFloat;
     const int64_t home = (m - 1) * own * (2 * kWidth + kTopk) * kFloat;
     EXPECT_EQ(across.at("all_to_all"), away + home + (m - 1) * 8)
@@ -158,7 +160,7 @@ TEST(ExpertBytes, ByDomainATokenIsSentOnceToEach) {
   }
 }
 
-// What is sent beside another micro-batch's compute is what is sent in turn.
+// The exchanges beside another micro-batch's compute send the same as those in turn.
 TEST(ExpertBytes, ByDomainInTwoPartsSendsTheSameBytes) {
   const ExpertRanks grid{.ep = 4};
   for (const char* inside : {"dist.nvlink_domain_size=1", "dist.nvlink_domain_size=2"}) {
@@ -170,7 +172,7 @@ TEST(ExpertBytes, ByDomainInTwoPartsSendsTheSameBytes) {
   }
 }
 
-// A byte an element, and one for each 32.
+// A byte an element, and one for each 32 elements.
 TEST(ExpertBytes, QuantizedRowsAreAQuarterOfFp32) {
   const ExpertRanks grid{.ep = 4};
   const int64_t rows = grid.tokens() * kTopk * 3 / 4, wide = kWidth * kFloat, narrow = kWidth + 1;

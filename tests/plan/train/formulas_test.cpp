@@ -37,7 +37,7 @@ RunSetup setup_of(const Sizes& sizes, int layers, const Overrides& more = {}) {
   return prepare_run(std::move(loaded));
 }
 
-/// Bytes sent by rank 0 in a step in groups of one name; all operations, or one.
+/// Bytes sent by rank 0 in a step in groups with this name; all operations, or one.
 int64_t sent(const RunSetup& setup, const std::string& group, const std::string& operation = "",
              GlobalRank rank = {0}) {
   int64_t bytes = 0;
@@ -47,7 +47,7 @@ int64_t sent(const RunSetup& setup, const std::string& group, const std::string&
   return bytes;
 }
 
-/// One block's part of that for one micro-batch.
+/// One block's share of this for one micro-batch.
 int64_t sent_by_block(const RunSetup& shallow, const RunSetup& deep, const std::string& group,
                       const std::string& operation = "") {
   const int64_t micro = micro_batches(deep.config);
@@ -83,7 +83,7 @@ TEST(Formulas, HidingUnderGemmsSendsAsMuch) {
   for (const char* operation : {"all_gather", "reduce_scatter", "send"})
     hidden += sent_by_block(shallow, deep, "tp", operation);
   EXPECT_EQ(hidden, 10 * kStream / 2);
-  // Beside them the weights of a block's two norms, once a step.
+  // In addition the weights of a block's two norms, once a step.
   EXPECT_EQ(sent(deep, "tp", "all_reduce") - sent(shallow, "tp", "all_reduce"),
             2 * (2 * kWidth * kActivation));
 }
@@ -96,7 +96,7 @@ TEST(Formulas, ContextRanksPassKeysAndValues) {
            sent_by_block(setup_of({.cp = 2, .cp_comm_type = type}, 2),
                          setup_of({.cp = 2, .cp_comm_type = type}, 4), "cp", operation);
   };
-  // The gradients of a block of keys travel with it and one step more, home.
+  // The gradients of a block of keys travel with it, and one step more to return.
   EXPECT_EQ(block("p2p", "send"), keys + (keys + 2 * keys)) << "forward, and backward";
   EXPECT_EQ(block("all_gather", "all_gather"), 2 * keys) << "forward and again in the backward";
   EXPECT_EQ(block("all_gather", "reduce_scatter"), keys);
@@ -108,13 +108,13 @@ TEST(Formulas, ContextRanksPassKeysAndValues) {
 TEST(Formulas, StagesSendTheStream) {
   const RunSetup setup = setup_of({.pp = 4}, 4);
   const int64_t micro = micro_batches(setup.config);
-  EXPECT_EQ(sent(setup, "pp", "send", {0}), micro * kStream) << "activations on";
-  EXPECT_EQ(sent(setup, "pp", "send", {1}), micro * 2 * kStream) << "and gradients back";
+  EXPECT_EQ(sent(setup, "pp", "send", {0}), micro * kStream) << "activations";
+  EXPECT_EQ(sent(setup, "pp", "send", {1}), micro * 2 * kStream) << "gradients";
   EXPECT_EQ(sent(setup, "pp", "send", {3}), micro * kStream);
 }
 
-// Twice the bytes from stage to stage, and of what tensor ranks exchange of the embedding; blocks
-// and head exchange activations as before.
+// Twice the bytes between stages, and between tensor ranks for the embedding; blocks and head
+// exchange activations as before.
 TEST(Formulas, AnFp32StreamUnderBf16) {
   const Overrides bf16{"mixed_precision=bf16_mixed", "comm_overlap.tp_comm_overlap=false"};
   const Overrides wide = bf16 + Overrides{"model.fp32_residual_connection=true"};

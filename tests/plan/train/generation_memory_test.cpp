@@ -15,7 +15,7 @@ namespace {
 using namespace test;
 using Overrides = std::vector<std::string>;
 
-/// Bytes at the peak, by owner, of those that hold any.
+/// Bytes at the peak, by owner, of owners that hold any.
 std::map<std::string, int64_t> peak_of(const Device& device) {
   std::map<std::string, int64_t> peak;
   for (int tag = 0; tag < kMemoryTags; ++tag) {
@@ -31,7 +31,7 @@ std::map<std::string, int64_t> peak_of(const DryRun& run) {
   return peak;
 }
 
-/// Prompts that all reach the same length: no text of a dry run ends before the others.
+/// Prompts that all reach the same length: in a dry run no text ends before the others.
 GenerationWork work_of(int64_t prompts, int64_t tokens, int64_t new_tokens) {
   GenerationWork work;
   work.options.sampling.temperature = 0;
@@ -66,7 +66,7 @@ TEST_P(GenerationMemory, IsThatOfTheDryRun) {
         [&](int rank, Device& device) { peaks[static_cast<size_t>(rank)] = peak_of(device); });
     for (int rank = 0; rank < setup.config.dist.ranks; ++rank) {
       const int stage = mesh.coordinate({rank}, Axis::pp).value;
-      if (mesh.coordinate({rank}, Axis::dp).value > 0) continue;  // has no batch
+      if (mesh.coordinate({rank}, Axis::dp).value > 0) continue;  // without a batch
       EXPECT_EQ(peaks[static_cast<size_t>(rank)], peak_of(stages[static_cast<size_t>(stage)]))
           << "rank " << rank << ", " << work.batches[0].size() << " prompts";
       EXPECT_GT(peaks[static_cast<size_t>(rank)].at("kv cache"), 0);

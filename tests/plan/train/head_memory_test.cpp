@@ -32,8 +32,7 @@ TEST(HeadMemory, DeferredMicroBatchesHoldNormedTokensAndGradientsOfLogits) {
   EXPECT_EQ(deferred("0"), deferred("4")) << "0: all four";
 }
 
-// A vocabulary of 16384: logits are 4 MiB in FP32, half of it in BF16, and make the
-// peak.
+// A vocabulary of 16384: logits have 4 MiB in FP32, half of that in BF16, and determine the peak.
 TEST(HeadMemory, KeptLogits) {
   for (const auto& [recipe, bytes] : {std::pair{"fp32", 4}, std::pair{"bf16_mixed", 2}}) {
     const Overrides large{"model.vocab_size=16384", std::string("mixed_precision=") + recipe};

@@ -1,5 +1,6 @@
-// What a chunk keeps of a micro-batch for its backward lies in a frame: the distance from the slot
-// is a function of the tensor alone, and there are as many slots as micro-batches in flight.
+// The memory that a chunk keeps of a micro-batch for its backward lies in a frame: an allocation's
+// offset in its slot depends only on the tensor, and there are as many slots as micro-batches in
+// flight.
 
 #include <gtest/gtest.h>
 
@@ -23,8 +24,8 @@ RunSetup setup_of_run(const Overrides& overrides) {
 
 const std::string kFourStages = "model.pipeline_model_parallel_size=4";
 
-/// Every framed allocation is at its frame's offset and its own, which all micro-batches of the
-/// chunk have in common. How many allocations a micro-batch has, by chunk.
+/// Checks that every framed allocation is at its frame's offset plus its own, which is the same for
+/// all micro-batches of the chunk. Returns the number of allocations of a micro-batch, by chunk.
 std::map<int, size_t> expect_frames(const PlannedMemory& memory) {
   std::map<std::pair<int, int64_t>, const Frame*> frames;
   for (const Frame& frame : memory.frames) frames[{frame.kind, frame.instance}] = &frame;
@@ -79,7 +80,7 @@ TEST(MemoryFrames, MicroBatchesOfALoneRankTakeTurnsInOneSlot) {
   }
 }
 
-// The chunks of the stages between the first and the last are alike, and share slots.
+// The chunks of the stages between the first and the last are equal, and share slots.
 TEST(MemoryFrames, ChunksThatAreAlikeShareSlots) {
   const RunSetup setup = setup_of_run({"dist.ranks=4", "model.num_layers=8", kFourStages,
                                        "model.virtual_pipeline_model_parallel_size=2"});

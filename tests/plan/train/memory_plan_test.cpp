@@ -1,6 +1,6 @@
-// Memory planned from a dry run: a training run asks the system for its arena and for nothing more,
-// every allocation of its steps is where the plan put it, and results are those of a run without a
-// plan, bit by bit.
+// Memory planned from a dry run: a training run requests only its arena from the system, every
+// allocation of its steps is at its planned place, and results equal those of a run without a plan,
+// bit by bit.
 
 #include "engine/plan_memory.h"
 
@@ -35,7 +35,7 @@ std::vector<Case> cases() {
           {"sequence",
            {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"}},
           {"pipeline", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}},
-          // Twelve micro-batches go through the stages in two groups, of which one is smaller.
+          // Twelve micro-batches pass through the stages in two groups of different sizes.
           {"evaluated_stages",
            {"dist.ranks=2", "model.pipeline_model_parallel_size=2", "train.global_batch_size=4",
             "train.micro_batch_size=1", "validation.eval_iters=3"}},
@@ -60,7 +60,7 @@ std::vector<Case> cases() {
            {"dist.ranks=2", "train.train_iters=10", "train.global_batch_size=16",
             "train.micro_batch_size=1", "train.rampup_batch_size=[2, 2, 30]",
             "ddp.data_parallel_sharding_strategy=optim_grads_params"}},
-          // The plan is of a step with the whole batch.
+          // The plan is for a step with the whole batch.
           {"growing", {"train.global_batch_size=8", "train.rampup_batch_size=[2, 2, 6]"}},
           {"growing_data",
            {"dist.ranks=2", "train.train_iters=10", "train.global_batch_size=16",
@@ -145,7 +145,7 @@ TEST(MemoryPlanRun, IsTheSameRunAsWithout) {
                                       "model.hidden_dropout=0.1", "mixed_precision=bf16_mixed"});
   const RankDevice planned = make_rank_device(setup.config.dist),
                    free_lists = make_rank_device(setup.config.dist);
-  // A device that was in use gets no plan.
+  // A device that was already used gets no plan.
   free_lists.device->allocate(DType::u8, {1}, MemoryTag::other);
   const auto a = run_on(*planned.device, planned, setup);
   const auto b = run_on(*free_lists.device, free_lists, setup);

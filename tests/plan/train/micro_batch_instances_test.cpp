@@ -1,5 +1,6 @@
-// A dry run leaves out micro-batches that do what others do. Its record, expanded, is the record of
-// a dry run that runs them all, entry by entry; and so are its sums, with and without the record.
+// A dry run leaves out micro-batches that do the same as others. Its record, expanded, equals the
+// record of a dry run that runs all of them, entry by entry; and so do its sums, with and without
+// the record.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,8 +20,8 @@ using namespace test;
 struct Layout {
   std::string name;
   Overrides overrides;
-  bool leaves_out = true;  // false: all micro-batches have to run
-  int first_rank = 0;      // that leaves micro-batches out
+  bool leaves_out = true;  // false: all micro-batches must run
+  int first_rank = 0;      // a run that leaves micro-batches out
 };
 
 void PrintTo(const Layout& layout, std::ostream* out) {
@@ -68,7 +69,8 @@ TEST_P(MicroBatchInstances, AreRecordedAsIfTheyHadRun) {
   }
 }
 
-// With side streams the record needs its edges, so it is made in full; sums and the peak are not.
+// With side streams the record needs its edges, so all micro-batches run; sums and the peak do not
+// need them.
 TEST_P(MicroBatchInstances, HaveTheSumsOfADeviceWithSideStreams) {
   RunSetup setup = setup_of(tiny_run() +
                             Overrides{"model.num_layers=4", "train.micro_batch_size=1",
@@ -157,7 +159,7 @@ std::vector<Layout> layouts() {
       {"fully_sharded",
        {"dist.ranks=2", twice, "ddp.data_parallel_sharding_strategy=optim_grads_params", plain,
         no_gather}},
-      // A gradient that is still under way when the next micro-batch's backward begins.
+      // A gradient that is still being sent when the next micro-batch's backward begins.
       {"fully_sharded_overlapped",
        {"dist.ranks=2", twice, "ddp.data_parallel_sharding_strategy=optim_grads_params", overlap,
         gather},
@@ -193,7 +195,7 @@ std::vector<Layout> layouts() {
 INSTANTIATE_TEST_SUITE_P(Layouts, MicroBatchInstances, testing::ValuesIn(layouts()),
                          [](const auto& info) { return info.param.name; });
 
-// What is run does not grow with the number of micro-batches.
+// The number of executed micro-batches does not grow with the number of all.
 TEST(MicroBatchInstancesOfAnyNumber, FourMicroBatchesOfAKindAreRun) {
   for (const int64_t count : {5, 16, 64}) {
     const RunSetup setup =

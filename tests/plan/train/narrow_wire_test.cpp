@@ -1,4 +1,4 @@
-// ddp.grad_reduce_in_bf16: gradients travel in two bytes, as with grad_reduce_in_fp32=false.
+// ddp.grad_reduce_in_bf16: gradients are sent in two bytes, as with grad_reduce_in_fp32=false.
 
 #include <gmock/gmock.h>
 

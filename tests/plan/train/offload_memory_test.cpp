@@ -1,5 +1,5 @@
-// What offload of saved values and optimizer states, shares of saved inputs and partial recompute
-// do to memory, read from dry runs, by formula.
+// The effect on memory of offloading saved values and optimizer states, of shares of saved inputs
+// and of partial recompute, read from dry runs, by formula.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -45,11 +45,11 @@ TEST(OffloadMemory, ALayerMovesAllThatItKeepsButStatistics) {
     EXPECT_EQ(run.offload.put_bytes, kMicroBatches * number * layer) << number;
     EXPECT_EQ(run.offload.fetched_bytes, run.offload.put_bytes) << number;
     EXPECT_EQ(run.offload.puts, run.offload.fetches);
-    // A micro-batch is back before the next one leaves; slots are whole pages.
+    // A micro-batch is fetched before the next one is offloaded; slots are whole pages.
     EXPECT_GE(run.offload.most_bytes, number * layer);
     EXPECT_LT(run.offload.most_bytes, number * layer + 4096 * run.offload.puts);
   }
-  // Layers that leave while others are still to come are not there at the fullest moment.
+  // Layers that are offloaded while others still run are away at the peak.
   EXPECT_EQ(saved(kept) - saved(run_of(layers(3))), 3 * layer);
 }
 
@@ -68,7 +68,7 @@ TEST(OffloadMemory, ModulesMoveTheirOwn) {
   EXPECT_EQ(moved("mlp, mlp_norm", 2 * kTokens * kFeedForward + 1), 0);
 }
 
-// Masters and moments are 12 bytes an element, and on the device for their update alone.
+// Masters and moments have 12 bytes an element, and are on the device only for their update.
 TEST(OffloadMemory, StatesAreHereOneOrTwoBucketsAtATime) {
   const auto states = [](const std::string& fraction, bool overlap) {
     return run_of({"mixed_precision=bf16_mixed", "optimizer.optimizer_cpu_offload=true",
@@ -90,14 +90,15 @@ TEST(OffloadMemory, StatesAreHereOneOrTwoBucketsAtATime) {
   EXPECT_LT(one.offload.most_bytes, all + 4096 * one.offload.puts);
   EXPECT_LE(half.offload.put_bytes, all / 2);
   EXPECT_GT(half.offload.put_bytes, all / 3);
-  // The fullest moment is in the backward: nothing of them is here.
+  // The peak is in the backward, when none of them is on the device.
   EXPECT_EQ(bytes(one, MemoryTag::moments) + bytes(one, MemoryTag::master_weights), 0);
   EXPECT_EQ(kept.peak.bytes - one.peak.bytes,
             bytes(kept, MemoryTag::moments) + bytes(kept, MemoryTag::master_weights));
   EXPECT_EQ(half.peak.bytes - one.peak.bytes, all - half.offload.put_bytes);
 }
 
-// Of weights and gradients a rank has the units that are gathered and reduced, and shards of few.
+// A rank holds the units of weights and gradients that are gathered or being reduced, and a few
+// shards.
 TEST(OffloadMemory, ShardsAreHereForTheirUse) {
   const Overrides sharded{"dist.ranks=2",
                           "ddp.data_parallel_sharding_strategy=optim_grads_params",
@@ -119,21 +120,22 @@ TEST(OffloadMemory, ShardsAreHereForTheirUse) {
   EXPECT_EQ(resident(sharded + weights, MemoryTag::weights), 0);
   EXPECT_EQ(resident(sharded + weights, MemoryTag::main_gradients), 0);
   const DryRun kept = run_of(sharded), run = run_of(sharded + weights);
-  // In the one micro-batch forward and backward read the weights (of embedding and head once), the
-  // update once more; the norm and the update read the gradients. Both are stored once.
+  // In the one micro-batch forward and backward read the weights (of embedding and head once), and
+  // the update reads them once more; the norm and the update read the gradients. Both are stored
+  // once.
   EXPECT_GT(run.offload.fetched_bytes, 4 * shard);
   EXPECT_EQ(run.offload.put_bytes, 2 * shard);
   EXPECT_EQ(run.cost.total_flops(), kept.cost.total_flops());
-  // A unit's own shards are here beside its whole ones at most.
+  // At most a unit's own shards are on the device beside its whole tensors.
   EXPECT_GT(kept.peak.bytes - run.peak.bytes, shard);
-  // At the fullest moment a unit is whole, and its own shard has left again.
+  // At the peak a unit is whole, and its own shard is offloaded again.
   const auto weights_at_peak = [](const DryRun& of) {
     return of.peak.bytes_by_tag.at(std::string(memory_tag_name(MemoryTag::weights)));
   };
   EXPECT_EQ(weights_at_peak(run), weights_at_peak(kept) - shard);
 }
 
-// What is recomputed is made again, and not moved as well.
+// Recomputed values are computed again, and not offloaded as well.
 TEST(OffloadMemory, LayersLeaveWithWhatIsNotRecomputed) {
   const Overrides again{"model.recompute_granularity=selective", "model.recompute_modules=[mlp]"};
   const DryRun recomputed = run_of(again), both = run_of(layers(8) + again),
@@ -143,8 +145,8 @@ TEST(OffloadMemory, LayersLeaveWithWhatIsNotRecomputed) {
   EXPECT_GT(both.offload.put_bytes, 0);
 }
 
-// Full recompute keeps inputs of layers: with shares, half of each on two tensor ranks. At the
-// fullest moment the last layer runs again and its input is whole.
+// Full recompute keeps inputs of layers: with shares, half of each on two tensor ranks. At the peak
+// the last layer runs again with its whole input.
 TEST(OffloadMemory, SharesOfLayerInputs) {
   const Overrides run{"dist.ranks=2",
                       "model.tensor_model_parallel_size=2",
@@ -165,8 +167,9 @@ TEST(OffloadMemory, SharesOfLayerInputs) {
   EXPECT_EQ(gathers(share) - gathers(whole), kMicroBatches * 8 * kStream);
 }
 
-// The inputs of layers that run again leave, too: each micro-batch's stream into each of 8 layers.
-// Apart, attention and feed-forward keep two, and the inside of one of them is there at a time.
+// The inputs of recomputed layers are offloaded too: each micro-batch's stream into each of 8
+// layers. Recomputed apart, attention and feed-forward keep two inputs, and the values inside of
+// only one of them exist at a time.
 TEST(OffloadMemory, InputsOfLayersThatRunAgain) {
   const Overrides full{"model.recompute_granularity=full", "model.recompute_method=uniform",
                        "model.recompute_num_layers=1"},
@@ -176,23 +179,26 @@ TEST(OffloadMemory, InputsOfLayersThatRunAgain) {
   EXPECT_EQ(left.offload.put_bytes, kMicroBatches * 8 * kStream);
   EXPECT_EQ(some.offload.put_bytes, kMicroBatches * 3 * kStream);
   EXPECT_EQ(left.offload.fetched_bytes, left.offload.put_bytes);
-  // When the last layer runs again the others' inputs are away; its own is there in both.
+  // When the last layer is recomputed, the others' inputs are away; its own is on the device in
+  // both cases.
   EXPECT_EQ(saved(kept) - saved(left), 7 * kStream);
   EXPECT_EQ(left.cost.total_flops(), kept.cost.total_flops());
   const Overrides wide = full + Overrides{"model.ffn_hidden_size=1024"};
   const DryRun whole = run_of(wide + layers(8)), parts = run_of(wide + apart),
                none = run_of(wide + apart + layers(8));
   EXPECT_EQ(none.offload.put_bytes, kMicroBatches * 16 * kStream);
-  // Apart, attention does not run its last product and the sum behind it again either.
+  // Recomputed apart, attention does not compute its last product and the following sum again
+  // either.
   EXPECT_EQ(whole.cost.total_flops() - parts.cost.total_flops(),
             kMicroBatches * 8 * (2 * kTokens * kHidden * kHidden + kTokens * kHidden));
-  // While the feed-forward runs again, of attention there is nothing: its input, the norm's output,
-  // queries, keys, values and attended values. Statistics of rows are there with the first alone.
+  // While the feed-forward is recomputed, nothing of attention is on the device: its input, the
+  // norm's output, queries, keys, values and attended values. Only the first has statistics of rows
+  // on the device.
   const int64_t statistics = 4 * (kTokens + kTokens * kHeads);
   EXPECT_EQ(saved(whole) - saved(none), 6 * kStream + statistics);
 }
 
-// Of two micro-batches in flight on the first of two stages, one or none keeps what it can.
+// On the first of two stages, one or none of two micro-batches in flight keeps everything.
 TEST(OffloadMemory, PartialRecomputeOfMicroBatchesInFlight) {
   const Overrides stages{"dist.ranks=2", "model.pipeline_model_parallel_size=2",
                          "train.global_batch_size=8"};

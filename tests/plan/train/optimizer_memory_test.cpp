@@ -1,5 +1,5 @@
-// What a parameter costs in each format of the optimizer's state, to the byte, and what a dry run
-// says of it.
+// The bytes of a parameter in each format of the optimizer's state, exactly, and as reported by a
+// dry run.
 
 #include <gmock/gmock.h>
 
@@ -17,7 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Sizes are multiples of 64: nothing is padded but the end of the buffer.
+// Sizes are multiples of 64: only the end of the buffer is padded.
 const Overrides kModel =
     tiny_run() +
     Overrides{"model.hidden_size=64", "mixed_precision=bf16_mixed", "train.train_iters=1"};

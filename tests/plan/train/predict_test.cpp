@@ -60,7 +60,7 @@ TEST(Predict, PartsOfAStagesTimeAddUpToTheStep) {
 }
 
 TEST(Predict, APipelineHasTheBubbleOfItsSchedule) {
-  // (p − 1) / n of the work of a stage, of equal stages; virtual stages divide it.
+  // (p − 1) / n of a stage's work, for equal stages; virtual stages divide it.
   const Overrides pp{"dist.ranks=4", "model.pipeline_model_parallel_size=4",
                      "train.global_batch_size=8", "model.vocab_size=256"};
   const Prediction plain = predicted(pp);
@@ -98,8 +98,8 @@ double exposed_of_experts(const Prediction& p) {
   return seconds / static_cast<double>(p.stages.size());
 }
 
-// The rows of one micro-batch's experts travel while the other one computes; weight gradients that
-// wait are one more thing to compute meanwhile.
+// The exchange of one micro-batch's rows runs while the other one computes; delayed weight
+// gradients are one more computation to hide it.
 TEST(Predict, ExchangesOfExpertsHideUnderAnotherMicroBatch) {
   const Overrides experts{"dist.ranks=16",
                           "model.family=qwen3_moe",
@@ -118,11 +118,11 @@ TEST(Predict, ExchangesOfExpertsHideUnderAnotherMicroBatch) {
   EXPECT_LT(exposed_of_experts(beside), 0.5 * exposed_of_experts(plain));
   EXPECT_LT(beside.step_seconds, plain.step_seconds);
   EXPECT_LT(delayed.step_seconds, plain.step_seconds);
-  // Two micro-batches are in flight in place of one.
+  // Two micro-batches are in flight instead of one.
   EXPECT_GT(beside.stages[0].run.peak.bytes, plain.stages[0].run.peak.bytes);
 }
 
-// By domain, too: what goes between domains is under way meanwhile.
+// Also by domain: messages between domains are sent meanwhile.
 TEST(Predict, ExchangesBetweenDomainsHideUnderAnotherMicroBatch) {
   const Overrides experts{"dist.ranks=16",
                           "dist.nvlink_domain_size=8",
@@ -231,7 +231,7 @@ TEST(StageRuns, TheEndsAreRunFirstAndTheOthersIfTheyAreAskedFor) {
   EXPECT_EQ(all.peak_bytes(), peak);
   EXPECT_TRUE(is_too_large(all, peak - 1));
   EXPECT_FALSE(is_too_large(all, peak));
-  // What was begun is continued.
+  // Work that has begun is continued.
   run_stages(pool, {&ends}, [](const StageRuns&) { return true; });
   EXPECT_EQ(ends.peak_bytes(), peak);
 }

@@ -37,8 +37,8 @@ TEST(RecomputeMemory, LayersKeepTheirInputAndOneIsLive) {
   const int64_t one = bytes(run_of(layers("uniform", 1)), MemoryTag::saved);
   const int64_t two = bytes(run_of(layers("uniform", 2)), MemoryTag::saved);
   EXPECT_LT(2 * one, all);
-  // Of eight layers two are live instead of one, and four inputs of groups fewer are kept; one
-  // more layer is what block keeps of each.
+  // Of eight layers two are live instead of one, and four fewer inputs of groups are kept; one more
+  // layer is what block recompute keeps of each.
   const int64_t seven = bytes(run_of(layers("block", 7)), MemoryTag::saved);
   const int64_t six = bytes(run_of(layers("block", 6)), MemoryTag::saved);
   const int64_t layer = six - seven;
@@ -59,8 +59,8 @@ TEST(RecomputeMemory, MoreOperationsRunAndTheModelHasAsMany) {
   EXPECT_LT(bytes(units, MemoryTag::saved), bytes(kept, MemoryTag::saved));
 }
 
-// What nobody reads of a group, its output, is not made again: of the last feed-forward the second
-// product and the sum with the stream; of segments that run again apart also the projection.
+// A group's output, which nobody reads, is not computed again: for the last feed-forward the second
+// product and the sum with the stream; for segments that are recomputed apart also the projection.
 TEST(RecomputeMemory, NobodyMakesTheOutputOfWhatRunsAgain) {
   constexpr int64_t kFeedForward = 64, kStepTokens = 128;
   const auto flops = [](const Overrides& more) { return run_of(more).cost.total_flops(); };
@@ -73,7 +73,7 @@ TEST(RecomputeMemory, NobodyMakesTheOutputOfWhatRunsAgain) {
   EXPECT_EQ(one - apart, kLayers * projection);
 }
 
-// Of a layer with experts and an expert of all tokens, which has a gate.
+// A layer with experts and a gated shared expert.
 TEST(RecomputeMemory, ModulesOfExpertsDropTheirOwn) {
   constexpr int64_t kRows = 2 * kTokens, kFeedForward = 64, kShared = 48, kAway = kLayers - 1;
   const Overrides experts{"model.family=qwen2_moe", "model.num_moe_experts=4",
@@ -85,15 +85,15 @@ TEST(RecomputeMemory, ModulesOfExpertsDropTheirOwn) {
                  MemoryTag::saved);
   };
   const int64_t kept = saved("");
-  // In FP32; at the fullest moment the last layer's are there again.
+  // In FP32; at the peak the last layer's values exist again.
   const auto dropped = [&](const std::string& modules) { return (kept - saved(modules)) / 4; };
   const int64_t activated = kRows * kFeedForward,
-                inside = kTokens * (3 * kShared + kHidden);  // and the result that the gate weighs
+                inside = kTokens * (3 * kShared + kHidden);  // the result that the gate multiplies
   EXPECT_EQ(dropped("moe_act"), kAway * activated);
   EXPECT_EQ(dropped("mlp"), kAway * 3 * activated);
   EXPECT_EQ(dropped("shared_experts"), kAway * inside);
   EXPECT_EQ(dropped("moe_act, shared_experts"), kAway * (activated + inside));
-  // With the rows of experts, their results, and the norm's output.
+  // The rows of experts, their results, and the norm's output.
   EXPECT_GT(dropped("moe"),
             kAway * (3 * activated + inside + 2 * kRows * kHidden + kTokens * kHidden));
 }

@@ -1,6 +1,6 @@
-// The records of all ranks of a run fit together: every collective of a group is the same one on
-// all members, every send is its receive, every call among hosts the same call; and the dry run of
-// a rank records what that rank does.
+// The records of all ranks of a run match: every collective of a group is the same on all members,
+// every send has its receive, every call among hosts is the same call; and the dry run of a rank
+// records what that rank does.
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ bool is_message(const CollectiveRecord& c) {
 using Group = std::pair<std::string, std::string>;  // name and members
 using Number = std::tuple<Group, std::string, int64_t>;
 
-/// What each member says of each collective and host call: all say the same.
+/// The entries of each member for each collective and host call: all must agree.
 void expect_equal_collectives(const std::vector<StepRecord>& records) {
   std::map<Number, std::map<int, std::string>> said;
   std::map<Number, std::shared_ptr<const RankRule>> members;
@@ -87,7 +87,7 @@ void expect_equal_collectives(const std::vector<StepRecord>& records) {
   }
 }
 
-/// Every send has its receive and the other way round; how many there are.
+/// Checks that every send has its receive and the reverse; returns their number.
 int64_t expect_paired_messages(const std::vector<StepRecord>& records) {
   using Message = std::tuple<Group, int, int, std::string, int64_t>;  // from, to, flow, sequence
   std::map<Message, int64_t> sends, receives;

@@ -1,4 +1,4 @@
-// The search for a layout: its bounds against dry runs, its best against all layouts.
+// The search for a layout: its bounds compared with dry runs, and its best layout with all layouts.
 
 #include "plan/search.h"
 
@@ -87,7 +87,7 @@ TEST_P(Bounds, AreNeverAboveTheDryRun) {
     time_share += closest.seconds / s.prediction.step_seconds;
     memory_share += closest.bytes / peak_of(s.prediction);
   }
-  // Near enough to prune with.
+  // Bounds are close enough to prune.
   const auto count = static_cast<double>(sampled.size());
   EXPECT_GT(time_share / count, 0.75);
   EXPECT_GT(memory_share / count, 0.75);
@@ -126,7 +126,7 @@ TEST(Search, FindsTheFastestOfAllLayouts) {
   for (const Sampled& s : sample(request, 1))
     if (s.prediction.fits) best = std::min(best, s.prediction.step_seconds);
   EXPECT_DOUBLE_EQ(result.candidates.front().prediction.step_seconds, best);
-  // And it did not have to predict all of them.
+  // The search did not have to predict all of them.
   EXPECT_LT(result.dry_runs, result.layouts / 2);
   EXPECT_GT(result.left, 0);
 }
@@ -213,7 +213,7 @@ TEST(Search, WeightsGatheredInFp8AreSearchedWithSharding) {
 }
 
 TEST(Largest, TheNextStepFitsInNoLayout) {
-  // All layouts of the next step are looked at.
+  // All layouts of the next size are considered.
   const PlanRequest request = request_of(
       {"dist.ranks=2", "train.global_batch_size=2", "model.hidden_size=8192",
        "model.num_attention_heads=64", "model.ffn_hidden_size=28672", "train.micro_batch_size=1"});
@@ -247,7 +247,7 @@ TEST(Largest, TimeThatEndsIsSaid) {
 }
 
 TEST(Search, WhatDoesNotFitIsRejectedByTheBytesOfItsDryRun) {
-  // 16 layers of 8192 do not fit on one GPU unsharded.
+  // 16 layers of width 8192 do not fit on one GPU unsharded.
   const PlanRequest request =
       request_of({"model.num_layers=16", "model.hidden_size=8192", "model.num_attention_heads=64",
                   "model.ffn_hidden_size=28672"});

@@ -1,5 +1,5 @@
-// What shards of gradients and weights do to memory and messages, read from the record of a dry
-// run: at every event no more than the planned units are whole.
+// The effect of sharded gradients and weights on memory and messages, read from the record of a dry
+// run: at no event are more units whole than planned.
 
 #include <gtest/gtest.h>
 
@@ -56,13 +56,13 @@ std::vector<CollectiveRecord> in_shards(const Step& step, const std::string& ope
   return list;
 }
 
-/// The most bytes of a tag that were made in the step and lived at once: what is whole beside the
-/// shards, which live on.
+/// The largest number of bytes of a tag that were allocated in the step and lived at once: whole
+/// units in addition to the permanent shards.
 int64_t most_whole(const Step& step, MemoryTag tag) {
   std::map<int64_t, int64_t> changes;
   for (const AllocationRecord& a : step.record.allocations()) {
     if (a.tag != memory_tag_name(tag) || !within(step, a.allocated_at)) continue;
-    EXPECT_TRUE(within(step, a.released_at)) << "something is whole beyond the step";
+    EXPECT_TRUE(within(step, a.released_at)) << "a unit stays whole after the step";
     changes[a.allocated_at] += a.bytes;
     changes[a.released_at] -= a.bytes;
   }
@@ -71,14 +71,14 @@ int64_t most_whole(const Step& step, MemoryTag tag) {
   return most;
 }
 
-/// Bytes of the gathered units of a step: how often each size comes.
+/// Bytes of the gathered units of a step: the count of each size.
 std::map<int64_t, int64_t> gathered(const Step& step) {
   std::map<int64_t, int64_t> sizes;
   for (const CollectiveRecord& c : in_shards(step, "all_gather")) ++sizes[c.bytes];
   return sizes;
 }
 
-/// The unit of a block, by being the one that there are six of.
+/// The unit of a block, recognised as the only one with six instances.
 int64_t block_bytes(const Step& step) {
   const auto sizes = gathered(step);
   return std::max_element(sizes.begin(), sizes.end(),
@@ -93,7 +93,7 @@ TEST(ShardedMemory, EachForwardAndBackwardGathersEachUnit) {
   std::vector<int64_t> counts;
   for (const auto& [bytes, count] : sizes) counts.push_back(count);
   std::sort(counts.begin(), counts.end());
-  // The backward of the embedding reads no weight, and that of the head follows its forward.
+  // The backward of the embedding reads no weight, and the head's follows its forward directly.
   EXPECT_EQ(counts,
             (std::vector<int64_t>{kMicroBatches, kMicroBatches, 2 * kBlocks * kMicroBatches}));
   const auto scatters = in_shards(*step, "reduce_scatter");
@@ -119,7 +119,7 @@ TEST(ShardedMemory, NoMoreThanThePlannedUnitsAreWhole) {
     EXPECT_EQ(most_whole(*step, MemoryTag::weights), std::max(largest, block) + blocks * block);
     EXPECT_EQ(gathered(*step), gathered(*one));
   }
-  // Of gradients one unit is made and one is under way, with the shard of its sum.
+  // One unit of gradients is being computed and one reduced, with the shard of its sum.
   EXPECT_LE(most_whole(*one, MemoryTag::main_gradients), 2 * largest + largest / 2);
   EXPECT_GE(most_whole(*one, MemoryTag::main_gradients), 2 * block);
 }
@@ -134,13 +134,13 @@ TEST(ShardedMemory, RecomputedLayersAreGatheredOnceMoreAtMost) {
     int64_t largest = 0;
     for (const auto& [bytes, count] : gathered(*step)) largest = std::max(largest, bytes);
     EXPECT_EQ(most_whole(*step, MemoryTag::weights), largest);
-    // The last layer of a group goes on into its backward.
+    // The last layer of a group continues with its backward.
     const int64_t again = group[0] == '1' ? 0 : kBlocks / 2;
     EXPECT_EQ(gathered(*step).at(block_bytes(*step)), (2 * kBlocks + again) * kMicroBatches);
   }
 }
 
-// Gathers run beside the segments before: only the first of a walk has none.
+// Gathers run beside the segments before them: only the first of a walk has none.
 TEST(ShardedMemory, UnitsAreGatheredAheadOfTheirUse) {
   const auto waited_at_once = [](const Step& step) {
     int64_t count = 0;
@@ -159,8 +159,8 @@ TEST(ShardedMemory, UnitsAreGatheredAheadOfTheirUse) {
   EXPECT_EQ(waited_at_once(*late), static_cast<int64_t>(in_shards(*late, "all_gather").size()));
 }
 
-// The head's unit stays from its forward to its backward, where this follows: not under GPipe, nor
-// in an evaluation.
+// The head's unit stays from its forward to its backward if this follows directly: not under GPipe,
+// nor in an evaluation.
 TEST(ShardedMemory, TheHeadIsKeptForItsBackward) {
   const auto gathers_of_head = [](const std::string& schedule) {
     auto step = std::make_unique<Step>();
@@ -180,11 +180,11 @@ TEST(ShardedMemory, TheHeadIsKeptForItsBackward) {
   EXPECT_EQ(gathers_of_head("gpipe"), 2 * kMicroBatches);
 }
 
-// tp · 2 shards of weights over four data ranks: each in two instances, a half on a rank.
+// tp · 2 shards of weights over four data ranks: each shard in two instances, half of it on a rank.
 TEST(ShardedMemory, WeightShardsAreTheFieldsThatTheyStandFor) {
   const Overrides layout{"dist.ranks=8", "model.tensor_model_parallel_size=2",
                          "train.global_batch_size=12"};
-  // Between steps: made before this one, given up after it.
+  // Between steps: allocated before this one, freed after it.
   const auto weights = [](const Step& step) {
     int64_t bytes = 0;
     for (const AllocationRecord& a : step.record.allocations()) {
@@ -202,7 +202,7 @@ TEST(ShardedMemory, WeightShardsAreTheFieldsThatTheyStandFor) {
   EXPECT_EQ(weights(*preset), weights(*by_hand));
   EXPECT_EQ(preset->run.peak.bytes, by_hand->run.peak.bytes);
   const double share = static_cast<double>(weights(*preset)) / static_cast<double>(weights(*whole));
-  EXPECT_NEAR(share, 0.5, 0.02) << "but for padding";
+  EXPECT_NEAR(share, 0.5, 0.02) << "except for padding";
 }
 
 TEST(ShardedMemory, TwoBuffersAreMadeOnce) {

@@ -1,5 +1,5 @@
-// A dry run of a device with side streams: the record says in which stream everything runs and what
-// it waits for, so that a clock can time it.
+// A dry run of a device with side streams records the stream of everything and the waits between
+// streams, so that the resolver can time it.
 
 #include <gtest/gtest.h>
 

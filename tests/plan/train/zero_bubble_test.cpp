@@ -1,6 +1,5 @@
-// Under zero bubble every weight gradient runs in its own half of the backward, with tensor
-// parallelism and its overlaps as well: the work that fills the bubble in the drawn schedule
-// exists.
+// Under zero bubble every weight gradient runs in its own half of the backward, also with tensor
+// parallelism and its overlaps: the work that fills the bubble in the diagram exists.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +37,7 @@ struct Halves {
   Gemms forward, input, weight;
 };
 
-/// Of each micro-batch in the second step of the first rank of `stage`. The input half of a
+/// For each micro-batch in the second step of the first rank of `stage`. The input half of a
 /// backward comes before the weight half.
 std::vector<Halves> halves_of(const RunSetup& setup, int stage) {
   StepRecord record;
@@ -74,7 +73,7 @@ TEST(ZeroBubble, EveryWeightGradientIsInTheWeightHalf) {
   }
 }
 
-// The drawing takes one unit each for forward, input half and weight half.
+// The diagram has one unit each for forward, input half and weight half.
 TEST(ZeroBubble, TheDrawnBubbleIsThatOfTheGemmsThatRun) {
   const RunSetup setup = setup_of("zero_bubble");
   ScheduleSettings settings = resolve_run(setup.config, setup.model).parallelism.schedule;

@@ -1,4 +1,4 @@
-// Tables in CSV: what is read, and what is refused with its line.
+// CSV tables: what is read, and what is refused with its line number.
 
 #include "base/csv.h"
 

@@ -1,4 +1,4 @@
-// JSON of untrusted files: the cost of reading it, and what is refused, with its place.
+// JSON of untrusted files: the cost of reading it, and refusals with their place.
 
 #include "base/json_reader.h"
 
@@ -45,7 +45,7 @@ int64_t looks_to_parse(int members) {
 
 TEST(JsonReader, IsReadInOnePass) {
   const int64_t of_few = looks_to_parse(200), of_many = looks_to_parse(2000);
-  // Ten times the members, ten times the work; a quadratic algorithm needs a hundred times.
+  // Ten times the members take ten times the work; a quadratic algorithm takes a hundred times.
   EXPECT_LE(of_many, 11 * (of_few + 100));
   EXPECT_LE(of_many, 100 * 2000);
 }
@@ -62,7 +62,7 @@ TEST(JsonReader, HandsOutMembersOfTheOutermostObject) {
   EXPECT_TRUE(rest.empty());
 }
 
-/// The message for a text that must be refused.
+/// The message for a text that is refused.
 std::string refusal(std::string_view text, const JsonLimits& limits = {}) {
   EXPECT_FALSE(try_parse_json<nlohmann::json>(text, limits)) << text;
   try {

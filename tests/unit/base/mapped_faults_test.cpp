@@ -36,7 +36,7 @@ TEST(MappedFaults, AFileThatIsCutShortIsAnIoErrorOfItsReader) {
   ASSERT_EQ(::truncate((folder / "cut").c_str(), 16 * kPage), 0);
   size_t sum = 0;
   std::thread([&] { sum = sum_of(cut); }).join();  // another thread than the calling one
-  EXPECT_EQ(sum, 16 * kPage) << "what is left, then zeros";
+  EXPECT_EQ(sum, 16 * kPage) << "the remaining bytes, then zeros";
   EXPECT_TRUE(cut.failed());
   EXPECT_THAT([&] { cut.check(); },
               ThrowsMessage<IoError>(AllOf(

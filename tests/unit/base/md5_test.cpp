@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-// The values of RFC 1321, A.5, and Python's hashlib around the border of a block.
+// The values of RFC 1321, A.5, and of Python's hashlib around the border of a block.
 TEST(Md5, IsTheRfcs) {
   EXPECT_EQ(md5_hex(""), "d41d8cd98f00b204e9800998ecf8427e");
   EXPECT_EQ(md5_hex("abc"), "900150983cd24fb0d6963f7d28e17f72");

@@ -51,7 +51,7 @@ TEST(OutputFile, ReplacesAFileAtOnceAndKeepsItsMode) {
   std::filesystem::create_hard_link(path, folder / "other");
   write_file_atomically(path, "new");
   EXPECT_EQ(read_file(path), "new");
-  EXPECT_EQ(read_file(folder / "other"), "old") << "the old file itself is not written into";
+  EXPECT_EQ(read_file(folder / "other"), "old") << "the old file itself is not modified";
   struct stat info {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600u);
@@ -71,7 +71,7 @@ TEST(OutputFile, FollowsLinksToFilesThatAreThereAndThatAreNot) {
   EXPECT_EQ(read_file(folder / "real/new"), "made");
   for (const char* link : {"one", "two", "dangling"})
     EXPECT_TRUE(std::filesystem::is_symlink(folder / link)) << link;
-  EXPECT_EQ(files_in(folder / "real"), 2u) << "nothing temporary stays";
+  EXPECT_EQ(files_in(folder / "real"), 2u) << "no temporary file remains";
   EXPECT_THAT([&] { write_file_atomically(folder / "loop", ""); },
               ThrowsMessage<IoError>(HasSubstr("symbolic links")));
 }
@@ -83,7 +83,7 @@ TEST(OutputFile, ADeviceStaysADevice) {
   EXPECT_EQ(std::filesystem::read_symlink(folder / "null"), "/dev/null");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_EQ(files_in(folder.path()), 1u);
-  // A node of our own, where we may make one.
+  // Makes a device node if this user may.
   const auto node = folder / "node";
   if (mknod(node.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) GTEST_SKIP() << "needs root";
   if (const int opens = open(node.c_str(), O_WRONLY); opens < 0) GTEST_SKIP() << "mounted nodev";

@@ -16,7 +16,7 @@ TEST(NearestName, FindsMisspellingsAndKeepsSilentOtherwise) {
   EXPECT_EQ(nearest_name("micro_batchsize", names), "micro_batch_size");
   EXPECT_EQ(nearest_name("rl", names), "lr");
   EXPECT_EQ(nearest_name("temperature", names), std::nullopt);
-  EXPECT_EQ(nearest_name("opt", {"gpt2", "llama"}), std::nullopt) << "half of it is other letters";
+  EXPECT_EQ(nearest_name("opt", {"gpt2", "llama"}), std::nullopt) << "half of the letters differ";
   EXPECT_EQ(nearest_name("gtp2", {"gpt2", "llama"}), "gpt2");
 }
 

@@ -79,7 +79,7 @@ TEST(ThreadPool, LateWorkersJoinTheNextJob) {
   }
 }
 
-// A worker may come to the last job only when the pool is already ending (under ThreadSanitizer).
+// A worker may reach the last job only when the pool is already ending (under ThreadSanitizer).
 TEST(ThreadPool, EndsWhileWorkersComeLate) {
   for (int round = 0; round < 500; ++round) {
     std::atomic<int> sum{0};

@@ -1,4 +1,4 @@
-// Threads with stacks of our size.
+// Threads with stacks of the project's size.
 
 #include "base/thread.h"
 

@@ -27,7 +27,7 @@ Tensor weight_of(int64_t step) {
   return patterned(DType::f32, {kElements}, static_cast<uint64_t>(step));
 }
 
-/// This rank's share of a tensor, and what rank 0 adds.
+/// This rank's share of a tensor, and the part that rank 0 adds.
 StagedCheckpoint staged(const Communicator& world, const std::filesystem::path& save,
                         int64_t step) {
   StagedCheckpoint checkpoint;
@@ -94,7 +94,7 @@ TEST_P(AsyncSaverOn, SavesInTheBackground) {
 TEST_P(AsyncSaverOn, StepsTakeTheSaveFurtherWithoutWaiting) {
   on_ranks([&](Communicator& world) {
     AsyncSaver saver(world);
-    saver.advance();  // nothing to do, no communication: other ranks need not call it
+    saver.advance();  // nothing to do and no communication: other ranks need not call it
     if (world.rank() == 0) saver.advance();
     saver.save(staged(world, save.path(), 5));
     while (saver.busy()) saver.advance();
@@ -156,7 +156,8 @@ TEST_P(AsyncSaverOn, ASaveThatNobodyJoinedHarmsNothing) {
     AsyncSaver saver(world);
     saver.save(staged(world, save.path(), 2));
   });
-  // A single rank finishes it; with several the others may be gone, and the save is dropped.
+  // A single rank finishes the save; of several ranks the others may have ended, and the save is
+  // dropped.
   expect_step(save.path(), GetParam() == 1 ? 2 : 1);
   on_ranks([&](Communicator& world) {
     save_checkpoint(world, staged(world, save.path(), 3));

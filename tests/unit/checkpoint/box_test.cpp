@@ -71,7 +71,7 @@ TEST(Box, SharedElementsAreThoseOfTheDefinition) {
     ASSERT_EQ(copied, shared);
     shared_in_all += shared;
   }
-  EXPECT_GT(shared_in_all, 20000);  // the pieces do meet
+  EXPECT_GT(shared_in_all, 20000);  // the pieces overlap
 }
 
 TEST(Box, InsideNeedsTheSameRankAndBothBorders) {

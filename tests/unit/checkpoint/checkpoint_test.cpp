@@ -1,5 +1,4 @@
-// Checkpoints written and read back, by one rank and by several, in the stored layout and in
-// others.
+// Checkpoints written and read by one rank and by several, in the stored layout and in others.
 
 #include <gmock/gmock.h>
 
@@ -246,7 +245,8 @@ TEST(Checkpoint, RetentionKeepsTheNewest) {
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 20, 30));
   commit(40, 2);
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(30, 40));
-  // A run rolled back to 30 saves 35: later steps are neither counted nor removed.
+  // A run that was rolled back to step 30 saves step 35: later steps are neither counted nor
+  // removed.
   commit(35, 2);
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(30, 35, 40));
   EXPECT_EQ(latest_step(save.path()), 35);

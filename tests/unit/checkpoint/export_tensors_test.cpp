@@ -68,7 +68,7 @@ TEST(RoundedTensor, RefusesWhatTheFormatCannotHold) {
   EXPECT_NO_THROW(rounded_tensor(from, DType::bf16, "model.w", total));
 }
 
-// 130 × 200 elements: four blocks, three of them at the border.
+// 130 × 200 elements: four blocks, three of them cut at the border.
 TEST(Fp8Blocks, EachBlockHasTheScaleOfItsLargestMagnitude) {
   Tensor from = host_tensor(DType::f32, {130, 200});
   auto* values = from.data<float>();
@@ -102,7 +102,7 @@ TEST(Fp8Blocks, EachBlockHasTheScaleOfItsLargestMagnitude) {
                                         static_cast<double>(values[i])) /
                                   static_cast<double>(largest[block]));
   }
-  // Half a step of the largest codes (32 of 448).
+  // Half a step of the largest codes (32 at 448).
   EXPECT_LE(worst, 16.0 / 448 * (1 + 1e-6));
   EXPECT_GT(worst, 8.0 / 448);
   EXPECT_EQ(total.elements, from.elements());

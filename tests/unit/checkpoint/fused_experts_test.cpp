@@ -1,4 +1,4 @@
-// Experts in one tensor, seen as one tensor each, and back; packed MXFP4 experts too.
+// A tensor of all experts seen as one tensor an expert, and back; also packed MXFP4 experts.
 
 #include "checkpoint/fused_experts.h"
 

@@ -1,4 +1,4 @@
-// The head of GGUF files, and Q8_0.
+// The header of GGUF files, and Q8_0.
 
 #include "checkpoint/gguf_metadata.h"
 

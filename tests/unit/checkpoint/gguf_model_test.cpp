@@ -1,4 +1,4 @@
-// Models to GGUF files and back.
+// Exports models to GGUF files and imports them.
 
 #include "checkpoint/gguf_model.h"
 
@@ -53,7 +53,7 @@ TEST_P(GgufFamilies, RoundTripIsExact) {
   const GgufWritten written = from.write(folder / "m.gguf");
   const GgufModel back = read_gguf(folder / "m.gguf");
   ModelConfig said = read_hf_config(back.config, "config.json");
-  said.family = from.model.family;  // mistral's files are llama's
+  said.family = from.model.family;  // files of mistral have the architecture llama
   said.embedding_dropout = from.model.embedding_dropout;
   said.residual_dropout = from.model.residual_dropout;
   said.attention_dropout = from.model.attention_dropout;
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(, GgufFamilies,
                                          "gpt2"),
                          [](const auto& family) { return family.param; });
 
-// BF16 and FP16 matrices with FP32 vectors become a folder of one format again.
+// BF16 and FP16 matrices with FP32 vectors become a folder with one format again.
 TEST(GgufModel, NarrowFormatsComeBackAsTheyWere) {
   const Opened from("llama");
   for (const auto& [format, dtype] :
@@ -111,7 +111,8 @@ TEST(GgufModel, NarrowFormatsComeBackAsTheyWere) {
   }
 }
 
-// convert_hf_to_gguf.py, LlamaModel.permute: of a head's rows, i of either half are neighbours.
+// convert_hf_to_gguf.py, LlamaModel.permute: of a head's rows, row i of both halves become
+// neighbours.
 TEST(GgufModel, LlamasQueryRowsAreNeighbours) {
   const Opened from("llama");
   const auto weights = gguf_weights(from.model);
@@ -217,7 +218,7 @@ TEST(GgufModel, SaysWhereSlidingWindowsAreLost) {
   EXPECT_THAT(gemma.notes, testing::Contains(HasSubstr("scale of scores")));
 }
 
-// Frequencies that no key describes are recognised, or refused.
+// Rotary frequencies without keys that describe them are recognised, or refused.
 TEST(GgufModel, RotaryFactorsOfPublishedModelsAreKnown) {
   ModelConfig model = Opened("llama").model;
   model.rotary.scaling = RopeScalingKind::llama3;
@@ -229,7 +230,7 @@ TEST(GgufModel, RotaryFactorsOfPublishedModelsAreKnown) {
   GgufHeadWriter head;
   ModelConfig plain = model;
   plain.rotary.scaling = RopeScalingKind::none;
-  add_gguf_config(head, plain);  // without the key that is ours
+  add_gguf_config(head, plain);  // without our own key
   head.add_tensor({"token_embd.weight", GgufTensorType::f32, {model.vocabulary, model.hidden}});
   for (int i = 0; i < 4; ++i) head.add_tensor({fmt::format("t{}", i), GgufTensorType::f32, {1}});
   head.add_tensor({"output.weight", GgufTensorType::f32, {1}});

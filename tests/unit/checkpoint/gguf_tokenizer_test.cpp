@@ -1,4 +1,4 @@
-// Tokenizers in GGUF files and back: the same ids of the same texts.
+// Exports tokenizers to GGUF files and imports them: the same ids for the same texts.
 
 #include "checkpoint/gguf_tokenizer.h"
 
@@ -31,7 +31,7 @@ ModelConfig model_of(int64_t vocabulary) {
   return model;
 }
 
-/// The head of a file with this tokenizer, without the copy of tokenizer.json if `keys_alone`.
+/// The header of a file with this tokenizer, without the copy of tokenizer.json if `keys_alone`.
 GgufKeys keys_of(const std::string& name, int64_t vocabulary, std::vector<std::string>& notes,
                  bool keys_alone, ModelConfig model = {}) {
   model.vocabulary = vocabulary;
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(, GgufTokenizers,
                                          std::pair{"qwen2_style", int64_t{960}},
                                          std::pair{"gpt2", int64_t{50257}}));
 
-// SmolLM cuts digits apart.
+// SmolLM splits digits.
 TEST(GgufTokenizer, DigitsApart) {
   auto json =
       nlohmann::json::parse(read_file(test_data("tokenizer/bpe_shakespeare/tokenizer.json")));
@@ -123,7 +123,7 @@ TEST(GgufTokenizer, TypesAndBeginning) {
   EXPECT_EQ(ids.front(), 901);
 }
 
-// Llama 2's kind: pieces, scores and types make a tokenizer.model that encodes the same.
+// Llama 2's kind: pieces, scores and types give a tokenizer.model that encodes the same.
 TEST(GgufTokenizer, SentencePieceGivesTheSameIds) {
   const Tokenizer original = load_tokenizer(test_data("tokenizer/spm_bpe"));
   for (const bool keys_alone : {false, true}) {

@@ -1,5 +1,5 @@
-// Runs of storages and pieces of logical tensors: each element once, in every layout and cut, there
-// and back.
+// Maps runs of storages to pieces of logical tensors and back: each element exactly once, in every
+// layout and cut.
 
 #include "checkpoint/logical_runs.h"
 
@@ -32,7 +32,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : random_(seed) {}
   int64_t upto(int64_t most) { return std::uniform_int_distribution<int64_t>(0, most)(random_); }
-  /// Ascending borders from 0 to `size`, at most `most` runs between them, none empty.
+  /// Ascending borders from 0 to `size`: at most `most` runs between them, none empty.
   std::vector<int64_t> borders(int64_t size, int64_t most) {
     std::vector<int64_t> places{0, size};
     for (int64_t i = upto(most - 1); i > 0; --i) places.push_back(upto(size));
@@ -183,7 +183,7 @@ TEST(LogicalRuns, WhatDoesNotFitIsNamed) {
 TEST(LogicalRuns, AGatherThatMissesElementsIsRefused) {
   const auto device = make_cpu_device(1);
   const auto world = make_self_communicator();
-  const ToyPlace half{.tp = 2};  // what rank 0 of two holds
+  const ToyPlace half{.tp = 2};  // the half that rank 0 of two holds
   const auto parameters = toy_parameters(half);
   const auto ignore = [](const std::string&, const Tensor&) {};
   EXPECT_THAT([&] { gather_logical(*world, *device, toy_values(parameters, half), 1, ignore); },

@@ -1,4 +1,4 @@
-// Old steps are removed in the background, at most those of one save at a time.
+// Old steps are removed in the background, with at most one save's removals at a time.
 
 #include "checkpoint/old_steps.h"
 
@@ -57,7 +57,7 @@ TEST(OldSteps, AFolderThatStaysIsAWarning) {
   testing::internal::CaptureStderr();
   {
     OldSteps old_steps;
-    // A file of the kernel, which cannot be removed.
+    // A file of the kernel that cannot be removed.
     old_steps.remove({"/proc/self/environ", save / "file"});
     old_steps.wait();
     EXPECT_FALSE(old_steps.has("file"));
@@ -69,8 +69,8 @@ TEST(OldSteps, AFolderThatStaysIsAWarning) {
 
 TEST(OldSteps, LeftoversThatAreBeingRemovedAreLeftAlone) {
   TemporaryFolder save;
-  // Many files, so that the removal is in progress when leftovers are searched; in any order both
-  // succeed and no file remains.
+  // Many files, so that the removal is in progress during the search for leftovers; in any order
+  // both succeed and no file remains.
   const auto old = save / "step_00000010.tmp-old";
   std::filesystem::create_directory(old);
   for (int i = 0; i < 500; ++i) std::ofstream(old / std::to_string(i)) << i;

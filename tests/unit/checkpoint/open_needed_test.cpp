@@ -1,5 +1,5 @@
-// A rank opens only the shards, and parses only the lines of the index, that it needs, for any
-// number of writers.
+// With any number of writers, a rank opens only the shards and parses only the index lines that it
+// needs.
 
 #include <gmock/gmock.h>
 
@@ -64,7 +64,7 @@ class ManyRanks : public testing::Test {
     write_file_atomically(folder / "index.json", texts.index);
     write_file_atomically(folder / "pieces.jsonl", texts.pieces);
   }
-  /// Only these shards exist: opening another one fails.
+  /// Only these shards exist: opening another one would fail.
   void make_shards(const std::vector<int64_t>& ranks) {
     for (const int64_t rank : ranks)
       write_file_atomically(folder / shard_name(rank), bytes_of(values_of(rank)));
@@ -90,13 +90,13 @@ TEST_F(ManyRanks, ARankOpensItsOwnShardInTheSameLayout) {
   EXPECT_EQ(read(reader, kRank / kPiecesPerTensor, begin, begin + kElements),
             bytes_of(values_of(kRank)));
   EXPECT_EQ(reader.opened_shards(), 1);
-  // Of the index: the tensor's line and that of 256 shards, of 320.
+  // Lines of the index: the tensor's line and those of 256 of 320 shards.
   EXPECT_EQ(reader.parsed_lines(), 2);
 }
 
 TEST_F(ManyRanks, ARankOpensTheShardsItNeedsInAnother) {
   // The last 40 elements of tensor 3 are in the shards of two ranks; rank 5 of 8192 checks the
-  // sizes of two others, which may be missing.
+  // sizes of two other shards, which may be missing.
   const int64_t last = 4 * kPiecesPerTensor - 1;
   make_shards({5, 5 + kRanks / 2, last - 1, last});
   const CheckpointReader reader(folder.path(), {5, kRanks / 2});
@@ -134,7 +134,7 @@ TEST(OldVersion, IsReadWhole) {
     writer.add_file("config.json", "{}");
     writer.commit();
   }
-  // As in a folder of version 1: all in index.json.
+  // As in a folder of version 1: everything in index.json.
   const auto step = save / "step_00000003";
   write_file_atomically(step / "index.json",
                         format_checkpoint_index(open_checkpoint(save.path())->index()));

@@ -1,4 +1,5 @@
-// Ranks open a checkpoint together: each checks its share, and all get the errors of any.
+// Ranks open a checkpoint together: each checks its share, and an error of one rank is reported on
+// all.
 
 #include <gmock/gmock.h>
 
@@ -103,7 +104,7 @@ TEST_F(OpenOnAll, AConfigErrorOfOneRankIsOneOnAll) {
 }
 
 TEST_F(OpenOnAll, FallingBackEachRankReadsItsShare) {
-  flip_bit("rank_00001.bin", 401);  // between two tensors: no tensor is damaged, the shard is
+  flip_bit("rank_00001.bin", 401);  // between two tensors: the shard is damaged, but no tensor
   testing::internal::CaptureStderr();
   on_ranks([&](Communicator& world) {
     EXPECT_EQ(open_on_all(world, save.path())->step(), 20);

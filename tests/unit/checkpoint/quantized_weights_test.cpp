@@ -1,4 +1,4 @@
-// FP8 and MX weights of Hugging Face folders, read as BF16.
+// Reads FP8 and MX weights of Hugging Face folders as BF16.
 
 #include "checkpoint/quantized_weights.h"
 
@@ -27,7 +27,7 @@ Tensor codes(DType dtype, const Shape& shape) {
   auto* bytes = static_cast<uint8_t*>(tensor.raw());
   for (int64_t i = 0; i < tensor.bytes(); ++i) {
     const auto code = static_cast<uint8_t>(i * 37 + 11);
-    bytes[i] = (code & 0x7f) >= 0x7c && dtype != DType::u8 ? 0x3a : code;  // finite ones alone
+    bytes[i] = (code & 0x7f) >= 0x7c && dtype != DType::u8 ? 0x3a : code;  // only finite ones
   }
   return tensor;
 }
@@ -39,7 +39,7 @@ Tensor scales(const Shape& shape) {
   return tensor;
 }
 
-/// The tensors as a folder of this quantization_config.
+/// The tensors in a folder with this quantization_config.
 std::unique_ptr<TensorSource> opened(const TemporaryFolder& folder,
                                      const std::map<std::string, Tensor>& tensors,
                                      const std::string& config) {
@@ -114,7 +114,7 @@ TEST(QuantizedWeights, MxFp8) {
   expect_product(*weights, "a.weight", values, powers, 1, 32);
 }
 
-// [experts 2, outputs 3, groups 2, bytes 16] is [2, 64, 3] for x · W.
+// [experts 2, outputs 3, groups 2, bytes 16] is the matrix [2, 64, 3] for x · W.
 TEST(QuantizedWeights, PackedMxFp4) {
   const Tensor blocks = codes(DType::u8, {2, 3, 2, 16});
   Tensor exponents = host_tensor(DType::u8, {2, 3, 2});
@@ -141,7 +141,7 @@ TEST(QuantizedWeights, PackedMxFp4) {
   }
   EXPECT_TRUE(weights->contains("e.bias"));
   EXPECT_FALSE(weights->contains("e.down_proj_blocks"));
-  // An expert and a half, as a rank reads them.
+  // An expert and a half, as a rank may read them.
   const Piece piece{{{1, 0, 0}, {1, 64, 3}}, 5, 100};
   std::vector<bfloat16> part(95);
   weights->read_into("e.down_proj", piece, reinterpret_cast<std::byte*>(part.data()));

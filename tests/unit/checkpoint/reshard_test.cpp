@@ -1,4 +1,4 @@
-// Saved by the ranks of one layout, loaded by those of another: the same bits.
+// Saves with the ranks of one layout and loads with those of another: the same bits.
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using test::toy_tensors;
 using test::toy_values;
 using test::ToyPlace;
 
-// What is saved of each parameter: masters and moments.
+// The saved values of each parameter: masters and moments.
 const std::vector<std::string> kKinds{"", "optimizer.exp_avg/", "optimizer.exp_avg_sq/"};
 
 const std::vector<ToyPlace> kLayouts{
@@ -69,7 +69,7 @@ void save(const ToyPlace& layout, const std::filesystem::path& folder) {
   });
 }
 
-/// The values in the layout of `place`, from nothing but the checkpoint.
+/// The values in the layout of `place`, read only from the checkpoint.
 std::vector<StoredRun> load(Device& device, const CheckpointReader& reader,
                             const std::vector<ParameterRun>& runs, const std::string& kind) {
   std::vector<StoredRun> stored;
@@ -111,7 +111,7 @@ TEST_P(Reshard, LoadsInEveryLayout) {
           ASSERT_EQ(bytes_of(loaded[i].state.values), bytes_of(expected[i].state.values))
               << name_of(layout) << ", " << loaded[i].run.parameter->path;
       }
-      // Weights: all that the rank holds, its replicas too.
+      // Weights: everything that the rank holds, including replicas.
       std::vector<ParameterRun> whole;
       for (const Parameter& parameter : parameters) whole.push_back(whole_run(parameter));
       for (const StoredRun& weight : load(*device, *reader, whole, ""))

@@ -1,4 +1,4 @@
-// One run at a time writes into a save folder.
+// Only one run at a time writes into a save folder.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// Simulates a run that takes the folder after a network file system released the lock.
+/// Simulates a run that takes over the folder after a network file system released the lock.
 void take_by_force(const std::filesystem::path& save) {
   write_file_atomically(save / "run.lock",
                         R"({"host": "elsewhere", "pid": 77, "start_ticks": "1", "started": "today",
@@ -157,7 +157,7 @@ TEST(SaveFolder, AStepThatWasAboutToBeReplacedComesBack) {
   shard.add("w", test::patterned(DType::f32, {4}, 1));
   shard.finish();
   writer.commit();
-  // Without an atomic exchange of folders: a crash after the old one was renamed.
+  // Without an atomic exchange of folders: simulates a crash after the old one was renamed.
   std::filesystem::rename(save / "step_00000010", save / "step_00000010.tmp-old");
   std::filesystem::create_directory(save / "step_00000010.tmp-new");
   remove_leftovers(save.path());
@@ -180,7 +180,7 @@ TEST(SaveFolder, AFirstSaveThatWasInterruptedBeforeLatestIsOne) {
   remove_leftovers(save.path());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("names step_00000010"));
   EXPECT_EQ(open_checkpoint(save.path())->step(), 10);
-  // None is whole: nothing is named.
+  // None is complete, so none is named.
   std::filesystem::remove(save / "latest");
   std::filesystem::resize_file(save / "step_00000010/rank_00000.bin", 3);
   remove_leftovers(save.path());

@@ -26,7 +26,7 @@ std::vector<std::string> names(const TensorSource& source) {
   return names;
 }
 
-// A file with this header (its length before it) and `data_bytes` zeros.
+// A file with this header, its length in front, and `data_bytes` zeros.
 std::string file_with(const std::string& header, size_t data_bytes) {
   const uint64_t length = header.size();
   std::string file(8, '\0');
@@ -214,7 +214,7 @@ TEST(SafetensorsFolder, IsWrittenInShardsAsHuggingFaceCuts) {
   for (const auto& info : source.tensors())
     EXPECT_EQ(bytes_of(copy.tensor(info.name)), bytes_of(source.tensor(info.name))) << info.name;
 
-  // A second save to the same file leaves nothing of the first.
+  // A second save to the same file replaces the first completely.
   write_safetensors_folder(folder.path(), source.tensors(), get);
   std::vector<std::string> left;
   for (const auto& file : std::filesystem::directory_iterator(folder.path()))

@@ -20,8 +20,8 @@ const Straddling& of_kind(const std::vector<Straddling>& all, GroupKind kind) {
   return none;
 }
 
-// 64 ranks a stage on domains of 72: stage 1 is ranks 64 to 127, over the border at 72, and so are
-// the later stages; tensor groups of 4 are not, 72 divides by 4.
+// 64 ranks a stage on domains of 72: stage 1, ranks 64 to 127, crosses the border at 72, and so do
+// the later stages; tensor groups of 4 do not, because 4 divides 72.
 TEST(DomainCheck, StagesOf64OnDomainsOf72) {
   const Mesh mesh = Mesh::make({.ranks = 256, .tp = 4, .pp = 4});
   const auto found = groups_across_domains(mesh, 72);
@@ -53,16 +53,16 @@ TEST(DomainCheck, TensorGroupsOverABorder) {
   EXPECT_THAT(notes[2], HasSubstr("use 6 of the 8 devices"));
 }
 
-// Groups larger than a domain are reported, without suggestions that would not help.
+// Groups larger than a domain are reported without suggestions, because none would help.
 TEST(DomainCheck, GroupsThatCannotFit) {
   const Mesh mesh = Mesh::make({.ranks = 64});
   EXPECT_THAT(domain_notes(mesh, 8), ElementsAre(HasSubstr("with 64 ranks each they cannot fit")));
   EXPECT_THAT(domain_notes(mesh.with({.optimizer_instances = 8}), 8), IsEmpty())
-      << "an instance lives in a domain";
+      << "an instance lies inside a domain";
   EXPECT_THAT(domain_notes(Mesh({1, 1, 1, 1, 1}), 8), IsEmpty());
 }
 
-// A group of 70 fits a domain of 72 and no smaller one: fewer devices of each do not help.
+// A group of 70 fits a domain of 72 and no smaller one, so fewer devices a domain do not help.
 TEST(DomainCheck, SuggestsNothingThatWouldNotHelp) {
   const auto notes = domain_notes(Mesh::make({.ranks = 140, .pp = 2}), 72);
   ASSERT_THAT(notes.size(), 2u);

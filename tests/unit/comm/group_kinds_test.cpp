@@ -1,4 +1,4 @@
-// Groups of each kind: tables worked out by hand from the rules of the rank order, and the rules
+// Groups of each kind: tables derived by hand from the rules of the rank order, and the rules
 // themselves by enumeration over many sizes.
 
 #include "comm/group_kinds.h"
@@ -34,7 +34,7 @@ std::vector<GroupKind> all_kinds() {
   return kinds;
 }
 
-// Megatron's own example: 16 ranks, tp 2, pp 4.
+// Megatron's example: 16 ranks, tp 2, pp 4.
 TEST(GroupKinds, SixteenRanksByHand) {
   const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .pp = 4});
   EXPECT_EQ(groups_of(mesh, GroupKind::tp),
@@ -110,8 +110,8 @@ TEST(GroupKinds, DomainsOfExpertsByHand) {
   EXPECT_THROW(mesh.with({.expert_domains = 3}), ConfigError);
 }
 
-// The rule as it is written: a group holds the ranks that agree in every axis not named. Ranks are
-// numbered by counting, the first axis of the order fastest.
+// The rule: a group holds the ranks that agree in every axis that is not named. Ranks are numbered
+// by counting, the first axis of the order fastest.
 Groups enumerated(const std::vector<std::pair<char, int>>& order, const std::string& named) {
   std::map<std::vector<int>, std::vector<int>> groups;
   std::vector<int> digits(order.size(), 0);
@@ -131,7 +131,7 @@ Groups enumerated(const std::vector<std::pair<char, int>>& order, const std::str
   return list;
 }
 
-/// Each group cut into runs of neighbours, or into what has the same place in all runs.
+/// Each group cut into runs of neighbours, or into the ranks with the same place in all runs.
 Groups cut(const Groups& groups, size_t pieces, bool runs) {
   Groups parts;
   for (const auto& group : groups) {
@@ -159,7 +159,7 @@ struct Case {
   }
 };
 
-/// Every combination of small sizes that is a mesh.
+/// Every combination of small sizes that forms a mesh.
 std::vector<Case> many_cases() {
   std::vector<Case> cases;
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
@@ -183,7 +183,7 @@ std::vector<Case> many_cases() {
                 try {
                   Mesh::make(one.sizes, one.order, one.parts);
                   cases.push_back(std::move(one));
-                } catch (const ConfigError&) {  // does not divide
+                } catch (const ConfigError&) {  // not divisible
                 }
               }
             }
@@ -276,7 +276,7 @@ TEST(GroupKinds, PartsPartitionTheirAxis) {
   }
 }
 
-// Groups of thousands of ranks come from strides: each rank can ask for its own.
+// Groups of thousands of ranks are computed from strides, so each rank can ask for its own.
 TEST(GroupKinds, SixteenThousandRanks) {
   const Mesh mesh = Mesh::make({.ranks = 16384, .tp = 8, .cp = 2, .pp = 16}, "tp-cp-ep-dp-pp",
                                {.optimizer_instances = 4});

@@ -41,7 +41,8 @@ TEST(Launcher, MpiSaysWhichRankAProcessIs) {
   EXPECT_EQ(detected({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "5"}}).rank, 5);
   EXPECT_EQ(detected({{"PMI_SIZE", "6"}, {"PMI_RANK", "2"}}).rank, 2);
   EXPECT_EQ(detected({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}}).rank, 3);
-  EXPECT_EQ(detected({{"OMPI_COMM_WORLD_SIZE", "8"}}).rank, 0) << "who does not know speaks";
+  EXPECT_EQ(detected({{"OMPI_COMM_WORLD_SIZE", "8"}}).rank, 0)
+      << "without a rank it counts as rank 0";
   EXPECT_EQ(detected({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).rank, 1);
 }
 

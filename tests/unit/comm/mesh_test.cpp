@@ -99,7 +99,7 @@ TEST(Mesh, PartsDivideTheirAxes) {
   EXPECT_NE(refusal(sizes, "tp-cp-ep-dp-pp", {.kv_replicas = 3}), "");
 }
 
-// tp 2, cp 4, dp 3: a part is of contiguous places of its axis, or across the runs.
+// tp 2, cp 4, dp 3: a part has contiguous places of its axis, or one place of each run.
 TEST(Mesh, PartsOfAxes) {
   const Mesh mesh = Mesh({2, 4, 1, 3, 1})
                         .with({.optimizer_instances = 2,
@@ -108,7 +108,7 @@ TEST(Mesh, PartsOfAxes) {
   EXPECT_EQ(values(mesh.group({4}, {Axis::cp_inner})), (std::vector<int>{4, 6}));
   EXPECT_EQ(values(mesh.group({4}, {Axis::cp_outer})), (std::vector<int>{0, 4}));
   EXPECT_EQ(values(mesh.group({4}, {Axis::tp_kv})), (std::vector<int>{4, 5}));
-  // Data ranks of place 0 along tp: 0 2 4 … 22; an instance has six of them, not whole rows of cp.
+  // Data ranks at place 0 of tp: 0 2 4 … 22; an instance has six of them, not whole rows of cp.
   EXPECT_EQ(values(mesh.group({10}, {Axis::dp_inner})), (std::vector<int>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(values(mesh.group({10}, {Axis::dp_outer})), (std::vector<int>{10, 22}));
   EXPECT_EQ(mesh.coordinate({22}, Axis::dp_inner).value, 5);

@@ -1,5 +1,5 @@
-// The communicators of a run come from the mesh, by grid and axes: who is in which, on ranks that
-// really communicate, with experts and without.
+// The communicators of a run follow from the mesh, by grid and axes: checks their members on
+// communicating ranks, with experts and without.
 
 #include "comm/parallel_groups.h"
 
@@ -30,7 +30,7 @@ TEST(ParallelGroups, EachGridHasItsOwn) {
       return groups.of(grid, axes)->host().sum(rank);
     };
     const int column = rank % 2, low = rank % 4, quarter = rank / 2 % 2, half = rank / 4;
-    // Dense: ranks with the same place in tp. Experts: ep takes the ranks that are cp here.
+    // Dense: ranks with the same place in tp. Experts: ep takes the ranks that are cp ranks here.
     EXPECT_EQ(sum_over(Grid::attention, {dp, cp}), 12 + 4 * column);
     EXPECT_EQ(sum_over(Grid::attention, {cp}), 2 * (column + 4 * half) + 2);
     EXPECT_EQ(sum_over(Grid::expert, {ep}), 2 * (column + 4 * half) + 2);

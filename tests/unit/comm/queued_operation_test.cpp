@@ -1,5 +1,6 @@
-// On a device with side streams an operation runs in the stream of its queue: behind compute at its
-// launch, before the stream that waits for it, with its tensors until compute has come after it.
+// On a device with side streams an operation runs in the stream of its queue: after the compute
+// work at its launch and before the stream that waits for it. It holds its tensors until compute is
+// ordered after it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ TEST(QueuedOperation, ItsTensorsGoWhenComputeIsBehindIt) {
   EXPECT_EQ(sim.bytes(), 16);
   sim.device->launched(side);
   handle.wait(side);
-  EXPECT_EQ(sim.bytes(), 16) << "another side stream waited, not compute";
+  EXPECT_EQ(sim.bytes(), 16) << "another side stream waited, compute did not";
   sim.device->wait(kComputeStream, sim.device->record_event(side));
   EXPECT_EQ(sim.bytes(), 0);
 }

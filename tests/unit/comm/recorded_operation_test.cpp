@@ -1,5 +1,5 @@
-// What the record says of an operation beside its bytes: which ranks take part, which place in the
-// group's sequence it has, and when the host was blocked.
+// The record of an operation, beside its bytes: members, sequence number in the group, and the time
+// for which the host was blocked.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// Rank 5 of eight simulated ones, and its group with ranks 1 and 3 and 7.
+/// Rank 5 of eight simulated ranks, and its group with ranks 1, 3 and 7.
 struct Sim {
   explicit Sim(bool side_streams) : device(make_sim_device(side_streams)) {
     world->record_on(device.get());

@@ -1,5 +1,5 @@
-// Hosts of ranks that are processes, connected over TCP on this machine: what they tell each other,
-// and how they get out when one does not come, fails or is killed.
+// Host groups of processes connected over TCP on this machine: their calls, and how processes end
+// when one does not start, fails or is killed.
 
 #include "comm/tcp/tcp_world.h"
 
@@ -34,14 +34,14 @@ using Main = std::function<void(std::shared_ptr<Communicator> world)>;
 struct Processes {
   int ranks = 4;
   double timeout_seconds = 60;
-  std::vector<int> start = {};  // which ranks are started; none: all
+  std::vector<int> start = {};  // the ranks to start; none: all
   int port = test::free_port();
-  /// What a process says of itself, if not its place.
+  /// The rank that a process announces, if it is not its own.
   std::function<TcpPlace(TcpPlace place)> place = nullptr;
 };
 
-/// Runs `main` as ranks of processes of their own. By rank, the message of the exception that it
-/// ended with, "" for none, "killed" if it was.
+/// Runs `main` as ranks in separate processes. By rank, the message of the exception that ended it,
+/// "" if there was none, "killed" if it was killed.
 std::vector<std::string> run_processes(const Processes& run, const Main& main) {
   const test::TemporaryFolder folder;
   std::vector<pid_t> started(static_cast<size_t>(run.ranks), -1);
@@ -108,7 +108,7 @@ TEST(TcpWorld, HostsTellEachOtherWhatThreadsWould) {
       if (rank < 2) expect(half->host().sum(rank) == 1, "a sum of a half");
       half->barrier();
     }
-    // Posted calls are over in any order.
+    // Posted calls complete in any order.
     const HostFigure one{1.0, true}, two{2.0, true};
     PendingFigures a = host.post(std::span(&one, 1)), b = host.post(std::span(&two, 1));
     expect(b.wait()[0].sum == 8, "the later call");
@@ -248,7 +248,7 @@ TEST(TcpFrame, ReadsWhatWasWrittenAndNothingElse) {
   EXPECT_EQ(reader.text(), "");
   EXPECT_THROW(reader.number(), CommError);
   EXPECT_THROW(reader.text(), CommError);
-  EXPECT_FALSE(take_frame(bytes, frame)) << "it is not whole";
+  EXPECT_FALSE(take_frame(bytes, frame)) << "it is incomplete";
   bytes = std::string(4, '\0');
   EXPECT_THROW(take_frame(bytes, frame), CommError);
   bytes = std::string(4, '\xff');

@@ -1,5 +1,5 @@
-// Collectives of ranks that are threads against plain references, over sizes, dtypes and forms in
-// place.
+// Collectives of ranks that are threads against plain references, over sizes, dtypes and in-place
+// forms.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace viaduct {
 namespace {
 
-/// A value that depends on everything, small enough for sums in f16.
+/// A value that depends on all of its arguments and is small enough for sums in f16.
 double value_of(int rank, int64_t element) {
   const uint64_t mixed =
       (static_cast<uint64_t>(rank) * 7919 + static_cast<uint64_t>(element)) * 0x9e3779b97f4a7c15ull;
@@ -52,7 +52,7 @@ void reduce_element(ReduceOp op, const std::vector<Tensor>& in, int64_t element,
   *out = static_cast<T>(sum);
 }
 
-/// Element by element in rank order: what the contract says.
+/// Sums element by element in rank order, as the contract says.
 Tensor reduced(DType dtype, const Shape& shape, int ranks, ReduceOp op) {
   std::vector<Tensor> in;
   for (int rank = 0; rank < ranks; ++rank) in.push_back(filled(dtype, shape, rank));
@@ -85,7 +85,7 @@ class ThreadCollectives : public testing::TestWithParam<int> {
   void run(RankMain rank_main) { run_thread_ranks(ranks(), {.timeout_seconds = 60}, rank_main); }
 };
 
-// Small enough for the caller to do it, odd, and large enough for progress threads.
+// Sizes small enough for the caller to do the work, odd, and large enough for progress threads.
 constexpr std::array<int64_t, 5> kSizes{0, 1, 37, 5003, 40001};
 
 TEST_P(ThreadCollectives, AllReduce) {
@@ -116,7 +116,7 @@ TEST_P(ThreadCollectives, ReduceScatter) {
           const Tensor out = in_place ? run : host_tensor(dtype, {size});
           world->reduce_scatter(in, out).wait();
           EXPECT_TRUE(same(out, all.slice(0, world->rank() * size, size))) << describe(out);
-          if (in_place && size > 0)  // the other runs are inputs alone
+          if (in_place && size > 0)  // the other runs are only inputs
             std::memcpy(run.raw(), original.slice(0, world->rank() * size, size).raw(),
                         static_cast<size_t>(run.bytes()));
           EXPECT_TRUE(same(in, original));
@@ -194,7 +194,8 @@ TEST_P(ThreadCollectives, BroadcastFromEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadCollectives, testing::Values(1, 2, 3, 4, 5));
 
-// Sums in another order, or in BF16, differ: the reference above would not notice a common mistake.
+// Checks that sums in another order, or in BF16, would differ: otherwise the reference above could
+// not detect them.
 TEST(ThreadCollectivesOrder, SumsAreInRankOrderAndRoundedOnce) {
   run_thread_ranks(3, {}, [](auto world) {
     Tensor f32 = host_tensor(DType::f32, {1}), bf16 = host_tensor(DType::bf16, {1});

@@ -1,4 +1,4 @@
-// Ranks that are threads go through the collectives that ranks under mpirun go through (tests/mpi).
+// Ranks that are threads run the same exercises as ranks under mpirun (tests/mpi).
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// HostGroup on threads: figures, texts, and a rank that does not take part.
+// HostGroup on threads: figures, texts, and a rank that does not join.
 
 #include <gmock/gmock.h>
 
@@ -32,7 +32,7 @@ TEST_P(HostGroups, FiguresAreOfAllRanks) {
   on_ranks(n, [&](HostGroup& host) {
     const int rank = host.rank();
     EXPECT_EQ(host.size(), n);
-    // Counted on even ranks; equal extremes belong to the lowest rank.
+    // Even ranks are counted; of equal extremes the lowest rank is reported.
     const HostFigure mine[] = {
         {rank + 1.0, rank % 2 == 0}, {rank == 0 ? 5.0 : 3.0}, {-1.0 * rank}, {2}};
     PendingFigures pending = host.post(mine);
@@ -102,7 +102,7 @@ TEST_P(HostGroups, CallsAreUnderWayBesideOthers) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, HostGroups, testing::Values(1, 2, 3, 5, 8, 13));
 
-// Sums do not depend on the ranks' timing, and follow the tree that all backends use.
+// Sums do not depend on the ranks' timing; they follow the tree that all backends use.
 TEST(HostGroup, SumsHaveOneOrder) {
   std::vector<double> found(6);
   for (int round = 0; round < 5; ++round) {
@@ -171,7 +171,7 @@ TEST(HostGroup, ThoughtOfRanksAreSpokenForByThisOne) {
   EXPECT_EQ(host->first_text("mine")->rank, 3);
 }
 
-// A part of the ranks has a group of its own, beside that of all.
+// Some of the ranks have a group of their own in addition to that of all.
 TEST(HostGroup, PartsOfTheWorld) {
   run_thread_ranks(4, {.timeout_seconds = 60}, [](std::shared_ptr<Communicator> world) {
     const bool low = world->rank() < 2;

@@ -1,5 +1,5 @@
 // Many operations of several communicators at once: their orders are independent, messages are
-// first in, first out, splits of splits meet, and there are no unnecessary waits.
+// first in, first out, splits of splits match, and there are no unnecessary waits.
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(ThreadOrder, MessagesOfAFlowArriveInOrderAndFlowsAreIndependent) {
       const Tensor tensor = filled(1 + i * 2000, mine + static_cast<float>(i));
       flying.push_back({world->send(tensor, other, flow), tensor, mine + static_cast<float>(i)});
     }
-    // The gradients are fetched first, though they were sent between the activations.
+    // The gradients are received first, although they were sent between the activations.
     for (const bool gradients : {true, false}) {
       for (int i = 0; i < 20; ++i) {
         if ((i % 3 == 0) != gradients) continue;
@@ -154,7 +154,7 @@ TEST(ThreadOrder, GroupsOfSplitsOfSplits) {
     outer->all_reduce(a, ReduceOp::sum).wait();
     EXPECT_TRUE(holds(a, 3));  // 0 + 3, 1 + 2
     const Tensor c = filled(2, static_cast<float>(rank));
-    four->broadcast(c, 2).wait();  // does not meet the one of `again`, which has as many members
+    four->broadcast(c, 2).wait();  // does not match that of `again`, a group of the same size
     EXPECT_TRUE(holds(c, 2));
     first.wait();
     EXPECT_TRUE(holds(b, 40));

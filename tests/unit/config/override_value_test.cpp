@@ -1,4 +1,4 @@
-// What the text of an override means.
+// How the text of an override is interpreted.
 
 #include "config/override_value.h"
 

@@ -1,5 +1,5 @@
-// The double of cuBLASLt: what it computes from descriptors, and that it refuses what the library
-// refuses.
+// The double of cuBLASLt: what it computes from descriptors, and that it refuses the same calls as
+// the library.
 
 #include <cublasLt.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using cublaslt_double::latest_refusal;
 
-/// d [m, n] = op(a) · op(b), column-major, with all that a caller may get wrong.
+/// d [m, n] = op(a) · op(b), column-major, with every setting that a caller may get wrong.
 struct Call {
   cudaDataType_t type = CUDA_R_32F, d_type = CUDA_R_32F;
   int64_t m = 16, n = 16, k = 32;
@@ -23,7 +23,7 @@ struct Call {
   bool scaled = false;
   size_t workspace_offset = 0, workspace_bytes = 1 << 20;
   size_t a_offset = 0;
-  bool other_problem = false;  // the algorithm of another leading dimension
+  bool other_problem = false;  // uses the algorithm of another leading dimension
 
   std::vector<float> d;
   std::string refusal;
@@ -90,7 +90,7 @@ struct Call {
 class CublasLtDouble : public testing::Test {
  protected:
   CublasLtDouble() { cublaslt_double::set_capability(90); }
-  /// `reason`: part of the double's.
+  /// `reason`: part of the double's message.
   static void expect_refused(Call call, const std::string& reason,
                              cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED) {
     EXPECT_EQ(call.run(), status) << reason;
@@ -126,7 +126,7 @@ TEST_F(CublasLtDouble, RefusesWhatDoesNotFitTogether) {
   call.workspace_offset = 128;
   expect_refused(call, "the workspace is not aligned", CUBLAS_STATUS_INVALID_VALUE);
   call = {};
-  call.a_offset = 16;  // 256 bytes are promised unless a preference says less
+  call.a_offset = 16;  // 256-byte alignment is assumed unless a preference says less
   expect_refused(call, "not aligned as promised", CUBLAS_STATUS_INVALID_VALUE);
   call = {};
   call.d_type = CUDA_R_16BF;
@@ -169,7 +169,7 @@ TEST_F(CublasLtDouble, HasNarrowOperandsOfItsGeneration) {
 
 TEST_F(CublasLtDouble, WhoSharesTheWorkspaceFindsNan) {
   Call call;
-  call.a_offset = 1 << 20;  // a lies where the workspace begins
+  call.a_offset = 1 << 20;  // a begins where the workspace begins
   ASSERT_EQ(call.run(), CUBLAS_STATUS_SUCCESS);
   EXPECT_TRUE(std::isnan(call.d[0]));
 }

@@ -34,7 +34,7 @@ std::vector<float> on_host(Device& device, const Tensor& tensor) {
   return {host.data<float>(), host.data<float>() + host.elements()};
 }
 
-/// Adds 1 to each number on a stream, as a launch would.
+/// Adds 1 to each number on a stream, as a kernel launch would.
 void add_one(CudaDevice& device, const Tensor& tensor, int stream) {
   device.launched(stream);
   float* data = tensor.data<float>();
@@ -57,8 +57,8 @@ TEST(CudaDevice, CopiesThereAndBackWhileTheHostReusesItsMemory) {
   }
 }
 
-/// What compute and a side stream make of a tensor together, with and without the wait that puts
-/// one behind the other.
+/// The result of compute and a side stream on one tensor, with and without the wait that orders
+/// them.
 int wrong_with(bool compute_waits, bool side_waits) {
   int wrong = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -114,7 +114,7 @@ TEST(CudaDevice, AWaitForAnOlderEventDoesNotWaitForLaterWork) {
     early += ran ? 0 : 1;
     device->finish();
   }
-  EXPECT_GT(early, 0) << "the host waited for work behind the event each time";
+  EXPECT_GT(early, 0) << "the host waited for work after the event each time";
   EXPECT_TRUE(later);
 }
 
@@ -132,7 +132,7 @@ TEST(CudaDevice, MemoryIsUsedAgainInTheOrderOfCompute) {
       device->copy(x, out, side);
       device->hold(side, x);
     }
-    // Without the hold this would be x's memory, while the side stream still reads it.
+    // Without the hold this allocation would reuse x's memory while the side stream still reads it.
     const Tensor y = device->allocate(DType::f32, {256}, {});
     device->copy_from_host(numbers(256, 900), y);
     device->wait(kComputeStream, device->record_event(side));
@@ -187,7 +187,7 @@ TEST(CudaDevice, OutOfMemorySaysWhoHoldsWhat) {
               ThrowsMessage<DeviceError>(AllOf(HasSubstr("500000 bytes (moments)"),
                                                HasSubstr("weights 600000"),
                                                HasSubstr("of 1048576 bytes free"))));
-  // Free blocks of other sizes go back to the runtime before it is out of memory.
+  // Free blocks of other sizes are returned to the runtime before memory runs out.
   const Tensor fits = device->allocate(DType::u8, {300'000}, MemoryTag::moments);
   EXPECT_EQ(device->memory().bytes_in_use, 900'000);
 }

@@ -1,5 +1,5 @@
-// Graphs of the cuda device on the double of the runtime: what they do when, what orders them with
-// other streams, whose memory they use, and what has no place in one.
+// Graphs of the cuda device on the double of the runtime: what they run and when, their order with
+// other streams, their memory, and the calls that a capture refuses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ float first_of(Device& device, const Tensor& tensor) {
   return *host.data<float>();
 }
 
-/// x ← factor · x + y on a stream, as a launch would.
+/// x ← factor · x + y on a stream, as a kernel launch would.
 void combine(CudaDevice& device, const Tensor& x, float factor, const Tensor& y, int stream) {
   device.launched(stream);
   float* to = x.data<float>();
@@ -51,8 +51,8 @@ struct Tensors {
   Tensor x, y;
 };
 
-/// Of `kSeeds`, how many have another result than x = y + 2x + y twice, where a side stream adds in
-/// the middle: 1 and 10 make 22; 22 and 100 make 244.
+/// The number of `kSeeds` with another result than x = y + 2x + y twice, where a side stream adds
+/// in the middle: 1 and 10 make 22; 22 and 100 make 244.
 int wrong_with(bool side_waits, bool compute_waits) {
   int wrong = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -61,7 +61,7 @@ int wrong_with(bool side_waits, bool compute_waits) {
     const int side = device->stream("side");
     const Tensors t(*device);
     device->wait(side, device->record_event(kComputeStream));
-    combine(*device, t.y, 0, t.y, side);  // as it is: the stream has been used
+    combine(*device, t.y, 0, t.y, side);  // y is unchanged; the stream has been used
     const auto graph = device->capture([&] {
       combine(*device, t.x, 2, t.y, kComputeStream);
       if (side_waits) device->wait(side, device->record_event(kComputeStream));
@@ -99,7 +99,7 @@ TEST(CudaGraph, SideStreamsComeBehindALaunchAndBeforeIt) {
     const auto graph = device->capture([&] {
       combine(*device, t.x, 2, t.y, kComputeStream);
       inside = device->record_event(kComputeStream);
-      device->wait(side, inside);  // so that the wait below is none of the runtime's
+      device->wait(side, inside);  // so that the runtime does not perform the wait below
     });
     combine(*device, t.x, 1, t.y, side);  // 23
     device->launch(*graph);               // 56
@@ -165,7 +165,7 @@ TEST(CudaGraph, RefusesTheHostAndWhatItHolds) {
   refused([&] { kept = device->allocate(DType::f32, {4}, MemoryTag::batch); },
           "holds 16 bytes (batch) at its end");
   refused([&] { freed = Tensor(); }, "frees 32 bytes (batch)");
-  // After each of them the device works as before.
+  // After each refusal the device works as before.
   combine(*device, t.x, 2, t.y, kComputeStream);
   EXPECT_EQ(first_of(*device, t.x), 12);
 }

@@ -1,5 +1,5 @@
-// The emulator itself: it runs what is right the same way with every seed, and it finds what is
-// wrong.
+// The emulator itself: it runs correct kernels the same way with every seed, and detects wrong
+// ones.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::ThrowsMessage;
 
 constexpr int kSeeds = 20;
 
-/// The result of a kernel for every seed: `kernel(out)` with out [size], launched as given.
+/// The results of a kernel for every seed: `kernel(out)` with out [size], launched as given.
 template <class Kernel>
 std::set<std::vector<int>> results(Extent grid, Extent block, size_t size, const Kernel& kernel,
                                    size_t dynamic_bytes = 0) {
@@ -44,7 +44,7 @@ TEST(Emulator, EveryThreadRunsOnceWithItsIndices) {
     ASSERT_EQ((*all.begin())[static_cast<size_t>(i)], i / 60 * 1000 + i % 60 + 1);
 }
 
-/// Neighbours exchange values by way of shared memory, twice; a barrier may be missing.
+/// Neighbours exchange values through shared memory, twice; a barrier may be missing.
 void exchange(int* out, bool after_writes, bool before_reuse) {
   static const char kKey = 0;
   auto* values = static_cast<int*>(emulator().shared(&kKey, 96 * sizeof(int)));
@@ -117,7 +117,7 @@ TEST(Emulator, ShufflesMoveValuesBetweenLanes) {
 TEST(Emulator, CollectivesOfSomeLanes) {
   const auto all = results(1, 32, 64, [](int* out) {
     const auto t = static_cast<int>(threadIdx.x);
-    if (t % 2 != 0) return;  // the others have left
+    if (t % 2 != 0) return;  // the others have returned
     out[t] = static_cast<int>(__ballot_sync(0x55555555u, t >= 16));
     out[32 + t] = __shfl_sync(0x55555555u, t, 3);  // of a lane that is not in the mask
   });

@@ -1,5 +1,5 @@
-// Operations between ranks as part of a graph: each launch does them again, beside other ranks that
-// launch or call, and whoever waits in vain gets out.
+// Operations between ranks as part of a graph: each launch repeats them, while other ranks launch
+// graphs or call operations, and a rank that waits in vain ends.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Program {
     world.all_reduce(warm, ReduceOp::sum).wait();
     run();
   }
-  /// own ← the sum of 2 · own; from_other ← twice what the other rank has then.
+  /// own ← the sum of 2 · own; from_other ← twice the other rank's value at that point.
   void run() {
     double_all(device, own);
     world.all_reduce(own, ReduceOp::sum).wait();

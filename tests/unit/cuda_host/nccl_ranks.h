@@ -1,5 +1,5 @@
 #pragma once
-// Ranks with a GPU of the doubles each, connected by NCCL's, and tensors of them.
+// Ranks with one GPU of the double each, connected by NCCL's double, and their tensors.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ inline float first_of(Device& device, const Tensor& tensor) {
   device.copy_to_host(tensor, host);
   return host.data<float>()[0];
 }
-/// Doubles each number on compute, as a launch would.
+/// Doubles each number on compute, as a kernel launch would.
 inline void double_all(CudaDevice& device, const Tensor& tensor) {
   device.launched(kComputeStream);
   float* data = tensor.data<float>();

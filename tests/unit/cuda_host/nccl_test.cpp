@@ -1,5 +1,5 @@
 // Collectives and messages of GPU memory by NCCL, on the doubles of NCCL and of the runtime, in
-// whatever order the streams allow; and how a rank gets out when the others do not come.
+// every order that the streams allow; and how a rank ends when the others do not join.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A communicator of host tensors, which copies them to the device and back.
+/// A communicator of host tensors that copies them to the device and back.
 class ThroughDevice final : public Communicator {
  public:
   ThroughDevice(std::shared_ptr<Communicator> inner, Device& device)
@@ -70,7 +70,7 @@ class ThroughDevice final : public Communicator {
       there.out = there.in;
     } else {
       there.out = on_device(request.out);
-      // One is a part of the other.
+      // One is a view into the other.
       const auto part_of = [](const char* part, const Tensor& whole) {
         const auto* begin = static_cast<const char*>(whole ? whole.raw() : nullptr);
         return begin != nullptr && part >= begin && part < begin + whole.bytes();
@@ -95,7 +95,7 @@ class ThroughDevice final : public Communicator {
     return std::make_unique<Operation>(device_, std::move(handle), there.out,
                                        result ? request.out : Tensor());
   }
-  /// Rows by number are refused; the exercise gets them from the rows as they lie.
+  /// Rows by number are refused, so the exercise copies the rows itself.
   std::unique_ptr<CommOperation> ordered(const CommRequest& r) {
     const auto rows = [](const Tensor& from, const Tensor& to, const Tensor& order, bool puts) {
       const int64_t row = to.dim(0) == 0 ? 0 : to.bytes() / to.dim(0);
@@ -134,7 +134,7 @@ TEST(Nccl, AgreesWithPlainLoops) {
   }
 }
 
-// Only waits order compute and the sums of two groups; each tensor is produced and used by compute.
+// Only waits order compute and the sums of two groups; compute produces and uses each tensor.
 TEST(Nccl, StreamsWaitForOperationsAndOperationsForStreams) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     run_ranks(2, seed, 60, [](CudaDevice& device, const auto& world) {
@@ -169,7 +169,7 @@ TEST(Nccl, StreamsWaitForOperationsAndOperationsForStreams) {
   }
 }
 
-// Early receives: each flow and direction of a pair moves on without the others.
+// Early receives: each flow and direction of a pair progresses independently.
 TEST(Nccl, MessagesOfOneChannelDoNotWaitForThoseOfAnother) {
   for (uint64_t seed = 0; seed <= 6; ++seed) {
     run_ranks(2, seed, 60, [](CudaDevice& device, const auto& world) {
@@ -214,7 +214,7 @@ TEST(Nccl, CallsThatDifferBetweenRanksAreAnError) {
       ThrowsMessage<CommError>(AllOf(HasSubstr("ncclInvalidUsage"), HasSubstr("another rank"))));
 }
 
-// The other rank has failed: who waits for its GPU comes back.
+// The other rank has failed: a wait for this rank's GPU ends.
 TEST(Nccl, AFailedRankIsTheCauseOnAllRanks) {
   EXPECT_THAT(
       [] {
@@ -234,7 +234,7 @@ TEST(Nccl, AnOperationThatNobodyJoinsEndsWithTheTimeout) {
   const auto main = [&found](CudaDevice& device, const std::shared_ptr<Communicator>& world) {
     const Tensor tensor = filled(device, 10, 1);
     if (world->rank() == 1) {
-      // Its host waits for the other one, which waits for its GPU.
+      // This rank's host waits for the other host, which waits for its GPU.
       try {
         world->host().sum(1);
       } catch (const CommError&) {

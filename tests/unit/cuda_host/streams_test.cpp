@@ -1,5 +1,6 @@
-// The double of the CUDA runtime: what streams and events order is right with every seed, what they
-// do not order goes wrong with some, and breaches of the runtime's rules are errors.
+// The double of the CUDA runtime: work ordered by streams and events gives the right result with
+// every seed, unordered work gives a wrong one with some seed, and breaches of the runtime's rules
+// are errors.
 
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -21,8 +22,8 @@ constexpr int kSeeds = 40, kRounds = 12, kValues = 16;
 
 enum class Edges { all, no_producer, no_reuse };
 
-/// A producer and a consumer of one bucket: the producer writes round numbers into it, the consumer
-/// adds them up. What the sum must be: 1 + 2 + … + kRounds.
+/// A producer and a consumer of one buffer: the producer writes round numbers into it, the consumer
+/// adds them up. The sum must be 1 + 2 + … + kRounds.
 class Bucket {
  public:
   explicit Bucket(bool graph) : graph_(graph) {
@@ -70,7 +71,7 @@ class Bucket {
 
  private:
   void rounds(Edges edges) {
-    // The consumer's first work comes behind the producer's, whatever edge is left out.
+    // The consumer's first work is ordered after the producer's, whichever edge is left out.
     cudaEventRecord(filled_, producer_);
     cudaStreamWaitEvent(consumer_, filled_, 0);
     for (int round = 1; round <= kRounds; ++round) {
@@ -156,7 +157,7 @@ TEST(CudaStreams, AGuardedAccessOfTheHostIsAFault) {
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     cudaMalloc(&memory, 4096);
     cudaMemsetAsync(memory, 0, 4096, stream);
-    cudaStreamSynchronize(stream);  // work of a stream may touch it
+    cudaStreamSynchronize(stream);  // a stream's work may access it
     *static_cast<volatile char*>(memory) = 1;
   };
   EXPECT_DEATH(touch(), "");

@@ -1,5 +1,5 @@
-// Products of warps, loads of their operands and asynchronous copies on the emulator: what is right
-// is the same with every seed, and what is wrong is found.
+// Products of warps, loads of their operands and asynchronous copies on the emulator: correct
+// kernels give the same result with every seed, and wrong ones are detected.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::ThrowsMessage;
 
 constexpr int kSeeds = 20;
 
-/// The result of a kernel of one block for every seed: `kernel(out)` with out [size].
+/// The results of a kernel of one block for every seed: `kernel(out)` with out [size].
 template <class Kernel>
 std::set<std::vector<float>> results(unsigned threads, size_t size, const Kernel& kernel) {
   std::set<std::vector<float>> all;
@@ -27,7 +27,7 @@ std::set<std::vector<float>> results(unsigned threads, size_t size, const Kernel
     std::vector<float> out(size, 0);
     emulator().set_seed(seed);
     emulator().launch(1, threads, 8192, [&] { kernel(out.data()); });
-    for (float& value : out) value = value == value ? value : -12345.0f;  // NaN is like no other
+    for (float& value : out) value = value == value ? value : -12345.0f;  // NaN equals nothing
     all.insert(out);
   }
   return all;
@@ -90,7 +90,8 @@ TYPED_TEST(TensorCore, MultipliesRegistersAsPtxSays) {
   EXPECT_THAT(all, testing::ElementsAre(expected_product(2)));
 }
 
-/// a [16, 16] and b, as [k, column] or [column, k], in shared memory with rows of 24 elements.
+/// a [16, 16] and b, stored as [k, column] or [column, k], in shared memory with rows of 24
+/// elements.
 template <class T>
 struct Operands {
   T a[16][24], b[16][24], b_by_column[8][24];
@@ -105,8 +106,8 @@ struct Operands {
   }
 };
 
-/// The product of operands loaded by ldmatrix; kWrong: b is loaded as if it were stored the other
-/// way.
+/// The product of operands loaded by ldmatrix; kWrong: b is loaded as if it were stored in the
+/// other order.
 template <class T, bool kByColumn, bool kWrong>
 void loaded_product(float* out) {
   auto& shared_memory = *dynamic_shared<Operands<T>>();
@@ -136,7 +137,7 @@ TYPED_TEST(TensorCore, TheWrongOrderShows) {
   EXPECT_NE(*results(32, 128, loaded_product<TypeParam, false, true>).begin(), expected_product(0));
 }
 
-/// a · b = c of [16, 16], whose registers are the operand of the product with b again.
+/// a · b = c of [16, 16]; its registers are an operand of the second product with b.
 TYPED_TEST(TensorCore, ProductsAreOperandsOfTheNext) {
   const auto all = results(32, 128, [](float* out) {
     auto& memory = *dynamic_shared<Operands<TypeParam>>();
@@ -191,10 +192,10 @@ TEST(TensorCoreErrors, RowsOutsideOfSharedMemory) {
   });
 }
 
-// Copies.
+// Asynchronous copies.
 
-/// Two tiles are copied by all threads, and each thread reads what others copied; things may be
-/// missing.
+/// All threads copy two tiles, and each thread reads elements that others copied; parts of the
+/// synchronization may be missing.
 struct Missing {
   bool wait = false, barrier = false, barrier_before_reuse = false, last_group = false;
 };
@@ -240,7 +241,7 @@ TEST(Copies, WhatIsMissingShows) {
   EXPECT_TRUE(differs({.last_group = true}));
 }
 
-/// A thread that reads only what it copied needs no barrier, and of two groups the older is there
+/// A thread that reads only what it copied needs no barrier; of two groups the older is complete
 /// while the newer is not.
 TEST(Copies, GroupsLandInTurn) {
   alignas(16) static const float from[3][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}};

@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-/// The definition, step by step: the lowest rank anywhere, of those the leftmost.
+/// The definition, step by step: merge the pair of the lowest rank, the leftmost of equal ones.
 std::vector<int32_t> merge_by_definition(std::vector<int32_t> ids, const MergeTable& merges) {
   while (true) {
     const MergeTable::Merge* best = nullptr;
@@ -33,7 +33,7 @@ TEST(MergePairs, FollowsTheDefinitionForShortAndLongPieces) {
     MergeTable merges(40);
     int32_t next = 3;
     for (uint32_t rank = 0; rank < 40; ++rank) {
-      // Some merges give a token that is there already, even one of their own parts.
+      // Some merges give an existing token, even one of their own parts.
       const int32_t joined = below(4) == 0 ? below(next) : next++;
       merges.set(below(next), below(next), {rank, joined});
     }
@@ -75,7 +75,7 @@ TEST(Utf8, KnowsWhatIsUnfinished) {
   EXPECT_EQ(unfinished_utf8_bytes("a\xc3"), 1u);
   EXPECT_EQ(unfinished_utf8_bytes("\xf0\x9f"), 2u);
   EXPECT_EQ(unfinished_utf8_bytes("\xf0\x9f\x98"), 3u);
-  EXPECT_EQ(unfinished_utf8_bytes("\xed\xa0"), 0u);  // a surrogate: no byte can save it
+  EXPECT_EQ(unfinished_utf8_bytes("\xed\xa0"), 0u);  // a surrogate: no byte token represents it
   EXPECT_EQ(unfinished_utf8_bytes("\x80\x80\x80\x80"), 0u);
 }
 

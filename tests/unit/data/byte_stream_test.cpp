@@ -17,7 +17,8 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Words that pack to about half, so that packed and unpacked blocks end at different places.
+// Words that compress to about half, so that compressed and uncompressed blocks end at different
+// places.
 std::string words(size_t bytes) {
   std::string text;
   for (uint64_t i = 0; text.size() < bytes; ++i)
@@ -42,7 +43,7 @@ class ByteStreams : public testing::Test {
       if (part.size() < block) break;
     }
     std::string after(1, '?');
-    EXPECT_EQ(stream->read(after), 0u) << "the end stays the end";
+    EXPECT_EQ(stream->read(after), 0u) << "reading after the end gives nothing";
     EXPECT_EQ(stream->consumed(), static_cast<int64_t>(std::filesystem::file_size(path)));
     return text;
   }

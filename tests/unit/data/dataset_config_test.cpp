@@ -57,7 +57,7 @@ TEST(Blend, ReadsPrefixesWithAndWithoutWeights) {
   EXPECT_EQ(*weighted.weights, (std::vector<double>{30, 70}));
   EXPECT_FALSE(parse_blend({"a", "b"}).weights);
   EXPECT_FALSE(parse_blend({"a"}).weights);
-  // An odd number of entries is prefixes, whatever they look like.
+  // An odd number of entries means prefixes without weights.
   EXPECT_EQ(parse_blend({"1", "2", "3"}).prefixes.size(), 3u);
   EXPECT_THROW(parse_blend({"1", "a", "b", "c"}), ConfigError);
   EXPECT_THROW(parse_blend({"0", "a", "1", "b"}), ConfigError);
@@ -73,7 +73,7 @@ TEST(Vocabulary, DataLargerThanTheModelIsRefusedWithBothNumbers) {
   ThreadPool pool(2);
   const IndexedDataset dataset(folder / "d");
   EXPECT_EQ(max_token_id(dataset, pool), 70000);
-  // A bound leaves tokens out, but looks at all parts of the file.
+  // A bound limits the number of tokens checked, but samples all parts of the file.
   EXPECT_LE(max_token_id(dataset, pool, 1000), 70000);
   EXPECT_GE(max_token_id(dataset, pool, 1000), 1);
 
@@ -92,11 +92,11 @@ TEST(Vocabulary, DataLargerThanTheModelIsRefusedWithBothNumbers) {
   }
 }
 
-// A file of holes, twice as long as what is looked at: a token beyond the sample of the part in
-// which it lies is found when its row is read.
+// A sparse file, twice as long as the check's bound: a token outside the sample is detected when
+// its row is read.
 TEST(Vocabulary, APartOfALargeFileIsLookedAt) {
   const test::TemporaryFolder folder;
-  constexpr int kDocuments = 1024;  // each a part of its own
+  constexpr int kDocuments = 1024;  // each is a part of its own
   constexpr int64_t kLength = 2 * kVocabularySample / kDocuments;
   {
     IndexedDatasetWriter writer(folder / "d", TokenType::uint16);

@@ -57,7 +57,7 @@ TEST(DatasetFingerprint, OfALongFileSeesItsEndsAndWholeBlocks) {
     changed[place] = 8;
     EXPECT_EQ(changed_data({before}, {write_and_read(folder / "long", {changed})}).size(), 1u);
   }
-  // Another text of the same length: no block is the same.
+  // A different text of the same length: no block is equal.
   auto other = tokens;
   for (size_t i = 0; i < other.size(); i += 100) other[i] = 9;
   EXPECT_EQ(changed_data({before}, {write_and_read(folder / "long", {other})}).size(), 1u);

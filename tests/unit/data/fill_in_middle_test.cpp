@@ -46,7 +46,8 @@ class FillInMiddleTest : public testing::Test {
   FillInMiddleTest() { config.fim_rate = 1, config.fim_spm_rate = 0; }
 
   using Ids = std::vector<int32_t>;
-  /// The texts with an end-of-document token between them, and a last one that takes what is cut.
+  /// The texts with an end-of-document token between them, and a last document that takes the cut
+  /// remainder.
   Ids row_of(const std::vector<std::string>& texts) const {
     Ids row;
     for (const std::string& text : texts) {
@@ -61,7 +62,7 @@ class FillInMiddleTest : public testing::Test {
     FillInMiddle(config, words, "train").apply(number, row);
     return row;
   }
-  /// The segments in front of end-of-document tokens.
+  /// The segments before end-of-document tokens.
   static std::vector<Ids> segments(const Ids& row) {
     std::vector<Ids> all(1);
     for (const int32_t id : row) {
@@ -109,7 +110,7 @@ TEST_F(FillInMiddleTest, PartsComeInTheOrderThatTheirTokensSay) {
     for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(psm(made[i]), texts[i]) << number;
     borders.insert(place(made[0], kSuffix));
   }
-  EXPECT_GT(borders.size(), 5u);  // cut in many places
+  EXPECT_GT(borders.size(), 5u);  // cut at many different places
   config.fim_spm_rate = 1;
   for (int64_t number = 0; number < 50; ++number) {
     const auto made = segments(applied(number, row));
@@ -133,7 +134,7 @@ TEST_F(FillInMiddleTest, RatesAreShares) {
   EXPECT_NEAR(share(changed), 0.3, 0.04);  // four standard deviations
   config.fim_rate = 1;
   config.fim_spm_rate = 0.8;
-  EXPECT_NEAR(share(suffix_first), 0.8 + 0.2 / 40, 0.04);  // and empty prefixes
+  EXPECT_NEAR(share(suffix_first), 0.8 + 0.2 / 40, 0.04);  // and with empty prefixes
   config.fim_rate = 0;
   EXPECT_EQ(applied(5, row), row);
 }
@@ -150,10 +151,10 @@ TEST_F(FillInMiddleTest, ARowIsTheSameWhoeverReadsIt) {
 }
 
 TEST_F(FillInMiddleTest, RowsKeepTheirLength) {
-  // Three more tokens a segment: the end is cut off.
+  // Each segment has three more tokens, so the end is cut off.
   const Ids row = row_of(texts);
   EXPECT_EQ(applied(3, row).size(), row.size());
-  // Text that takes fewer tokens once it is tokenized as a whole, and segments of nothing, which go
+  // Text that has fewer tokens when it is tokenized as a whole, and empty segments, which disappear
   // with their ends: padded.
   Ids loose;
   for (const char c : texts[0]) loose.push_back(words.encode(std::string(1, c)).at(0));
@@ -161,7 +162,7 @@ TEST_F(FillInMiddleTest, RowsKeepTheirLength) {
   const Ids made = applied(3, loose);
   ASSERT_EQ(made.size(), loose.size());
   EXPECT_EQ(made.back(), kPad);
-  // Nothing after the last end: an empty example.
+  // Nothing follows the last end: an empty example.
   const auto pads = std::count(made.begin(), made.end(), kPad);
   EXPECT_EQ(Ids(made.end() - pads - 3, made.end() - pads), (Ids{kPrefix, kSuffix, kMiddle}));
 }
@@ -205,7 +206,7 @@ TEST_F(FillInMiddleTest, DataSetsGiveSuchRows) {
   for (int i = 0; i < 20; ++i) {
     Ids ids = words.encode(texts[static_cast<size_t>(i) % 2]);
     ids.push_back(kEod);
-    ids.push_back(kEod);  // an empty segment, for which rows are padded
+    ids.push_back(kEod);  // an empty segment, for which the row is padded
     writer.add_document(ids);
   }
   writer.finish();

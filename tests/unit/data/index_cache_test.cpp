@@ -58,7 +58,7 @@ std::vector<std::vector<int32_t>> rows_of(const DatasetConfig& config) {
   return rows_of(*builder.build(Split::train, 100));
 }
 
-/// Files of a folder that end so.
+/// Files of a folder with this ending.
 std::vector<std::filesystem::path> files(const std::filesystem::path& folder,
                                          const std::string& end) {
   std::vector<std::filesystem::path> found;
@@ -90,7 +90,7 @@ struct Corpus {
   }
 };
 
-// Digests of what Python writes by NumPy's rules.
+// Digests of Python's output by NumPy's rules.
 TEST(IndexFiles, HeadersAreNumpys) {
   EXPECT_EQ(md5_hex(npy_header({IndexType::int32, 10, 0})), "3f0bec2fc605398a5f03aa053ad969fd");
   EXPECT_EQ(md5_hex(npy_header({IndexType::int64, 123456, 2})), "80fdfa794783e5c32d61adba276dcaa6");
@@ -164,7 +164,7 @@ TEST(IndexCache, IsMadeOnceAndThenMapped) {
   DatasetConfig memory = corpus.config;
   memory.path_to_cache.reset();
   EXPECT_EQ(rows_of(memory), first);
-  EXPECT_FALSE(std::filesystem::exists(corpus.folder / "d"));  // small: nothing beside the data
+  EXPECT_FALSE(std::filesystem::exists(corpus.folder / "d"));  // small: no files beside the data
 }
 
 TEST(IndexCache, WhatIsNotRightIsMadeAgainWithAWarning) {
@@ -195,7 +195,7 @@ TEST(IndexCache, WhatIsNotRightIsMadeAgainWithAWarning) {
 TEST(IndexCache, OtherDataUnderTheSameNameAreNotReadInTheOldOrder) {
   const Corpus corpus;
   rows_of(corpus.config);
-  write_documents(corpus.folder / "d", 40, 1);  // as many documents and tokens
+  write_documents(corpus.folder / "d", 40, 1);  // with equal numbers of documents and tokens
   DatasetConfig memory = corpus.config;
   memory.path_to_cache.reset();
   testing::internal::CaptureStderr();
@@ -231,17 +231,17 @@ TEST(IndexCache, LargeOrdersAreKeptBesideTheData) {
   DatasetConfig config = config_of({folder / "d"}, {});
   config.path_to_cache.reset();
   config.sequence_length = 1;
-  const int64_t samples = kSmallIndexBytes / 12 + 1;  // 8 bytes where it begins, 4 of the shuffle
+  const int64_t samples = kSmallIndexBytes / 12 + 1;  // 8 bytes at its beginning, 4 of the shuffle
   DatasetBuilder builder(config);
   EXPECT_GE(builder.build(Split::train, samples)->size(), samples);
   EXPECT_EQ(files(folder / "d" / "cache" / "GPTDataset_indices", ".npy").size(), 3u);
-  // Where that cannot be, each rank keeps it.
+  // If no cache can be written, each rank keeps the arrays in memory.
   std::filesystem::remove_all(folder / "d");
   write_file_atomically(folder / "d", "in the way");
   testing::internal::CaptureStderr();
   EXPECT_GE(builder.build(Split::train, samples)->size(), samples);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("in its own memory"));
-  // A folder given by the user must work.
+  // A folder given by the user must be usable.
   config.path_to_cache = (folder / "d").string();
   DatasetBuilder named(config);
   EXPECT_THROW(named.build(Split::train, 5), IoError);
@@ -275,7 +275,7 @@ TEST(IndexCache, TrustedArraysAreNotLookedAt) {
   corpus.config.defer_npy_index_mmap = true;
   EXPECT_EQ(rows_of(corpus.config), rows);
 
-  // A wrong but possible place of a sample is trusted; an impossible one is an error when it is
+  // A wrong but possible position of a sample is trusted; an impossible one is an error when it is
   // read.
   std::string starts = read_file(corpus.only("sample_index.npy"));
   starts[npy_header({IndexType::int32, 1, 2}).size() + 8] = 127;  // the second sample's position
@@ -289,7 +289,7 @@ TEST(IndexCache, ATrustedIndexOfDocumentsIsCheckedWhereItIsRead) {
   rows_of(corpus.config);
   std::string idx = read_file(corpus.folder / "d.idx");
   const int64_t far = int64_t{1} << 40;
-  std::memcpy(idx.data() + 34 + 40 * 4 + 39 * 8, &far, 8);  // where the last sequence begins
+  std::memcpy(idx.data() + 34 + 40 * 4 + 39 * 8, &far, 8);  // the beginning of the last sequence
   write_file_atomically(corpus.folder / "d.idx", idx);
   EXPECT_THROW(IndexedDataset(corpus.folder / "d"), IoError);
   corpus.config.fast_cache_load = true;
@@ -368,7 +368,7 @@ TEST(IndexCache, DataSetsOfABlendAreIndexedByManyThreads) {
   }
   build.join();
   EXPECT_EQ(made, 1u);
-  EXPECT_EQ(files(folder / "cache", "checksums.json").size(), 3u);  // and the blend's
+  EXPECT_EQ(files(folder / "cache", "checksums.json").size(), 3u);  // and that of the blend
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST(IndexedDatasetRead, ChecksRangesAndModelInput) {
   EXPECT_THROW(dataset.read(0, length, std::span<int64_t>(wide)), ShapeError);
   EXPECT_THROW(dataset.read(0, -1, std::span<int64_t>(wide)), ShapeError);
   EXPECT_THROW(dataset.read(dataset.sequence_count(), 0, std::span<int64_t>(wide)), ShapeError);
-  // This file holds values above 32 bits, which are no tokens of any model.
+  // This file holds values above 32 bits, which no model has as tokens.
   bool refused = false;
   for (int64_t i = 0; i < dataset.sequence_count(); ++i) {
     std::vector<int32_t> tokens(static_cast<size_t>(dataset.sequence_length(i)));

@@ -1,4 +1,4 @@
-// Which files of a folder are used, and which ids end texts.
+// Which files of a tokenizer folder are used, and which ids end a text.
 
 #include <gmock/gmock.h>
 
@@ -58,7 +58,7 @@ TEST_F(LoadTokenizer, AddsTheTokensOfTheJsonToASentencePieceModel) {
   const Tokenizer tokenizer = load();
   EXPECT_EQ(tokenizer.vocab_size(), 901);
   const auto ids = tokenizer.encode("a<tool>b</s>", {.add_special_tokens = true});
-  EXPECT_EQ(ids.front(), 1);  // the template of the file
+  EXPECT_EQ(ids.front(), 1);  // the template in the file
   EXPECT_EQ(ids[2], 900);
   EXPECT_EQ(ids.back(), 2);
   EXPECT_EQ(tokenizer.decode(ids), "<s>a<tool>b</s>");

@@ -10,8 +10,7 @@ namespace viaduct {
 namespace {
 
 TEST(NumpyRandomState, ShufflesAsNumpy) {
-  // numpy.random.RandomState(0).permutation(10), as NumPy's documentation and many tutorials print
-  // it.
+  // numpy.random.RandomState(0).permutation(10), as in NumPy's documentation and many tutorials.
   std::vector<int> values(10);
   std::iota(values.begin(), values.end(), 0);
   NumpyRandomState(0).shuffle(std::span<int>(values));

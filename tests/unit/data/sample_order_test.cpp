@@ -1,4 +1,4 @@
-// The order of samples against what Megatron-LM's own dataset code drew (tests/data/sample_index).
+// The order of samples compared with that of Megatron-LM's dataset code (tests/data/sample_index).
 
 #include <gtest/gtest.h>
 
@@ -224,7 +224,7 @@ TEST(SampleOrderThreads, RowsAreReadFromSeveralThreadsAtOnce) {
   }
 }
 
-// One epoch cut into samples gives every token of the stream once (labels overlap by one).
+// The samples of one epoch contain every token of the stream once (labels overlap by one).
 TEST(SampleOrderProperty, OneEpochCoversTheStreamOnce) {
   for (const int64_t length : {1, 2, 7, 64, 500}) {
     DatasetConfig config = corpus("corpus_c");

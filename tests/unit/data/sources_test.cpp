@@ -103,7 +103,7 @@ TEST(Sampler, GlobalBatchDoesNotDependOnItsCut) {
   EXPECT_THROW(micro_batch_count(24, {5, 1, 0}), ConfigError);
 }
 
-// What torch.manual_seed(seed) and torch.randperm(10) give.
+// The values of torch.manual_seed(seed) and torch.randperm(10).
 TEST(Sampler, PermutationsAreTorchs) {
   EXPECT_EQ(torch_permutation(10, 0), (std::vector<int64_t>{4, 1, 7, 5, 3, 9, 0, 8, 6, 2}));
   EXPECT_EQ(torch_permutation(10, 1), (std::vector<int64_t>{5, 6, 1, 2, 0, 8, 9, 3, 7, 4}));
@@ -123,14 +123,14 @@ TEST(Sampler, ShufflesEachEpochAnewAndLeavesOutWhatFillsNoBatch) {
   expected.insert(expected.end(), second.begin(), second.begin() + 8);
   expected.insert(expected.end(), third.begin(), third.begin() + 4);
   EXPECT_EQ(rows, expected);
-  // From the middle, as a resumed run reads it.
+  // Starting in the middle, as a resumed run does.
   EXPECT_EQ(sampler.rows(9, 3), Sampler(10, EpochShuffle{4, 0}).rows(9, 3));
   EXPECT_EQ(sampler.rows(9, 1)[0], (RowRef{9, second[1]}));
   EXPECT_NE(Sampler(10, EpochShuffle{4, 1234}).rows(0, 8), sampler.rows(0, 8));
   EXPECT_THROW(Sampler(3, EpochShuffle{4, 0}), ConfigError);
 }
 
-// A growing batch takes other parts of a pass at a time, some across its end: the rows are the
+// A growing batch reads different parts of a pass at a time, some across its end; the rows are the
 // same.
 TEST(Sampler, APassDoesNotDependOnTheSizesOfBatches) {
   const EpochShuffle shuffle{12, 7};  // the last size of the batch

@@ -43,7 +43,7 @@ TEST(TextCheck, BinaryContentIsNamedByItsFirstBadByte) {
       ThrowsMessage<IoError>(HasSubstr("not UTF-8 at 9 places within 45 bytes, the first at "
                                        "offset 13")));
   EXPECT_NO_THROW(check_text("f", many + std::string(9000, 'a'), 0)) << "one in a thousand";
-  EXPECT_NO_THROW(check_text("f", latin, 0)) << "a single one";
+  EXPECT_NO_THROW(check_text("f", latin, 0)) << "a single byte";
   EXPECT_NO_THROW(check_text("f", "caf\xc3\xa9", 0));
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-// Stands in for a tokenizer: one id a byte.
+// Replaces a tokenizer: one id a byte.
 UnknownBytes encode_bytes(std::string_view text, int, std::vector<int32_t>& ids) {
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   return {};
@@ -174,7 +174,7 @@ TEST_F(TokenizeFiles, DamagedCompressedFilesLeaveNothing) {
     EXPECT_NE(message.find(std::string(name) + ": the "), std::string::npos) << message;
     EXPECT_NE(message.find("end early, at offset "), std::string::npos) << message;
   }
-  // What is inside is looked at as in a plain file: lines, kinds, bytes.
+  // The content is checked as in a plain file: lines, kinds, bytes.
   write("bad.jsonl.gz", test::gzip(lines + "{\"text\": 5}\n"));
   EXPECT_NE(error_of(settings({"bad.jsonl.gz"})).find("bad.jsonl.gz:40001: "), std::string::npos);
   write("lines.txt.gz", test::gzip(lines));
@@ -209,7 +209,7 @@ TEST_F(TokenizeFiles, StreamsAreCutIntoPiecesOfBoundedSize) {
 }
 
 TEST_F(TokenizeFiles, BytesWithoutATokenAreCountedOrRefusedWithTheirPlace) {
-  // Stands in for a vocabulary without 'q'.
+  // Replaces a tokenizer without 'q' in its vocabulary.
   const EncodeFunction encode = [](std::string_view text, int, std::vector<int32_t>& ids) {
     UnknownBytes unknown;
     for (const char c : text) {
@@ -297,7 +297,7 @@ TEST_F(TokenizeFiles, TheLargestTokenIsRemembered) {
   DatasetBuilder builder(config);
   EXPECT_NO_THROW(check_vocabulary(builder, 301, pool, 1));
   EXPECT_THROW(check_vocabulary(builder, 300, pool, 1), ConfigError);  // the token is not looked at
-  // A record of other data is none, nor is one that is damaged.
+  // A record for other data, or a damaged record, counts as none.
   const std::string record = read_file(folder_ / "out.tokens.json");
   write("out.tokens.json", "{}");
   EXPECT_FALSE(read_token_record(IndexedDataset(folder_ / "out")));
@@ -317,7 +317,7 @@ TEST_F(TokenizeFiles, WhoseTokensTheyAreIsRemembered) {
   tokenize_files(choice, encode_function(gpt2, choice.workers));
   const IndexedDataset dataset(folder_ / "out");
   EXPECT_NO_THROW(check_tokenizer(dataset, {&gpt2, "gpt2"}));
-  // The tokens of two ids that the data may have change places; then those of two behind them.
+  // Swaps the tokens of two ids that the data may contain; then those of two ids beyond them.
   const auto swapped = [&](int64_t id) {
     test::TemporaryFolder other;
     for (const char* name : {"vocab.json", "merges.txt"})
@@ -334,7 +334,7 @@ TEST_F(TokenizeFiles, WhoseTokensTheyAreIsRemembered) {
   EXPECT_THROW(check_tokenizer(dataset, {&other, "other"}), ConfigError);
   EXPECT_NO_THROW(check_tokenizer(dataset, {&longer, "longer"}));
   EXPECT_NO_THROW(check_tokenizer(dataset, {}));
-  // So does the check of all files before training.
+  // The check of all files before training does the same.
   DatasetConfig config;
   config.blend.emplace({(folder_ / "out").string()});
   config.sequence_length = 2;
@@ -343,7 +343,7 @@ TEST_F(TokenizeFiles, WhoseTokensTheyAreIsRemembered) {
   EXPECT_NO_THROW(check_vocabulary(builder, gpt2.vocab_size(), pool, 1, {&longer, "longer"}));
   EXPECT_THROW(check_vocabulary(builder, gpt2.vocab_size(), pool, 1, {&other, "other"}),
                ConfigError);
-  // Records of earlier versions do not say it.
+  // Records of earlier versions lack this figure.
   json record = json::parse(read_file(folder_ / "out.tokens.json"));
   record.erase("vocabulary_hash");
   write("out.tokens.json", record.dump());

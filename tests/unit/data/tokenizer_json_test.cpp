@@ -57,10 +57,10 @@ TEST(TokenizerJson, TakesWholePiecesWhereMergesAreIgnored) {
   EXPECT_THAT(ids_of(document, "ca"), ElementsAre(9));
 }
 
-// The ids are those that Hugging Face's tokenizers give for these files.
+// The ids of Hugging Face's tokenizers for these files.
 TEST(TokenizerJson, BytesWithoutATokenAreLeftOutOrBecomeTheUnknownToken) {
   json document = small();
-  EXPECT_THAT(ids_of(document, "axb"), ElementsAre(3)) << "its neighbours meet";
+  EXPECT_THAT(ids_of(document, "axb"), ElementsAre(3)) << "its neighbours merge";
   EXPECT_THAT(ids_of(document, "x"), ElementsAre());
   document["model"]["unk_token"] = "bc";
   EXPECT_THAT(ids_of(document, "axxb"), ElementsAre(0, 7, 7, 1));
@@ -89,7 +89,7 @@ TEST(TokenizerJson, NormalizesBeforeItCuts) {
   EXPECT_THAT(ids_of(document, "\u00e9"), ElementsAre(10, 11));
   EXPECT_EQ(ids_of(document, "e\u0301"), ids_of(document, "\u00e9"));
   document["normalizer"] = {{"type", "NFKC"}};
-  EXPECT_THAT(ids_of(document, "\uff41"), ElementsAre(0));  // a wide a
+  EXPECT_THAT(ids_of(document, "\uff41"), ElementsAre(0));  // a full-width a
 }
 
 TEST(TokenizerJson, AddedTokensTakeSpaceAndWordsAsTheySay) {
@@ -100,7 +100,7 @@ TEST(TokenizerJson, AddedTokensTakeSpaceAndWordsAsTheySay) {
   EXPECT_THAT(ids_of(document, "a  <l> a"), ElementsAre(0, 9, 6));
   EXPECT_THAT(ids_of(document, "a <r>  a"), ElementsAre(0, 5, 10, 0));
   EXPECT_THAT(ids_of(document, "cab acab"), ElementsAre(11, 6, 2, 3));
-  // Only special tokens become text; there is no token for '<'.
+  // Only special tokens become text; the vocabulary has no token for '<'.
   EXPECT_THAT(ids_of(document, "a<l>", {.special_as_text = true}), ElementsAre(0, 9));
   EXPECT_THAT(ids_of(document, "a<r>", {.special_as_text = true}), ElementsAre(0));
 }

@@ -36,7 +36,7 @@ TEST(TrainBpe, MakesTheReferenceTokenizer) {
 }
 
 TEST(TrainBpe, TakesTheMostFrequentPairAndOfEqualsTheLowest) {
-  // ab 3 times, bc 2 times; then (ab, c) and (b, c) are left.
+  // ab occurs 3 times, bc 2 times; then (ab, c) and (b, c) are left.
   EXPECT_THAT(train_on("ab\nabc\nabc\nbcz", 260).merges,
               ElementsAre(Pair("a", "b"), Pair("ab", "c"), Pair("b", "c")));
   EXPECT_THAT(train_on("yx\nxy", 258).merges, ElementsAre(Pair("x", "y")));
@@ -69,7 +69,7 @@ TEST(TrainBpe, RefusesImpossibleSizesAndMissingFiles) {
   EXPECT_THROW(train_bpe({"missing.txt"}, 300), IoError);
 }
 
-// A tokenizer learns from what `data tokenize` will read.
+// The tokenizer is trained on the same text that `data tokenize` reads.
 TEST(TrainBpe, ReadsWhatIsTokenized) {
   test::TemporaryFolder folder;
   const std::string text = "ab\nabc\nabc\nbcz\n",

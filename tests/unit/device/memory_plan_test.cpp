@@ -56,7 +56,7 @@ TEST(MemoryPlan, GivesTheNthOfATagAndSizeItsPlace) {
   EXPECT_EQ(device->memory().unplanned_allocations, 0);
 }
 
-// Optimizer states of equal sizes, some of which stay while others leave at once.
+// Optimizer states of equal sizes: some stay, others are offloaded at once.
 TEST(MemoryPlan, WhatStaysDoesNotTakeThePlaceOfWhatLeaves) {
   MemoryPlan plan;
   plan.arena_bytes = 192;
@@ -105,7 +105,7 @@ TEST(MemoryPlan, WhereAPlaceIsHeldAFreeOneOfItsKindDoes) {
   const auto device = make_cpu_device(1);
   device->use_plan(small_plan());
   device->begin_sequence(MemorySequence::step);
-  const Tensor other = take(*device, 256, MemoryTag::saved);  // where the first of kTag would be
+  const Tensor other = take(*device, 256, MemoryTag::saved);  // the planned place of the first kTag
   const Tensor first = take(*device, 256);
   EXPECT_EQ(distance(other, first), 576 - 256);
   EXPECT_EQ(device->memory().unplanned_allocations, 0);
@@ -182,7 +182,7 @@ TEST(MemoryPlan, NothingHeldEverOverlaps) {
   }
   EXPECT_GT(device->memory().unplanned_allocations, 0);
   const int64_t system = device->memory().system_allocations;
-  EXPECT_LT(system, 600) << "the plan was of no use";
+  EXPECT_LT(system, 600) << "the plan was not used";
 }
 
 }  // namespace

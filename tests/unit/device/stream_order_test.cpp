@@ -1,5 +1,5 @@
-// Streams wait for each other by events, also through a third; memory used by a side stream is held
-// until compute is ordered after it; the record has the edges.
+// Streams wait for each other through events, also through a third stream; memory used by a side
+// stream is held until compute is ordered after it; the record has the edges.
 
 #include "device/stream_order.h"
 
@@ -32,7 +32,8 @@ TEST(StreamOrder, AStreamIsBehindWhatItWaitedFor) {
   order.waited(b, early);
   EXPECT_TRUE(order.is_behind(b, early));
   EXPECT_FALSE(order.is_behind(b, late));
-  // What a stream had waited for when the event was made is done as well, and no more than that.
+  // An event implies everything that its stream had waited for when it was recorded, and nothing
+  // more.
   const Event of_b = order.event(b);
   order.waited(b, late);
   order.waited(kComputeStream, of_b);
@@ -50,7 +51,7 @@ TEST(StreamOrder, TensorsAreHeldUntilComputeComesAfterTheirUse) {
   order.launched(a);
   order.hold(a, watched(second_gone));
   order.waited(b, order.event(a));
-  EXPECT_FALSE(first_gone) << "another side stream waits, not compute";
+  EXPECT_FALSE(first_gone) << "another side stream waits, compute does not";
   order.waited(kComputeStream, first);
   EXPECT_TRUE(first_gone);
   EXPECT_FALSE(second_gone);

@@ -18,7 +18,7 @@ HostBatch batch_of(const std::vector<int>& lengths) {
     for (int i = 0; i < length; ++i, ++token) {
       batch.ids.push_back(token % 50);
       batch.positions.push_back(i);
-      // The last token of a document is scored, too: what pads behind it is not.
+      // The last token of a document is scored too; padding after it is not.
       batch.targets.push_back((token + 1) % 50);
       batch.loss_weight.push_back(0.5f + static_cast<float>(token));
       batch.token_index.push_back(1000 + token);
@@ -69,8 +69,8 @@ TEST(CutBatch, OneRankIsTheIdentity) {
   EXPECT_EQ(cut_sources(whole.document_offsets, {}, false), all);
 }
 
-// Any documents, any sizes: each token on one rank with its own fields, documents in order and of
-// two halves, tokens divisible by tp, weights adding up.
+// Any documents of any sizes: each token on one rank with its own fields, documents in order and in
+// two halves, a number of tokens divisible by tp, weights that add up.
 TEST(CutBatch, EveryTokenIsOnOneRank) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 200; ++trial) {

@@ -36,7 +36,7 @@ TEST(DocumentSharing, ADocumentGetsAsManyRanksAsHoldIt) {
 }
 
 TEST(DocumentSharing, GoesToWhoHasLeastToDo) {
-  // Two ranks share the long one; the others take the short ones meanwhile.
+  // Two ranks share the long document; the others process the short ones meanwhile.
   EXPECT_EQ(share_documents(Lengths{50, 180, 60, 70}, settings(4, 100)),
             (std::vector<SharedDocuments>{{0, 2, {1}}, {2, 1, {3}}, {3, 1, {2}}, {3, 1, {0}}}));
 }
@@ -71,7 +71,7 @@ TEST(DocumentSharing, HoldsOnRandomLengths) {
       }
       ASSERT_LE(held, tokens * shared.ranks);
       if (shared.ranks > 1) {
-        ASSERT_GT(held, tokens * shared.ranks / 2) << "fewer ranks would do";
+        ASSERT_GT(held, tokens * shared.ranks / 2) << "fewer ranks would suffice";
       }
       for (int r = shared.first_rank; r < shared.first_rank + shared.ranks; ++r) {
         load[static_cast<size_t>(r)] += work / shared.ranks;

@@ -1,4 +1,4 @@
-// The memory of an engine beside the weights depends on its purpose.
+// The memory of an engine in addition to the weights depends on its purpose.
 
 #include <gtest/gtest.h>
 

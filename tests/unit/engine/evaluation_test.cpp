@@ -1,4 +1,4 @@
-// Evaluations: validation sets, whole ones, and the test at the end.
+// Evaluations: validation sets, full validation, and the test at the end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,10 +67,10 @@ TEST_F(Evaluation, TestDataAreReadOnceAtTheEnd) {
   const Overrides settings = run("run", {blends({{"a"}, {"b"}, {"b"}})});
   const auto outcome = train_run(settings);
   const auto losses = said("run", "validation_loss");
-  ASSERT_EQ(losses.size(), 3u);  // before, after 2 and 4 steps
+  ASSERT_EQ(losses.size(), 3u);  // before, and after 2 and 4 steps
   EXPECT_THAT(said("run", "test_loss"), ElementsAre(losses.back()));
-  EXPECT_EQ(outcome.validations.size(), 3u);  // the test is none
-  // A session that finds the run over has nothing to add.
+  EXPECT_EQ(outcome.validations.size(), 3u);  // the test is not a validation
+  // A session that finds the run finished adds nothing.
   train_run(settings);
   EXPECT_EQ(said("run", "test_loss").size(), 1u);
   EXPECT_EQ(said("run", "validation_loss").size(), 3u);
@@ -82,7 +82,7 @@ TEST_F(Evaluation, TheTestIsSaidOnTheScreen) {
   EXPECT_EQ(process.finish(), 0) << process.err();
   EXPECT_THAT(process.err(), HasSubstr("step 4 | test loss "));
   EXPECT_THAT(process.out(), HasSubstr("test loss: "));
-  // A session that finds the run over does not go through the data again.
+  // A session that finds the run finished does not read the data again.
   RunProcess again(viaduct_binary(), Overrides{"train"} + run("run", {blends({{"a"}, {}, {"b"}})}));
   EXPECT_EQ(again.finish(), 0) << again.err();
   EXPECT_THAT(again.err(), Not(HasSubstr("test loss")));
@@ -105,16 +105,17 @@ TEST_F(Evaluation, ValidationSetsAreReportedOneByOne) {
   EXPECT_THAT(said("both", "validation_set"), ElementsAre(0, 1, 0, 1, 0, 1));
   const auto b = said("b", "validation_loss"), c = said("c", "validation_loss");
   EXPECT_THAT(said("both", "validation_loss"), ElementsAre(b[0], c[0], b[1], c[1], b[2], c[2]));
-  EXPECT_THAT(said("both", "test_loss"), IsEmpty());  // there are no data for it
+  EXPECT_THAT(said("both", "test_loss"), IsEmpty());  // there is no data for it
   ASSERT_EQ(outcome.validations.size(), 3u);
   EXPECT_NEAR(outcome.validations[2].second, (b[2] + c[2]) / 2, 1e-9);
   EXPECT_THAT(read_file(folder / "both" / "metrics.jsonl"),
               HasSubstr("\"validation_data\":\"" + prefix("c") + "\""));
-  train_run(both);  // the run is over: nothing is logged twice
+  train_run(both);  // the run is finished: nothing is logged twice
   EXPECT_EQ(said("both", "validation_loss").size(), 6u);
 }
 
-// 23 documents of 40 tokens are 28 samples of 32 tokens and some, which no batch here divides.
+// 23 documents of 40 tokens are 28 samples of 32 tokens and a remainder; no batch here divides
+// them.
 TEST_F(Evaluation, AWholeSetIsReadOnceInAnyLayout) {
   const Overrides whole{blends({{"a"}, {"b"}, {"c"}}), "validation.full_validation=true",
                         "validation.eval_iters=0", "model.seq_length=32",
@@ -133,13 +134,13 @@ TEST_F(Evaluation, AWholeSetIsReadOnceInAnyLayout) {
   for (const char* save : {"one", "three", "ranks"}) {
     EXPECT_THAT(said(save, "validation_tokens"), ElementsAre(28 * 32, 28 * 32, 28 * 32)) << save;
     EXPECT_THAT(said(save, "test_tokens"), ElementsAre(38 * 32)) << save;
-    // Weights are equal at the start alone: layouts round otherwise.
+    // Weights are equal only at the start, because layouts round differently.
     EXPECT_NEAR(said(save, "validation_loss")[0], losses[0], 1e-6) << save;
     EXPECT_NEAR(said(save, "test_loss")[0], tests[0], 1e-4) << save;
   }
 }
 
-// The ranks meet once for eight micro-batches, not after each.
+// The ranks synchronize once for eight micro-batches, not after each.
 TEST(EvaluationOnStages, MicroBatchesFollowEachOtherThroughTheStages) {
   const Overrides run = tiny_run() + Overrides{"train.skip_train=true", "validation.eval_iters=4",
                                                "train.micro_batch_size=1"};

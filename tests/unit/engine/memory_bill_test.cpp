@@ -1,4 +1,4 @@
-// What would make a run fit: each answer is tried as a user would, by its text.
+// Suggestions that make a run fit: each is tried by its text, as a user would.
 
 #include "engine/memory_bill.h"
 

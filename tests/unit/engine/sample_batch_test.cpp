@@ -35,7 +35,7 @@ TEST(SampleBatch, RowsEndDocumentsWhereNothingElseDoes) {
             source.get(97).tokens);
 }
 
-// A micro-batch cut differently holds the same tokens under the same global numbers.
+// Another micro-batch size gives the same tokens with the same global numbers.
 TEST(SampleBatch, GlobalTokenNumbersDoNotDependOnTheCut) {
   const MockDataset source(1000, 50, 1, {8});
   const Sampler sampler(source.size());

@@ -1,4 +1,4 @@
-// The tokens further on that multi-token prediction reads, whole and cut over context ranks.
+// The later tokens that multi-token prediction reads, whole and cut over context ranks.
 
 #include "engine/shift_tokens.h"
 
@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-/// Token t of all has id 10 + t and target 20 + t; every third is not scored.
+/// Token t has id 10 + t and target 20 + t; every third is not scored.
 HostBatch batch_of(const std::vector<int>& lengths) {
   HostBatch batch;
   for (const int length : lengths) {

@@ -182,7 +182,7 @@ TEST(Generate, IsDeterministicBySeed) {
   EXPECT_EQ(sample(generator, 7, {1.0, 50, 0.9}), first);
   EXPECT_EQ(sample(other, 7, {1.0, 50, 0.9}), first);
   EXPECT_NE(sample(generator, 8, {1.0, 50, 0.9}), first);
-  // One candidate: no choice.
+  // With one candidate there is no choice.
   EXPECT_EQ(sample(generator, 7, {1.0, 1, 1.0}), sample(generator, 9, {0, 0, 1.0}));
 }
 
@@ -327,7 +327,8 @@ TEST(KeyValueCache, GrowsByBlocksAndForgetsNothing) {
   const int64_t rows = std::min(KeyValueCache::kBlock, config.max_positions);
   EXPECT_EQ(held(), 2 * config.layers * rows * config.kv_heads * config.head_dim * 4 + 2 * 4 + 4);
 
-  // A cache that grows during the sequence, against one that begins with room for all of it.
+  // A cache that grows during the sequence, compared with one that has room for all of it from the
+  // start.
   Device& device = *maker.device;
   OpContext context{device, maker.ops};
   const CacheShape shape{{3, 5}, 2, 4, 4, DType::f32, 3, 4 * KeyValueCache::kBlock};

@@ -126,7 +126,7 @@ std::string streamed(const std::string& text, const Texts& stops,
   std::string all;
   for (const int32_t id : shakespeare().encode(text)) {
     all += stream.push(id);
-    // Text once returned is never withdrawn.
+    // Text that was returned is never withdrawn.
     EXPECT_EQ(text.compare(0, all.size(), all), 0) << all;
   }
   all += stream.finish();
@@ -161,7 +161,7 @@ TEST(StopText, StopStringsThatNoTokensSpellAreRefused) {
                 check_stop_strings(shakespeare(), {"", "ok"});
               }),
               ElementsAre(HasSubstr("empty")));
-  // Its pieces know no such sign.
+  // Its pieces do not contain this character.
   const Tokenizer pieces = load_tokenizer(test_data("tokenizer/spm_unigram"));
   check_stop_strings(pieces, {"king", "the"});
   const std::string ill_formed = "\xff";

@@ -67,7 +67,7 @@ TEST(Sampling, FollowsTheSoftmax) {
 
 TEST(Sampling, TemperatureSharpensAndFlattens) {
   const auto logits = log_probabilities({0.8, 0.2});
-  // p^(1/T): at 0.5 0.64 : 0.04, at 2 √0.8 : √0.2 = 2 : 1.
+  // p^(1/T): at T = 0.5 the ratio is 0.64 : 0.04, at T = 2 it is √0.8 : √0.2 = 2 : 1.
   EXPECT_NEAR(frequencies(logits, {.temperature = 0.5}).at(0), 16.0 / 17, tolerance(16.0 / 17));
   EXPECT_NEAR(frequencies(logits, {.temperature = 2}).at(0), 2.0 / 3, tolerance(2.0 / 3));
 }
@@ -79,7 +79,7 @@ TEST(Sampling, TopKKeepsTheMostLikelyAndRenormalizes) {
   EXPECT_NEAR(found.at(1), 4.0 / 7, tolerance(4.0 / 7));
   EXPECT_NEAR(found.at(3), 3.0 / 7, tolerance(3.0 / 7));
   EXPECT_EQ(frequencies(logits, {.top_k = 100}).size(), 4u);
-  // Of equal ones the lower ids stay.
+  // Of equal logits the lower ids are kept.
   const auto equal = frequencies({1, 1, 1, 1, 1}, {.top_k = 3}, 500);
   EXPECT_EQ(equal.size(), 3u);
   EXPECT_EQ(equal.rbegin()->first, 2);

@@ -1,4 +1,5 @@
-// Calibration tables: what is written is read back, and every kind of mistake is named.
+// Calibration tables: what is written is read back, and the message for every kind of mistake names
+// it.
 
 #include "hardware/calibration.h"
 

@@ -66,7 +66,7 @@ TEST_F(ClusterFile, OfAUserNamesAGpuOrDescribesOne) {
       "pcie_gb_per_second: 32, power_watts: 300, source: ours}\ndomain: 4\n" +
       rest_);
   EXPECT_DOUBLE_EQ(own.gpu.dense_flops.at("bf16"), 100e12);
-  EXPECT_DOUBLE_EQ(own.gpu.link_bytes_per_second, 32e9);  // no fast links: over PCIe
+  EXPECT_DOUBLE_EQ(own.gpu.link_bytes_per_second, 32e9);  // no fast links: PCIe
   EXPECT_FALSE(own.gpu.architecture.has_value());
 }
 

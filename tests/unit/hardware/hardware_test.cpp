@@ -8,7 +8,7 @@ namespace {
 
 TEST(CpuFeatures, EachImpliesTheSmallerOnes) {
   const CpuFeatures features = detect_cpu_features();
-  // The test itself is compiled for it.
+  // The test itself is compiled for this instruction set.
 #if defined(__x86_64__)
   EXPECT_TRUE(features.avx2);
 #elif defined(__aarch64__)

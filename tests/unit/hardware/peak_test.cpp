@@ -19,7 +19,7 @@ float small(size_t i) {
   return static_cast<float>((i * 2654435761u >> 8) % 1024) / 1024.0f - 0.5f;
 }
 
-// The loops really do the multiply-adds that are counted: the same chains, one element at a time.
+// The loops do the multiply-adds that are counted: the same chains, computed element by element.
 void expect_counted_fmas(const cpu::FmaLoop& loop) {
   const size_t lanes = static_cast<size_t>(loop.lanes),
                count = lanes * static_cast<size_t>(loop.accumulators);
@@ -64,7 +64,7 @@ TEST(MatmulPeak, DotLoopDoesWhatIsCounted) {
       for (size_t i = 0; i < v.size(); ++i) {
         const size_t left = 2 * (j * lanes + i % lanes),
                      right = 2 * ((i / lanes + j) % 2 * lanes + i % lanes);
-        for (const size_t element : {1, 0}) {  // the odd one first
+        for (const size_t element : {1, 0}) {  // the odd element first
           expected[i] +=
               static_cast<float>(x[left + element]) * static_cast<float>(y[right + element]);
           ++products;

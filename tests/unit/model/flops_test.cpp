@@ -1,6 +1,6 @@
-// Figures worked out by hand from published shapes. Where the total parameter count of a model is
-// published, it checks the hand figure: total = matmul parameters + input embedding (if untied) +
-// norms + biases.
+// Figures derived by hand from published shapes. Where the total parameter count of a model is
+// published, it checks the figure: total = matmul parameters + input embedding (if untied) + norms
+// + biases.
 #include "model/flops.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST(Flops, OfExpertsThoseThatATokenUses) {
 }
 
 /// DeepSeek-V2-Lite: queries from the stream, keys and values from 512 numbers; heads of 192 and
-/// 128 dims. With a rank of queries their matrix is two.
+/// 128 dims. With compressed queries there are two query matrices.
 TEST(Flops, OfLatentAttention) {
   FlopSizes sizes{.layers = 27,
                   .hidden = 2048,
@@ -125,8 +125,8 @@ TEST(Flops, OfLatentAttention) {
             27 * 3.0 * 16 * (192 + 128) * 4096 * 4096);
 }
 
-/// Two layers of multi-token prediction of DeepSeek-V2-Lite's kind: each a block like the last one,
-/// a projection of both inputs, and the head once more.
+/// Two layers of multi-token prediction as in DeepSeek-V3: each has a block like the last one, a
+/// projection of both inputs, and the head once more.
 TEST(Flops, OfMultiTokenPrediction) {
   FlopSizes sizes = llama3_8b();
   const double plain = matmul_parameters(sizes), h = 4096, head = h * 128256;

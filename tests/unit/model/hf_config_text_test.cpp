@@ -1,5 +1,5 @@
-// The text of a config.json before its fields: damage has a place, and JSON that was just made is
-// read without being written first.
+// The text of a config.json before its fields are read: errors name their place, and JSON in memory
+// is read without being written first.
 
 #include <gmock/gmock.h>
 

@@ -92,7 +92,7 @@ TEST(ModelFromFields, ExpertsOfAConfigJson) {
   EXPECT_EQ(mixtral.moe.layers, (std::vector<int64_t>{1, 1}));
 }
 
-/// Of a model given by fields there is no config.json to name.
+/// A model given by fields has no config.json that a message could name.
 TEST(ModelFromFields, TooLargeASharedExpertIsNamedByItsField) {
   ModelConfig model = read_hf_config(std::end(kConfigs)[-1], "config.json");
   model.moe.shared_feed_forward = 6 * 24;
@@ -157,7 +157,7 @@ TEST(ModelFromFields, RulesOfRoutingNameBothNumbers) {
   apart.topk = 4, apart.groups = 4, apart.group_topk = 3;
   EXPECT_NE(moe_problems(apart).find("moe_router_group_topk: 3 of 4 groups of 2 experts"),
             std::string::npos);
-  apart.group_best = 2;  // any number of groups will do
+  apart.group_best = 2;  // any number of groups is valid
   EXPECT_EQ(moe_problems(apart), "");
   apart.group_best = 3;
   EXPECT_NE(moe_problems(apart).find("moe_router_group_score_topk: 3 of the 2 experts of a group"),
@@ -203,7 +203,7 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
                             "moe_router_enable_expert_bias: true", "moe_router_num_groups: 2"})
     EXPECT_NE(found.find(field), std::string::npos) << field;
 
-  MoeFields fields;  // Megatron's command line names the balancing alone
+  MoeFields fields;  // Megatron's command line gives only the balancing
   fields.moe_router_load_balancing_type = "sinkhorn";
   fields.num_moe_experts.resolve(8);
   for (const int64_t k : {1, 2}) {

@@ -15,7 +15,8 @@
 namespace viaduct {
 namespace {
 
-// Parameters as model cards and the sums of published weights have them, a tied head once.
+// Numbers of parameters from model cards and from the sums of published weights, a tied head
+// counted once.
 const std::map<std::string, int64_t>& published() {
   static const std::map<std::string, int64_t> parameters{
       {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
@@ -73,7 +74,7 @@ std::string text_of(const std::string& name) {
 }
 
 int64_t parameters_of(const ModelConfig& config) {
-  const auto device = make_sim_device();  // structure alone: no memory
+  const auto device = make_sim_device();  // only the structure: no memory
   const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
   std::set<std::string> seen;
   int64_t count = 0;

@@ -157,7 +157,7 @@ TEST_F(SegmentEdges, AnEdgeIsWhatTheSegmentsBeyondItRead) {
               ElementsAre("hidden", "labels"));
 }
 
-// The head reads the scores and keeps them: what came after it could not read them.
+// The head reads the scores and keeps them: later segments could not read them.
 TEST_F(SegmentEdges, WhatIsUsedUpCannotBeReadLater) {
   EXPECT_THAT(
       [&] {
@@ -240,7 +240,7 @@ class SegmentHooksTest : public testing::Test {
     chunks.push_back(test::passing_chunk(0, 1, notes_));
     model_ = test::passing_model(std::move(chunks));
   }
-  /// The records of two listeners for a segment.
+  /// The calls of two hooks for one segment.
   void expect(const char* work, int number, int next) {
     for (const char* who : {"a before", "b before", "b after", "a after"})
       expected_.push_back(fmt::format("{} {} {} next {}", who, work, number, next));
@@ -374,7 +374,7 @@ TEST_F(SegmentHooksTest, WhatIsOffloadedLeavesAndComesBackAtFixedPoints) {
   told("after", "backward", 1, -1);
   EXPECT_EQ(log_, expected_);
 
-  // A range releases at its end what its last segment saved.
+  // At its end a range releases what its last segment saved.
   log_.clear(), expected_.clear();
   SavedStore other(true, &policy, &memory);
   model_->forward(rank_.context(), 0, {1, 2}, batch_, in, other, hooks);

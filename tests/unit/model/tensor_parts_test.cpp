@@ -1,5 +1,5 @@
-// Parameters cut over the tensor axis: what each rank holds, together, is every logical tensor
-// once.
+// Parameters cut over the tensor axis: the parts of all ranks together are every logical tensor
+// exactly once.
 
 #include <gmock/gmock.h>
 
@@ -112,7 +112,7 @@ TEST(TensorParts, WhoHoldsWhat) {
   const auto at = [&](int rank, const std::string& name) -> const Part& {
     return part_named(llama[static_cast<size_t>(rank)], name);
   };
-  // Two key-value heads on four ranks: neighbours share one.
+  // With two key-value heads on four ranks, neighbours share one.
   const std::string k = "model.layers.0.self_attn.k_proj.weight";
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(at(rank, k).box, (Box{{rank / 2 * 6, 0}, {6, 16}}));
@@ -126,7 +126,7 @@ TEST(TensorParts, WhoHoldsWhat) {
     EXPECT_EQ(at(rank, "model.norm.weight").replicas, Replicas::tp);
     EXPECT_EQ(at(rank, "model.norm.weight").replica_gradient, ReplicaGradient::equal);
   }
-  // 13 rows padded to a multiple of 3 · 4: six a rank, the last has none.
+  // 13 rows padded to a multiple of 3 · 4: six a rank, and the last rank has only padding.
   EXPECT_EQ(at(2, "lm_head.weight").box, (Box{{12, 0}, {1, 16}}));
   EXPECT_EQ(llama[3].front().shape, (Shape{6, 16}));
   EXPECT_TRUE(llama[3].front().parts.empty());

@@ -28,8 +28,9 @@ double distance(const Tensor& a, const Tensor& b) {
   return std::sqrt(difference / size);
 }
 
-// Probabilities are rounded alike wherever their keys are; a rank's own scales, or roundings
-// relative to the largest score of its block, would be as far off as FP8 is from FP32.
+// Probabilities are rounded alike wherever their keys are; if a rank used its own scales, or
+// rounded relative to the largest score of its block, the difference would be as large as FP8's
+// from FP32.
 TEST(AttentionCodes, ContextRanksAttendAsOneRank) {
   for (const ContextExchange exchange : {ContextExchange::p2p, ContextExchange::all_gather,
                                          ContextExchange::a2a, ContextExchange::a2a_p2p}) {
@@ -69,7 +70,7 @@ TEST(AttentionCodes, ScalesAreThoseOfAllRanksOfAMicroBatch) {
           .ops = {*device, ops}, .weights = weights, .groups = groups, .settings = settings};
       const auto projection = test::quantized_projection();
       const SavedStore saved;
-      // Rank 1 has the largest of each but the keys.
+      // Rank 1 has the largest value of each tensor except the keys.
       const float own[] = {world->rank() == 1 ? 8.0f : 2.0f, world->rank() == 1 ? 1.0f : 3.0f,
                            world->rank() == 1 ? 5.0f : 0.5f};
       const auto heads_of = [&](float value) {

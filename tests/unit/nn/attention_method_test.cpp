@@ -20,7 +20,7 @@ using test::OpMachine;
 
 constexpr AttentionMethod kOneSoftmax{false, true}, kThreeSteps{false, false};
 
-/// The longest run of keys, which the op cannot see.
+/// The longest run of keys, which the composed op cannot see.
 AttentionData data_of(const AttentionCase& c, DType dtype) {
   AttentionData data(c, dtype);
   for (size_t d = 1; d < c.kv_offsets.size(); ++d)
@@ -61,7 +61,7 @@ TEST_P(ComposedAttention, FollowsTheReference) {
 
 TEST_P(ComposedAttention, ThreeStepsOfTheSoftmaxAreOneInEveryBit) {
   for (const AttentionCase& c : test::attention_cases()) {
-    if (c.softcap > 0 && c.window == 0) continue;  // the slope of the cap is rounded apart
+    if (c.softcap > 0 && c.window == 0) continue;  // the slope of the cap is rounded separately
     SCOPED_TRACE(c.name);
     AttentionData one = data_of(c, DType::bf16), three = data_of(c, DType::bf16);
     for (auto [data, method] : {std::pair(&one, kOneSoftmax), std::pair(&three, kThreeSteps)}) {
@@ -115,7 +115,8 @@ TEST_P(ComposedAttention, TheRecordHasTheChainAndItsMatrix) {
                    "attention_scores", "score_dropout", "score_softmax_backward",
                    "score_scale_backward", "attention_values", "attention_keys"}));
   for (const OpEntryRecord& op : record.ops()) bytes += op.cost.bytes_read + op.cost.bytes_written;
-  // Twice two passes over the matrix more, and one in the backward; lse and delta once more.
+  // The scores pass through memory two more times in each direction, and once more in the backward;
+  // lse and delta once more.
   const int64_t matrix = c.heads * 100 * 60 * 4;
   EXPECT_EQ(bytes - fused_bytes, 5 * 2 * matrix + 2 * c.heads * 100 * 4);
 }

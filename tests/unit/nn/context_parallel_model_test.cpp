@@ -1,5 +1,5 @@
-// Whole models on context ranks, alone and with tensor ranks, against one rank: loss, logits and
-// every gradient summed over the ranks, of packed documents that have to be padded, with dropout.
+// Whole models on context ranks, alone and with tensor ranks, compared with one rank: loss, logits
+// and every gradient summed over the ranks, for packed documents that need padding, with dropout.
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@ struct ContextCase {
   int64_t window = 0;
   double softcap = 0, dropout = 0;
   bool flash = true;
-  bool fp8 = false, fp8_output = false;  // products of attention, and what leaves it
+  bool fp8 = false, fp8_output = false;  // products of attention, and its output
 };
 
 /// The projection behind attention in FP8.
@@ -49,14 +49,14 @@ struct AttentionTensors {
   Tensor out, dq, dk, dv;
 };
 
-/// What a rank left behind.
+/// The results of a rank.
 struct RankTrace {
   StepRecord record;
   int64_t saved_bytes = 0;
   size_t saved_entries = 0;
 };
 
-/// Tokens with indices far from their places, as in the middle of a run.
+/// Tokens with indices different from their places, as in the middle of a run.
 inline HostBatch whole_batch(const ContextCase& c) {
   HostBatch batch;
   for (const int length : c.lengths) {
@@ -72,7 +72,7 @@ inline HostBatch whole_batch(const ContextCase& c) {
   return batch;
 }
 
-/// Rows `sources` of x in a strided tensor, as a slice of QKV is; rows of −1 hold `padding`.
+/// Rows `sources` of x in a strided tensor, like a slice of QKV; rows of −1 hold `padding`.
 inline Tensor rows_of(const Tensor& x, const std::vector<int64_t>& sources, DType dtype,
                       double padding) {
   const auto rows = static_cast<int64_t>(sources.size());
@@ -86,7 +86,7 @@ inline Tensor rows_of(const Tensor& x, const std::vector<int64_t>& sources, DTyp
   return out;
 }
 
-/// The rows of a rank back to where they come from.
+/// Puts the rows of a rank back to their places.
 inline void put_back(const Tensor& rows, const std::vector<int64_t>& sources, const Tensor& whole) {
   const int64_t width = whole.elements() / whole.dim(0);
   for (size_t r = 0; r < sources.size(); ++r) {
@@ -123,7 +123,7 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
   };
   const Tensor q = random(c.heads, 1), k = random(c.kv_heads, 2), v = random(c.kv_heads, 3),
                d_out = random(c.heads, 4);
-  // What padding holds is hidden; only its gradient is zero, as behind a loss without it.
+  // Values of padding are hidden; only its gradient is zero, as after a loss without it.
   const auto cut = [&](const Tensor& x, double padding) {
     return rows_of(x, sources, settings.precision.activation, padding);
   };
@@ -182,7 +182,7 @@ struct RanksResult {
   std::vector<RankTrace> traces;  // by rank
 };
 
-/// c.cp ranks with their cuts, put together again; a layer for each of `exchanges`.
+/// c.cp ranks with their cuts, put together again; one layer for each of `exchanges`.
 inline RanksResult attend_over_ranks(const ContextCase& c, const char* precision,
                                      const std::vector<ContextExchange>& exchanges) {
   RanksResult result{empty_results(c, exchanges.size()),

@@ -96,7 +96,8 @@ TEST_P(ContextParallel, SlidingWindows) {
   }
 }
 
-// Composed of ops, with the matrix of scores in memory: every way is the same, and so is flash.
+// Composed of ops, with the score matrix in memory: every exchange gives the same, and so does
+// flash attention.
 TEST_P(ContextParallel, ComposedAttention) {
   ContextCase c = make_case({24, 48});
   c.softcap = 1.5, c.dropout = 0.3;
@@ -110,7 +111,7 @@ TEST_P(ContextParallel, ComposedAttention) {
   }
 }
 
-// BF16 values, sums in FP32: as far from FP64 as one rank is.
+// BF16 values, sums in FP32: not farther from FP64 than one rank.
 TEST_P(ContextParallel, Bf16IsAsNearAsOnOneRank) {
   const ContextCase c = make_case({48});
   const AttentionTensors exact = attend(c, "fp64"), one = attend(c, "bf16_mixed"),
@@ -141,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, ContextParallel,
                                   std::to_string(info.param.inner);
                          });
 
-// A list with another way for each layer: all on the same groups and the same batch.
+// A list with another exchange for each layer: all use the same groups and the same batch.
 TEST(ContextParallelLayers, MayDifferInTheWay) {
   ContextCase c;
   c.cp = 4, c.inner = 2, c.heads = 8, c.kv_heads = 4;
@@ -174,18 +175,19 @@ TEST(ContextParallelBytes, AreWhatThePagesSay) {
     return sums;
   };
   using Sums = std::map<std::string, int64_t>;
-  // Keys and values twice around but for the last step; their gradients all the way home.
+  // Keys and values go around twice except for the last step; their gradients go all the way back.
   EXPECT_EQ(bytes(ContextExchange::p2p, 1), (Sums{{"send", 2 * (cp - 1) * kv + cp * kv}}));
   EXPECT_EQ(bytes(ContextExchange::all_gather, 1),
             (Sums{{"all_gather", 2 * (cp - 1) * kv}, {"reduce_scatter", (cp - 1) * kv}}));
   EXPECT_EQ(bytes(ContextExchange::a2a, 1),
             (Sums{{"all_to_all", (2 * (2 * q + kv) + delta) * (cp - 1) / cp}}));
-  // Two ranks exchange heads; then a ring of two with half of the heads of twice the tokens.
+  // Two ranks exchange heads; then a ring of two with half of the heads and twice the tokens.
   EXPECT_EQ(bytes(ContextExchange::a2a_p2p, 2),
             (Sums{{"all_to_all", (2 * (2 * q + kv) + delta) / 2}, {"send", 2 * kv + 2 * kv}}));
 }
 
-// The next block is on its way before the one in hand is computed, and waited for after.
+// The transfer of the next block starts before the current one is computed, and is waited for
+// afterwards.
 TEST(ContextParallelOverlap, BlocksMoveUnderTheComputation) {
   ContextCase c;
   c.cp = 3, c.heads = 2, c.kv_heads = 2;
@@ -216,8 +218,8 @@ TEST(ContextParallelMemory, KeepsItsOwnTokensAlone) {
     c.lengths = {32};
     const RanksResult result = attend_over_ranks(c, "fp32", {exchange});
     EXPECT_EQ(result.traces[0].saved_entries, 5u);
-    // q, out, k, v and the log-sum-exp of 8 tokens, in other hands.
-    // Slices of the given q, k and v are kept with their gaps of 3; what was exchanged has none.
+    // q, out, k, v and the log-sum-exp of 8 tokens, of other heads. Slices of the given q, k and v
+    // are kept with their gaps of 3; exchanged tensors have none.
     const bool given = exchange == ContextExchange::p2p || exchange == ContextExchange::all_gather;
     const int64_t width = 8 + (given ? 3 : 0);
     EXPECT_EQ(result.traces[0].saved_bytes, 8 * ((8 + 2 * 4) * width + 8 * 8 + 8) * 4)
@@ -225,7 +227,7 @@ TEST(ContextParallelMemory, KeepsItsOwnTokensAlone) {
   }
 }
 
-// Zigzag: every rank computes as many (query, key) pairs.
+// Zigzag: every rank computes the same number of (query, key) pairs.
 TEST(ContextParallelBalance, EveryRankComputesAsMuch) {
   for (const ContextExchange exchange : {ContextExchange::p2p, ContextExchange::all_gather}) {
     ContextCase c;

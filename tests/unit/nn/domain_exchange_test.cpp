@@ -1,5 +1,5 @@
-// The first way of an exchange by domain: each token goes once to each domain that has one of its
-// experts, and what comes back is summed once for each of them.
+// The first step of an exchange by domain: each token goes once to each domain that has one of its
+// experts, and the results are summed once for each of them.
 
 #include "nn/moe/domain_exchange.h"
 
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kTokens = 29, kTopk = 3, kExperts = 8, kWidth = 5;
 constexpr int kRanks = 4;
 
-/// Different experts for each token; some choices are dropped, and all of token 4.
+/// Different experts for each token; some choices are dropped, and all choices of token 4.
 Tensor choice_of(int rank) {
   std::mt19937 random(static_cast<unsigned>(rank + 1));
   const Tensor choice = host_tensor(DType::i32, {kTokens, kTopk});
@@ -83,7 +83,7 @@ TEST_P(DomainExchange, SendsATokenOnceToEachDomainOfItsExperts) {
         begin_to_domains(context, place, order, tokens, MemoryTag::activations).finish().tensor();
     const CollectiveRecord& sent = record.collectives().at(static_cast<size_t>(before));
     EXPECT_EQ(sent.group, "ep.outer");
-    EXPECT_EQ(sent.wire_bytes, leave * kWidth * 4) << "each domain but the own, once";
+    EXPECT_EQ(sent.wire_bytes, leave * kWidth * 4) << "once to each domain except its own";
 
     // From each rank at this place, its tokens with an expert of this domain, in their order.
     ASSERT_EQ(arrived.dim(0), order.arriving());
@@ -113,12 +113,13 @@ INSTANTIATE_TEST_SUITE_P(Domains, DomainExchange, testing::Values(2, 4));
 TEST(DomainExchangeOfDryRuns, CopiesAreThoseOfRandomChoices) {
   MoeConfig moe;
   moe.experts = 8, moe.routing.topk = 2;
-  // Both experts in one of two domains: 2 · (4 · 3) / (8 · 7) = 3/7; else in both.
+  // Probability that both experts are in one of two domains: 2 · (4 · 3) / (8 · 7) = 3/7; else one
+  // in each.
   EXPECT_EQ(expected_domain_tokens(moe, 2, 700), 700 * 3 / 7 + 2 * 700 * 4 / 7);
   moe.routing.topk = 8;
   EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 40) << "all experts are in all domains";
   moe.routing.topk = 4, moe.routing.groups = 4, moe.routing.group_topk = 2;
-  EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 20) << "experts of two groups alone";
+  EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 20) << "only experts of two groups";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // model.fp32_residual_connection: the residual stream is in FP32 under 16-bit activations, whatever
-// the layers are made of, and costs what docs/numerics.md says.
+// the layers consist of, and costs what docs/numerics.md says.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ TensorRun run_of(const ModelConfig& model, const std::string& recipe, bool fp32_
 
 constexpr int64_t kTokens = 16;  // of tensor_batch
 
-// What the two norms of a block and the last one keep of it: two bytes more an element.
+// Saved bytes of the stream in the two norms of a block and the final one: two bytes more an
+// element.
 TEST(Fp32Residual, EachNormKeepsItsInputInFp32) {
   for (const test::TinyModel& model : test::tiny_models()) {
     for (const char* recipe : {"bf16_mixed", "fp16_mixed"}) {
@@ -65,7 +66,7 @@ TEST(Fp32Residual, ChangesNoBitOfWiderRecipes) {
   EXPECT_EQ(residual_stream_note({.recipe = "bf16_mixed", .fp32_residual_connection = true}), "");
 }
 
-/// Formats of what leaves the embedding and each block.
+/// Formats of the outputs of the embedding and of each block.
 std::vector<DType> stream_formats(const ModelConfig& config, bool fp32_residual) {
   const auto device = make_cpu_device(1);
   const OpTable ops = cpu_ops(test::instruction_set());
@@ -92,8 +93,8 @@ TEST(Fp32Residual, EveryLayerHandsOverFp32) {
 }
 
 /// Relative L2 distance of a run's gradients from FP64, as a root mean square over gradients and
-/// over several draws of the weights: that of one draw of so small a model changes by half with the
-/// order of any sum.
+/// over several draws of the weights: for a single draw of so small a model it changes by half with
+/// the order of any sum.
 double typical(TensorRun run) {
   double sum = 0;
   int64_t count = 0;
@@ -109,9 +110,9 @@ double typical(TensorRun run) {
   return std::sqrt(sum / static_cast<double>(count));
 }
 
-// The rule of BF16 models: ranks are at most half as far again from FP64 as one rank is. That one
-// is not farther than with a stream in BF16 by more than chance: six draws leave 1/√6 of the ratio.
-// (What an FP32 stream is good for is the subject of tests with large means.)
+// The rule of BF16 models: several ranks are at most 1.5 times as far from FP64 as one rank. One
+// rank is not farther than with a stream in BF16, apart from chance: six draws leave 1/√6 of the
+// ratio. (Tests with large means show the benefit of an FP32 stream.)
 TEST(Fp32Residual, TensorAndContextRanksFollowFp64) {
   for (const test::TinyModel& model : test::tiny_models()) {
     const TensorRun one = run_of(model.config, "bf16_mixed", true);
@@ -119,7 +120,7 @@ TEST(Fp32Residual, TensorAndContextRanksFollowFp64) {
     EXPECT_LE(alone, 1.5 * typical(run_of(model.config, "bf16_mixed", false))) << model.name;
     for (const auto& [tp, sequence_parallel, cp] :
          {std::tuple{2, false, 1}, {2, true, 1}, {1, false, 2}, {2, true, 2}}) {
-      if (cp > 1 && !model.config.windows.empty()) continue;  // the ring has no windows
+      if (cp > 1 && !model.config.windows.empty()) continue;  // the ring does not support windows
       TensorRun split = one;
       split.tp = tp, split.sequence_parallel = sequence_parallel, split.cp = cp;
       EXPECT_LE(typical(split), 1.5 * alone)

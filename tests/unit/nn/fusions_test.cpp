@@ -1,4 +1,4 @@
-// Each fusion's switch: off runs other ops over more bytes, and gives the same numbers.
+// The switch of each fusion: without it a run has other ops over more bytes, and the same numbers.
 
 #include "nn/fusions.h"
 
@@ -72,7 +72,7 @@ TEST_P(FusionSwitches, SameOnTensorRanks) {
   for (const char* name : {"gpt2", "gemma2"}) {
     for (const bool sequence_parallel : {false, true}) {
       SCOPED_TRACE(testing::Message() << name << " " << sequence_parallel);
-      // Padding of the vocabulary: the last rank has one true row.
+      // Padding of the vocabulary: the last rank has one real row.
       TensorRun run{test::tiny_model(name), "fp64", 4, sequence_parallel, 3};
       const TensorOutcome expected = test::run_tensor_ranks({run.model, "fp64"});
       expect_same(test::run_tensor_ranks(run_of(GetParam(), run)), expected, 1e-10);
@@ -80,7 +80,7 @@ TEST_P(FusionSwitches, SameOnTensorRanks) {
   }
 }
 
-/// What one step of a model does.
+/// The record of one step of a model.
 struct Work {
   std::map<std::string, int64_t> ops;
   int64_t bytes = 0, peak = 0;
@@ -95,7 +95,7 @@ Work work_of(const TensorRun& run) {
   return work;
 }
 
-/// Ops that a run has more (or fewer) of than the fused one.
+/// The ops that a run has in addition to (or fewer than) the fused one.
 std::map<std::string, int64_t> more_ops(const Work& apart, const Work& fused) {
   std::map<std::string, int64_t> more = apart.ops;
   for (const auto& [op, count] : fused.ops) more[op] -= count;
@@ -120,8 +120,8 @@ TEST(FusionRecord, OffRunsOtherOpsOverMoreBytes) {
     Switch off;
     Ops llama, gpt2;
   };
-  // Two blocks; gpt2 has biases and dropout, llama a gated activation. What is fused with a bias
-  // has no epilogue without it.
+  // Two blocks; gpt2 has biases and dropout, llama a gated activation. A fused bias has no epilogue
+  // without the fusion.
   const Ops activations{{"activation_forward", 2}, {"activation_backward", 2}};
   Ops llama_activations = activations, gpt2_activations = activations, llama_apart = activations;
   llama_activations["multiply"] = 6;
@@ -142,8 +142,8 @@ TEST(FusionRecord, OffRunsOtherOpsOverMoreBytes) {
         SCOPED_TRACE(c.off.name + " " + recipe);
         const Work apart = work_of(run_of(c.off, run));
         Ops expected = gpt2 ? c.gpt2 : c.llama;
-        // Largest logits, sums and target logits are widened to FP64, where the fused way copies
-        // log-sum-exps to merge them; the gradient of the logits is made in FP32.
+        // Largest logits, sums and target logits are widened to FP64, where the fused version
+        // copies log-sum-exps to merge them; the gradient of the logits is FP32.
         if (c.off.name == "cross_entropy") expected["copy"] = recipe == std::string("fp32") ? 2 : 3;
         EXPECT_EQ(more_ops(apart, fused), expected);
         if (expected.empty()) {
@@ -163,8 +163,8 @@ TEST(FusionRecord, AddingToTheGradientByWayOfATemporaryChangesNoBit) {
   }
 }
 
-// Kept logits save a GEMM, and stay from forward to backward in the activations' format; in FP32
-// they are what the backward makes again.
+// Kept logits save a GEMM and stay from forward to backward in the activation format; in FP32 they
+// are what the backward would compute again.
 TEST(FusionRecord, KeptLogits) {
   const Switch kept = switches().back();
   for (const auto& [recipe, bytes] : {std::pair{"fp32", 4}, std::pair{"bf16_mixed", 2}}) {

@@ -46,7 +46,7 @@ std::vector<OverlapMethod> methods_of(const Outcome& outcome) {
   return methods;
 }
 
-// Order: qkv f d w, proj f d, fc1 f d w, fc2 f d.
+// Order of the rows: qkv f d w, proj f d, fc1 f d w, fc2 f d.
 TEST(GemmOverlap, BuiltInMethods) {
   const Outcome built_in = outcome_of(overlapped());
   EXPECT_THAT(methods_of(built_in), ElementsAre(kRing, kBulk, kBulk, kPipeline, kRing, kRing, kBulk,
@@ -146,7 +146,7 @@ TEST(GemmOverlap, WhatATableMayNotSay) {
               ElementsAre(HasSubstr("model.tp_comm_overlap_rs=false turns this overlap off")));
 }
 
-// A schedule that delays weight gradients gets them all in their own half.
+// A schedule that delays weight gradients computes all of them in their own half.
 TEST(GemmOverlap, WeightGradientsThatWaitHideNothing) {
   const OverlapConditions waits{4, 64, true};
   const auto row_of = [&](const std::string& table, OverlapGemm gemm) {

@@ -1,4 +1,4 @@
-// GEMMs on ops that read other forms, and the forms in the saved store.
+// GEMMs on ops that read other forms, and these forms in the saved store.
 
 #include "nn/product.h"
 
@@ -56,14 +56,14 @@ TEST_F(ProductTest, RunsOfColumnsAreReadInTheFormMadeForThem) {
   const Tensor y = host_tensor(DType::bf16, {21, 6}), expected = host_tensor(DType::bf16, {21, 6});
   RankContext plain = context(plain_), scaled = context(exact_);
   GemmRequest request{GemmForm::forward, DType::bf16};
-  request.n = 12, request.k = 30, request.run = 6;  // begins inside of a panel of four
+  request.n = 12, request.k = 30, request.run = 6;  // begins inside a panel of four
   const OperandForm form = gemm_operand_forms(exact_, request).b;
   EXPECT_EQ(form.layout, kContractedLast);
   const Operand runs = operand_in(scaled.ops, w, form, MemoryTag::weights);
   run_product(scaled.ops, {GemmForm::forward, x, runs.slice(0, 6, 6), y});
   run_product(plain.ops, {GemmForm::forward, x, w.slice(0, 6, 6), expected});
   expect_same_bits(y, expected);
-  // All columns are read as panels, and as nothing else.
+  // Runs of all columns are read as panels, and in no other form.
   const Tensor all = host_tensor(DType::bf16, {21, 12});
   EXPECT_THAT(
       [&] {
@@ -80,7 +80,7 @@ TEST_F(ProductTest, OperandsWaitInTheFormOfTheirWeightGradient) {
   SavedStore saved;
   const int owner = 0;
   keep_operand(with, saved, &owner, "x", x, forms.b);
-  // One byte an element, one for 32 of them; the tensor itself is not held.
+  // One byte an element and one for 32 of them; the tensor itself is not held.
   EXPECT_EQ(saved.bytes_by_unit().at(""), 64 * 30 + 2 * 30);
   const Operand back = take_operand(with, saved, &owner, "x", forms.b);
   EXPECT_EQ(saved.entries(), 0u);
@@ -111,7 +111,7 @@ TEST_F(ProductTest, TransposedOnesComeBackAsTheyWere) {
   run_product(with.ops, {GemmForm::weight_gradient, dy, back, gradient});
   run_product(without.ops, {GemmForm::weight_gradient, dy, x, expected});
   expect_same_bits(gradient, expected);
-  // The cpu reads tensors: they wait as they are.
+  // The cpu reads tensors, so they are kept unchanged.
   EXPECT_EQ(waiting_forms(without, 9, 30), GemmForms{});
   keep_operand(without, saved, &owner, "x", x, {});
   EXPECT_EQ(take_operand(without, saved, &owner, "x", {}).tensor().raw(), x.raw());

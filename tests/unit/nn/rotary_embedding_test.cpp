@@ -9,13 +9,13 @@ namespace {
 
 using test::element;
 
-/// Composed of other ops, out of place: the same numbers within rounding, and x as it was.
+/// Composed of other ops, out of place: the same numbers within rounding, and x is unchanged.
 TEST(RotaryEmbedding, ComposedIsFused) {
   for (const CpuIsa isa : test::testable_isas()) {
     test::OpMachine machine(isa, 2, {cpu::add_rotary, cpu::add_elementwise, cpu::add_embedding});
     OpContext context = machine.context();
     for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-      for (const int64_t width : {12, 20}) {  // all of a head of 20, or a part of it
+      for (const int64_t width : {12, 20}) {  // all of a head of 20, or part of it
         for (const bool inverse : {false, true}) {
           const RotaryTable table = make_rotary_table(machine.device(), {.width = width}, 50,
                                                       dtype == DType::f64 ? dtype : DType::f32);

@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-// To the bit what transformers 4.56.2 makes (modeling_rope_utils.py): at position 131,071 a last
+// Equal to transformers 4.56.2 (modeling_rope_utils.py) to the bit: at position 131,071 the last
 // bit of a frequency turns a query by up to 1e-2.
 TEST(RotaryTable, YarnFrequenciesAreThoseOfTransformers) {
   const std::vector<float> expected{

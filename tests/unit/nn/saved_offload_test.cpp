@@ -1,4 +1,4 @@
-// Units whose values leave the device: each rule of the saved store for them.
+// Offloaded units: each rule of the saved store for them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class SavedOffload : public testing::Test {
     policy_.set(kBlock, unit::core_attn, UnitPolicy::recompute);
     store_.emplace(true, &policy_, &memory_);
   }
-  /// [count] numbers from 1, in memory of the device.
+  /// [count] numbers from 1, in device memory.
   Tensor numbers(int64_t count) {
     const Tensor tensor = device_->allocate(DType::f32, {count}, MemoryTag::saved);
     std::iota(tensor.data<float>(), tensor.data<float>() + count, 1.0f);
@@ -74,7 +74,7 @@ class SavedOffload : public testing::Test {
     const SegmentScope scope(*store_, kSegment);
     f();
   }
-  /// In the unit.
+  /// Runs f in the unit.
   template <class F>
   void forward(std::string_view unit, F&& f) {
     forward([&] {
@@ -113,12 +113,12 @@ TEST_F(SavedOffload, ItsMemoryIsGivenUpWhereTheProgramSaysSoAndComesBackAhead) {
   forward(unit::mlp, [&] { store_->keep(&owner_, "x", numbers(64)); });
   EXPECT_EQ(in_use(), 256);
   store_->start_offload(kSegment.instance);
-  EXPECT_EQ(in_use(), 256) << "it is copied, and stays until the program gives it up";
+  EXPECT_EQ(in_use(), 256) << "it is copied, and stays until the program frees it";
   EXPECT_THAT(store_->bytes_by_unit(), ElementsAre(Pair("mlp", 256)));
   store_->finish_offload();
   EXPECT_EQ(in_use(), 0);
   EXPECT_THAT(store_->bytes_by_unit(), IsEmpty());
-  EXPECT_EQ(store_->entries(), 1u) << "still to be read";
+  EXPECT_EQ(store_->entries(), 1u) << "not read yet";
   store_->fetch(kSegment.instance + 1, context_.ops);
   EXPECT_EQ(in_use(), 0) << "of another segment";
   store_->fetch(kSegment.instance, context_.ops);
@@ -196,7 +196,7 @@ TEST_F(SavedOffload, WhatAKeptUnitSeesOrAReplayNeedsStays) {
   });
   leave();
   EXPECT_EQ(memory_.copies.size(), 1u);
-  EXPECT_EQ(memory_.copies[0].bytes(), 16) << "of what is gone";
+  EXPECT_EQ(memory_.copies[0].bytes(), 16) << "of offloaded values";
   backward([&] {
     EXPECT_EQ(store_->take(&other_, "out").storage(), input.storage()) << "by its replay";
     for (const char* name : {"shared", "gone", "input"}) store_->take(&owner_, name);
@@ -221,7 +221,7 @@ TEST_F(SavedOffload, StatisticsOtherBlocksAndWhatABackwardKeepsStay) {
   EXPECT_THAT(memory_.log, IsEmpty());
 }
 
-// A column of columns: strides that are no slices of a contiguous tensor.
+// A column of columns: its strides are not those of a slice of a contiguous tensor.
 TEST_F(SavedOffload, AViewThatCannotBeDescribedStays) {
   forward(unit::mlp, [&] {
     store_->keep(&owner_, "x", numbers(24).view({4, 6}).transposed(0, 1));
@@ -248,7 +248,7 @@ TEST_F(SavedOffload, WritesToWhatIsAwayAreSeenAndAStoreThatEndsForgetsItsCopies)
   EXPECT_THAT(memory_.log, ElementsAre("drop"));
 }
 
-// Elements, not bytes; of a storage seen twice, those of all of it.
+// The limit counts elements, not bytes, and all elements of a storage that is seen twice.
 TEST_F(SavedOffload, SmallerTensorsThanThePolicySaysStay) {
   policy_.offload_from(64);
   forward(unit::mlp, [&] {
@@ -285,7 +285,7 @@ TEST(SavedPolicy, KnowsWhetherAnythingIsOffloaded) {
   EXPECT_TRUE(policy.keeps_everything());
 }
 
-// The memory that tests use is late, and not always at the last moment.
+// The tests' memory copies late, but not always at the last moment.
 TEST(LaterMemory, CopiesWhenItLikesAndWhenItMust) {
   test::LaterMemory memory(3);
   const Tensor from = host_tensor(DType::f32, {2}), to = host_tensor(DType::f32, {2});

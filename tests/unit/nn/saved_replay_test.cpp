@@ -1,4 +1,4 @@
-// Units that are dropped and run again: each rule of the saved store.
+// Dropped units that are recomputed: each rule of the saved store.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST_F(SavedReplay, RunsAgainBeforeTheFirstReaderAndOnceForAll) {
     saved_.keep(&reader_, "y", y);
     EXPECT_EQ(y.storage().use_count(), 1) << "the store holds no output";
   });
-  EXPECT_EQ(saved_.entries(), 4u) << "what is dropped is still to be read";
+  EXPECT_EQ(saved_.entries(), 4u) << "dropped values are still expected to be read";
   EXPECT_THAT(saved_.bytes_by_unit(), ElementsAre(Pair("mlp", 16 + 8))) << "x and the statistic";
   backward([&] {
     EXPECT_EQ(layer_.runs, 1);
@@ -139,7 +139,7 @@ TEST_F(SavedReplay, AViewOfADroppedOutputIsAViewOfWhatIsMadeAgain) {
     const Tensor y = layer_.forward(numbers({1, 2, 3, 4}), saved_);
     saved_.keep(&reader_, "part", y.slice(0, 1, 2));
     saved_.keep(&reader_, "square", y.view({2, 2}));
-    // A column is a view that only a copy of its strides could describe: it is kept.
+    // A column is a view that can only be described by its strides, so it is kept.
     saved_.keep(&other_, "column", y.view({2, 2}).slice(1, 0, 1));
   });
   backward([&] {
@@ -177,9 +177,9 @@ TEST_F(SavedReplay, AnOutputInAnInputsStorageIsThatInput) {
     saved_.keep(&layer_, "x", x);
     scope.made({x});
     saved_.keep(&reader_, "y", x);
-    EXPECT_EQ(x.storage().use_count(), 4) << "here, as the unit's input, and twice kept";
+    EXPECT_EQ(x.storage().use_count(), 4) << "here, as the unit's input, and kept twice";
   });
-  const SegmentScope no_backward(saved_, kSegment);  // nothing is to be run
+  const SegmentScope no_backward(saved_, kSegment);  // nothing is recomputed
   EXPECT_THAT(take(&reader_, "y"), ElementsAre(5));
   EXPECT_THAT(take(&layer_, "x"), ElementsAre(5));
 }
@@ -250,7 +250,7 @@ TEST_F(SavedReplay, BeforeAnInputIsTakenItsReadersRun) {
   backward([&] {
     const Tensor x = saved_.take(&layer_, "x");
     EXPECT_EQ(layer_.runs, 2);
-    x.data<double>()[0] = 99;  // the taker's
+    x.data<double>()[0] = 99;  // that of the taker
     EXPECT_THAT(take(&reader_, "y"), ElementsAre(2));
     EXPECT_THAT(take(&layer_, "inner"), ElementsAre(2));
   });
@@ -265,14 +265,14 @@ TEST_F(SavedReplay, WritesToWhatIsKeptAreFoundWhereTheyAreLookedFor) {
     saved_.keep(&other_, "column", column);
   });
   backward([&] {
-    x.data<double>()[0] = 9;  // not of the column
+    x.data<double>()[0] = 9;  // not that of the column
     EXPECT_THAT(take(&other_, "column"), ElementsAre(2, 4, 6));
     EXPECT_THAT([&] { saved_.take(&layer_, "x"); },
                 ThrowsMessage<ShapeError>(HasSubstr("\"x\" of unit \"mlp\" was written to")));
     EXPECT_THAT(values(saved_.get(&reader_, "y")), ElementsAre(18, 4, 6, 8, 10, 12));
     saved_.get(&layer_, "inner").data<double>()[1] = 9;
     EXPECT_THROW(saved_.take(&layer_, "inner"), ShapeError);
-    EXPECT_THAT(take(&reader_, "y")[1], 4) << "read twice, written never";
+    EXPECT_THAT(take(&reader_, "y")[1], 4) << "read twice, never written";
   });
 }
 

@@ -32,7 +32,7 @@ TEST(SavedStore, GivesBackWhatWasKept) {
   EXPECT_EQ(saved.get(&kLayer, "x").raw(), x.raw());
   EXPECT_EQ(saved.get(&kLayer, "y").raw(), x.slice(0, 1, 2).raw());
   EXPECT_EQ(saved.get(&kLayer, "y").elements(), 2) << "the view, not the storage";
-  EXPECT_EQ(saved.entries(), 2u) << "get leaves it there";
+  EXPECT_EQ(saved.entries(), 2u) << "get does not remove it";
 }
 
 TEST(SavedStore, OwnersHaveNamesOfTheirOwn) {
@@ -51,7 +51,7 @@ TEST(SavedStore, KeepingTwiceIsAnError) {
               ThrowsMessage<ShapeError>(HasSubstr("\"x\" is kept twice")));
   EXPECT_EQ(saved.take(&kLayer, "x").elements(), 1);
   saved.keep(&kLayer, "x", numbers(3));
-  EXPECT_EQ(saved.get(&kLayer, "x").elements(), 3) << "what was taken may be kept again";
+  EXPECT_EQ(saved.get(&kLayer, "x").elements(), 3) << "a value that was taken can be kept again";
 }
 
 TEST(SavedStore, EachRunOfASegmentHasItsOwnValues) {
@@ -122,7 +122,7 @@ TEST(SavedStore, BytesAreThoseOfDistinctStorages) {
   saved.keep(&kLayer, "part", a.slice(0, 1, 2));
   EXPECT_THAT(saved.bytes_by_unit(), ElementsAre(Pair("mlp", 16)));
   saved.take(&kLayer, "a");
-  EXPECT_THAT(saved.bytes_by_unit(), ElementsAre(Pair("", 16))) << "others hold all of it";
+  EXPECT_THAT(saved.bytes_by_unit(), ElementsAre(Pair("", 16))) << "others hold the whole storage";
   saved.take(&kLayer, "again");
   saved.take(&kLayer, "part");
   EXPECT_THAT(saved.bytes_by_unit(), IsEmpty());

@@ -1,5 +1,5 @@
-// The second memory of slots: what was put comes back, from a file and from host memory; what the
-// system refuses is said, and nobody waits for ever.
+// The second memory of slots: values come back unchanged, from a file and from host memory;
+// refusals of the system are reported, and no wait is endless.
 
 #include "nn/slot_memory.h"
 
@@ -57,7 +57,7 @@ class SlotMemories : public testing::TestWithParam<Where> {
   TemporaryFolder folder_;
 };
 
-// Of any size, in any order, many at a time, their slots used again.
+// Slots of any size, in any order, many at a time, and reused.
 TEST_P(SlotMemories, WhatWasPutComesBack) {
   const auto memory = this->memory(), counted = make_second_memory({}, false);
   std::mt19937 random(5);
@@ -119,7 +119,7 @@ TEST_P(SlotMemories, IsMeasured) {
   const OffloadBandwidth bandwidth = memory->measure(1 << 20);
   EXPECT_GT(bandwidth.write, 0);
   EXPECT_GT(bandwidth.read, 0);
-  EXPECT_EQ(memory->counts().put_bytes, 0) << "it is no traffic of the run";
+  EXPECT_EQ(memory->counts().put_bytes, 0) << "these copies do not count as offload of the run";
 }
 
 INSTANTIATE_TEST_SUITE_P(Where, SlotMemories, testing::Values(Where::file, Where::host),
@@ -131,7 +131,7 @@ TEST(SecondMemoryFile, HasNoName) {
   TemporaryFolder folder;
   const auto memory = make_second_memory({.path = folder.path().string()}, true);
   memory->finish_put(memory->put(patterned(DType::u8, {100'000}, 1)));
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "nothing can stay behind";
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the file has no name and cannot remain";
   EXPECT_THAT(memory->describe(), HasSubstr("file in " + folder.path().string()));
 }
 
@@ -151,7 +151,7 @@ TEST(SecondMemoryFile, AFullDiskIsSaidWhereSomebodyWaits) {
   const Tensor back = host_tensor(DType::u8, {100'000});
   memory->fetch(first, back);
   EXPECT_THAT([&] { memory->take(first); }, full);
-  for (const auto id : {first, second, third}) memory->drop(id);  // nobody waits for ever
+  for (const auto id : {first, second, third}) memory->drop(id);  // no wait is endless
 }
 
 TEST(SecondMemoryFile, RoomIsAskedForBeforehand) {

@@ -91,10 +91,10 @@ int64_t kept_by_layer(int tp, bool sequence_parallel) {
 }
 
 TEST(TensorParallelBytes, KeptActivationsAreCutByTheRanks) {
-  // The inputs of the two norms, what they give, and a statistic of each token.
+  // The inputs of the two norms, their outputs, and a statistic of each token.
   const int64_t stream = 2 * (16 * 16 * 4 * 2 + 16 * 4);
-  // Queries, keys, values and outputs of 4 + 2 + 2 + 4 heads of 6, a log-sum-exp a head; gate and
-  // up and their product, 12 each.
+  // Queries, keys, values and outputs of 4 + 2 + 2 + 4 heads of 6, a log-sum-exp a head; gate, up
+  // and their product, 12 each.
   const int64_t between = 16 * 4 * ((4 + 2 + 2 + 4) * 6 + 4 + 3 * 12);
   EXPECT_EQ(kept_by_layer(1, false), stream + between);
   EXPECT_EQ(kept_by_layer(2, false), stream + between / 2);

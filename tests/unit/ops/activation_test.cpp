@@ -27,8 +27,8 @@ struct Data {
         d_in(test::strided_zeros(dtype, in.shape(), gap)) {}
 };
 
-/// The argument x passes through functions of x: its magnitude counts as a term beside the value
-/// (slopes are at most 1 + |x|), times the other factor.
+/// The argument x is an input of functions of x: its magnitude counts as a term in addition to the
+/// value (slopes are at most 1 + |x|), times the other factor.
 Tensor forward_terms(const Data& data, bool gated) {
   const Tensor sums = host_tensor(DType::f64, data.out.shape());
   const int64_t width = data.out.dim(1);
@@ -81,7 +81,7 @@ TEST_P(Activation, FollowsTheReference) {
   }
 }
 
-// Clamped gates with an offset, as halves and as neighbours (GPT-OSS).
+// Clamped gates with an offset, as halves and interleaved (GPT-OSS).
 TEST_P(Activation, ShapedGatesFollowTheReference) {
   OpMachine machine(GetParam(), 2, {cpu::add_activation});
   OpContext context = machine.context();
@@ -114,7 +114,7 @@ TEST_P(Activation, ShapedGatesFollowTheReference) {
   }
 }
 
-/// By hand: f(7) · (3 + 1) of a gate of 9; up of −9 counts as −7.
+/// By hand: f(7) · (3 + 1) for a gate of 9; an up of −9 counts as −7.
 TEST_P(Activation, ClampedValuesHaveNoGradient) {
   OpMachine machine(GetParam(), 1, {cpu::add_activation});
   OpContext context = machine.context();

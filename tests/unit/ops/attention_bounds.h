@@ -14,7 +14,7 @@ struct AttentionBounds {
   double terms = 0;  // K of the rule: length of the longest chain of sums
   Tensor out, lse, dq, dk, dv;
 
-  /// Of FP64 data; gradients start from what they are added to.
+  /// For FP64 data; gradients start from the values that they are added to.
   explicit AttentionBounds(const AttentionData& x)
       : out(host_tensor(DType::f64, x.out.shape())),
         lse(host_tensor(DType::f64, x.lse.shape())),
@@ -82,7 +82,8 @@ struct AttentionBounds {
     }
   }
 
-  /// What ops/attention.h allows where probabilities and score gradients are rounded to `format`.
+  /// The additional error that ops/attention.h allows where probabilities and score gradients are
+  /// rounded to `format`.
   void allow_rounded_factors(DType format = DType::bf16) {
     const double half_unit = format == DType::f16 ? 0x1p-11 : 0x1p-8;
     const double share = half_unit / (4 * 0x1p-23 * std::sqrt(std::max(1.0, terms)));

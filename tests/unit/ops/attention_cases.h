@@ -1,6 +1,6 @@
 #pragma once
 // Attention problems that the tests of attention share: several documents, strided inputs, and the
-// FP64 reference beside them.
+// FP64 reference.
 
 #include <cmath>
 #include <string>
@@ -57,7 +57,7 @@ struct AttentionData {
     d_out = random_strided(dtype, {c.queries(), c.heads, c.value_width}, c.gap, seed + 3, c.size);
     lse = host_tensor(sums, {c.heads, c.queries()});
     delta = host_tensor(sums, {c.heads, c.queries()});
-    // Not zero: gradients are added to.
+    // Not zero, because gradients are added to it.
     dq = random_tensor(sums, {c.queries(), c.heads, c.width}, seed + 4);
     dk = random_tensor(sums, {c.keys(), c.kv_heads, c.width}, seed + 5);
     dv = random_tensor(sums, {c.keys(), c.kv_heads, c.value_width}, seed + 6);
@@ -81,7 +81,7 @@ struct AttentionData {
   }
 };
 
-/// The features of attention, one a case.
+/// The features of attention, one in each case.
 inline std::vector<AttentionCase> attention_cases() {
   std::vector<AttentionCase> list;
   const auto add = [&](const std::string& name, auto&& change) {

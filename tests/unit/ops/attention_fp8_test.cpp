@@ -1,5 +1,5 @@
-// Attention on codes of FP8 against the definition in FP64 with the same roundings: of q, k, v and
-// d_out, which are given as codes, of probabilities and of gradients of scores.
+// Attention on FP8 codes compared with the definition in FP64 with the same roundings: of q, k, v
+// and d_out, which are given as codes, of probabilities and of gradients of scores.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ Tensor floats(std::initializer_list<float> values) {
   return tensor;
 }
 
-/// The values, times `factor`, as codes, densely.
+/// The values times `factor` as contiguous codes.
 Tensor codes_of(const Tensor& from, DType element, double factor) {
   const Tensor codes = host_tensor(element, from.shape());
   for (int64_t i = 0; i < from.elements(); ++i) {
@@ -78,7 +78,7 @@ struct Codes {
   }
 };
 
-/// The definition. `rounds` false: probabilities and gradients of scores stay as they are.
+/// The definition. `rounds` false: probabilities and gradients of scores are not rounded.
 struct Definition {
   Tensor out, lse, dq, dk, dv;
   Tensor q, k, v, d_out;
@@ -174,7 +174,7 @@ struct Definition {
   }
 };
 
-/// ‖a − b‖ / ‖b − start‖, of what was added to `start`.
+/// ‖a − b‖ / ‖b − start‖, for results that were added to `start`.
 double distance(const Tensor& a, const Tensor& b, const Tensor& start = {}) {
   double difference = 0, size = 0;
   for (int64_t i = 0; i < b.elements(); ++i) {
@@ -197,7 +197,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 class AttentionFp8 : public ::testing::TestWithParam<CpuIsa> {};
 
-// A probability that FP32 and FP64 round to neighbours, one in some ten thousand, is 6 % of itself.
+// If FP32 and FP64 round a probability to different neighbours, which happens once in some ten
+// thousand, the difference is 6 % of it.
 constexpr double kFlips = 2e-3;
 
 TEST_P(AttentionFp8, ForwardIsTheDefinition) {
@@ -251,7 +252,7 @@ TEST_P(AttentionFp8, BackwardIsTheDefinition) {
       rounded.backward(), exact.backward();
       attention_backward(context, codes.backward());
       EXPECT_LT(distance(codes.data.dv, rounded.dv, dv), kFlips);
-      if (c.window == 1) {  // a score alone has no gradient, beside 0.01 where there is one
+      if (c.window == 1) {  // a single score has no gradient; where there is one it is about 0.01
         EXPECT_LT(largest_difference(codes.data.dq, dq), 1e-5);
         EXPECT_LT(largest_difference(codes.data.dk, dk), 1e-5);
         continue;
@@ -286,7 +287,7 @@ TEST_P(AttentionFp8, ThreadsChangeNoBit) {
   EXPECT_TRUE(bytes[0] == bytes[1]);
 }
 
-// A row sum of codes is that of their numbers.
+// A row sum of codes equals that of their numbers.
 TEST_P(AttentionFp8, DeltaOfCodes) {
   OpMachine machine(GetParam(), 1, {cpu::add_attention});
   OpContext context = machine.context();
@@ -323,7 +324,7 @@ TEST_P(AttentionFp8, CodesComeWithScales) {
   EXPECT_THROW(attention_backward(context, backward), ShapeError);
 }
 
-// A scale that is not a number, as of an operand with an infinity, shows in all results.
+// A scale of NaN, as for an operand with an infinity, shows in all results.
 TEST_P(AttentionFp8, AScaleThatIsNotANumberShows) {
   OpMachine machine(GetParam(), 1, {cpu::add_attention});
   OpContext context = machine.context();

@@ -1,5 +1,5 @@
-// Attention of single queries against a cache: bit by bit what the blocks of many queries give, on
-// every instruction set.
+// Attention of single queries with a cache: equal, bit by bit, to blocks of many queries, on every
+// instruction set.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ struct Sizes {
 class OneQuery : public testing::TestWithParam<CpuIsa> {
  protected:
   /// Documents of 1 query each (the second has none), after 0, 5, 63, 300 and 1030 keys, in runs of
-  /// a cache that are longer.
+  /// a longer cache.
   AttentionForwardArgs problem(const Sizes& s, DType dtype) {
     AttentionForwardArgs args;
     AttentionProblem& p = args.problem;
@@ -39,7 +39,7 @@ class OneQuery : public testing::TestWithParam<CpuIsa> {
     args.v = random_strided(dtype, {1600, s.kv_heads, s.value_width}, 1, 3);
     return args;
   }
-  /// By single queries or by blocks.
+  /// Computed by single queries or by blocks.
   AttentionForwardArgs run(AttentionForwardArgs args, bool single, OpContext& context) {
     args.problem.max_queries = single ? 1 : 2;
     args.out = test::strided_zeros(args.q.dtype(), {4, args.q.dim(1), args.v.dim(2)}, 2);

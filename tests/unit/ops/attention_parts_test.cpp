@@ -1,4 +1,4 @@
-// Properties of attention that need no reference: parts of the keys merged, documents apart,
+// Properties of attention that need no reference: merged parts of the keys, separate documents,
 // threads, memory; and the reference's own gradients.
 
 #include <gtest/gtest.h>
@@ -52,8 +52,8 @@ TEST_P(AttentionParts, ThreadsDoNotChangeABit) {
   }
 }
 
-// Keys cut over a ring: each part with its own diagonal, outputs merged, gradients of every part
-// from the merged lse and delta add up to those of the whole.
+// Keys cut over a ring, each part with its own diagonal: outputs are merged, and the gradients of
+// all parts, from the merged lse and delta, add up to those of the whole.
 TEST_P(AttentionParts, PartsOfTheKeysMergeToTheWhole) {
   OpMachine machine(GetParam(), 2, {cpu::add_attention});
   OpContext context = machine.context();
@@ -84,7 +84,7 @@ TEST_P(AttentionParts, PartsOfTheKeysMergeToTheWhole) {
       p.problem.key_position = test::integers(DType::i32, positions);
       return p;
     };
-    // out as f32 between the parts would be a choice of the ring; here it keeps the dtype.
+    // A ring might use f32 for out between the parts; here it keeps the dtype.
     bool begun = false;
     for (const auto& keys : parts) {
       AttentionData p = part(keys);
@@ -96,7 +96,7 @@ TEST_P(AttentionParts, PartsOfTheKeysMergeToTheWhole) {
       if (begun) attention_merge(context, {ring.out, ring.lse, p.out, p.lse});
       begun = true;
     }
-    // Each part's output is rounded once more than the whole's.
+    // Each part's output is rounded one more time than the whole's.
     const double terms = bounds.terms;
     const Tensor out_terms = test::to_f64(bounds.out);
     if (dtype != DType::f64) {
@@ -134,7 +134,7 @@ TEST_P(AttentionParts, MergeWithNothingIsTheOther) {
   for (int64_t i = 5; i < 10; ++i) EXPECT_EQ(element(out, i), 0);
 }
 
-// A sum of parts in FP32 is the sum of the parts widened.
+// A sum of parts in FP32 is the sum of the widened parts.
 TEST_P(AttentionParts, MergeIntoAWiderSum) {
   OpMachine machine(GetParam(), 1, {cpu::add_attention});
   OpContext context = machine.context();
@@ -156,7 +156,7 @@ TEST_P(AttentionParts, MergeIntoAWiderSum) {
                ShapeError);
 }
 
-// The content of a document does not change the bits of another.
+// The content of a document does not change the bits of another one.
 TEST_P(AttentionParts, DocumentsDoNotSeeEachOther) {
   OpMachine machine(GetParam(), 2, {cpu::add_attention});
   OpContext context = machine.context();
@@ -173,7 +173,7 @@ TEST_P(AttentionParts, DocumentsDoNotSeeEachOther) {
   attention_forward(context, all.forward());
   attention_forward(context, changed.forward());
   test::expect_same_bits(changed.out.slice(0, 31, 64), all.out.slice(0, 31, 64));
-  EXPECT_TRUE(std::isnan(element(changed.out, 0)));  // and a NaN that is seen comes through
+  EXPECT_TRUE(std::isnan(element(changed.out, 0)));  // and a visible NaN propagates
 }
 
 TEST_P(AttentionParts, MemoryIsLinearInTheTokens) {
@@ -287,7 +287,7 @@ TEST(AttentionChecks, RefuseWhatDoesNotFit) {
   });
 }
 
-// The host reads these values on a cpu alone.
+// The host reads these values only on a cpu.
 TEST(AttentionChecks, RefuseOffsetsOfOtherTokens) {
   expect_refused([](auto& d) { d.problem.q_offsets = offsets({0, 36}); });
   expect_refused([](auto& d) { d.problem.kv_offsets = offsets({0, 38}); });

@@ -1,4 +1,4 @@
-// Attention sinks against the FP64 reference, and the reference against its definition: one more
+// Attention sinks compared with the FP64 reference, and the reference with its definition: one more
 // key whose value is zero.
 
 #include "ops/attention_sink.h"
@@ -61,7 +61,7 @@ TEST_P(AttentionSinkTest, MatchesTheReference) {
   }
 }
 
-/// Probabilities of two keys and a sink, by hand; and the slope of a loss in the sink.
+/// Probabilities of two keys and a sink, by hand; and the slope of a loss with respect to the sink.
 TEST_P(AttentionSinkTest, IsALogitWithoutAValue) {
   const double s0 = 0.7, s1 = -0.4, v0 = 2, v1 = -3, d_out = 1.5;
   const auto attended = [&](double sink) {

@@ -61,8 +61,8 @@ TEST_P(Attention, BackwardFollowsTheReference) {
   }
 }
 
-// Of one document the shapes say which queries a task's keys are seen by, and its part of dq has
-// these alone; with offsets on the diagonal they do not. The bits are the same.
+// For one document the shapes say which queries see a task's keys, and its part of dq has only
+// these; with offsets on the diagonal they do not. The bits are the same.
 TEST_P(Attention, PartsOfOneDocumentHaveTheQueriesThatSeeThem) {
   OpMachine machine(GetParam(), 2, {cpu::add_attention});
   OpContext context = machine.context();

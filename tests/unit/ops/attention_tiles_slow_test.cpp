@@ -1,5 +1,5 @@
-// BF16 attention on tiles, against the FP64 reference: the same loops on AVX512-BF16, on AMX and on
-// emulated tile registers.
+// BF16 attention on tiles compared with the FP64 reference: the same loops on AVX512-BF16, on AMX
+// and on emulated tile registers.
 
 #include "ops/cpu/attention/attention_tiles.h"
 
@@ -32,11 +32,11 @@ void PrintTo(const NamedTiles& tiles, std::ostream* out) {
 class AttentionTiles : public testing::TestWithParam<NamedTiles> {
  protected:
   void SetUp() override {
-    // Softmax is vector work of AVX-512 under any tiles.
+    // Softmax runs on AVX-512 vectors for every kind of tile.
     if (!GetParam().runs || !cpu_supports(CpuIsa::avx512_bf16))
       GTEST_SKIP() << "this machine cannot run it";
   }
-  /// With a workspace of what was asked for and a border behind it that has to stay as it is.
+  /// With a workspace of the requested size, followed by a guard area that must stay unchanged.
   template <class F>
   static void with_workspace(int64_t bytes, F&& f) {
     constexpr int64_t kBorder = 4096;
@@ -45,7 +45,8 @@ class AttentionTiles : public testing::TestWithParam<NamedTiles> {
     auto* at = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.raw()) + 63) / 64 * 64);
     std::fill_n(at + bytes, kBorder, 'x');
     f(at);
-    EXPECT_EQ(std::count(at + bytes, at + bytes + kBorder, 'x'), kBorder) << "wrote beyond";
+    EXPECT_EQ(std::count(at + bytes, at + bytes + kBorder, 'x'), kBorder)
+        << "wrote beyond the workspace";
   }
   void forward(ThreadPool& pool, const AttentionForwardArgs& args) const {
     with_workspace(cpu::attention_tiles_forward_bytes(args), [&](void* workspace) {
@@ -67,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
                     NamedTiles{"amx", cpu_supports(CpuIsa::amx), cpu::amx::tile_kernels}),
     [](const auto& info) { return std::string(info.param.name); });
 
-/// The cases of all kernels, and what is on the borders of blocks of tiles.
+/// The cases of all kernels, and sizes at the borders of tile blocks.
 std::vector<AttentionCase> tile_cases() {
   std::vector<AttentionCase> list = test::attention_cases();
   const auto add = [&](const std::string& name, auto&& change) {
@@ -107,7 +108,7 @@ TEST_P(AttentionTiles, FollowTheReference) {
     test::expect_close(data.out, expected.out, bounds.terms, bounds.out);
     test::expect_close(data.lse, expected.lse, bounds.terms, bounds.lse);
 
-    // The backward from what the reference makes of the forward, rounded: lse and delta as given.
+    // The backward from the reference's forward, rounded: lse and delta as given.
     const Tensor delta = test::random_tensor(DType::f32, data.delta.shape(), 9);
     data.delta = delta;
     expected = data.in_f64();
@@ -121,8 +122,8 @@ TEST_P(AttentionTiles, FollowTheReference) {
   }
 }
 
-// The rounding of probabilities is what the contract says and no more: a sum of FP32 probabilities
-// over many equal keys has no error at all.
+// Probabilities are rounded as the contract says and not more: a sum of FP32 probabilities over
+// many equal keys has no error at all.
 TEST_P(AttentionTiles, EqualKeysGiveTheMeanOfTheValues) {
   ThreadPool pool(1);
   AttentionCase c;

@@ -1,4 +1,4 @@
-// Softmax cross entropy against the FP64 reference: padded columns, soft cap, rows without a
+// Softmax cross entropy compared with the FP64 reference: padded columns, soft cap, rows without a
 // target, extreme logits, splits of the vocabulary.
 
 #include "ops/cross_entropy.h"
@@ -24,7 +24,7 @@ using test::to_f64;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// Targets all over the columns; every third row has none.
+/// Targets in all parts of the columns; every third row has none.
 Tensor some_targets(int64_t rows, int64_t columns) {
   std::vector<int64_t> targets;
   for (int64_t t = 0; t < rows; ++t)
@@ -32,7 +32,7 @@ Tensor some_targets(int64_t rows, int64_t columns) {
   return test::integers(DType::i32, targets);
 }
 
-/// In the format that sums over logits of `dtype` have, for its tolerance.
+/// The format of sums over logits of `dtype`, for its tolerance.
 Tensor in_sums_of(DType dtype, const Tensor& tensor) {
   return test::converted(tensor, dtype == DType::f64 ? dtype : DType::f32);
 }
@@ -84,7 +84,7 @@ TEST_P(CrossEntropyTest, BackwardMatchesTheReference) {
       for (bool in_place : {false, true}) {
         SCOPED_TRACE(testing::Message() << c.columns << " columns, soft cap " << c.softcap << ", "
                                         << dtype_name(out) << (in_place ? ", in place" : ""));
-        // In place: logits in the format of their gradient, as kept ones are.
+        // In place: logits in the format of their gradient, like kept logits.
         const DType statistic = out == DType::f64 ? DType::f64 : DType::f32;
         const DType dtype = in_place ? out : statistic;
         const Tensor logits = random_strided(dtype, {c.rows, c.width}, 3, 1, c.scale);
@@ -134,7 +134,7 @@ TEST_P(CrossEntropyTest, PartsOfTheVocabularyMerge) {
     const auto vector = [&] { return host_tensor(DType::f64, {rows}); };
     const Tensor whole = vector(), whole_target = vector();
     cross_entropy_forward(context_, {logits, targets, whole, whole_target, vocabulary, 2.5});
-    // The last rank has nothing but padding.
+    // The last rank has only padding.
     const Columns ranks[] = {{0, 37}, {37, 63}, {100, 0}};
     const Tensor largest = vector(), shares = vector(), target_logit = vector(), lse = vector();
     std::vector<Tensor> of_rank;
@@ -162,7 +162,7 @@ TEST_P(CrossEntropyTest, PartsOfTheVocabularyMerge) {
     expect_close(in_sums_of(dtype, lse), whole, vocabulary);
     expect_same_bits(target_logit, whole_target);
 
-    // The gradient of a rank's columns is those columns of the whole gradient.
+    // The gradient of a rank's columns equals those columns of the whole gradient.
     const Tensor weight = random_tensor(DType::f32, {rows}, 4),
                  factor = host_tensor(DType::f64, {1});
     test::set_element(factor, 0, 3.5);
@@ -215,9 +215,9 @@ TEST_P(CrossEntropyTest, ExtremeLogits) {
   EXPECT_NEAR(lse_of(growing), 499.9 - std::log(1 - std::exp(-0.1)), 1e-4);
 }
 
-// Where the model is sure of a token, its loss and its gradient are small differences: they keep
-// their digits at any offset of the logits, down to 1 − p = 1e-7, and over parts of the vocabulary.
-// At 1000 FP32 has 14 bits behind the point: a log-sum-exp rounded to it would make all
+// For a token that the model predicts with near certainty, loss and gradient are small differences:
+// they keep their digits at any offset of the logits, down to 1 − p = 1e-7, and over parts of the
+// vocabulary. At 1000 FP32 has 14 bits after the point: a log-sum-exp rounded to it would make all
 // probabilities of a row wrong by the same 3e-5.
 TEST_P(CrossEntropyTest, LargeLogitsHaveProbabilitiesAsExactAsSmallOnes) {
   constexpr int64_t kColumns = 300;
@@ -226,7 +226,7 @@ TEST_P(CrossEntropyTest, LargeLogitsHaveProbabilitiesAsExactAsSmallOnes) {
     const Tensor logits = random_tensor(DType::f32, {1, kColumns}, seed, 3);
     std::vector<double> z = test::values(logits);
     for (double& value : z) value += 1000;
-    test::set_values(logits, z);  // rounds; the reference sees the same
+    test::set_values(logits, z);  // rounds; the reference gets the same values
     z = test::values(logits);
     const Tensor targets = test::integers(DType::i32, {7});
     const auto scalar = [] { return host_tensor(DType::f64, {1}); };
@@ -249,7 +249,7 @@ TEST_P(CrossEntropyTest, LargeLogitsHaveProbabilitiesAsExactAsSmallOnes) {
       ASSERT_NEAR(test::element(gradient, i), expected, tolerance * std::abs(expected)) << i;
     }
   }
-  EXPECT_GT(lost, 1e-5) << "what rounding would lose";
+  EXPECT_GT(lost, 1e-5) << "rounding would lose this part";
 }
 
 TEST_P(CrossEntropyTest, ConfidentTokensKeepTheirDigits) {
@@ -263,7 +263,7 @@ TEST_P(CrossEntropyTest, ConfidentTokensKeepTheirDigits) {
       for (size_t i = 0; i < z.size(); ++i) others += i == kTarget ? 0 : std::exp(z[i]);
       z[kTarget] = std::log(others * (1 - missing) / missing);
       for (double& value : z) value += offset;
-      test::set_values(logits, z);  // rounds; the reference sees the same
+      test::set_values(logits, z);  // rounds; the reference gets the same values
       const Tensor targets = test::integers(DType::i32, {kTarget});
       const auto scalar = [] { return host_tensor(DType::f64, {1}); };
       const Tensor exact_lse = scalar(), exact_target = scalar(), lse = scalar(), target = scalar(),
@@ -284,7 +284,7 @@ TEST_P(CrossEntropyTest, ConfidentTokensKeepTheirDigits) {
           {to_f64(logits), targets, exact_lse, weight, factor, exact_gradient, kColumns});
       for (int64_t i = 0; i < kColumns; ++i) {
         const double expected = test::element(exact_gradient, i);
-        // The exponent z − lse is rounded: an error relative to it, and so of p.
+        // The exponent z − lse is rounded: its error is a relative error of p.
         const double exponent = i == kTarget ? 0 : z[static_cast<size_t>(i)] - exact_lse_value;
         const double tolerance = 2 * dtype_epsilon(DType::f32) * (2 + std::abs(exponent));
         ASSERT_NEAR(test::element(gradient, i), expected, tolerance * std::abs(expected)) << i;

@@ -1,5 +1,5 @@
-// Elementwise ops against the FP64 reference or their definition: dtypes, strides, aliasing, and
-// random numbers that do not depend on how a tensor is cut.
+// Elementwise ops compared with the FP64 reference or their definition: dtypes, strides, aliasing,
+// and random numbers that do not depend on how a tensor is cut.
 
 #include "ops/elementwise.h"
 
@@ -108,7 +108,7 @@ TEST_P(ElementwiseTest, CopyConvertsBetweenAllFloatingDtypes) {
           test::set_values(reference, expected);
           const Tensor sums = test::magnitudes(reference);
           copy(context_, args);
-          // From or into f64 the arithmetic of the narrower side counts.
+          // With an f64 input or output, arithmetic has the precision of the narrower side.
           expect_close(converted(args.to, to == DType::f64 ? DType::f32 : to), reference, 1, sums);
         }
       }
@@ -166,7 +166,7 @@ TEST_P(ElementwiseTest, CopyTransposesPlanesAndConverts) {
       }
     }
   }
-  // Heads to the front: dims 0 and 1 exchanged, rows dense.
+  // Moves heads to the front: dims 0 and 1 exchanged, rows contiguous.
   const Tensor heads = host_tensor(DType::bf16, {40, 3, 70});
   copy(context_, {from.transposed(0, 1), heads});
   expect_same_bits(heads, from.transposed(0, 1));

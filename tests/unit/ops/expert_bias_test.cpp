@@ -1,4 +1,4 @@
-// Biases of experts against the FP64 reference.
+// Biases of experts compared with the FP64 reference.
 
 #include "ops/expert_bias.h"
 

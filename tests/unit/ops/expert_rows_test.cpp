@@ -1,5 +1,5 @@
-// Orders of rows by expert, sums over a token's rows and their gradients: against the reference,
-// which is written as the contract is.
+// Orders of rows by expert, sums over a token's rows and their gradients, compared with the
+// reference, which follows the contract literally.
 
 #include "ops/expert_rows.h"
 
@@ -109,7 +109,7 @@ TEST_P(ExpertRowsTest, RowsUpToAMultipleAreOfTheFirstTokenAndNobodys) {
 }
 
 TEST_P(ExpertRowsTest, RowsGoToTheRanksOfTheirExpertsInTokenOrder) {
-  // Two tokens, experts {0, 3} and {3, 1}, two experts a rank, each on two ranks.
+  // Two tokens, experts {0, 3} and {3, 1}, two experts a rank, each expert on two ranks.
   SortByExpertArgs args{integers(DType::i32, {0, 3, 3, 1}).view({2, 2}),
                         2,
                         2,
@@ -123,7 +123,7 @@ TEST_P(ExpertRowsTest, RowsGoToTheRanksOfTheirExpertsInTokenOrder) {
   EXPECT_THAT(values(args.position), ElementsAre(0, 2, 4, 6, 5, 7, 1, 3));
 }
 
-/// `sorted` with every fourth choice dropped, in as many rows of each destination.
+/// `sorted` with every fourth choice dropped and the same number of rows for each destination.
 SortByExpertArgs dropped(int64_t copies, int64_t rows_each) {
   SortByExpertArgs args = sorted(4, copies);
   for (int64_t i = 0; i < args.choice.elements(); i += 4) args.choice.data<int32_t>()[i] = -1;
@@ -149,7 +149,7 @@ TEST_P(ExpertRowsTest, DroppedChoicesHaveNoRows) {
   }
 }
 
-/// The rows of experts 2 to 5 alone, as one of their ranks sorts the tokens of all.
+/// Only the rows of experts 2 to 5, as one of their ranks sorts the tokens of all.
 SortByExpertArgs of_one_rank(int64_t copies, int64_t rows_each) {
   SortByExpertArgs args = dropped(copies, 0);
   args.first_expert = 2, args.rows_each = rows_each;
@@ -193,7 +193,7 @@ TEST_P(ExpertRowsTest, RowsOfOneRankBeginWithItsFirstExpert) {
   EXPECT_THAT(values(args.position), ElementsAre(-1, 1, 2, 0, -1, -1));
 }
 
-/// `dropped` with runs of experts as one.
+/// `dropped` with runs of experts as one destination.
 SortByExpertArgs by_runs(int64_t together) {
   SortByExpertArgs args = dropped(1, 0);
   args.experts_per_rank = 1, args.experts_together = together;

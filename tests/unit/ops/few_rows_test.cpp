@@ -1,5 +1,5 @@
-// Products of a few rows, which read a weight where it lies: bit by bit the rows of products of
-// many, on every instruction set.
+// Products of a few rows, which read a weight in place: equal, bit by bit, to the rows of products
+// of many, on every instruction set.
 
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class FewRows : public testing::TestWithParam<CpuIsa> {
 INSTANTIATE_TEST_SUITE_P(Isa, FewRows, testing::ValuesIn(test::testable_isas()),
                          [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
 
-// Depths: less than a vector, whole steps, several sums and visits, and a rest of each.
+// Depths: less than a vector, whole steps, several sums and visits, each also with a remainder.
 TEST_P(FewRows, AreRowsOfManyRows) {
   for (const DType dtype : test::kKernelDTypes) {
     for (const int64_t depth : {1, 31, 64, 576, 845, 1700}) {

@@ -1,4 +1,4 @@
-// Every tensor that the arguments of an op name is found: in operands, nested structs, lists.
+// Finds every tensor in the arguments of an op: in operands, nested structs, lists.
 
 #include "ops/for_each_tensor.h"
 

@@ -1,5 +1,5 @@
-// Epilogues of matrix products: bitwise what the product and the op that they stand for give, over
-// instruction sets, dtypes, odd shapes and strides; and what is refused.
+// Epilogues of matrix products: bitwise equal to the product followed by the op that they replace,
+// over instruction sets, dtypes, odd shapes and strides; and refusals.
 
 #include <gmock/gmock.h>
 
@@ -21,11 +21,11 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 struct Case {
-  int64_t m, n, k;  // tokens; output and input features, of a gate where there is one
+  int64_t m, n, k;  // tokens, output features (of the gate if there is one) and input features
   DType dtype, out;
 };
 
-/// Shapes with edges of every kind; one row blocks pack all by themselves.
+/// Shapes with edges of every kind; with a single row of blocks each task packs for itself.
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},

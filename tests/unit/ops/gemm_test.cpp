@@ -1,5 +1,5 @@
-// Matrix products against the FP64 reference over forms, odd shapes, dtypes and instruction sets,
-// and their independence of threads and of how the rows are split.
+// Matrix products compared with the FP64 reference over forms, odd shapes, dtypes and instruction
+// sets; they depend neither on threads nor on how the rows are split.
 
 #include "ops/gemm.h"
 
@@ -123,7 +123,7 @@ TEST_P(GemmTest, NothingToComputeAndNothingContracted) {
   GemmArgs args{GemmForm::forward, random_tensor(DType::f32, {0, 8}, 1),
                 random_tensor(DType::f32, {4, 8}, 2), random_tensor(DType::f32, {0, 4}, 3)};
   gemm(context_, args);
-  // No tokens: the weight gradient is zero, and adding it changes nothing.
+  // No tokens: the weight gradient is zero, and accumulating it changes nothing.
   GemmArgs empty{GemmForm::weight_gradient, random_tensor(DType::f32, {0, 64}, 1),
                  random_tensor(DType::f32, {0, 128}, 2), random_tensor(DType::f32, {64, 128}, 3)};
   const Tensor before = to_f64(empty.c);
@@ -155,7 +155,7 @@ TEST_P(GemmTest, BitsDoNotDependOnThreads) {
 }
 
 // A token's result is the same in a batch, alone, and at another place of a batch; a part of the
-// columns the same as in the whole.
+// columns equals those of the whole.
 TEST_P(GemmTest, BitsDoNotDependOnTheSplit) {
   constexpr int64_t kTokens = 150, kOut = 270;
   for (int64_t depth : {64, 300, 1200}) {

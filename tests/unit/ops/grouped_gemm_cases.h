@@ -1,5 +1,5 @@
 #pragma once
-// Experts with uneven rows, none, and all of them with one expert.
+// Experts with different numbers of rows, with none, and one expert with all rows.
 
 #include "ops/grouped_gemm.h"
 #include "support/op_testing.h"
@@ -12,7 +12,7 @@ struct Case {
   GemmForm form;
   int64_t n, k;
   std::vector<int64_t> offsets;
-  int64_t beyond = 0;  // rows that belong to nobody
+  int64_t beyond = 0;  // rows of no expert
 };
 
 inline std::vector<Case> cases() {
@@ -20,7 +20,7 @@ inline std::vector<Case> cases() {
   for (const GemmForm form :
        {GemmForm::forward, GemmForm::data_gradient, GemmForm::weight_gradient}) {
     list.push_back({form, 24, 40, {0, 5, 5, 90, 97}});       // one without rows
-    list.push_back({form, 70, 33, {0, 0, 0, 0, 130}});       // all with the last
+    list.push_back({form, 70, 33, {0, 0, 0, 0, 130}});       // all rows with the last expert
     list.push_back({form, 72, 130, {0, 1, 110, 230, 231}});  // one row, and more than a block
     list.push_back({form, 16, 16, {0, 0, 0, 0, 0}});         // no rows at all
     list.push_back({form, 24, 40, {0, 5, 5, 60, 70}, 7});

@@ -1,5 +1,5 @@
-// Products of experts against the FP64 reference, for uneven rows, none and all of them with one
-// expert.
+// Products of experts compared with the FP64 reference, for different numbers of rows, none, and
+// one expert with all rows.
 
 #include <gmock/gmock.h>
 

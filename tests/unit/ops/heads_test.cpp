@@ -1,4 +1,4 @@
-// Values that heads share, against the FP64 reference.
+// Values that heads share, compared with the FP64 reference.
 
 #include "ops/heads.h"
 

@@ -1,6 +1,6 @@
 // Sums over many terms: the error is that of a blocked sum, which grows with the square root of the
 // longest chain of additions, not of the number of terms. The terms are positive, so that running
-// sums are as large as can be and a single accumulator loses most.
+// sums are as large as possible and a single accumulator loses most.
 
 #include <gtest/gtest.h>
 
@@ -37,8 +37,8 @@ double relative_error(const Tensor& x, const Tensor& exact) {
   return std::sqrt(difference / size);
 }
 
-/// Each of `chain` additions rounds a running sum, which is half of the whole on average, by up to
-/// half a unit of FP32; such errors add up as a random walk does.
+/// Each of `chain` additions rounds a running sum, on average half of the whole, by up to half a
+/// unit of FP32; such errors add up like a random walk.
 double bound(int64_t chain) {
   return std::ldexp(0.5, -23) / 2 * std::sqrt(static_cast<double>(chain));
 }
@@ -53,7 +53,8 @@ class LongSums : public testing::TestWithParam<CpuIsa> {
 INSTANTIATE_TEST_SUITE_P(Isa, LongSums, testing::ValuesIn(test::testable_isas()),
                          [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
 
-// Blocks of a sum are at most 384 terms, of BF16 on AVX-512 768. To 2²⁴ a single sum adds no 1.
+// Blocks of a sum have at most 384 terms, in BF16 on AVX-512 768. A single FP32 sum of 2²⁴ does not
+// change when 1 is added.
 TEST_P(LongSums, ABlockOfAProductsSumBeginsFromZero) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const int64_t block = dtype == DType::f32 ? 384 : 768, depth = 2 * block;
@@ -91,7 +92,7 @@ TEST_P(LongSums, Products) {
   }
 }
 
-// 64 micro-batches onto one gradient.
+// 64 micro-batches accumulated into one gradient.
 TEST_P(LongSums, ProductsOfManyMicroBatches) {
   constexpr int64_t kBatches = 64, kTokens = 2048;
   const Tensor c = host_tensor(DType::f32, {5, 18}), exact = host_tensor(DType::f64, {5, 18});
@@ -146,7 +147,7 @@ TEST_P(LongSums, NormWeightGradient) {
   }
 }
 
-// One id that nearly every token has.
+// One id of nearly every token.
 TEST_P(LongSums, EmbeddingGradient) {
   constexpr int64_t kTokens = 16384, kWidth = 9;
   std::vector<int64_t> ids;

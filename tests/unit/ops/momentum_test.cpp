@@ -1,4 +1,5 @@
-// SGD and Lion against the FP64 reference, and that against other people's ten steps.
+// SGD and Lion compared with the FP64 reference, and the reference with ten steps of other
+// implementations.
 
 #include "ops/momentum.h"
 
@@ -115,7 +116,7 @@ TEST_P(Momentum, AListIsItsRunsAndSkipLeavesEverything) {
     MomentumCase listed(MomentumRule::lion, DType::bf16, count),
         one(MomentumRule::lion, DType::bf16, count);
     listed.args.scalars = scalars;
-    // Runs differ in what belongs to each of them.
+    // Runs with different settings for each of them.
     for (MomentumArgs* args : {&listed.args, &one.args}) {
       args->weight_decay = count == 5 ? 0 : 0.2;
       if (count == 64) args->learning_rate = StepScalar::decoupled_learning_rate;

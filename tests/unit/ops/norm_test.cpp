@@ -41,7 +41,7 @@ struct Formats {
   DType stream, activation;
 };
 
-/// One format each, and an FP32 stream under 16-bit activations.
+/// One format for all, and an FP32 stream under 16-bit activations.
 std::vector<Formats> formats() {
   std::vector<Formats> list{{DType::f32, DType::bf16}, {DType::f32, DType::f16}};
   for (const DType dtype : test::kKernelDTypes) list.push_back({dtype, dtype});
@@ -94,7 +94,7 @@ struct NormData {
   double mean_of_row(int64_t r) const { return mean ? element(mean, r) : 0; }
 };
 
-/// Σ|terms| of y: x̂ is a difference times rstd, whose own relative error is a few roundings.
+/// Σ|terms| of y: x̂ is a difference times rstd, which has a relative error of a few roundings.
 Tensor y_terms(const NormData& d) {
   const Tensor sums = host_tensor(DType::f64, d.x.shape());
   for (int64_t i = 0; i < d.x.elements(); ++i) {
@@ -105,7 +105,7 @@ Tensor y_terms(const NormData& d) {
       for (int64_t j = 0; j < d.width(); ++j)
         mean_size += std::abs(element(d.x, r * d.width() + j)) / static_cast<double>(d.width());
     }
-    // Errors of the mean come back through the variance once more.
+    // Errors of the mean enter once more through the variance.
     const double x_hat = (std::abs(element(d.x, i)) + mean_size) * element(d.rstd, r);
     sums.data<double>()[i] = 2 * x_hat * scale + (d.bias ? std::abs(element(d.bias, h)) : 0);
   }
@@ -168,8 +168,8 @@ TEST_P(Norm, ForwardFollowsTheReference) {
   }
 }
 
-// Of a wide row whose mean is large beside its deviation, only the rounding of the mean itself is
-// left: the sum of 65,536 elements of 4,096 alone would be off by several units.
+// For a wide row whose mean is large compared with its deviation, only the rounding of the mean
+// itself is left: a plain sum of 65,536 elements of 4,096 would be off by several units.
 TEST_P(Norm, ALargeMeanCostsHalfAUnitOfIt) {
   constexpr int64_t kWidth = 65536;
   constexpr double kMean = 5000;
@@ -188,7 +188,7 @@ TEST_P(Norm, ALargeMeanCostsHalfAUnitOfIt) {
   args.rstd = host_tensor(DType::f32, {2}), exact.rstd = host_tensor(DType::f64, {2});
   norm_forward(context, args);
   reference::norm_forward(exact);
-  const double unit = std::ldexp(1.0, -11);  // of the last place of FP32 numbers from 4,096 on
+  const double unit = std::ldexp(1.0, -11);  // in the last place of FP32 numbers from 4,096 on
   for (int64_t row = 0; row < 2; ++row) {
     EXPECT_NEAR(element(args.mean, row), element(exact.mean, row), 0.51 * unit);
     // A sum of 8,192 squares in each lane.
@@ -265,7 +265,7 @@ TEST_P(Norm, WorksInPlace) {
   }
 }
 
-// The stream may be wider than activations, never narrower, and other combinations of formats are
+// The stream may be wider than activations, never narrower; other combinations of formats are
 // refused.
 TEST_P(Norm, RefusesOtherPairsOfFormats) {
   OpMachine machine(GetParam(), 1, {cpu::add_norm});

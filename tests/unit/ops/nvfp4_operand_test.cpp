@@ -1,5 +1,6 @@
-// NVFP4 operands of the cpu: elements and scales by their definition, element by element; rotation,
-// stochastic rounding, and products as those of the BF16 matrices that the operands stand for.
+// NVFP4 operands of the cpu: elements and scales compared with their definition one by one;
+// rotation, stochastic rounding, and products compared with those of the BF16 matrices that the
+// operands represent.
 
 #include <gmock/gmock.h>
 
@@ -27,7 +28,7 @@ const Quantization kNvfp4{Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2};
 constexpr GemmForm kForms[] = {GemmForm::forward, GemmForm::data_gradient,
                                GemmForm::weight_gradient};
 
-/// Of a matrix [R, C] that is rotated along its rows, or of itself: by matrix products in FP64.
+/// The elements of a matrix [R, C], rotated along its rows or not, by matrix products in FP64.
 std::vector<double> contents(const Tensor& matrix, bool rotated) {
   const int64_t rows = matrix.dim(0), columns = matrix.dim(1);
   std::vector<double> values(static_cast<size_t>(rows * columns));
@@ -66,7 +67,7 @@ float value_of(int code) {
   return static_cast<float>(x);
 }
 
-/// The BF16 matrix that the operand stands for, without the scale of the whole.
+/// The BF16 matrix that the operand represents, without the matrix scale.
 Tensor widened(const Operand& operand) {
   const Tensor wide = host_tensor(DType::bf16, operand.shape());
   const int64_t columns = operand.dim(1);
@@ -77,7 +78,7 @@ Tensor widened(const Operand& operand) {
   return wide;
 }
 
-/// The bits by which an element is rounded.
+/// The random bits that round an element.
 uint16_t random_of(const StochasticRounding& rounding, bool row_wise, int64_t row, int64_t column) {
   size_t run = 0;
   while (run + 1 < rounding.features.size() && rounding.features[run + 1].begin <= column) ++run;
@@ -188,7 +189,7 @@ TEST_P(Nvfp4OperandTest, ElementsAndScalesByTheirDefinition) {
         if (!form.rotated) expect_by_definition(random_strided(dtype, shape, 3, 2), form);
         if (HasFatalFailure()) return;
       }
-      // A group that is cut off.
+      // A group that is cut at the end.
       if (!form.rotated) expect_by_definition(random_tensor(dtype, {7, 22}, 3), form);
     }
   }
@@ -199,7 +200,7 @@ TEST_P(Nvfp4OperandTest, StochasticRoundingByItsDefinition) {
   std::vector<int64_t> tokens(48);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i * 7919 % 100003);
   rounding.token_index = test::integers(DType::i64, tokens);
-  // Runs that begin anywhere, and features that are no multiples of 8.
+  // Runs that begin anywhere, and numbers of features that are not multiples of 8.
   rounding.features = {{0, 3}, {22, (uint64_t{5} << 32) + 64}, {290, (uint64_t{9} << 32) + 1}};
   for (const GemmForm form : {GemmForm::data_gradient, GemmForm::weight_gradient}) {
     expect_by_definition(sixteenths(DType::bf16, {48, 300}, 1), quantized_forms(form, kNvfp4).a,
@@ -208,7 +209,7 @@ TEST_P(Nvfp4OperandTest, StochasticRoundingByItsDefinition) {
   }
 }
 
-// A part of the tokens and features has the bits that it has in the whole.
+// A part of the tokens and features gets the same bits as in the whole.
 TEST_P(Nvfp4OperandTest, StochasticRoundingDoesNotDependOnTheCut) {
   const OperandForm form = quantized_forms(GemmForm::data_gradient, kNvfp4).a;
   const Tensor whole = random_tensor(DType::f32, {32, 64}, 1);
@@ -276,7 +277,7 @@ TEST_P(Nvfp4OperandTest, ProductsAreThoseOfTheWidenedMatrices) {
   }
 }
 
-// Rotating both operands leaves their product what it is: without the quantization, exactly.
+// Rotating both operands leaves their product unchanged: exactly so without quantization.
 TEST(Nvfp4Rotation, LeavesProductsAsTheyAre) {
   const Tensor a = sixteenths(DType::f32, {32, 3}, 1), b = sixteenths(DType::f32, {32, 3}, 2);
   const std::vector<double> x = contents(a, true), y = contents(b, true);

@@ -1,4 +1,5 @@
-// Kernels of optimizer state against its exact host code, and AdamW over it against AdamW in FP32.
+// Kernels of optimizer state compared with its exact host code, and AdamW over it compared with
+// AdamW in FP32.
 
 #include "ops/optimizer_state.h"
 
@@ -28,7 +29,7 @@ StateValues state_of(DType format, int64_t count) {
           format == DType::i16 ? host_tensor(DType::bf16, {count}) : Tensor()};
 }
 
-/// By the host code.
+/// Computed by the host code.
 void encode(const Tensor& values, const StateValues& state) {
   if (state.coded()) return encode_state(values, state);
   for (int64_t i = 0; i < values.elements(); ++i)
@@ -75,8 +76,8 @@ TEST_P(OptimizerStateOps, AreTheHostCode) {
   }
 }
 
-/// Groups whose first element makes the scale 1, filled with what is hard to round: every E4M3
-/// number, the middle to the next one, and the FP32 numbers beside these.
+/// Groups whose first element makes the scale 1, filled with numbers that are hard to round: every
+/// E4M3 number, the midpoint to the next one, and the FP32 numbers beside these.
 TEST_P(OptimizerStateOps, RoundEveryE4m3Border) {
   std::vector<float> hard;
   for (int code = 0; code < 0x7e; ++code) {
@@ -163,7 +164,7 @@ TEST_P(OptimizerStateOps, AdamwIsThatOfFp32BetweenDecodingAndStoring) {
                                      test::converted(test::magnitudes(random(4, 1)), DType::f32));
       const Tensor weight =
           formats.master == DType::i16 ? master.weights : host_tensor(DType::bf16, {count});
-      // In FP32, from what is decoded …
+      // In FP32, from the decoded values …
       const auto copy_of = [](const StateValues& state) {
         const Tensor from = decode(state), to = host_tensor(DType::f32, from.shape());
         std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
@@ -176,7 +177,7 @@ TEST_P(OptimizerStateOps, AdamwIsThatOfFp32BetweenDecodingAndStoring) {
                          host_tensor(DType::bf16, {count}),
                          scalars};
       expected.weight_decay = 0.1;
-      // … and over what is stored.
+      // … and over the stored ones.
       AdamWArgs args{master.values, gradient.values, first.values, second.values, weight, scalars};
       args.weight_decay = 0.1;
       args.master_scales = master.scales;
@@ -196,14 +197,14 @@ TEST_P(OptimizerStateOps, AdamwIsThatOfFp32BetweenDecodingAndStoring) {
       if (lifted.coded()) lift_zeros(expected.second, lifted);
       expect_same(second, lifted, "second");
       if (formats.master == DType::i16) continue;
-      // The rounded master, as it is stored.
+      // The rounded master, in its stored form.
       const Tensor stored = decode(state_in(formats.master, expected.master));
       EXPECT_TRUE(bytes_of(weight) == bytes_of(test::converted(stored, DType::bf16))) << "weight";
     }
   }
 }
 
-// Adam divides by the root of the second moment: one that is lost would move a weight by 1 / ε.
+// Adam divides by the root of the second moment: if it became 0, the weight would move by 1 / ε.
 TEST_P(OptimizerStateOps, SecondMomentsAreNotLostBesideLargeOnes) {
   OpContext context = machine_.context();
   for (const DType format : {DType::e4m3, DType::f16}) {
@@ -226,7 +227,7 @@ TEST_P(OptimizerStateOps, SecondMomentsAreNotLostBesideLargeOnes) {
     const Tensor after_one = decode(second);
     EXPECT_GT(after_one.data<float>()[1], 0) << dtype_name(format);
     EXPECT_EQ(after_one.data<float>()[2], 0) << "zero stays zero";
-    gradient.data<float>()[1] = 0;  // a token that does not come again
+    gradient.data<float>()[1] = 0;  // a token that does not occur again
     const float before = args.master.data<float>()[1];
     adamw(context, args);
     EXPECT_LT(std::fabs(args.master.data<float>()[1] - before), 1) << dtype_name(format);

@@ -1,4 +1,4 @@
-// Products whose weight comes packed: bit by bit those that pack it themselves.
+// Products with packed weights: equal, bit by bit, to products that pack the weight themselves.
 
 #include <gmock/gmock.h>
 
@@ -33,7 +33,7 @@ class PackedWeightsTest : public testing::TestWithParam<CpuIsa> {
   }
   Operand packed(GemmForm form, const Tensor& weight) {
     const OperandForm tiles = packed_form(context_.ops, form);
-    // Whatever lies there before is overwritten, padding too.
+    // Previous content is overwritten, padding included.
     const Operand out(tiles, DType::bf16, weight.shape(),
                       random_tensor(DType::bf16, values_shape(tiles, weight.shape()), 9), Tensor());
     convert_operand(context_, {weight, out});
@@ -82,7 +82,7 @@ TEST_P(PackedWeightsTest, RunsOfColumnsAreSlices) {
     const bool forward = form == GemmForm::forward;
     const int dim = forward ? 0 : 1;
     const Operand whole = packed(form, weight);
-    EXPECT_THROW(whole.slice(dim, 8, 16), ShapeError);  // inside of a tile
+    EXPECT_THROW(whole.slice(dim, 8, 16), ShapeError);  // inside a tile
     const int64_t begin = 16, count = 41;
     GemmArgs args{form, random_tensor(DType::bf16, {20, forward ? 70 : 150}, 2),
                   weight.slice(dim, begin, count)};
@@ -104,7 +104,7 @@ TEST_P(PackedWeightsTest, RunsThatBeginInsideOfATileAreNotPacked) {
 }
 
 TEST_P(PackedWeightsTest, GatedActivationsReadBothHalves) {
-  for (const int64_t width : {48, 24}) {  // the other half of 24 begins inside of a tile
+  for (const int64_t width : {48, 24}) {  // the other half of 24 begins inside a tile
     const Tensor weight = random_tensor(DType::bf16, {2 * width, 50}, 1);
     GemmArgs args{GemmForm::forward, random_tensor(DType::bf16, {70, 50}, 2), weight,
                   random_tensor(DType::bf16, {70, 2 * width}, 3)};
@@ -137,7 +137,7 @@ TEST_P(PackedWeightsTest, FormsOfAnotherProductAreRefused) {
   args.a = packed(GemmForm::forward, random_tensor(DType::bf16, {20, 70}, 2));
   EXPECT_THAT([&] { gemm(context_, args); },
               ThrowsMessage<ShapeError>(HasSubstr("reads a in the form row-major")));
-  // A weight gradient has no weight among its operands.
+  // A weight gradient has no weight as operand.
   EXPECT_TRUE(packed_form(context_.ops, GemmForm::weight_gradient).plain());
 }
 

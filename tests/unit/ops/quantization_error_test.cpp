@@ -1,4 +1,4 @@
-// What is measured of quantized operands, on matrices whose counts are known.
+// Measurements of quantized operands, on matrices with known counts.
 
 #include "ops/reference/quantization_error.h"
 
@@ -30,7 +30,7 @@ class QuantizationErrorTest : public testing::Test {
   OpContext context_ = machine_.context();
 };
 
-// With a scale of 1: 500 is saturated to 448, 2^-11 becomes 0, 17 becomes 16 or 18.
+// With a scale of 1: 500 saturates to 448, 2^-11 becomes 0, 17 becomes 16 or 18.
 TEST_F(QuantizationErrorTest, CountsWhatAnE4m3TensorLoses) {
   const OperandForm form{kRowMajor, Orientation::row_wise, {}, DType::e4m3, ScaleForm{}};
   const Tensor x = host_tensor(DType::f32, {2, 4});

@@ -1,5 +1,5 @@
-// Quantized operands of the cpu: made as the reference makes them, and multiplied as the BF16
-// matrices that they stand for.
+// Quantized operands of the cpu: made like the reference's, and multiplied like the BF16 matrices
+// that they represent.
 
 #include <gmock/gmock.h>
 
@@ -33,7 +33,7 @@ const Quantization kSchemes[] = {
 constexpr GemmForm kForms[] = {GemmForm::forward, GemmForm::data_gradient,
                                GemmForm::weight_gradient};
 
-/// Both operands' forms in all products of all schemes.
+/// The forms of both operands in all products of all schemes.
 std::vector<OperandForm> all_forms() {
   std::vector<OperandForm> forms;
   for (const Quantization& scheme : kSchemes) {
@@ -70,7 +70,7 @@ class QuantizedOperandTest : public testing::TestWithParam<CpuIsa> {
     const auto* a = static_cast<const uint8_t*>(actual.values().raw());
     const auto* b = static_cast<const uint8_t*>(expected.values().raw());
     for (int64_t i = 0; i < matrix.elements(); ++i) {
-      // The sign of NaN says nothing.
+      // The sign of NaN has no meaning.
       if ((a[i] & 0x7f) == 0x7f && (b[i] & 0x7f) == 0x7f) continue;
       ASSERT_EQ(int{a[i]}, int{b[i]}) << i << ": " << element(matrix, i);
     }
@@ -92,7 +92,7 @@ TEST_P(QuantizedOperandTest, AreThoseOfTheReference) {
   }
 }
 
-// Powers of two times elements are BF16 numbers: nothing is rounded.
+// Powers of two times elements are BF16 numbers, so nothing is rounded.
 TEST_P(QuantizedOperandTest, ExpandToTheNumbersThatTheyStandFor) {
   for (const Orientation orientation : {Orientation::row_wise, Orientation::column_wise}) {
     const OperandForm form{.orientation = orientation,
@@ -117,7 +117,7 @@ TEST_P(QuantizedOperandTest, ExpandToTheNumbersThatTheyStandFor) {
 
 TEST_P(QuantizedOperandTest, ExtremeValuesAreThoseOfTheReference) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    // Groups of zeros, one of infinity and one of NaN, subnormal ones, and the largest numbers.
+    // Groups of zeros, one with infinity and one with NaN, subnormal ones, and the largest numbers.
     const Tensor x = random_tensor(dtype, {260, 384}, 2);
     for (int64_t i = 0; i < x.elements(); ++i) {
       const int64_t row = i / 384, column = i % 384;
@@ -135,7 +135,7 @@ TEST_P(QuantizedOperandTest, ExtremeValuesAreThoseOfTheReference) {
   }
 }
 
-// With a scale of 1: every BF16 and FP16 number has the code of the exact host code.
+// With a scale of 1: every BF16 and FP16 number gets the code of the exact host code.
 TEST_P(QuantizedOperandTest, EveryNumberHasItsCode) {
   const Tensor amax = host_tensor(DType::f32, {1});
   for (const DType element : {DType::e4m3, DType::e5m2}) {
@@ -161,7 +161,7 @@ TEST_P(QuantizedOperandTest, EveryNumberHasItsCode) {
   }
 }
 
-// Beside 448 times a power of two, which gives the group that power as scale: every BF16 number
+// Each group also has 448 times a power of two, which makes that power its scale: every BF16 number
 // that is not larger, normal code or not, for scales near the ends of the range and in the middle.
 TEST_P(QuantizedOperandTest, EveryNumberHasItsCodeInAGroup) {
   for (const int power : {-110, -100, -3, 0, 100, 112}) {
@@ -193,7 +193,7 @@ TEST_P(QuantizedOperandTest, EveryNumberHasItsCodeInAGroup) {
 TEST_P(QuantizedOperandTest, EveryCodeExpandsWithEveryScale) {
   for (const DType dtype : {DType::e4m3, DType::e5m2}) {
     for (const Orientation orientation : {Orientation::row_wise, Orientation::column_wise}) {
-      // Row-wise a row of all codes has one scale; column-wise an element has its own.
+      // Row-wise a row of all codes has one scale; column-wise each element has its own.
       const bool row_wise = orientation == Orientation::row_wise;
       const OperandForm form{.orientation = orientation,
                              .element = dtype,
@@ -264,7 +264,7 @@ std::vector<Product> products() {
           {GemmForm::weight_gradient, {m, n}, {m, k}, {n, k}}};
 }
 
-/// The operand's elements with scales of groups, or without the scale of the whole, in BF16.
+/// The operand's elements with scales of groups, or without the matrix scale, in BF16.
 Tensor widened(const Operand& operand) {
   const Tensor wide = reference::dequantized(operand);
   if (has_one_scale(operand.form())) {
@@ -321,7 +321,7 @@ TEST_P(QuantizedOperandTest, ProductsAreThoseOfTheWidenedMatrices) {
   }
 }
 
-// The definition against the plain loops that scale each group's sum.
+// The definition compared with plain loops that scale each group's sum.
 TEST_P(QuantizedOperandTest, ProductsAreCloseToTheReference) {
   for (const Quantization& scheme : kSchemes) {
     for (const Product& of : products()) {

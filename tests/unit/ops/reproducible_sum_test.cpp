@@ -32,9 +32,9 @@ std::vector<float> wild_values(size_t count, uint64_t seed) {
   return values;
 }
 
-/// The sum to far beyond FP64.
+/// The sum, with far more precision than FP64.
 long double exact_sum(const std::vector<float>& values) {
-  long double high = 0, low = 0;  // double-double of long double
+  long double high = 0, low = 0;  // double-double arithmetic of long double
   for (float v : values) {
     const long double x = v, sum = high + x, part = sum - high;
     low += (high - (sum - part)) + (x - part);
@@ -82,7 +82,7 @@ TEST_P(ReproducibleSum, OrderGroupingAndThreadsDoNotChangeABit) {
       std::vector<float> mixed = values;
       std::shuffle(mixed.begin(), mixed.end(), random);
       test::expect_same_bits(state_of(tensor_of(mixed), squared), whole);
-      // Cut at random places; some groups added to one state, others merged as states.
+      // Cut at random places; some groups are added to one state, others are merged as states.
       OpMachine machine(GetParam(), 2, {cpu::add_optimizer});
       OpContext context = machine.context();
       const Tensor all = tensor_of(mixed), state = empty();
@@ -111,7 +111,7 @@ TEST_P(ReproducibleSum, IsCloseToTheExactSum) {
     EXPECT_NEAR(value_of(state_of(tensor_of(values))), static_cast<double>(exact),
                 4 * 0x1p-53 * std::abs(static_cast<double>(exact)));
   }
-  // What plain summation loses completely.
+  // A sum that plain summation loses completely.
   EXPECT_EQ(value_of(state_of(tensor_of({1e20f, 3.0f, -1e20f, 0x1p-20f}))), 3 + 0x1p-20);
   EXPECT_EQ(value_of(state_of(tensor_of({-0.5f}))), -0.5);
   EXPECT_EQ(value_of(state_of(tensor_of({0, 0, 0}))), 0);
@@ -153,7 +153,7 @@ TEST_P(ReproducibleSum, WhatIsNotFiniteMakesNan) {
     values[12345] = bad;
     const Tensor state = state_of(tensor_of(values), true);
     EXPECT_TRUE(std::isnan(value_of(state)));
-    // It stays so, and stays the same bits.
+    // NaN stays NaN, with the same bits.
     OpMachine machine(GetParam(), 1, {cpu::add_optimizer});
     OpContext context = machine.context();
     const Tensor more = state_of(tensor_of({1, 2}), true);
@@ -181,8 +181,8 @@ TEST_P(ReproducibleSum, AListIsTheSumOfAll) {
   }
 }
 
-// Merging is adding whole numbers: of thousands of states at once as of two at a time. States of
-// very different sizes drop what the largest makes them drop, wherever it comes.
+// Merging adds integers, whether thousands of states at once or two at a time. States of very
+// different sizes drop what the largest one makes them drop, wherever it is.
 TEST_P(ReproducibleSum, ManyStatesMergeAtOnce) {
   OpMachine machine(GetParam(), 1, {cpu::add_optimizer});
   OpContext context = machine.context();

@@ -72,8 +72,8 @@ TEST_P(Rotary, FollowsTheReference) {
   }
 }
 
-// Neighbours are halves in another order, bit for bit: what is rotated as halves and then put in
-// the order of neighbours is what is put in that order and then rotated as neighbours.
+// Interleaved pairs are halves in another order, bit for bit: rotating halves and then interleaving
+// equals interleaving and then rotating pairs.
 TEST_P(Rotary, NeighboursAreHalvesInAnotherOrder) {
   OpMachine machine(GetParam(), 2, {cpu::add_rotary});
   OpContext context = machine.context();
@@ -100,7 +100,7 @@ TEST_P(Rotary, NeighboursAreHalvesInAnotherOrder) {
   }
 }
 
-// The scores of rotated queries and keys depend on the difference of their positions alone.
+// The scores of rotated queries and keys depend only on the difference of their positions.
 TEST_P(Rotary, ScoresDependOnDistance) {
   OpMachine machine(GetParam(), 1, {cpu::add_rotary});
   OpContext context = machine.context();

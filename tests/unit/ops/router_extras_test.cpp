@@ -1,5 +1,5 @@
-// What routers do beside the choice of experts: the bias that balances them, their capacity, noise
-// and random scores. By hand where the rule is the point, else against the reference.
+// Router features beside the choice of experts: the balancing bias, capacity, jitter and random
+// scores. Checked by hand where a rule is the point, otherwise against the reference.
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// The choice of experts, its weights and their gradients: against the FP64 reference, the reference
-// against finite differences, and by hand where the rule is the point (ties, groups, bias, NaN).
+// The choice of experts, its weights and their gradients, compared with the FP64 reference; the
+// reference compared with finite differences; and rules by hand (ties, groups, bias, NaN).
 
 #include "ops/routing.h"
 
@@ -52,7 +52,7 @@ Routed reference_route(const RoutingRule& rule, const Tensor& logits, const Tens
   return out;
 }
 
-/// Near by the same rule for all: sums of a few terms of size 1.
+/// One tolerance for all: sums of a few terms of size 1.
 void expect_near(const Tensor& actual, const Tensor& expected, double bound = 1e-5) {
   ASSERT_EQ(actual.shape(), expected.shape());
   for (int64_t i = 0; i < actual.elements(); ++i)
@@ -83,7 +83,7 @@ TEST_P(RoutingTest, MatchesTheReference) {
   }
 }
 
-/// Terms of all losses, with counts that differ.
+/// Terms of all losses, with different counts.
 RouterLossTerms some_losses() {
   RouterLossTerms losses;
   losses.balance = 0.4, losses.z = 0.1, losses.tokens = 50;
@@ -95,7 +95,7 @@ RouterLossTerms some_losses() {
   return losses;
 }
 
-/// The same with a loss of each document: tokens 2, 3 … of documents of 4, 60 and 100 tokens.
+/// The same with a loss for each document: tokens 2, 3 … of documents of 4, 60 and 100 tokens.
 RouterLossTerms document_losses() {
   RouterLossTerms losses = some_losses();
   losses.documents = integers(DType::i32, {0, 4, 64, 164});
@@ -128,7 +128,7 @@ void RoutingTest::expect_finite_differences(const RouterLossTerms& losses) {
   const Tensor logits = random_tensor(DType::f64, {5, kExperts}, 1, 2);
   const Tensor d = random_tensor(DType::f64, {5, rule_.topk}, 2);
   const Routed routed = reference_route(rule_, logits);
-  const auto value = [&] {  // Σ d · p + the losses, for a choice that stays
+  const auto value = [&] {  // Σ d · p + the losses, for a fixed choice
     const Routed now = reference_route(rule_, logits);
     EXPECT_EQ(values(now.choice), values(routed.choice));
     const Tensor sums = host_tensor(DType::f64, {3});
@@ -206,18 +206,19 @@ TEST(Routing, TheBiasDecidesTheChoiceAndNotTheWeight) {
 TEST(Routing, ExpertsComeFromTheBestGroupsAlone) {
   RoutingRule rule;
   rule.score = ScoreFunction::sigmoid, rule.topk = 2, rule.groups = 3, rule.group_topk = 1;
-  // Expert 0 is the best, but the second group's best two are better together.
+  // Expert 0 is the best, but the best two of the second group are better together.
   EXPECT_THAT(chosen(rule, {5, -5, 3, 3, 0, 0}), ElementsAre(2, 3));
 }
 
 TEST(Routing, AGroupCountsAsMuchAsItsBestScores) {
   RoutingRule rule;
   rule.score = ScoreFunction::sigmoid, rule.topk = 2, rule.groups = 3, rule.group_topk = 1;
-  rule.group_best = 1;  // now the group of the best expert is
+  rule.group_best = 1;  // now the best expert's group is chosen
   EXPECT_THAT(chosen(rule, {5, -5, 3, 3, 0, 0}), ElementsAre(0, 1));
   RoutingRule softmax;
   softmax.pre_softmax = true, softmax.topk = 2, softmax.groups = 2, softmax.group_topk = 1;
-  // Sums of logits are 3 and 4; those of the softmax, which the first expert leads, the other way.
+  // Sums of logits are 3 and 4; sums of the softmax, which the first expert dominates, have the
+  // other order.
   EXPECT_THAT(chosen(softmax, {5, -2, 2, 2}), ElementsAre(0, 1));
 }
 

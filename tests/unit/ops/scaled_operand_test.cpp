@@ -1,5 +1,5 @@
-// Quantized operands in plain loops: scales by hand, bounds of rounding, and products against those
-// of the dequantized matrices.
+// Quantized operands in plain loops: scales by hand, bounds of rounding, and products compared with
+// those of the dequantized matrices.
 
 #include "ops/reference/scaled_operand.h"
 
@@ -51,7 +51,7 @@ TEST(ScaledOperand, ScalesByHand) {
   // 3.3 / 2 = 1.65 lies between 1.625 and 1.75.
   EXPECT_EQ(test::values(reference::dequantized(tensor)), (std::vector<double>{1, -896, 3.25, 0}));
 
-  // 900 / 448 = 2.009: a power of two not below it is 4.
+  // 900 / 448 = 2.009: the smallest power of two not below it is 4.
   const Tensor y = row({1, -900, 3.3, 0});
   const Operand mx = quantized(y, form(DType::e4m3, kMx));
   EXPECT_EQ(mx.scales().raw() == nullptr ? 0 : *static_cast<uint8_t*>(mx.scales().raw()), 127 + 2);
@@ -68,7 +68,7 @@ TEST(ScaledOperand, ScalesByHand) {
     const Operand poisoned = quantized(row({1, bad}), form(DType::i8, {DType::f32, {1, 1}}));
     const auto back = test::values(reference::dequantized(poisoned));
     EXPECT_EQ(back[0], 1) << "another group";
-    EXPECT_TRUE(std::isnan(back[1])) << "an update must see it";
+    EXPECT_TRUE(std::isnan(back[1])) << "an update must propagate it";
   }
 }
 
@@ -93,7 +93,7 @@ TEST(ScaledOperand, RoundsByHalfAStepAtMost) {
         int64_t rounded = 0;
         for (int64_t i = 0; i < x.elements(); ++i) {
           const double from = element(x, i), to = element(back, i);
-          // Per-tensor scales are no powers of two: the division rounds too.
+          // Per-tensor scales are not powers of two, so the division rounds too.
           ASSERT_LE(std::abs(from - to),
                     relative * std::max(std::abs(from), normal * largest_scale) * (1 + 1e-5));
           rounded += from != to;

@@ -1,5 +1,5 @@
-// The bias that balances a router's choice: against the definition in FP64 with factors of tokens
-// and of experts as they are published, and by what it is for.
+// The Sinkhorn balancing of a router's choice, compared with the published definition in FP64 with
+// factors of tokens and of experts; and its purpose.
 
 #include "ops/sinkhorn.h"
 
@@ -30,7 +30,7 @@ using testing::ThrowsMessage;
 
 constexpr int64_t kTokens = 1500, kExperts = 13;  // more than one task
 
-/// Logits whose experts have very different means: without balance few of them get all tokens.
+/// Logits whose experts have very different means: without balancing a few experts get all tokens.
 Tensor skewed_logits(int64_t tokens = kTokens) {
   const Tensor logits = random_tensor(DType::f32, {tokens, kExperts}, 4, 1.5);
   for (int64_t t = 0; t < tokens; ++t)
@@ -40,7 +40,7 @@ Tensor skewed_logits(int64_t tokens = kTokens) {
   return logits;
 }
 
-/// The matrix that scaling ends with, and the experts' factors: rows of exp(logits) without any
+/// The matrix at the end of scaling, and the experts' factors: rows of exp(logits) without any
 /// shift, both factors kept, and no limit of rounds.
 struct Scaled {
   std::vector<double> matrix, factors;

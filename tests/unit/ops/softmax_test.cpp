@@ -1,5 +1,5 @@
-// The steps of softmax cross entropy, one by one against the FP64 reference, and composed against
-// the fused ops.
+// The steps of softmax cross entropy, each compared with the FP64 reference, and their composition
+// with the fused ops.
 
 #include "ops/softmax.h"
 
@@ -76,7 +76,7 @@ TEST_P(SoftmaxTest, StepsMatchTheReference) {
       expect_close(vector, one, 0);
       row_exponential(context_, {x, vector, out, c.columns});
       reference::row_exponential({to_f64(x), to_f64(vector), exact, c.columns});
-      // A relative error of the size of the exponent's absolute one.
+      // A relative error of the size of the exponent's absolute error.
       expect_close(out, exact, 1, constant(DType::f64, exact.shape(), 8));
       for (int64_t v = c.columns; v < c.width; ++v) EXPECT_EQ(test::element(out, v), 0);
       row_sum(context_, {out, vector, c.columns});
@@ -108,7 +108,7 @@ TEST_P(SoftmaxTest, WithoutColumns) {
   EXPECT_EQ(test::element(out, 1), 0);
 }
 
-// The composition is the fused loss and gradient.
+// The composition equals the fused loss and gradient.
 TEST_P(SoftmaxTest, ComposesToTheFusedCrossEntropy) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const Case& c : kCases) {

@@ -1,5 +1,5 @@
-// Adafactor against its formula in FP64: ten steps of toy parameters, and the formula against ten
-// steps of PyTorch's and Hugging Face's.
+// Adafactor compared with its formula in FP64 in ten steps of toy parameters, and the formula with
+// ten steps of PyTorch's and Hugging Face's.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ double root_mean_square(const Values& x) {
   return std::sqrt(sum / static_cast<double>(x.size()));
 }
 
-/// The formula with plain loops, for one tensor: a matrix [rows, columns], or a vector (rows 0).
+/// The formula in plain loops, for one tensor: a matrix [rows, columns], or a vector (rows 0).
 class Formula {
  public:
   Formula(AdafactorSettings settings, size_t rows, size_t columns)
@@ -107,7 +107,7 @@ TEST(AdafactorFormula, IsPytorchs) {
 
 TEST(AdafactorFormula, IsHuggingFacesWithoutScaledSteps) {
   // transformers.Adafactor(lr=0.01, eps=(1e-30, 1e-3), weight_decay=0.1, relative_step=False,
-  // scale_parameter=False), transformers 4.56, FP64. With scale_parameter it scales the decay, too.
+  // scale_parameter=False), transformers 4.56, FP64. scale_parameter also scales the decay there.
   const AdafactorSettings settings{.scale_parameter = false};
   expect_ten_steps(settings, 2, 0.01,
                    {-0.714932905332062, -0.568814588761728, -0.416656783712583, -0.274057736135076,
@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                     AdafactorSettings{.epsilon1 = 1e-4, .epsilon2 = 0.5, .relative_step = true}),
     [](const auto& info) { return "case" + std::to_string(info.index); });
 
-/// Sums of the rows and columns of g [300, 1500], cut into pieces of so many rows.
+/// Sums of the rows and columns of g [300, 1500], cut into pieces of this many rows.
 std::string sums_of(CpuIsa isa, int threads, const Tensor& g, int64_t rows) {
   OpMachine machine(isa, threads, {cpu::add_optimizer_state, cpu::add_elementwise});
   OpContext context = machine.context();
@@ -201,7 +201,7 @@ std::string sums_of(CpuIsa isa, int threads, const Tensor& g, int64_t rows) {
 
 TEST(AdafactorSums, AreTheSameForEveryCut) {
   const Tensor g = random_tensor(DType::f32, {300, 1500}, 3, 1e-3);
-  // Columns and rows of other sizes, one of zeros.
+  // Columns and rows of different sizes, one of them zeros.
   for (int64_t i = 0; i < g.elements(); ++i)
     g.data<float>()[i] *= std::ldexp(1.0f, static_cast<int>(i % 1500 % 40) - 20);
   for (int64_t c = 0; c < 1500; ++c) g.data<float>()[7 * 1500 + c] = 0;
@@ -240,8 +240,8 @@ TEST(AdafactorShards, ReduceRowsAndColumnsAlone) {
     if (shape.rank() == 2) values += shape[0] + shape[1];
   for (const CollectiveRecord& c : ranks[0].collectives("all_reduce"))
     most = std::max(most, c.bytes);
-  // Per row and column 4 bytes of a limit and 8 of a sum; the squares of tensors take 1280 bytes
-  // each.
+  // A row or column takes 4 bytes for a limit and 8 for a sum; the squares of tensors take 1280
+  // bytes each.
   EXPECT_GT(most, 0);
   EXPECT_LE(most, std::max<int64_t>(8 * values, 1280 * 2 * 6));
   int64_t vectors = 0;

@@ -1,4 +1,4 @@
-// Rows of each step: a ramp's sizes, what they add up to, and settings that make none.
+// Rows of each step: the sizes of a ramp, their sums, and invalid settings.
 
 #include "optim/batch_schedule.h"
 
@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Step by step, as a run consumes rows: what the closed forms have to agree with.
+/// Step by step, as a run consumes rows: the closed forms must agree with this.
 struct Walk {
   std::vector<int64_t> rows, consumed{0};
 };
@@ -32,7 +32,7 @@ BatchSchedule ramp(int64_t start, int64_t increment, int64_t samples, int64_t fu
 TEST(BatchSchedule, GrowsInEqualPartsOfTheRowsAsMegatronsDoes) {
   // Three increments over 24 rows: 2 rows a step up to row 8, 4 up to 16, 6 up to 24, then 8.
   EXPECT_THAT(walk(ramp(2, 2, 24, 8), 11).rows, ElementsAre(2, 2, 2, 2, 4, 4, 6, 6, 8, 8, 8));
-  // Steps that reach over a border keep their size.
+  // Steps that cross a border keep their size.
   EXPECT_THAT(walk(ramp(4, 4, 10, 8), 5).rows, ElementsAre(4, 4, 4, 8, 8));
 }
 

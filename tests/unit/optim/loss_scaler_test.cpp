@@ -11,7 +11,7 @@
 namespace viaduct {
 namespace {
 
-/// Feeds a script: 'o' an overflow, '.' a clean step.
+/// Runs a script: 'o' is an overflow, '.' a clean step.
 LossScalerState play(const LossScaler& scaler, LossScalerState state, std::string_view script) {
   for (char step : script) state = scaler.next(state, step == 'o');
   return state;
@@ -38,7 +38,7 @@ TEST(LossScaler, DoublesAfterAWindowOfCleanStepsInARow) {
   EXPECT_EQ(play(scaler, start, "...").scale, 1024);
   EXPECT_EQ(play(scaler, start, "....").scale, 2048);
   EXPECT_EQ(play(scaler, start, "........").scale, 4096);
-  EXPECT_EQ(play(scaler, start, "...o...").scale, 1024);  // the overflow starts the window anew
+  EXPECT_EQ(play(scaler, start, "...o...").scale, 1024);  // the overflow restarts the window
   EXPECT_EQ(play(scaler, start, "...o....").scale, 2048);
 }
 

@@ -1,4 +1,5 @@
-// Muon against its formula in FP64: ten steps of toy parameters, and the Newton-Schulz iteration.
+// Muon compared with its formula in FP64 in ten steps of toy parameters, and the Newton-Schulz
+// iteration.
 
 #include "optim/muon.h"
 
@@ -21,7 +22,7 @@ using namespace test;
 
 using Values = std::vector<double>;
 
-/// The formula with plain loops: x [rows, columns] becomes nearly orthogonal.
+/// The formula in plain loops: x [rows, columns] becomes nearly orthogonal.
 Values newton_schulz_in_fp64(const Values& x, int64_t rows, int64_t columns, int steps) {
   const bool tall = rows > columns;
   const auto r = static_cast<size_t>(std::min(rows, columns)),

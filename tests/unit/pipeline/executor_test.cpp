@@ -32,7 +32,7 @@ TEST(Executor, OneStageRunsThePlainLoop) {
   }
 }
 
-/// Leaves out micro-batches from `end` on.
+/// Skips the micro-batches from `end` on.
 class FirstOnes : public ActionFollower {
  public:
   explicit FirstOnes(int64_t end) : end_(end) {}
@@ -85,8 +85,8 @@ struct Case {
   int64_t group = 0;
 };
 
-// Every stage has the weight gradients that one rank has for its layers, whatever the order of work
-// and of messages; micro-batches differ in size, and there may be fewer than stages.
+// Every stage gets the weight gradients that one rank computes for its layers, in any order of work
+// and messages; micro-batches differ in size, and there may be fewer than stages.
 TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
   for (const Case& c :
        {Case{ScheduleKind::one_f_one_b}, Case{ScheduleKind::gpipe}, Case{ScheduleKind::zb_h1},
@@ -130,7 +130,7 @@ TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
   }
 }
 
-// Under DualPipeV the first stage has both ends of the model, and what the last one makes in its
+// Under DualPipeV the first stage has both ends of the model, and the output of the last one's
 // first chunk is the input of its second.
 TEST(Executor, AVGivesTheSumsOfOneRank) {
   for (const int pp : {2, 3, 4}) {
@@ -159,7 +159,7 @@ TEST(Executor, AVGivesTheSumsOfOneRank) {
   }
 }
 
-/// `actions` with every computation over a whole chunk cut into ranges of segments, in the order in
+/// `actions` with every computation of a whole chunk cut into ranges of segments, in the order in
 /// which they depend on each other.
 ActionList in_ranges(const ActionList& actions) {
   constexpr SegmentRange kFirst{0, 1}, kMiddle{1, SegmentRange::kEnd - 1};
@@ -200,7 +200,7 @@ TEST(Executor, RangesOfSegmentsGiveTheSameSums) {
   }
 }
 
-// Evaluation: any number of micro-batches through any number of chunks, fewer than stages too.
+// Evaluation: any number of micro-batches through any number of chunks, also fewer than stages.
 TEST(Executor, ForwardsAloneRunWithFewerMicroBatchesThanStages) {
   for (const int virtual_stages : {1, 2, 3}) {
     for (const int pp : {2, 3}) {
@@ -235,7 +235,7 @@ TEST(Executor, ARangeWhoseNeighbourHasNotRunIsAnError) {
   EXPECT_THROW(run_schedule(actions, toy, *self), CommError);
 }
 
-/// A stage that read another batch than its neighbours.
+/// A stage that read a different batch than its neighbours.
 class OtherBatch final : public test::ToyStage {
  public:
   using ToyStage::ToyStage;
@@ -259,7 +259,7 @@ TEST(Executor, AShapeThatGoesAheadIsComparedWithTheReceiversBatch) {
     });
     FAIL() << "nothing was thrown";
   } catch (const CommError& error) {
-    // Both ends see it.
+    // Both ends detect it.
     EXPECT_THAT(
         error.what(),
         testing::AnyOf(testing::HasSubstr("stage 0 sends x [2], but according to the batch that "
@@ -303,7 +303,7 @@ TEST(Executor, OutputsAreFreedOnceSent) {
   }
 }
 
-// A list that validate_schedule rejects is an error here, too, not a wrong number.
+// A list that validate_schedule rejects is an error here too, not a wrong number.
 TEST(Executor, WaitingForWhatWasNotPostedIsAnError) {
   ScheduleSettings settings;
   const auto self = make_self_communicator();

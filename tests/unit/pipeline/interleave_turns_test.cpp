@@ -1,4 +1,4 @@
-// Forwards and backwards in turn, cut where an exchange is under way.
+// Forwards and backwards of segments in turn, cut where an exchange is in flight.
 
 #include "pipeline/interleave_turns.h"
 
@@ -93,7 +93,7 @@ std::vector<ScheduleSettings> pipelines() {
   return list;
 }
 
-// What is combined has no message between its two parts, and both have their inputs before.
+// A combined pair has no message between its two parts, and both have their inputs before.
 TEST(InterleaveTurns, PipelinesAreValidAndGiveTheSumsOfOneRank) {
   for (const ScheduleSettings& s : pipelines()) {
     for (const bool delays : {false, true}) {
@@ -121,7 +121,7 @@ TEST(InterleaveTurns, PipelinesAreValidAndGiveTheSumsOfOneRank) {
   }
 }
 
-// One forward more is ahead, so that a backward is not that of the forward beside it.
+// One more forward runs ahead, so that a backward is not that of the forward beside it.
 TEST(InterleaveTurns, WarmsUpByOneForwardMore) {
   for (int stage = 0; stage < 2; ++stage) {
     ScheduleSettings s{ScheduleKind::interleaved, 2, 2, 8};

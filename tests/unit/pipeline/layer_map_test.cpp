@@ -1,4 +1,4 @@
-// The layers of each stage: explicit maps, and sizes that do not divide.
+// The layers of each stage: explicit maps, and numbers that do not divide.
 
 #include "pipeline/layer_map.h"
 

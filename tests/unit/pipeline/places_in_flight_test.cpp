@@ -14,7 +14,7 @@ std::vector<int64_t> places(const ScheduleSettings& settings, int stage) {
   return list;  // in the order of micro-batches, then chunks
 }
 
-// Megatron: i modulo (warm-up + 1), where a stage warms up with the stages behind it.
+// Megatron: i modulo (warm-up + 1); a stage's warm-up is the number of stages after it.
 TEST(PlacesInFlight, OfOneForwardOneBackwardAreModuloTheStagesToCome) {
   const ScheduleSettings settings{.pp = 3, .micro_batches = 7};
   EXPECT_EQ(places(settings, 0), (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 0}));
@@ -27,7 +27,7 @@ TEST(PlacesInFlight, OfAllForwardsAreTheirNumbers) {
             (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-// Warm-up of the interleaved schedule: 2 · (pp − stage − 1) + (chunks − 1) · pp forwards, and one.
+// Warm-up of the interleaved schedule: 2 · (pp − stage − 1) + (chunks − 1) · pp forwards, plus one.
 TEST(PlacesInFlight, OfChunksCountForwardsOfAnyChunk) {
   const ScheduleSettings settings{
       .kind = ScheduleKind::interleaved, .pp = 2, .virtual_stages = 2, .micro_batches = 4};
@@ -35,7 +35,7 @@ TEST(PlacesInFlight, OfChunksCountForwardsOfAnyChunk) {
   EXPECT_EQ(places(settings, 1), (std::vector<int64_t>{0, 2, 1, 0, 1, 0, 2, 1}));
 }
 
-// The head's weight gradient waits to the end, and the rest of its micro-batch is gone long before.
+// The head's weight gradient waits until the end, long after the rest of its micro-batch.
 TEST(PlacesInFlight, WhatWaitsForTheHeadsWeightDoesNotCount) {
   ScheduleSettings settings{.pp = 2, .micro_batches = 6};
   settings.deferred_heads = 6;

@@ -90,9 +90,9 @@ TEST(Schedule, DualPipeVIsWrittenOut) {
             "B3.0 I4.1 I4.0 W4.1 W4.0");
 }
 
-// With a backward of two forwards: (pp − 1) (F&B + B − 3 W) where forward and backward are
-// combined, as its authors count, and half of it where the forward is handed over before the
-// backward begins. Each stage holds 2 pp + 1 micro-batches of a chunk, half a stage each.
+// With a backward as long as two forwards: (pp − 1) (F&B + B − 3 W) where forward and backward are
+// combined, as its authors count, and half of that where the forward is handed over before the
+// backward begins. Each stage holds 2 pp + 1 micro-batches of a chunk, which is half a stage each.
 TEST(Schedule, DualPipeVHasTheBubbleAndTheMemoryOfItsPaper) {
   for (const int pp : {2, 3, 4, 8}) {
     for (const int64_t micro_batches : {2 * pp, 2 * pp + 1, 5 * pp}) {
@@ -204,8 +204,8 @@ TEST(Schedule, WithoutWarmupOverlapOnlySteadyMessagesStayUnderWay) {
             ".>A2:1 .<G2:1 B2");
 }
 
-// The head's weight gradients come in the order of their backwards, after the last stage's last
-// message has been posted and before it is waited for; other stages have none.
+// The head's weight gradients run in the order of their backwards, after the last stage has posted
+// its last message and before it waits for it; other stages have none.
 TEST(Schedule, DeferredHeadsComeLast) {
   auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 3);
   s.deferred_heads = 2;
@@ -222,7 +222,7 @@ TEST(Schedule, DeferredHeadsComeLast) {
   EXPECT_EQ(computations(s, 1), "F0 I0l B0r F1 I1l B1r F2 I2l B2r W0l W1l W2l");
   s.kind = ScheduleKind::gpipe;
   EXPECT_EQ(computations(s, 1), "F0 F1 F2 I0l B0r I1l B1r I2l B2r W0l W1l W2l");
-  // The last stage is done with its first chunk last; the head is of the last one.
+  // The last stage finishes its first chunk last; the head is in the last chunk.
   auto chunks = settings(ScheduleKind::interleaved, 2, 2, 2);
   chunks.deferred_heads = 100;
   EXPECT_EQ(computations(chunks, 0), "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0");
@@ -277,7 +277,8 @@ TEST(Schedule, StagesReduceAChunkAtOneVirtualMicroBatch) {
                 number < stage ? -1 : complete[static_cast<size_t>(number - stage)]);
       if (action.reduces >= 0) reduced.push_back(action.reduces);
     }
-    // Chunk 0 is complete with the stage's last backward: only the first stage has none after it.
+    // Chunk 0 is complete with the stage's last backward: only the first stage has no backward
+    // after it.
     EXPECT_EQ(reduced, stage == 0 ? (std::vector<int>{2, 1, 0}) : (std::vector<int>{2, 1}));
   }
 }
@@ -415,7 +416,7 @@ TEST(Schedule, WeightGradientsAddUpInTheOrderOfMicroBatches) {
   }
 }
 
-// Overlap brings nothing later than batching does.
+// No message is later with overlap than with batching.
 TEST(Schedule, MessagesUnderWayCostNoTime) {
   for (const int pp : {2, 4}) {
     auto s = settings(ScheduleKind::interleaved, pp, 2, 8);

@@ -1,9 +1,9 @@
 #pragma once
-// A minimal model: virtual stage v makes y = (v + 2) · x + micro-batch of rows whose number differs
-// by micro-batch, and its weight gradient is the sum of x · dy. All whole numbers, so every order
-// of summation is exact. Messages have two tensors. It counts its segments as a model with
-// kSegments of them would: the last one does the work of the forward and of its weight gradient,
-// the others pass on what they get.
+// A minimal model: virtual stage v computes y = (v + 2) · x + micro-batch for rows whose number
+// differs by micro-batch, and its weight gradient is the sum of x · dy. All numbers are whole, so
+// every order of summation is exact. Messages have two tensors. It counts segments like a model
+// with kSegments of them: the last one does the work of the forward and of its weight gradient, the
+// others pass on their input.
 
 #include <algorithm>
 #include <map>
@@ -82,7 +82,7 @@ class ToyStage : public StageProgram {
   /// By chunk.
   const std::vector<double>& weight_gradients() const { return gradients_; }
   double loss() const { return loss_; }
-  /// No store remains, and every message was that of its micro-batch.
+  /// Checks that no store remains and that every message belonged to its micro-batch.
   bool all_read() const { return saved_.empty() && d_saved_.empty() && numbers_fit_; }
   /// The maximum number of live outputs of this stage.
   int64_t peak_messages() const { return peak_messages_; }
@@ -94,7 +94,7 @@ class ToyStage : public StageProgram {
  private:
   using Kept = std::map<std::pair<int64_t, int>, Tensor>;
 
-  /// Whether the range has the segment with this number, from 1.
+  /// Whether the range contains the segment with this number, from 1.
   static bool passes(SegmentRange range, int number) {
     const SegmentRange among = range.among(kSegments);
     return among.begin < number && number <= among.end;

@@ -69,7 +69,7 @@ TEST(ValidateSchedule, ADroppedReceiveIsCaught) {
   ActionList& list = s.stages[1];
   list.erase(find(list, ActionKind::post_receive, 2));
   EXPECT_THAT(problem(s), HasSubstr("stage 1"));
-  // Its wait dropped, too: the input is missing.
+  // Without its wait too: the input is missing.
   s = schedule();
   ActionList& again = s.stages[1];
   again.erase(find(again, ActionKind::wait, 3));
@@ -89,8 +89,7 @@ TEST(ValidateSchedule, ADroppedSendIsCaught) {
 
 TEST(ValidateSchedule, SwappedMessagesAreCaught) {
   Schedule s = schedule(ScheduleKind::gpipe);
-  // Both ends are well formed by themselves: stage 1 takes micro-batches 0 and 1 in the other
-  // order.
+  // Both ends are well formed separately: stage 1 takes micro-batches 0 and 1 in the other order.
   for (Action& action : s.stages[1]) {
     const bool incoming =
         action.kind == ActionKind::forward || (!computes(action.kind) && !action.message.outgoing &&
@@ -153,7 +152,7 @@ TEST(ValidateSchedule, HeadsOutOfPlaceAreCaught) {
                                     ", or before its forward or the other part"));
 }
 
-// Ranges of segments have to tile the chunk, in the order of the forward and of the backward.
+// The ranges of segments must tile the chunk, in the order of the forward and of the backward.
 TEST(ValidateSchedule, RangesThatDoNotTileTheirChunkAreCaught) {
   const auto range = [](ActionKind kind, int begin, int end) {
     return Action{kind, 0, 0, {begin, end}};
@@ -213,11 +212,11 @@ TEST(ValidateSchedule, WrongFlagsAreCaught) {
 }
 
 TEST(ValidateSchedule, ADeadlockNamesWhatEachStageWaitsFor) {
-  // Send, wait, receive, wait on both sides: with buffered sends it would pass.
+  // Send, wait, receive, wait on both sides: valid only with buffered sends.
   ScheduleSettings settings;
   settings.pp = 2, settings.micro_batches = 3, settings.messages = PointToPoint::ordered;
   Schedule s = make_schedule(settings);
-  // Stage 1 is odd and receives first; turn one of its exchanges round.
+  // Stage 1 is odd and receives first: reverse one of its exchanges.
   ActionList& list = s.stages[1];
   for (size_t i = 0; i + 3 < list.size(); ++i) {
     if (list[i].kind == ActionKind::post_receive && list[i + 2].kind == ActionKind::post_send) {
@@ -232,11 +231,11 @@ TEST(ValidateSchedule, ADeadlockNamesWhatEachStageWaitsFor) {
 }
 
 TEST(ValidateSchedule, CountsBuffersOfMessages) {
-  // The middle stage of three with overlap: the next input and gradient posted ahead, one received
-  // and in use, one sent.
+  // The middle stage of three with overlap: the next input and gradient are posted ahead, one of
+  // each is received and in use, one is sent.
   const auto holds = validate_schedule(schedule());
   EXPECT_EQ(holds[2].stores, 1);
-  EXPECT_EQ(holds[0].buffers, 3) << "two gradients, one activation on its way";
+  EXPECT_EQ(holds[0].buffers, 3) << "two gradients, and one activation in flight";
 }
 
 }  // namespace

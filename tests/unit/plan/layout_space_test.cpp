@@ -1,4 +1,4 @@
-// Which layouts the search looks at.
+// The layouts that the search considers.
 
 #include "plan/layout_space.h"
 
@@ -48,7 +48,7 @@ TEST(LayoutSpace, TensorGroupsStayInsideADomain) {
   SpaceLimits l = limits();
   l.domain = 4;
   for (const Layout& layout : enumerate_layouts(l)) EXPECT_LE(layout.tp, 4);
-  // Of a domain of 72 a group of 16 would lie in two.
+  // In domains of 72 a group of 16 would span two.
   l.domain = 72;
   EXPECT_FALSE(some(enumerate_layouts(l), [](const Layout& x) { return x.tp > 8; }));
 }
@@ -85,7 +85,7 @@ TEST(LayoutSpace, FixedValuesReplaceTheRules) {
   EXPECT_EQ(describe(all[0]),
             "tp 16 · cp 1 · pp 2 · vpp 1 · dp 2, micro-batch 2 × 32, sharding as given, recompute "
             "as given");
-  // What stays as given is no override.
+  // A field that keeps its given value is not an override.
   EXPECT_THAT(overrides_of(all[0]),
               testing::Not(testing::Contains(testing::HasSubstr("recompute"))));
 }

@@ -94,7 +94,7 @@ TEST(Score, ConstantsOfAGpuScaleItsKernelsAlone) {
 
 TEST(Score, LongStepsAreTheirRoundsLongerThanShortOnes) {
   // 64 micro-batches, and 64 on two stages, with and without chunks: computed from four rounds, and
-  // as the whole step says.
+  // from the whole step.
   const std::string columns =
       "id,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,vpp,"
       "tokens_per_sec_per_gpu\n";

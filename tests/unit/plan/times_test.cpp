@@ -24,7 +24,7 @@ TEST(OpTime, LargeProductsReachTheirShareOfTheMeasuredRate) {
   const double flops = 1e15;
   const double rate = gpu.measured_flops.at("bf16") * OpTimeSettings().product_share;
   EXPECT_NEAR(time.seconds(product(flops, 1000)), flops / rate, 1e-4);
-  // Twice the work takes less than twice the time, and never less than at the roof.
+  // Twice the work takes less than twice the time, and never less than the roofline allows.
   EXPECT_LT(time.seconds(product(2e10, 1000)), 2 * time.seconds(product(1e10, 1000)));
   EXPECT_GT(time.seconds(product(1e10, 1000)), 1e10 / rate);
 }
@@ -36,10 +36,10 @@ TEST(OpTime, NarrowProductsRunAtTheirOwnRate) {
   fp8.cost.flops[static_cast<size_t>(FlopFormat::fp8)] = 1e15;
   EXPECT_NEAR(time.seconds(product(1e15, 1000)) / time.seconds(fp8),
               gpu.measured_flops.at("fp8") / gpu.measured_flops.at("bf16"), 0.01);
-  // The bound of a model without such products does not count on their rate.
+  // The bound of a model without such products does not use their rate.
   EXPECT_GT(time.least_seconds(1e15, OpKind::product, false), time.seconds(fp8));
   EXPECT_LE(time.least_seconds(1e15, OpKind::product, true), time.seconds(fp8));
-  // No GPU of this generation has FP4.
+  // GPUs of this generation have no FP4.
   fp8.cost.flops[static_cast<size_t>(FlopFormat::fp4)] = 1;
   EXPECT_THROW(time.seconds(fp8), ConfigError);
 }
@@ -120,7 +120,7 @@ TEST(CollectiveTime, AcrossDomainsEachMemberHasItsNic) {
   const double least = 7.0 / 8 * static_cast<double>(kBytes) / cluster.nic_bytes_per_second;
   EXPECT_GT(alone, least);
   EXPECT_LT(alone, 1.2 * least);
-  // With all eight GPUs of each domain in the group, eight NICs carry it.
+  // If the group has all eight GPUs of each domain, it uses eight NICs.
   const double whole = time.seconds(collective("all_gather", strided(64, 1), kBytes));
   EXPECT_LT(whole, alone / 4);
 }

@@ -1,4 +1,4 @@
-// What `viaduct plan --vary` lets the search choose.
+// The choices that `viaduct plan --vary` gives the search.
 
 #include "plan/variants.h"
 

@@ -1,4 +1,4 @@
-// Which rank a gradient that is not finite came from, after sums over ranks have spread it.
+// The rank where a gradient that is not finite began, after sums over ranks have spread it.
 
 #include "probe/nan_report.h"
 
@@ -106,7 +106,7 @@ TEST(NanReport, GradientsAreThereWhereWeightsTakeTheirMemory) {
   EXPECT_EQ(first_nonfinite(engine, batch), "gradient of blocks.0.mlp.down.weight");
 }
 
-// A rank's own gradients are gone when they are reduced: whoever has the shard names the tensor.
+// A rank's own gradients are gone after the reduction: the rank with the shard names the tensor.
 TEST(NanReport, ShardedGradientsAreNamedByTensor) {
   for (const char* strategy : {"optim_grads", "optim_grads_params"}) {
     for (const int bad : {0, 2})

@@ -1,5 +1,5 @@
-// The batch file of `probe`: what is scored, where documents begin, and what is refused because the
-// layers could not follow it.
+// The batch file of `probe`: which tokens are scored, where documents begin, and refusals of what
+// the layers could not follow.
 
 #include "probe/probe_batch.h"
 
@@ -66,7 +66,7 @@ TEST_F(ProbeBatchTest, HolesInTheMaskAreRefused) {
         read({{"input_ids", ids}, {"labels", labels}, {"attention_mask", {1, 1, 0, 0, 1, 1}}});
       },
       ThrowsMessage<ConfigError>(HasSubstr("middle of row 0, before token 4")));
-  // Between documents, and in another row, they are ends.
+  // Masked tokens at the end of a document or of a row are allowed.
   EXPECT_NO_THROW(read({{"input_ids", ids},
                         {"labels", labels},
                         {"document_ids", {1, 1, 1, 2, 2, 2}},

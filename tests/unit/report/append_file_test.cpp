@@ -1,4 +1,4 @@
-// A file of whole records on a disk that fills up.
+// A file of whole records on a disk that becomes full.
 
 #include "report/append_file.h"
 

@@ -1,4 +1,4 @@
-// Charts of the report page: nothing of the data is lost or invented, however much there is.
+// Charts of the report page: no data is lost or invented, however much there is.
 
 #include "report/page/charts.h"
 
@@ -106,7 +106,7 @@ TEST(HtmlPage, NumbersStandAtTheRight) {
   HtmlPage page("t", "s");
   page.table({"name", "value"}, {{"a", "12 %"}, {"b", "–"}});
   EXPECT_THAT(page.document(), HasSubstr("<td>a</td><td class=\"number\">12 %</td>"));
-  EXPECT_THAT(page.document(), Not(HasSubstr("http")));  // nothing from elsewhere
+  EXPECT_THAT(page.document(), Not(HasSubstr("http")));  // no external resources
 }
 
 }  // namespace

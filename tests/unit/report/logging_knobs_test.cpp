@@ -76,7 +76,7 @@ TEST(LoggingKnobs, EachLevelOfTimersAddsSome) {
     EXPECT_EQ(timer["min"], timer["max"]) << "one rank";
     sum += timer["max"].get<double>();
   }
-  EXPECT_LE(sum, coarse.lines[1]["step_seconds"].get<double>()) << "of this step alone";
+  EXPECT_LE(sum, coarse.lines[1]["step_seconds"].get<double>()) << "only of this step";
   EXPECT_FALSE(coarse.lines[1]["timers"].contains("op/gemm"));
   EXPECT_GT(fine.lines[1]["timers"]["op/gemm"]["max"].get<double>(), 0);
   EXPECT_THAT(fine.tensorboard, HasSubstr("timers/op/gemm"));
@@ -85,7 +85,7 @@ TEST(LoggingKnobs, EachLevelOfTimersAddsSome) {
               ThrowsMessage<ConfigError>(HasSubstr("logger.timing_log_level")));
 }
 
-// A line has extremes of the ranks, of the step before, and none of them is a list of ranks.
+// A line has the extremes over the ranks for the step before; none of them is a list of ranks.
 TEST(LoggingKnobs, RanksAreLeastMeanAndMost) {
   TemporaryFolder folder;
   const RunSetup setup = setup_of(
@@ -100,7 +100,7 @@ TEST(LoggingKnobs, RanksAreLeastMeanAndMost) {
   std::ifstream file(folder / "metrics.jsonl");
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_FALSE(lines[0].contains("ranks")) << "no step is over on all ranks yet";
+  EXPECT_FALSE(lines[0].contains("ranks")) << "no step has ended on all ranks yet";
   for (size_t i = 1; i < lines.size(); ++i) {
     const auto& ranks = lines[i]["ranks"];
     EXPECT_EQ(ranks["step"], i) << "the step before";
@@ -146,7 +146,7 @@ TEST(LoggingKnobs, MemoryByOwnerGoesToTensorBoard) {
   EXPECT_THAT(off, HasSubstr("memory/peak_bytes"));
 }
 
-/// Norm and zeros after a step, in a layout; the same on all its ranks.
+/// Weight norm and zeros in gradients after a step, in a layout; equal on all its ranks.
 std::pair<double, int64_t> statistics(const Overrides& layout) {
   const RunSetup setup =
       setup_of(tiny_run() + layout + Overrides{"train.train_iters=2", "dist.threads_per_rank=1"});
@@ -168,7 +168,7 @@ std::pair<double, int64_t> statistics(const Overrides& layout) {
 TEST(LoggingKnobs, EachElementCountsOnceInEveryLayout) {
   const auto one = statistics({"dist.ranks=1"});
   EXPECT_GT(one.first, 0);
-  // Tokens that no row has are rows of zeros of the table's gradient: whole ones.
+  // Tokens that occur in no row have zero rows in the table's gradient.
   EXPECT_EQ(one.second % 32, 0);
   for (const Overrides& layout :
        {Overrides{"dist.ranks=2"}, Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"},
@@ -182,7 +182,7 @@ TEST(LoggingKnobs, EachElementCountsOnceInEveryLayout) {
 
 TEST(LoggingKnobs, ZerosOfTheGradientAreCounted) {
   const Logged log = logged({"logger.log_num_zeros_in_grad=true", "model.vocab_size=4096"});
-  // A step reads 4 rows of 32 tokens: most of the 4096 rows of the table have a gradient of zero.
+  // A step reads 4 rows of 32 tokens: most of the 4096 rows of the table have a zero gradient.
   const int64_t zeros = log.lines[0]["num_zeros_in_grad"];
   EXPECT_GE(zeros, (4096 - 128) * 32);
   EXPECT_LT(zeros, 4097 * 32);

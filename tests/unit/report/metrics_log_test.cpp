@@ -1,4 +1,4 @@
-// Metrics on a disk that fills up.
+// Metrics on a disk that becomes full.
 
 #include "report/metrics_log.h"
 

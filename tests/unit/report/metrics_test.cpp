@@ -158,7 +158,7 @@ TEST(MetricsFile, ALastLineWithoutItsEndIsNotGluedToTheNext) {
   test::TemporaryFolder folder;
   const auto path = folder / "metrics.jsonl";
   write_file_atomically(path,
-                        "{\"step\":1}\n{\"step\":2}");  // complete JSON, but cut before its end
+                        "{\"step\":1}\n{\"step\":2}");  // complete JSON, but truncated
   MetricsFile(path, 5).write(R"({"step":6})");
   EXPECT_EQ(steps_of(path), (std::vector<int64_t>{1, 6}));
 }
@@ -188,7 +188,7 @@ TEST(MetricsFile, HasOneLineForEachStepAndKind) {
   EXPECT_EQ(steps_of(path), (std::vector<int64_t>{0, 1, 2, 2, 2, 3}));
   EXPECT_EQ(read_file(folder / "metrics.dropped.jsonl"), "{\"step\":1,\"twice\":1}\n");
   EXPECT_EQ(MetricsFile(path, 3).validation_before(), "");
-  // A run from the start has nothing in common with what is there.
+  // A run from the start does not continue the existing file.
   EXPECT_EQ(MetricsFile(path, 0).validation_before(), "");
   EXPECT_EQ(read_file(path), "");
 }

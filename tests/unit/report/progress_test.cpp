@@ -17,7 +17,7 @@ StepMetrics metrics() {
   return m;
 }
 
-/// What a display wrote.
+/// The output of a display.
 template <class F>
 std::string written(bool is_terminal, int64_t total, F use) {
   test::TemporaryFolder folder;

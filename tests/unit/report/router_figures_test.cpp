@@ -1,4 +1,4 @@
-// Figures of routers in a bounded size, their places, and the picture of the load.
+// Router figures in bounded size, their places, and the picture of the load.
 
 #include "report/router_figures.h"
 

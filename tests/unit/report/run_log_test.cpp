@@ -1,4 +1,4 @@
-// metrics.jsonl read back, and what a run's log shows.
+// Reads metrics.jsonl back, and shows a run's log.
 
 #include "report/run_log.h"
 
@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A run of equal steps, the first of them slow.
+/// A run of equal steps, except that the first is slow.
 std::vector<StepMetrics> steps(int count) {
   std::vector<StepMetrics> all;
   for (int i = 1; i <= count; ++i) {

@@ -48,8 +48,8 @@ class Bytes {
   std::string_view bytes_;
 };
 
-/// All fields of a message, in order: number → raw value (varints and fixed ones as numbers, the
-/// rest as bytes).
+/// All fields of a message, in order: number → raw value (varints and fixed-size fields as numbers,
+/// the rest as bytes).
 struct Field {
   uint32_t number;
   uint64_t value = 0;
@@ -107,7 +107,7 @@ Event event_of(std::string_view message) {
   return event;
 }
 
-/// CRC-32C bit by bit, and TFRecord's mask.
+/// CRC-32C bit by bit, with TFRecord's mask.
 uint32_t slow_masked_crc(std::string_view bytes) {
   uint32_t crc = 0xffffffffu;
   for (unsigned char byte : bytes) {

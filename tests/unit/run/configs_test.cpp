@@ -1,5 +1,5 @@
-// The configurations that come with the repository are valid: every name known and built, every
-// value in its range.
+// The configurations in the repository are valid: every name is known and built, every value in its
+// range.
 
 #include <gmock/gmock.h>
 

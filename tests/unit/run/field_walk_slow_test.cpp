@@ -54,7 +54,7 @@ std::string section_of(const std::string& name) {
 
 /// Values that type, range and choices exclude.
 std::vector<std::string> excluded_values(const BuiltField& field) {
-  if (field.type.starts_with("string") && field.choices.empty()) return {};  // any text is one
+  if (field.type.starts_with("string") && field.choices.empty()) return {};  // any text is valid
   const bool list =
       field.type.starts_with("list") || field.type.find("or list") != std::string::npos;
   std::vector<std::string> values{field.type.find("map") == std::string::npos ? "{banana: 1}"
@@ -92,7 +92,7 @@ void expect_refused(const FieldCase& one, const Overrides& run, const std::strin
       << setting;
 }
 
-/// The observation of a run that a case names.
+/// The observation that a case names, for a run.
 std::string shown(Shows where, const Overrides& run) {
   switch (where) {
     case Shows::record:
@@ -112,8 +112,8 @@ std::string shown(Shows where, const Overrides& run) {
   return "";
 }
 
-/// Machines without the instructions cannot show it, nor this program without a GPU's library
-/// (tests/exact/cuda does).
+/// Machines without the instructions cannot show it, and neither can this program without a GPU
+/// library (tests/exact/cuda does).
 bool possible_here(const FieldCase& one) {
   if (one.field == "dist.device") return false;
   if (one.field == "dist.cpu_isa") return best_cpu_isa() != CpuIsa::avx2;
@@ -132,7 +132,7 @@ void expect_effect(const FieldCase& one, const WalkFiles& files) {
   EXPECT_NE(shown(one.shows, with), shown(one.shows, other));
 }
 
-/// In a plain run: an error, a note that names the field, or another run.
+/// In a plain run: an error, a note that names the field, or a different run.
 void expect_no_silence(const FieldCase& one, const Overrides& plain, const WalkFiles& files) {
   const Overrides other = plain + files.filled({one.field + "=" + one.other});
   const std::string name = one.field.substr(one.field.find('.') + 1);
@@ -141,7 +141,7 @@ void expect_no_silence(const FieldCase& one, const Overrides& plain, const WalkF
     if (to_yaml(setup_of(plain).config) == to_yaml(setup_of(other).config)) return;
     const std::string before = notes_of(plain), after = notes_of(other);
     if (before != after && after.find(name) != std::string::npos) {
-      // A setting noted as without effect has none.
+      // A setting that is noted as without effect has none.
       if (plain == plain_runs()[0] && after.find("no effect here") != std::string::npos) {
         EXPECT_TRUE(record_of(plain) == record_of(other)) << one.field << ": " << after;
       }
@@ -162,7 +162,7 @@ void expect_no_silence(const FieldCase& one, const Overrides& plain, const WalkF
       << plain[0];
 }
 
-// Otherwise a difference of records would have no meaning.
+// Otherwise a difference of records would mean nothing.
 TEST(FieldWalk, ARecordIsTheSameEachTime) {
   for (const Overrides& plain : plain_runs()) {
     for (const char* recipe : {"fp32", "bf16_mixed"}) {
@@ -173,7 +173,7 @@ TEST(FieldWalk, ARecordIsTheSameEachTime) {
   }
 }
 
-// What a run trained is what generation, evaluation and conversion read from its checkpoints.
+// Generation, evaluation and conversion read checkpoints of this run.
 TEST(FieldWalk, CheckpointsSayEveryFieldOfTheModel) {
   const WalkFiles files;
   for (const FieldCase& one : field_cases()) {
@@ -185,7 +185,7 @@ TEST(FieldWalk, CheckpointsSayEveryFieldOfTheModel) {
         const ModelConfig read = read_hf_config(setup.hf_config, "config.json");
         EXPECT_EQ(further_fields(setup.model, read), "");
       } catch (const ConfigError&) {
-        // A family that cannot have it refuses it.
+        // A family that does not support it refuses it.
       }
     }
   }

@@ -20,7 +20,7 @@ using testing::ThrowsMessage;
 
 constexpr const char* kGpu = "0000:1B:00.0";
 
-/// A folder with the list of one device, as the system has it.
+/// A folder with the core list of one device, in the system's layout.
 class Sysfs {
  public:
   explicit Sysfs(const std::string& list) {
@@ -67,7 +67,7 @@ TEST(GpuCores, HoldAThreadAndThoseThatItStarts) {
 TEST(GpuCores, AreLeftAloneWhereTheyCannotBeUsed) {
   const auto before = cores_of_thread();
   EXPECT_THAT(bind_near(kGpu, "/no/such/folder"), HasSubstr("not bound to cores near it"));
-  // The last number that a list may have; no machine of tests has it.
+  // The last number that a list may have; no test machine has it.
   EXPECT_THAT(bind_near(kGpu, Sysfs("1023").path()), HasSubstr("may not use any of them"));
   EXPECT_EQ(cores_of_thread(), before);
 }

@@ -1,5 +1,4 @@
-// What of a run has no place in a graph is refused where there is a GPU, and said where there is
-// none.
+// Settings that graphs do not support are refused with a GPU, and noted without one.
 
 #include "run/graph_config.h"
 

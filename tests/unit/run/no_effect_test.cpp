@@ -1,4 +1,4 @@
-// What a run says of settings that it has no use for.
+// Notes about settings without effect in a run.
 
 #include "run/no_effect.h"
 
@@ -111,7 +111,7 @@ TEST(NoEffect, WeightDecayThatTheScheduleSays) {
                                            "it"));
 }
 
-// A run goes on with its own config.yaml, where every field stands.
+// A run continues with its own config.yaml, which has every field.
 TEST(NoEffect, WhatTheRunWouldHaveAnywayAsksForNothing) {
   const RunSetup setup = setup_of(tiny_run() + Overrides{"validation.eval_iters=1"});
   TemporaryFolder folder;
@@ -119,8 +119,8 @@ TEST(NoEffect, WhatTheRunWouldHaveAnywayAsksForNothing) {
   EXPECT_THAT(prepare_run(load_run_config(folder / "config.yaml", {})).notes, IsEmpty());
 }
 
-// tp_comm_overlap_rs_dgrad excludes the two bulk switches, which are on by default and stand in the
-// file all the same.
+// tp_comm_overlap_rs_dgrad excludes the two bulk switches, which are on by default and are in the
+// file nevertheless.
 TEST(NoEffect, WhatReplacesDefaultsCanBeReadAgain) {
   TemporaryFolder folder;
   for (const char* setting :

@@ -1,4 +1,4 @@
-// Weights as tiles: the meaning of `auto`, and where `true` is refused.
+// Weights as tiles: the meaning of `auto`, and refusals of `true`.
 
 #include "run/packed_weights.h"
 

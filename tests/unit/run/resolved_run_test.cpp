@@ -1,5 +1,5 @@
-// One resolved value: what a configuration says is read into the settings of the room that owns it,
-// and stored nowhere else on its way to a kernel.
+// One resolved run: a value of the configuration is read into the settings of the folder that owns
+// it, and is stored nowhere else on its way to a kernel.
 
 #include "run/resolved_run.h"
 
@@ -123,8 +123,8 @@ TEST_P(ResolvedRuns, HoldWhatTheConfigurationSays) {
   EXPECT_NE(value({}), value(s.other));
 }
 
-/// Headers of src/ that declare a member of this name; those of the typed configuration are left
-/// out, pointers and references too.
+/// Headers of src/ that declare a member of this name, except those of the typed configuration, and
+/// except pointers and references.
 std::vector<std::string> holders(const std::string& name) {
   const std::regex member(fmt::format(R"(\n +[A-Za-z_][A-Za-z0-9_:<>, ]* {}( = [^;]*)?;)", name));
   std::vector<std::string> files;

@@ -1,4 +1,4 @@
-// Each setting has a rule for its change on resumption.
+// Each setting has a rule for its change when a run resumes.
 
 #include "run/resume_rules.h"
 

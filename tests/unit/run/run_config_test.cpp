@@ -52,7 +52,7 @@ void expect_all_known(const std::string& file) {
   EXPECT_GT(names, 100);
 }
 
-// A table that has a name is whole: what is set inside it would replace it without a word.
+// A table with a name is complete: an entry set inside it would silently be replaced.
 TEST(RunConfig, ATableByNameHasNoFieldsOfItsOwn) {
   const std::string table =
       "comm_overlap.tp_comm_overlap_cfg=userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192";
@@ -132,7 +132,7 @@ TEST(RunConfig, FamiliesGiveTheDefaults) {
           .config;
   resolve(config);
   EXPECT_EQ(config.model.normalization.value(), "LayerNorm");
-  EXPECT_FALSE(config.model.add_qkv_bias.value()) << "the user's word stays";
+  EXPECT_FALSE(config.model.add_qkv_bias.value()) << "the user's value stays";
   EXPECT_TRUE(config.model.add_mlp_bias.value());
   EXPECT_EQ(config.model.ffn_hidden_size.value(), 256);
 }

@@ -28,7 +28,7 @@ Overrides without_length() {
 TEST(RunLength, StepsAndDecayFollowFromRows) {
   const RunConfig config =
       setup_of(without_length() + Overrides{"train.train_samples=1003"}).config;
-  EXPECT_EQ(config.train.train_iters, 250) << "the rest of 3 rows is no step";
+  EXPECT_EQ(config.train.train_iters, 250) << "a remainder of 3 rows is not a step";
   EXPECT_EQ(config.scheduler.lr_decay_samples, 1003);
   EXPECT_FALSE(config.scheduler.lr_decay_iters);
   EXPECT_EQ(training_rows(config), 1003);

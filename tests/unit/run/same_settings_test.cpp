@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// What the check says on every rank, where `change` makes the ranks' configurations differ.
+/// The check's message on every rank, if `change` makes the ranks' configurations differ.
 std::vector<std::vector<std::string>> problems_of(
     int ranks, const std::function<void(int rank, RunConfig& config)>& change) {
   const RunConfig config = test::setup_of(test::tiny_run()).config;
@@ -41,7 +41,7 @@ TEST(SameSettings, DifferencesAreNamedWithBothValuesOnAllRanks) {
     EXPECT_THAT(of_rank,
                 ElementsAre("checkpoint.save: elsewhere on rank 2, null on rank 0: all ranks of a "
                             "run need the same value"))
-        << "the lowest rank that differs, in all that differs";
+        << "the lowest differing rank, with all of its differences";
   }
   const auto one = problems_of(3, [](int rank, RunConfig& config) {
     if (rank == 2) config.train.train_iters = 7;

@@ -47,7 +47,7 @@ TEST(Setup, SizesOfQuantizedProductsAreCheckedWhenTheyAreKnown) {
   const Words fp4{"mixed_precision=bf16_with_nvfp4_mixed", "model.ffn_hidden_size=128",
                   "train.micro_batch_size=1", "train.global_batch_size=4", "model.vocab_size=64"};
   EXPECT_NO_THROW(prepared(fp4));
-  // The size of a head follows from others.
+  // The head size follows from other sizes.
   EXPECT_THAT(
       [&] {
         prepared({"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed", "model.hidden_size=80",
@@ -56,7 +56,7 @@ TEST(Setup, SizesOfQuantizedProductsAreCheckedWhenTheyAreKnown) {
       },
       ThrowsMessage<ConfigError>(HasSubstr(
           "num_attention_heads * kv_channels / tensor_model_parallel_size on a rank = 40")));
-  // Rows are cut over tensor ranks unless it is said that they are not.
+  // Rows are cut over tensor ranks unless the configuration says no.
   Words cut = fp4;
   cut.insert(cut.end(),
              {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.seq_length=48"});

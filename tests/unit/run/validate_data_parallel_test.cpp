@@ -1,4 +1,4 @@
-// Rules over data-parallel ranks: sharding, instances, formats on the wire, buckets.
+// Rules over data-parallel ranks: sharding, instances, message formats, buckets.
 
 #include "support/validated_run.h"
 
@@ -50,7 +50,7 @@ TEST(ValidateParallel, ShardingStrategies) {
   }
   EXPECT_GOOD(field + "no_shard", replicated);
   EXPECT_ONE("no_shard excludes use_distributed_optimizer = true", field + "no_shard");
-  // Megatron's limits without a reason here are none.
+  // Limits of Megatron without a reason here do not exist.
   EXPECT_GOOD(weights, pp(2), vpp(2), tp(2), "ddp.overlap_grad_reduce=false",
               "ddp.overlap_param_gather=false", "dist.use_tp_pp_dp_mapping=true",
               "model.share_embeddings_and_output_weights=true",
@@ -127,7 +127,7 @@ TEST(ValidateParallel, WeightShards) {
               ElementsAre("model.tensor_parallel_num_weight_shards=4 sets "
                           "ddp.data_parallel_sharding_strategy=optim_grads_params, "
                           "ddp.num_distributed_optimizer_instances=2"));
-  // What was set by hand, or written out by a run, stays and goes without saying.
+  // Values that were set by hand, or written by a run, stay without a note.
   EXPECT_THAT(load({shards(4), full, two}).outcome.notes, IsEmpty());
   EXPECT_EQ(load({shards(2)}).config.ddp.strategy(), "optim");
 }

@@ -1,4 +1,4 @@
-// Rules over parallel settings: what each says, with both numbers and the nearest valid choice.
+// Rules over parallel settings: each message has both numbers and the nearest valid choice.
 
 #include "run/validate_parallel.h"
 
@@ -211,7 +211,7 @@ TEST(ValidateParallel, SequenceParallel) {
       tp(4), "model.sequence_parallel=true", "model.seq_length=66");
   EXPECT_GOOD(tp(4), "model.sequence_parallel=true", "model.seq_length=66",
               "train.micro_batch_size=2")
-      << "tokens count, not rows";
+      << "the condition is on tokens, not rows";
 }
 
 TEST(ValidateParallel, TensorOverlap) {
@@ -460,7 +460,7 @@ TEST(ValidateParallel, Recompute) {
              "model.recompute_modules=[shared_experts]");
   EXPECT_ONE("moe_act is a part of moe, which is recomputed as a whole", kMixtral, kExperts,
              selective, "model.recompute_modules=[moe, moe_act]");
-  // Layers that do not divide are said once.
+  // Numbers of layers that do not divide are reported once.
   EXPECT_ONE("num_layers", full, uniform, layers(9), pp(2), "model.num_layers=7");
 }
 
@@ -563,7 +563,7 @@ TEST(ValidateParallel, AllProblemsAtOnce) {
       6u);
 }
 
-// What `auto` becomes obeys the rules too, and says nothing.
+// The values that `auto` resolves to obey the rules too, without a note.
 TEST(ResolveParallel, AutoFollowsTheSizes) {
   RunConfig config;
   config.dist.ranks = 8;

@@ -1,4 +1,4 @@
-// What the names of FP8 recipes mean, what the fields beside them change, and the rules over both.
+// The meaning of FP8 recipe names, the changes by further fields, and the rules over both.
 
 #include "run/validate_precision.h"
 
@@ -288,7 +288,7 @@ TEST(ValidatePrecision, OtherRules) {
                   .problems,
               ElementsAre(HasSubstr("num_layers_at_start_in_bf16: 2 is above"),
                           HasSubstr("num_layers_at_end_in_bf16: 2 is above")));
-  // Rules of BF16 weights know these recipes.
+  // Rules about BF16 weights include these recipes.
   EXPECT_THAT(outcome_of({"mixed_precision=bf16_with_mxfp8_mixed", "ddp.grad_reduce_in_fp32=false",
                           "ddp.grad_reduce_in_bf16=true"})
                   .problems,

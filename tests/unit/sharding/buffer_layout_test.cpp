@@ -1,4 +1,4 @@
-// The layout of buffers against tables made by hand, and what holds for every layout.
+// The layout of buffers compared with handmade tables, and invariants of every layout.
 
 #include "sharding/buffer_layout.h"
 
@@ -83,7 +83,7 @@ TEST(BufferLayout, WhatOtherStagesHoldIsAloneInItsBucket) {
   EXPECT_EQ(layout.buckets, (std::vector<Range>{{0, 128}, {128, 512}, {512, 640}}));
   EXPECT_EQ(layout.parameters,
             (std::vector<Place>{{{512, 522}, 2}, {{128, 428}, 1}, {{0, 20}, 0}}));
-  // First and last of all: no empty buckets.
+  // The first and the last of all: no empty buckets.
   EXPECT_EQ(make_buffer_layout({{.elements = 5, .own_bucket = true}}, settings).buckets,
             (std::vector<Range>{{0, 128}}));
 }

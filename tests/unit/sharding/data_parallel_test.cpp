@@ -1,5 +1,5 @@
-// Sharded, overlapped and cut into buckets: the same training bit by bit, with the memory, messages
-// and order of events that each setting promises.
+// Sharded, overlapped and bucketed training equals plain training bit by bit, with the memory,
+// messages and order of events that each setting promises.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ ToyRun overlapped(int ranks, int64_t bucket_elements = 200) {
   return run;
 }
 
-/// All ranks have what rank 0 of `expected` has.
+/// All ranks have the weights of rank 0 of `expected`.
 void expect_same(const std::vector<ToyRank>& got, const std::vector<ToyRank>& expected) {
   for (size_t rank = 0; rank < got.size(); ++rank) {
     EXPECT_TRUE(got[rank].weights == expected[0].weights) << "weights of rank " << rank;
@@ -103,7 +103,7 @@ TEST_P(DataParallel, GradientsAreScatteredAndWeightsGatheredOnce) {
   const int d = GetParam();
   const auto ranks = train_toy(sharded(d));
   for (const ToyRank& rank : ranks) {
-    // The norm's sum alone.
+    // Only the sum of the norm.
     for (const CollectiveRecord& c : rank.collectives("all_reduce"))
       EXPECT_EQ(c.group, "statistics");
     EXPECT_EQ(wire_bytes(rank.collectives("reduce_scatter")),
@@ -143,8 +143,8 @@ TEST_P(DataParallel, OverlappedMessagesRunBesideTheCompute) {
     auto gathers = rank.collectives("all_gather");
     std::erase_if(gathers, [](const CollectiveRecord& c) { return c.group != "dp_cp.inner"; });
     ASSERT_EQ(gathers.size(), scatters.size());
-    EXPECT_LT(gathers[1].launched_at, first_forward->at);  // one ahead of its use,
-    EXPECT_GT(gathers[2].launched_at, first_forward->at);  // no more
+    EXPECT_LT(gathers[1].launched_at, first_forward->at);  // one ahead of its use
+    EXPECT_GT(gathers[2].launched_at, first_forward->at);  // and no more
     EXPECT_LT(gathers.back().launched_at, scatters[0].launched_at);
   }
   const auto without = train_toy(sharded(GetParam()));
@@ -164,7 +164,7 @@ TEST_P(DataParallel, ChunksAreGatheredWhileTheNextAreUpdated) {
   run.store.gather_with_optimizer_step = true;
   const auto ranks = train_toy(run);
   expect_same(ranks, expected);
-  // Rank 0 updates something of every chunk. One bucket a chunk.
+  // Rank 0 updates a part of every chunk. Each chunk has one bucket.
   std::map<int64_t, char> events;
   for (const OpEntryRecord& op : ranks[0].record.ops()) {
     if (op.op == "adamw") events[op.at] = 'u';
@@ -233,7 +233,7 @@ TEST(OptimizerInstances, ShareTheirState) {
   EXPECT_EQ(updated, test::toy_elements()) << "each element by one rank";
 }
 
-// Muon's matrices go over all ranks that share the update.
+// Muon's matrices are exchanged over all ranks that share the update.
 TEST(OptimizerInstances, ShareTheMatricesOfMuon) {
   for (const int instances : {2, 4}) {
     ToyRun run = sharded(4);
@@ -260,7 +260,7 @@ TEST(ReplicaGradients, PartialOnesAreSummedOverTensorRanksInOneMessage) {
   run.change = [](std::vector<Parameter>& parameters, const ParallelGroups& groups) {
     for (size_t i = 0; i < parameters.size(); ++i) {
       Part& part = parameters[i].parts[0];
-      if (i % 2 == 0) continue;  // sharded over tp: both ranks' gradients count
+      if (i % 2 == 0) continue;  // sharded over tp: the gradients of both ranks are summed
       part.replicas = Replicas::tp;
       part.replica_gradient = i < 5 ? ReplicaGradient::partial : ReplicaGradient::equal;
       part.owned = groups.tp().rank() == 0;
@@ -289,7 +289,7 @@ TEST(ReplicaGradients, PartialOnesAreSummedOverTensorRanksInOneMessage) {
     EXPECT_NEAR(rank.norms[0], std::sqrt(squares) / 16, 1e-9);
     auto reductions = rank.collectives("all_reduce");
     std::erase_if(reductions, [](const CollectiveRecord& c) { return c.group == "statistics"; });
-    ASSERT_LE(reductions.size(), 1u);  // none where the own shard has none of them
+    ASSERT_LE(reductions.size(), 1u);  // none if the own shard has none of them
     for (const CollectiveRecord& c : reductions) EXPECT_EQ(c.group, "tp");
   }
 }

@@ -1,5 +1,5 @@
 // Main gradients in the weights' format: half the memory and messages, each contribution and each
-// sum over ranks rounded once, and the same bits however shards are reduced.
+// sum over ranks rounded once, and the same bits for every way of reducing shards.
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ void expect_same(const std::vector<ToyRank>& got, const std::vector<ToyRank>& ex
   }
 }
 
-/// Rank by rank close to gradients in FP32, and not the same.
+/// Close to FP32 gradients on each rank, but not equal.
 void expect_close(ToyRun run) {
   run.steps = 1;
   const auto narrow = train_toy(run);
@@ -119,7 +119,7 @@ TEST_P(NarrowGradients, AreRoundedOnceAContributionAndOnceASum) {
   for (const ToyRank& rank : train_toy(run)) {
     ASSERT_EQ(rank.gradients.size(), expected.size() * sizeof(bfloat16));
     EXPECT_EQ(std::memcmp(rank.gradients.data(), expected.data(), rank.gradients.size()), 0);
-    double squares = 0;  // the norm is that of what was sent
+    double squares = 0;  // the norm is that of the sent values
     for (const bfloat16 value : expected)
       squares += static_cast<double>(static_cast<float>(value)) * static_cast<float>(value);
     EXPECT_NEAR(rank.norms[0], std::sqrt(squares) / 16, 1e-9);
@@ -169,8 +169,8 @@ TEST_P(NarrowGradients, AreFp32WhereWeightsAre) {
   expect_same(train_toy(narrow), train_toy(wide));
 }
 
-// Matching parameters add up their micro-batches in FP32 and are rounded once for the wire; what
-// is held besides is FP32 of just these, and messages are the same.
+// Matching parameters sum their micro-batches in FP32 and are rounded once for messages; only these
+// parameters take additional FP32 memory, and messages are the same.
 TEST_P(NarrowGradients, AddUpInFp32WhereANameFits) {
   const auto shapes = test::toy_shapes();
   for (const auto& [pattern, fits] :
@@ -209,7 +209,7 @@ TEST_P(NarrowGradients, AddUpInFp32WhereANameFits) {
                   0)
             << pattern << " overlap " << overlap;
         EXPECT_EQ(ranks[rank].gradient_bytes, 2 * ranks[rank].buffer_elements + 4 * matching);
-        if (overlap) continue;  // more buckets, more padding
+        if (overlap) continue;  // more buckets, so more padding
         EXPECT_EQ(wire_bytes(ranks[rank], "reduce_scatter"),
                   wire_bytes(without[rank], "reduce_scatter"));
       }
@@ -270,8 +270,8 @@ TEST(ExchangedShards, AreSummedInFp32) {
   EXPECT_EQ(exchanged_sum({1, 256, -256, 0.00390625f}), std::vector<float>(8, 1.0f));
 }
 
-// Beside 2^24 (spacing 2 in FP32) a one is lost if it is added alone, to the even neighbour: any
-// other order than that of the ranks, pairs, and FP64 give 2 or 1.
+// Beside 2^24 (spacing 2 in FP32) a one that is added alone is rounded away, to the even neighbour:
+// other orders than that of the ranks, pairs, and FP64 give 2 or 1.
 TEST(ExchangedShards, AreSummedInTheOrderOfRanks) {
   EXPECT_EQ(exchanged_sum({0x1p24f, 1, 1, -0x1p24f}), std::vector<float>(8, 0));
   EXPECT_EQ(exchanged_sum({1, 1, 0x1p24f, -0x1p24f}), std::vector<float>(8, 2));

@@ -1,5 +1,5 @@
-// Blocks of tensors that live in a second memory: what they hold comes back whatever copies do
-// meanwhile, and their memory is there at fixed points.
+// Blocks of tensors in a second memory: their values come back at any timing of copies, and their
+// memory is allocated at fixed points.
 
 #include "sharding/offloaded_blocks.h"
 
@@ -24,7 +24,7 @@ class OffloadedBlocksTest : public testing::Test {
   /// A block of one tensor.
   Tensor add() { return blocks_.add(MemoryTag::moments, {{DType::f32, kElements}}).front(); }
   size_t block(const Tensor& tensor) const { return blocks_.block_of(tensor).value(); }
-  /// Stores numbers from `first`.
+  /// Stores consecutive numbers from `first`.
   void store(const Tensor& tensor, float first) {
     blocks_.require(block(tensor));
     float* values = blocks_.present(tensor).data<float>();
@@ -32,7 +32,7 @@ class OffloadedBlocksTest : public testing::Test {
     blocks_.leave(block(tensor), true);
     blocks_.settle(block(tensor));
   }
-  /// The first number that is there; −1 unless they go on from it.
+  /// The first number in the block; −1 unless the others follow from it.
   float read(const Tensor& tensor) {
     BlockCursor cursor(&blocks_, BlockCursor::Access::read);
     const float* values = cursor.at(tensor).data<float>();
@@ -79,7 +79,7 @@ TEST_F(OffloadedBlocksTest, WhatIsNotHereIsAnError) {
   EXPECT_THAT([&] { blocks_.present(tensor); },
               ThrowsMessage<ShapeError>(HasSubstr("f32 [100] is used while its block is not")));
   blocks_.fetch(block(tensor));
-  EXPECT_THROW(blocks_.present(tensor), ShapeError) << "it is on its way";
+  EXPECT_THROW(blocks_.present(tensor), ShapeError) << "its copy is in flight";
   blocks_.require(block(tensor));
   EXPECT_NO_THROW(blocks_.present(tensor));
   const Tensor of_device = device_->allocate(DType::f32, {3}, MemoryTag::other);

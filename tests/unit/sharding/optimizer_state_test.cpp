@@ -1,5 +1,5 @@
 // Optimizer state in narrow formats: the same on any number of shards, in the bytes that the
-// formats promise, and masters as remainders without the loss of a bit.
+// formats promise, and masters as remainders without losing a bit.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ ToyRun toy(int ranks, bool sharded, Formats formats, const std::string& optimize
   run.formats = std::move(formats);
   run.optimizer.name = optimizer;
   run.change = [](std::vector<Parameter>& parameters, const ParallelGroups&) {
-    for (Parameter& p : parameters) p.multiplied = p.shape.rank() == 2;  // what Muon moves
+    for (Parameter& p : parameters) p.multiplied = p.shape.rank() == 2;  // moved by Muon
   };
   run.steps = 4;
   return run;
@@ -90,13 +90,13 @@ TEST_P(ScaledMasters, AreNearTheMasters) {
     size += a[i] * a[i];
   }
   EXPECT_GT(difference, 0);
-  EXPECT_LT(difference, 1e-4 * size);  // FP8 moments move them
+  EXPECT_LT(difference, 1e-4 * size);  // FP8 moments change them
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledMasters, testing::Values("adam", "muon"),
                          [](const auto& info) { return std::string(info.param); });
 
-// The weight is the master as it is stored: what a run that resumes starts from.
+// The weight equals the stored master: a run that resumes starts from it.
 TEST(ScaledMuon, WeightsAreTheirMastersRounded) {
   ToyRun run = toy(1, true, kScaled, "muon");
   const auto trained = train_toy(run);
@@ -122,7 +122,7 @@ TEST(StateBytes, FollowFromTheFormats) {
   };
   for (const Row& row : rows) {
     for (const ToyRank& rank : train_toy(toy(2, true, row.formats))) {
-      // And 4 bytes for each group of a scaled format, whose last one may be shorter in each run.
+      // Plus 4 bytes for each group of a scaled format; the last group of a run may be shorter.
       const int64_t groups = (row.moments == 2   ? 2
                               : row.moments == 3 ? 2
                                                  : 0) *

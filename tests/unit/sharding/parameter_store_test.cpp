@@ -44,7 +44,7 @@ TEST_F(ParameterStoreTest, WeightsAreMastersRounded) {
   EXPECT_EQ(static_cast<float>(store_.weight(bias_).data<bfloat16>()[2]), 2.0f);
 }
 
-// Addresses differ from run to run; what a record says must not.
+// Addresses differ between runs; records must not.
 TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
   const auto releases = [&](bool turned) {
     std::array<Parameter, 4> parameters;
@@ -78,7 +78,7 @@ TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
 }
 
 TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {
-  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward, 0), ShapeError);  // nothing there yet
+  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward, 0), ShapeError);  // nothing gathered yet
   store_.publish_masters(context_);
   const int64_t generation = store_.generation();
   {
@@ -139,13 +139,13 @@ TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {
   store_.done(matrix_);
   EXPECT_THROW(store_.done(matrix_), ShapeError);
   EXPECT_EQ(store_.gradient(bias_).mode, WriteMode::accumulate);
-  EXPECT_EQ(store_.main_gradient(bias_).data<float>()[1], 0);  // its ops only add
+  EXPECT_EQ(store_.main_gradient(bias_).data<float>()[1], 0);  // its ops only accumulate
   store_.done(bias_);
   store_.finish_gradients(context_);
-  EXPECT_EQ(store_.main_gradient(matrix_).data<float>()[0], 9);  // written: left alone
+  EXPECT_EQ(store_.main_gradient(matrix_).data<float>()[0], 9);  // written: not cleared
   store_.begin_step(context_);
   store_.finish_gradients(context_);
-  EXPECT_EQ(store_.main_gradient(matrix_).data<float>()[0], 0);  // nothing came: zero
+  EXPECT_EQ(store_.main_gradient(matrix_).data<float>()[0], 0);  // no contribution: zero
 }
 
 TEST(ChunkGathers, AlignedOnesStartWithTheChunkBefore) {
@@ -168,7 +168,7 @@ TEST(ChunkGathers, AlignedOnesStartWithTheChunkBefore) {
       store.publish_masters(context);
       store.advance_generation();
       store.weights_written();
-      EXPECT_THROW(store.weight(parameters[0]), ShapeError);  // not gathered, never a wrong number
+      EXPECT_THROW(store.weight(parameters[0]), ShapeError);  // not gathered: an error
       StepRecord record;
       device->set_record(&record);
       std::vector<size_t> started;

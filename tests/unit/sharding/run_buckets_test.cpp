@@ -1,4 +1,4 @@
-// Which runs leave for the second memory, and how they are updated together.
+// Which runs are offloaded to the second memory, and how they are updated together.
 
 #include "sharding/run_buckets.h"
 
@@ -21,7 +21,7 @@ TEST(RunBuckets, ARunLeavesWhereThoseBeforeItAndItAreWithinTheFraction) {
   // 100 of 200, and nothing more.
   EXPECT_EQ(run_buckets(runs(), 0.5, 1000),
             (std::vector<RunBucket>{{0, 1, true}, {1, 2, false}, {2, 4, false}, {4, 5, false}}));
-  // Below 100 the first stays, and the second leaves, the two small ones, too.
+  // Below 100 the first stays; the second and the two small ones are offloaded.
   EXPECT_EQ(run_buckets(runs(), 0.35, 1000),
             (std::vector<RunBucket>{{0, 1, false}, {1, 2, true}, {2, 4, true}, {4, 5, false}}));
 }

@@ -1,5 +1,5 @@
-// Gradients and weights that are shards: the training of the distributed optimizer, with the
-// memory and messages that the settings promise.
+// Sharded gradients and weights: the training of the distributed optimizer, with the memory and
+// messages that the settings promise.
 
 #include <gtest/gtest.h>
 
@@ -137,7 +137,7 @@ TEST_P(Units, OverlapPrefetchAndBuffersChangeNoBit) {
   changed.store.overlap_grad_reduce = changed.store.overlap_param_gather = false;
   expect_same(train_toy(changed), expected);
   changed = toy(GetParam(), 2, true, true);
-  changed.plans = false;  // each acquire waits for a gather of its own
+  changed.plans = false;  // each acquire waits for its own gather
   expect_same(train_toy(changed), expected);
   changed = toy(GetParam(), 2, true, true);
   changed.store.gather_ahead_elements = 1500;
@@ -218,8 +218,8 @@ TEST(Units, SettingsThatExcludeEachOther) {
   EXPECT_NO_THROW(make({.shard_gradients = true, .shard_weights = true}));
 }
 
-// Two layers, each with a matrix of the dense grid and one of the experts', in the recipe's format
-// and in FP32: four buffers, each shared by the ranks of its grid.
+// Two layers, each with a matrix of the dense grid and one of the expert grid, in the recipe's
+// format and in FP32: four buffers, each shared by the ranks of its grid.
 TEST(Grids, BuffersAreOfAGridAndAFormat) {
   for (const bool shards : {false, true}) {
     const Mesh mesh = Mesh::make({.ranks = 4, .ep = 2});
@@ -308,7 +308,8 @@ TEST(Grids, BuffersAreOfAGridAndAFormat) {
   }
 }
 
-// A mean over the fewer ranks of the expert grid, divided by those of the attention grid.
+// A mean over the fewer ranks of the expert grid, divided by the number of ranks of the attention
+// grid.
 TEST(Grids, MeansAreDividedByTheSameRanks) {
   run_thread_ranks(4, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const auto device = make_cpu_device(1);

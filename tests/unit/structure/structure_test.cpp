@@ -56,7 +56,7 @@ bool is_backend_header(const std::string& name) {
                      [&](const char* start) { return name.starts_with(start); });
 }
 
-// Foreign JSON has limits, and errors with a place, in one reader.
+// Only one reader parses foreign JSON, with limits and errors that name a place.
 TEST(Structure, JsonIsParsedByOneReader) {
   for (const char* folder : {"src", "apps"}) {
     for (const auto& file : files_below(folder, kCode)) {
@@ -124,8 +124,8 @@ TEST(Structure, BackendHeadersStayInBackendFolders) {
   }
 }
 
-// What a processor without these instructions has another path for. Files beside the kernels have
-// that path beside the call.
+// Code for which a processor without these instructions has another path. Files beside the kernels
+// have that path beside the call.
 TEST(Structure, IntrinsicsStayInKernelFiles) {
   const std::set<std::string> with_another_path{"src/base/cpu_pause.h",
                                                 "src/comm/rank_order_sum.cpp"};
@@ -166,7 +166,8 @@ TEST(Structure, HeavyHeadersStayOutOfHeaders) {
   }
 }
 
-// More than 600 lines fail, more than 400 are named: such a file is about to hold two ideas.
+// Files of more than 600 lines fail, files of more than 400 are listed: such a file often holds two
+// ideas.
 TEST(Structure, FilesAreShort) {
   for (const char* folder : {"src", "apps"}) {
     for (const auto& file : files_below(folder, kCode)) {
@@ -184,8 +185,7 @@ TEST(Structure, LibrariesNeitherExitNorPrint) {
     const std::string code = without_comments_and_literals(read_file(file));
     for (const char* word : {"exit(", "_exit(", "abort(", "cout", "printf(", "puts(", "putchar(",
                              "fmt::print(\"", "stdout"}) {
-      // Signal handlers end the process (a second Ctrl-C; an exit that hangs): nothing can be
-      // thrown there.
+      // Signal handlers end the process (a second Ctrl-C; an exit that hangs): they cannot throw.
       const bool handler =
           shown(file) == "src/train/signals.cpp" || shown(file) == "src/base/exit_watchdog.cpp";
       if (word == std::string("_exit(") && handler) continue;

@@ -27,7 +27,7 @@ OpTable kernels() {
   return cpu_ops(instruction_set());
 }
 
-/// How many of the seeds give another value than `expected`.
+/// The number of seeds that give another value than `expected`.
 template <class Program>
 int wrong(double expected, Program&& program) {
   const OpTable ops = queued(kernels());
@@ -50,7 +50,7 @@ TEST(StreamDevice, AMissingWaitShows) {
   const auto program = [](bool waits) {
     return [waits](StreamDevice& device, OpContext& compute, OpContext& side, const Tensor& out) {
       const Tensor x = temporary(compute);
-      fill(side, {x, 3});  // behind compute by itself
+      fill(side, {x, 3});  // runs after compute without a wait
       if (waits) device.wait(kComputeStream, device.record_event(side.stream));
       copy(compute, {x, out});
     };
@@ -67,7 +67,7 @@ TEST(StreamDevice, WhatASideStreamUsesIsHeldAndAnEarlyFreeShows) {
       Tensor x = temporary(compute);
       fill(compute, {x, 5});
       if (freed_early) {
-        // As a launch that holds nothing.
+        // Like a launch that does not hold its tensors.
         const auto* from = x.data<float>();
         auto* to = out.data<float>();
         device.wait(side.stream, device.record_event(kComputeStream));
@@ -131,7 +131,7 @@ TEST(StreamDevice, RanksDoNotHoldEachOtherUp) {
       const Tensor x = temporary(compute), y = temporary(compute), z = temporary(compute);
       fill(compute, {x, me + 1.0});
       fill(compute, {z, me + 10.0});
-      // Messages of the flows are posted in another order on each rank; then all meet.
+      // Messages of the flows are posted in a different order on each rank, yet all match.
       CommHandle handles[2];
       const auto gradients = [&] {
         handles[0] =

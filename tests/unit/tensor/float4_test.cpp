@@ -1,5 +1,5 @@
-// E2M1 and the scales of NVFP4: every code, the nearest of all codes, stochastic rounding, and the
-// same numbers by another implementation.
+// E2M1 and the scales of NVFP4: every code, the nearest of all codes, stochastic rounding, and
+// comparison with another implementation.
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST(Float4, NearestOfTwoEven) {
   EXPECT_EQ(code_of(std::nanf("")), 8) << "there is no NaN";
 }
 
-// Over all 2^16 random numbers the mean is the value, up to the 2^-17 of a step that they resolve.
+// Over all 2^16 random numbers the mean is the value, up to their resolution of 2^-17 of a step.
 TEST(Float4, StochasticRoundingHasTheMeanOfTheValue) {
   for (const float value : {0.1f, 0.37f, 0.5f, 0.75f, 1.9f, 2.2f, 3.0f, 3.99f, 4.5f, 5.9f, 6.0f}) {
     double sum = 0;
@@ -74,7 +74,7 @@ TEST(Float4, StochasticRoundingHasTheMeanOfTheValue) {
   EXPECT_EQ(float4_e2m1::stochastic(0, 65535).bits, 0);
 }
 
-// Drawn from the counter generator as ops do.
+// Random numbers of the counter generator, as ops use them.
 TEST(Float4, StochasticRoundingIsUnbiasedWithPhilox) {
   const uint64_t key = philox_key({1234, 99});
   for (const float value : {0.2f, 1.1f, 2.7f, 4.4f}) {
@@ -103,7 +103,7 @@ TEST(Float4, ScalesOfNvfp4) {
   EXPECT_EQ(nvfp4_scaled(3, 2, 0.5f), 3);
 }
 
-// tests/data/number_formats: the same numbers by another implementation.
+// tests/data/number_formats: the numbers of another implementation.
 TEST(Float4, AgreesWithMlDtypes) {
   std::ifstream file(test::test_data("number_formats/float4.txt"));
   const auto float_of = [](const std::string& bits) {

@@ -100,7 +100,7 @@ TEST(NumberFormats, E8m0IsThePowerOfTwoNotBelow) {
   EXPECT_TRUE(std::isnan(value_of<float8_e8m0>(255)));
 }
 
-// tests/data/number_formats: the same numbers by another implementation.
+// tests/data/number_formats: the numbers of another implementation.
 TEST(NumberFormats, AgreeWithMlDtypes) {
   std::ifstream lines(test::test_data("number_formats/float8.txt"));
   std::string kind, format, from, to;

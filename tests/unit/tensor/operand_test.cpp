@@ -85,7 +85,7 @@ TEST(Operand, SlicesAreOfWholeTiles) {
   EXPECT_EQ(rows.shape(), (Shape{8, 15}));
   EXPECT_EQ(rows.values().shape(), (Shape{4, 1, 32}));
   EXPECT_EQ(offset(rows.values(), x.values()), 32);
-  EXPECT_EQ(x.slice(0, 16, 4).values().shape(), (Shape{4, 1, 32}));  // ends with the matrix
+  EXPECT_EQ(x.slice(0, 16, 4).values().shape(), (Shape{4, 1, 32}));  // the end of the matrix
   // Values of other rows share the last tile: a product would add them.
   EXPECT_THROW(x.slice(0, 8, 5), ShapeError);
   EXPECT_THAT([&] { x.slice(1, 6, 4); },
@@ -104,7 +104,7 @@ TEST(Operand, SlicesTakeTheScalesOfTheirGroups) {
   EXPECT_EQ(rows.values().shape(), (Shape{9, 6}));
   EXPECT_EQ(rows.scales().shape(), (Shape{9, 2}));
   EXPECT_EQ(offset(rows.scales(), x.scales()), 1);
-  EXPECT_THROW(x.slice(0, 2, 3), ShapeError);  // inside of a group
+  EXPECT_THROW(x.slice(0, 2, 3), ShapeError);  // inside a group
   EXPECT_THROW(x.slice(0, 3, 4), ShapeError);
   const Operand whole = operand(kPerTensor, {10, 9}).slice(0, 1, 4);
   EXPECT_EQ(whole.values().shape(), (Shape{4, 9}));

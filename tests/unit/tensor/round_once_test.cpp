@@ -7,15 +7,15 @@
 namespace viaduct {
 namespace {
 
-// 1 + 2^-8 is the tie between 1 and the next bf16; a little more must round up, also where FP32
-// cannot hold the little.
+// 1 + 2^-8 is the tie between 1 and the next bf16; a little more must round up, even if FP32 cannot
+// represent the difference.
 TEST(RoundOnce, ATieIsNotMadeOnTheWay) {
   const double above_tie = 1 + 0x1p-8 + 0x1p-40;
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(static_cast<float>(above_tie))), 1.0f)
-      << "twice rounded";
+      << "rounded twice";
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(rounded_to_odd(above_tie))), 1 + 0x1p-7f);
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(rounded_to_odd(-above_tie))), -1 - 0x1p-7f);
-  const double below_tie = 1 + 0x1p-8 + 0x1p-7 - 0x1p-40;  // of 1 + 2^-7 and 1 + 2^-6
+  const double below_tie = 1 + 0x1p-8 + 0x1p-7 - 0x1p-40;  // tie of 1 + 2^-7 and 1 + 2^-6
   EXPECT_EQ(static_cast<float>(static_cast<bfloat16>(rounded_to_odd(below_tie))), 1 + 0x1p-7f);
   const double half_tie = 1 + 0x1p-11 + 0x1p-45;
   EXPECT_EQ(static_cast<float>(static_cast<float16>(rounded_to_odd(half_tie))), 1 + 0x1p-10f);
@@ -35,7 +35,8 @@ TEST(RoundOnce, StaysFiniteAndKeepsTheSign) {
   EXPECT_EQ(rounded_to_odd(-1e-300), -0x1p-149f);
 }
 
-// The neighbours of a value: its rounding is one of the two and, unless exact, the odd one.
+// The neighbours of a value: its rounding is one of the two and, unless the value is exact, the odd
+// one.
 TEST(RoundOnce, IsTheOddNeighbour) {
   for (int i = 1; i < 2000; ++i) {
     const double value = std::ldexp(1 + i * 0x1.3c6ef372fe95p-12 + i * 0x1p-44, i % 40 - 20);

@@ -1,5 +1,5 @@
-// Formats of optimizer state: no bit of a master is lost in weight and remainder, and what was
-// decoded is stored again as it was.
+// Formats of optimizer state: weight and remainder together lose no bit of a master, and storing
+// decoded values gives the same bits.
 
 #include "tensor/state_formats.h"
 
@@ -32,7 +32,7 @@ TEST(SplitMaster, IsTheUpperHalfRoundedAndTheSignedLowerHalf) {
   EXPECT_EQ(split_master(std::bit_cast<float>(0x3f809234u)),
             (SplitMaster{0x3f81, static_cast<int16_t>(0x9234)}));
   EXPECT_EQ(split_master(std::bit_cast<float>(0xbf807fffu)), (SplitMaster{0xbf80, 0x7fff}));
-  // A tie goes away from zero, where BF16 rounding takes the even one.
+  // A tie is rounded away from zero, while BF16 rounding chooses the even neighbour.
   EXPECT_EQ(split_master(std::bit_cast<float>(0x3f808000u)), (SplitMaster{0x3f81, -32768}));
   EXPECT_EQ(bfloat16(std::bit_cast<float>(0x3f808000u)).bits, 0x3f80);
   std::mt19937 random(3);
@@ -94,7 +94,7 @@ TEST(ScaledState, TheLargestMagnitudeHasTheLargestCode) {
       const float scale = *state.scales.data<float>();
       EXPECT_NEAR(scale, largest / code, largest / code * 0x1p-13);
       const Tensor decoded = decoded_state(state);
-      // Half a step of the code, or half the step of its subnormal numbers.
+      // Half a step of the code, or half the step of subnormal numbers.
       const float smallest = scale * (format == DType::e4m3 ? 0x1p-10f : 0x1p-25f);
       for (int64_t i = 0; i < kStateGroup; ++i) {
         const float v = group[static_cast<size_t>(i)];

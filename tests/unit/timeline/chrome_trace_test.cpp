@@ -21,7 +21,7 @@ void collective(StepRecord& record, const std::string& group, double launch, dou
   record.complete(record.launch(c), wait, complete, 0.25);
 }
 
-/// Everything that a step can hold, at known times.
+/// Everything that a step can record, at known times.
 struct Example {
   StepRecord record;
   TraceSettings settings;

@@ -1,5 +1,6 @@
-// Frames: instances of one kind lie in slots of equal layout, nothing alive at the same time
-// overlaps, as many slots as instances live at once; and where frames cost too much there are none.
+// Frames: instances of one kind lie in slots of equal layout, allocations that live at the same
+// time never overlap, there are as many slots as instances live at once, and frames are not used
+// where they cost too much.
 
 #include "timeline/frames.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-/// Micro-batches of a chunk that keep things for their backwards, and what comes and goes.
+/// Micro-batches of a chunk with allocations for their backwards, and temporary ones.
 struct Program {
   std::vector<Lifetime> lifetimes;
   std::vector<FrameItem> items;
@@ -131,7 +132,7 @@ TEST(Frames, AnotherOrderIsAnotherLayout) {
   EXPECT_TRUE(place_in_frames(program.lifetimes, program.items, kAlignment).frames.empty());
 }
 
-// Two kinds that live one after the other need room for one of them; frames keep both.
+// Two kinds that live one after the other need room for only one of them; frames keep both.
 TEST(Frames, ThereAreNoneWhereTheyWouldTakeTooMuch) {
   Program program;
   for (const int chunk : {0, 1}) {
@@ -144,7 +145,7 @@ TEST(Frames, ThereAreNoneWhereTheyWouldTakeTooMuch) {
   EXPECT_EQ(placed.placement.bytes, place(program.lifetimes, kAlignment).bytes);
   EXPECT_EQ(placed.bytes_without_frames, placed.placement.bytes);
   EXPECT_TRUE(placed.frames.empty());
-  // Beside much that is held anyway it is little.
+  // Compared with much memory that is held anyway it is little.
   const FramedPlacement beside =
       place_in_frames(program.lifetimes, program.items, kAlignment, 1 << 20);
   EXPECT_EQ(beside.frames.size(), 4u);

@@ -1,4 +1,5 @@
-// Placement: nothing alive at the same time overlaps, and the arena is close to what any needs.
+// Placement: allocations that live at the same time never overlap, and the arena is close to the
+// lower bound.
 
 #include "timeline/placement.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-/// Bytes of the arena over the lower bound, after checking that the placement is one.
+/// Bytes of the arena over the lower bound, after checking that the placement is valid.
 double ratio(const std::vector<Lifetime>& lifetimes) {
   const Placement placement = place(lifetimes, kAlignment);
   EXPECT_EQ(placement.offsets.size(), lifetimes.size());
@@ -49,12 +50,12 @@ TEST(Placement, OneAfterTheOtherShareAPlace) {
   EXPECT_EQ(placement.lower_bound, 128);
 }
 
-// The sum of what is held counts sizes rounded up: 3 × 64 here, though only 3 bytes are asked for.
+// The sum of held bytes counts rounded sizes: 3 × 64 here, although only 3 bytes are requested.
 TEST(Placement, TheLowerBoundIsTheMostHeldAtOnce) {
   EXPECT_EQ(place({{1, 0, 5}, {1, 1, 6}, {1, 2, 3}, {1, 3, 9}}, kAlignment).lower_bound, 192);
 }
 
-// A forward that keeps and a backward that takes: a stack with scratch on top of it.
+// A forward that keeps and a backward that frees: a stack with scratch memory on top.
 TEST(Placement, AStackIsPackedWithoutGaps) {
   std::vector<Lifetime> lifetimes;
   constexpr int64_t kLayers = 12;

@@ -1,5 +1,5 @@
-// The profile: its rows add up to the steps, time inside an op counts once, and the roofline is the
-// slower of operations and bytes.
+// The profile: its rows add up to the steps, time of a nested op counts once, and the roofline is
+// the slower of operations and bytes.
 
 #include "timeline/profile.h"
 
@@ -25,8 +25,8 @@ Cost cost(double f32, double bf16, int64_t read, int64_t written) {
 }
 
 TEST(Roofline, IsTheSlowerOfOperationsAndBytes) {
-  EXPECT_DOUBLE_EQ(roofline_seconds(cost(200, 400, 5, 5), peaks()), 3);    // 2 + 1 of operations
-  EXPECT_DOUBLE_EQ(roofline_seconds(cost(200, 400, 30, 20), peaks()), 5);  // of bytes
+  EXPECT_DOUBLE_EQ(roofline_seconds(cost(200, 400, 5, 5), peaks()), 3);    // 2 + 1 by operations
+  EXPECT_DOUBLE_EQ(roofline_seconds(cost(200, 400, 30, 20), peaks()), 5);  // by bytes
   EXPECT_DOUBLE_EQ(roofline_seconds(cost(0, 0, 30, 20), peaks()), 5);
 }
 
@@ -40,7 +40,7 @@ TEST(Roofline, IsUnknownWhereARateIs) {
   EXPECT_GT(roofline_seconds(cost(0, 0, 1, 0), unknown), 0);
 }
 
-/// An op that, in the record, ran for `seconds` up to now.
+/// An op that, in the record, took `seconds` until now.
 void op(StepRecord& record, const std::string& name, double begin, double end, Cost c = {}) {
   OpEntryRecord entry;
   entry.op = name, entry.kernel = "k";

@@ -1,5 +1,5 @@
-// A rule of ranks is the set that it was made of, in a few numbers where the set is a group of a
-// mesh.
+// A rule of ranks describes the set that it was made from, in a few numbers if the set is a group
+// of a mesh.
 
 #include "timeline/rank_rule.h"
 
@@ -50,8 +50,8 @@ TEST(RankRule, AnySetComesBack) {
   }
 }
 
-// Every kind of group of a mesh is one block, whatever the order of its axes (dp_cp.inner alone may
-// take three: a run of data ranks that ends in the middle of a context group).
+// Every kind of group of a mesh is one block, in any order of its axes (dp_cp.inner alone may take
+// three: a run of data ranks that ends in the middle of a context group).
 TEST(RankRule, GroupsOfMeshesAreOneBlock) {
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
     const Mesh mesh = Mesh::make({.ranks = 192, .tp = 2, .cp = 4, .pp = 3, .ep = 4}, order,

@@ -1,4 +1,5 @@
-// A record whose log has instances: what speaks against them, and what the expanded record has.
+// A record whose log has instances: conditions against them, and the content of the expanded
+// record.
 
 #include "timeline/record_expansion.h"
 
@@ -14,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// A step of micro-batches 0, 1, 2, [3 and 4 left out,] 5: each sends a message in one action and
-/// waits for it in another, and computes with memory in between.
+/// waits for it in another, with compute and memory in between.
 class Steps {
  public:
   Steps() { record_.set_timed(false); }
@@ -95,7 +96,7 @@ TEST(RecordExpansion, InstancesTakeTheirPlaceAndTheirNumbers) {
     EXPECT_EQ(all.record.collectives()[i].scope, number);
     EXPECT_EQ(all.record.allocations()[i].bytes, i % 6 == 0 ? 11 : 10);
     EXPECT_EQ(all.record.scopes()[i].micro_batch, number % 6);
-    // Six micro-batches do the same in a step, in 5 and 2 positions, between two ops.
+    // Six equal micro-batches in a step, in 5 and 2 positions, between two ops.
     const int64_t step = number / 6 * 44, begin = step + 1 + number % 6 * 5;
     EXPECT_EQ(all.record.scopes()[i].begin_at, begin);
     EXPECT_EQ(all.record.allocations()[i].allocated_at, begin + 1);
@@ -134,7 +135,7 @@ TEST(Repeats, AnotherCostSpeaksAgainstThem) {
   EXPECT_THAT(*found, HasSubstr("8 and 0 bytes"));
 }
 
-// Each gives back what the one before it took: equal, and yet none is complete without the other.
+// Each frees what the one before it allocated: equal, yet none is complete without the other.
 TEST(Repeats, WhatAMicroBatchLeavesToTheNextSpeaksAgainstThem) {
   StepRecord record;
   ActionLog log(1);

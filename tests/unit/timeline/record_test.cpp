@@ -1,4 +1,5 @@
-// A record: scopes nest, allocations know their owner, and forgetting keeps what is still held.
+// A record: scopes nest, allocations know their owner, and forgetting keeps allocations that are
+// still held.
 
 #include "timeline/record.h"
 

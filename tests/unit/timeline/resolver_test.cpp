@@ -14,7 +14,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A record made entry by entry. An op's FLOPs are its seconds, a collective's bytes are its.
+/// A record made entry by entry. The FLOPs of an op are its seconds, and so are the bytes of a
+/// collective.
 class Program {
  public:
   explicit Program(int rank, int ranks = 2) : rank_(rank) {
@@ -31,7 +32,7 @@ class Program {
     record_.op(entry);
     return *this;
   }
-  /// `stream` waits for all that `before` was given.
+  /// `stream` waits for everything that was queued in `before`.
   Program& wait(int stream, int before) {
     record_.edge({before, positions_[before], stream, positions_[stream] + 1});
     return *this;
@@ -130,7 +131,7 @@ TEST(Resolver, CollectivesBeginWhenTheLastMemberHasCome) {
   EXPECT_EQ(times[0].collectives[0].begin, 1);
   EXPECT_EQ(times[0].begun[0], 5);
   EXPECT_EQ(times[0].collectives[0].end, 7);
-  // Alone, the others of the group are taken to come with it.
+  // If only one rank is given, the others of the group are assumed to join at the same time.
   EXPECT_EQ(resolve_times({first.part()}, machine()).front().begun[0], 1);
 }
 
@@ -150,13 +151,13 @@ TEST(Resolver, MessagesThatAreSentTogetherDoNotWaitForEachOther) {
   second.exchange(0, 2, 1).wait(0, 1).op(1);
   const auto times = resolve_times({first.part(), second.part()}, machine());
   EXPECT_EQ(times[0].ops[1].begin, 5);
-  EXPECT_EQ(times[1].ops[0].begin, 5);  // both messages begin when both ends have come
+  EXPECT_EQ(times[1].ops[0].begin, 5);  // both messages begin when both ends have joined
   EXPECT_EQ(times[1].begun[0], 3);
   EXPECT_EQ(times[1].begun[1], 3);
 }
 
 TEST(Resolver, RecordsThatDoNotMatchAreRefused) {
-  // Each sends first, on one stream, and nobody has come to receive.
+  // Each sends first, on one stream, and nobody has posted a receive.
   Program first(0), second(1);
   first.message("send", 1, 1, 1).message("receive", 1, 1, 1);
   second.message("send", 0, 1, 1).message("receive", 0, 1, 1);
@@ -169,7 +170,7 @@ TEST(Resolver, RecordsThatDoNotMatchAreRefused) {
 }
 
 TEST(Resolver, WithoutSideStreamsTheHostComputesBesideItsMessages) {
-  // Both post a receive, compute, and then send: in one stream they would wait for ever.
+  // Both post a receive, compute, and then send: in one stream they would wait forever.
   Program first(0), second(1);
   first.message("receive", 1, 4, 0).op(2).message("send", 1, 4, 0).op(1);
   second.message("receive", 0, 4, 0).op(3).message("send", 0, 4, 0).op(1);
@@ -179,7 +180,7 @@ TEST(Resolver, WithoutSideStreamsTheHostComputesBesideItsMessages) {
   EXPECT_EQ(times[0].begun[1], 2);
   EXPECT_EQ(times[0].begun[0], 3);  // when the other end sends
   EXPECT_EQ(times[0].end, 7);
-  // The host launches the next op when it has run the one before.
+  // The host launches the next op when the one before has run.
   EXPECT_EQ(resolve_times({first.part()}, machine(1)).front().ops[1].begin, 6);
 }
 

@@ -21,7 +21,7 @@ OpEntryRecord op(const std::string& name, double seconds) {
   return entry;
 }
 
-/// Two ops, and two collectives of which the second is waited for a step later.
+/// Two ops, and two collectives of which the second is awaited one step later.
 void step(StepRecord& record) {
   record.allocate(1, 64, "other");
   {
@@ -71,7 +71,7 @@ TEST(StepCounters, AloneKeepNoEntriesHoweverLongTheRun) {
   EXPECT_EQ(record.counters().collectives.size(), 2u);
 }
 
-// A gather that is waited for in the next step counts there, in either way.
+// A gather that is awaited in the next step counts there, with either kind of record.
 TEST(StepCounters, CommunicationCountsWhereItIsWaitedFor) {
   for (const bool alone : {false, true}) {
     StepRecord record;

@@ -1,4 +1,5 @@
-// A run that does not fit is refused on all ranks before anything is allocated, with what would.
+// A run that does not fit is refused on all ranks before anything is allocated, with settings that
+// would fit.
 
 #include "train/check_memory.h"
 
@@ -24,7 +25,7 @@ TEST(CheckMemory, RanksOfAMachineShareIt) {
   const auto bytes = static_cast<double>(planned.plan.arena_bytes);
   run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     check_memory(setup, planned, world->host(), 2, 2 * bytes);
-    check_memory(setup, planned, world->host(), 1, bytes);  // a machine each
+    check_memory(setup, planned, world->host(), 1, bytes);  // each on its own machine
     EXPECT_THAT(
         [&] { check_memory(setup, planned, world->host(), 2, 1.9 * bytes); },
         ThrowsMessage<ConfigError>(AllOf(HasSubstr("on the 2 ranks of this machine"),

@@ -1,4 +1,4 @@
-// Schedules in a checkpoint's state, and those of the resumed run.
+// The schedules in a checkpoint, and those of the resumed run.
 
 #include "train/resume_schedules.h"
 

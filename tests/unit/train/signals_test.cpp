@@ -49,7 +49,7 @@ TEST(StopSignals, WarningsAskToStopAndNeverEndTheProcess) {
   raise(SIGHUP);
   raise(SIGUSR2);
   EXPECT_EQ(signals.received(), SIGUSR1);
-  raise(SIGTERM);  // the first that would be followed by an end at once
+  raise(SIGTERM);  // the first signal after which another one would end the process
   EXPECT_EQ(signals.received(), SIGUSR1);
 }
 

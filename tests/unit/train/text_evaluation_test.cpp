@@ -1,5 +1,5 @@
-// `viaduct eval`: against the evaluation of the training loop, and against probabilities that a
-// generator gives token by token.
+// `viaduct eval` compared with the evaluation of the training loop, and with the probabilities that
+// a generator gives token by token.
 
 #include "train/text_evaluation.h"
 #include "run/resolved_run.h"
@@ -75,7 +75,7 @@ TEST_F(TextEvaluations, EachTokenIsScoredByWhatTheModelSaysAfterItsContext) {
   for (const int64_t stride : {12, 5, 1}) {
     double sum = 0;
     for (int64_t target = 1; target < tokens; ++target) {
-      // The first row that has it.
+      // The first row that contains it.
       const int64_t row = std::max<int64_t>(0, (target - kLength + stride - 1) / stride);
       generator.start(1);
       const std::vector<Ids> fed{Ids(ids.begin() + row * stride, ids.begin() + target)};

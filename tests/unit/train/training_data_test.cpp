@@ -33,7 +33,7 @@ class TrainingRows : public testing::Test {
                      "dataset.split=1,0,0", "train.train_iters=5"} +
            more;
   }
-  /// The rows of the global batch that begins at `consumed`, in the order of their ordinals.
+  /// The rows of the global batch that begins at `consumed`, ordered by ordinal.
   std::vector<std::vector<int32_t>> batch(const RunSetup& setup, int64_t consumed, int dp) {
     const auto length = static_cast<size_t>(setup.config.model.seq_length.value());
     std::map<int64_t, std::vector<int32_t>> rows;
@@ -99,11 +99,11 @@ TEST_F(TrainingRows, SetsAreThereForWhatHasData) {
   EXPECT_EQ(sets({"dataset.split='80,10,10'"}), Found(1, true));
   EXPECT_EQ(sets({"dataset.split='80,10,10'", "validation.eval_iters=0"}), Found(0, false));
   EXPECT_EQ(sets({"dataset.split='90,10,0'"}), Found(1, false));
-  EXPECT_EQ(sets({"dataset.split='90,10,0.001'"}), Found(1, false));  // less than a document
+  EXPECT_EQ(sets({"dataset.split='90,10,0.001'"}), Found(1, false));  // less than one document
   EXPECT_EQ(sets({"dataset.mock=true", "dataset.blend=null"}), Found(1, false));
 }
 
-// An external loader is not possible: there is no Python program.
+// An external loader is impossible: there is no Python program.
 TEST_F(TrainingRows, ExternalLoadersAreRefused) {
   try {
     setup_of(run({"dataset.dataloader_type=external"}));

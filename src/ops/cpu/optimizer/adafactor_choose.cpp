@@ -6,6 +6,7 @@
 
 #include "ops/cpu/optimizer/adafactor_kernels.h"
 #include "ops/cpu/optimizer/binned_sum.h"
+#include "ops/cpu/optimizer/optimizer_tasks.h"
 
 namespace viaduct::cpu {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 const AdafactorKernels& kernels(const Choice& choice) {
   return kernels_of(choice, portable::adafactor_kernels, avx2::adafactor_kernels,
                     avx512::adafactor_kernels);
-}
-
-double scalar(const Tensor& scalars, StepScalar name) {
-  return scalars.data<double>()[static_cast<int>(name)];
 }
 
 // A task is a block of this size: what it finds of rows and columns stays in the first-level cache
@@ -119,9 +116,9 @@ void launch_sums(OpContext& context, const Choice& choice, const AdafactorSumsAr
 }
 
 void launch_moments(OpContext& context, const Choice&, const AdafactorMomentsArgs& args, void*) {
-  if (scalar(args.scalars, StepScalar::skip) != 0) return;
-  const double clip = scalar(args.scalars, StepScalar::clip_factor);
-  const double share = std::pow(scalar(args.scalars, StepScalar::update), args.decay_rate);
+  if (scalar_of(args.scalars, StepScalar::skip) != 0) return;
+  const double clip = scalar_of(args.scalars, StepScalar::clip_factor);
+  const double share = std::pow(scalar_of(args.scalars, StepScalar::update), args.decay_rate);
   const auto* limits = args.limits.data<float>();
   const auto* sums = args.sums.data<double>();
   auto *moments = args.moments.data<float>(), *factors = args.factors.data<float>();
@@ -177,13 +174,13 @@ void for_rows(OpContext& context, const AdafactorPiece& piece, const Tensor& fac
 void launch_direction(OpContext& context, const Choice& choice, const AdafactorDirectionArgs& args,
                       void*) {
   auto* out = args.out.data<float>();
-  if (scalar(args.scalars, StepScalar::skip) != 0) {
+  if (scalar_of(args.scalars, StepScalar::skip) != 0) {
     std::fill_n(out, args.out.elements(), 0.0f);
     return;
   }
-  const auto clip = static_cast<float>(scalar(args.scalars, StepScalar::clip_factor));
+  const auto clip = static_cast<float>(scalar_of(args.scalars, StepScalar::clip_factor));
   const auto share =
-      static_cast<float>(std::pow(scalar(args.scalars, StepScalar::update), args.decay_rate));
+      static_cast<float>(std::pow(scalar_of(args.scalars, StepScalar::update), args.decay_rate));
   const auto epsilon = static_cast<float>(args.epsilon1);
   for_rows(context, args.piece, args.factors, args.second, clip,
            [&](const AdafactorRow& row, int64_t at) {
@@ -202,12 +199,12 @@ double root_mean_square(const Tensor& state, int64_t elements) {
 
 void launch_update(OpContext& context, const Choice& choice, const AdafactorUpdateArgs& args,
                    void*) {
-  if (scalar(args.scalars, StepScalar::skip) != 0) return;
-  const auto clip = static_cast<float>(scalar(args.scalars, StepScalar::clip_factor));
-  const double most = 1 / std::sqrt(scalar(args.scalars, StepScalar::update));
+  if (scalar_of(args.scalars, StepScalar::skip) != 0) return;
+  const auto clip = static_cast<float>(scalar_of(args.scalars, StepScalar::clip_factor));
+  const double most = 1 / std::sqrt(scalar_of(args.scalars, StepScalar::update));
   for (const AdafactorUpdatePiece& of : args.pieces) {
-    const double lr = scalar(args.scalars, of.learning_rate);
-    const double decay = of.weight_decay * scalar(args.scalars, StepScalar::weight_decay_factor);
+    const double lr = scalar_of(args.scalars, of.learning_rate);
+    const double decay = of.weight_decay * scalar_of(args.scalars, StepScalar::weight_decay_factor);
     double step = args.relative_step ? std::min(lr, most) : lr;
     if (of.master_squares)
       step *= std::max(args.epsilon2, root_mean_square(of.master_squares, of.elements));

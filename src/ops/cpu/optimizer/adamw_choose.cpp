@@ -3,21 +3,11 @@
 
 #include "base/error.h"
 #include "ops/cpu/optimizer/list_tasks.h"
-#include "ops/cpu/optimizer/optimizer_kernels.h"
-#include "ops/cpu/optimizer/state_kernels.h"
+#include "ops/cpu/optimizer/optimizer_tasks.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
 namespace {
-
-const OptimizerKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, portable::optimizer_kernels, avx2::optimizer_kernels,
-                    avx512::optimizer_kernels, avx512_bf16::optimizer_kernels);
-}
-
-const StateKernels& state_kernels(const Choice& choice) {
-  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
-}
 
 constexpr int64_t kAdamWTask = 65536;
 
@@ -91,11 +81,11 @@ class CodedRun {
       block.second = open(second_, at, count, v);
       if (block.weight != nullptr)
         block.weight = static_cast<char*>(block.weight) + at * dtype_bytes(block.weight_dtype);
-      kernels(choice_).adamw(block, 0, count);
+      optimizer_kernels_of(choice_).adamw(block, 0, count);
       close(master_, at, count, p);
       if (weight_.values != nullptr) {
-        state_kernels(choice_).expand(master_, at, count, p);
-        state_kernels(choice_).store(weight_, at, count, p, nullptr);
+        state_kernels_of(choice_).expand(master_, at, count, p);
+        state_kernels_of(choice_).store(weight_, at, count, p, nullptr);
       }
       close(first_, at, count, m);
       close(second_, at, count, v);
@@ -107,12 +97,12 @@ class CodedRun {
 
   float* open(const StateRun& run, int64_t at, int64_t count, float* block) const {
     if (run.dtype == DType::f32) return static_cast<float*>(run.values) + at;
-    state_kernels(choice_).expand(run, at, count, block);
+    state_kernels_of(choice_).expand(run, at, count, block);
     return block;
   }
   void close(const StateRun& run, int64_t at, int64_t count, const float* block) const {
     if (run.dtype == DType::f32) return;
-    state_kernels(choice_).store(run, at, count, block, scale_of(run.dtype));
+    state_kernels_of(choice_).store(run, at, count, block, scale_of(run.dtype));
   }
 
   const Choice& choice_;
@@ -144,7 +134,7 @@ void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs&
     if (coded) {
       CodedRun(choice, args.runs[task.run], runs[task.run]).update(task.begin, task.end);
     } else {
-      kernels(choice).adamw(runs[task.run], task.begin, task.end);
+      optimizer_kernels_of(choice).adamw(runs[task.run], task.begin, task.end);
     }
   });
 }

@@ -1,26 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cpu/optimizer/state_kernels.h"
+#include "ops/cpu/optimizer/optimizer_tasks.h"
 
 namespace viaduct::cpu {
 namespace {
-
-const StateKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
-}
-
-template <class F>
-void for_tasks(OpContext& context, int64_t elements, F&& f) {
-  constexpr int64_t kTask = 65536;
-  context.device.pool().run((elements + kTask - 1) / kTask, [&](int64_t i, int) {
-    f(i * kTask, std::min(elements, (i + 1) * kTask));
-  });
-}
-
-double scalar(const Tensor& scalars, StepScalar name) {
-  return scalars.data<double>()[static_cast<int>(name)];
-}
 
 template <CpuIsa isa, class Args>
 Choice choose(std::string_view op, const Args& args) {
@@ -36,16 +20,17 @@ Choice choose_momentum(const MuonMomentumArgs& args, const Traits&) {
 
 void launch_momentum(OpContext& context, const Choice& choice, const MuonMomentumArgs& args,
                      void*) {
-  if (scalar(args.scalars, StepScalar::skip) != 0) return;
+  if (scalar_of(args.scalars, StepScalar::skip) != 0) return;
   const MuonMomentumRun run{args.gradient.data<float>(),
                             args.state.data<float>(),
                             args.out.data<float>(),
-                            static_cast<float>(scalar(args.scalars, StepScalar::clip_factor)),
+                            static_cast<float>(scalar_of(args.scalars, StepScalar::clip_factor)),
                             static_cast<float>(args.momentum),
                             static_cast<float>(1 - args.momentum),
                             args.nesterov};
-  for_tasks(context, args.state.elements(),
-            [&](int64_t begin, int64_t end) { kernels(choice).muon_momentum(run, begin, end); });
+  for_tasks(context, args.state.elements(), [&](int64_t begin, int64_t end) {
+    state_kernels_of(choice).muon_momentum(run, begin, end);
+  });
 }
 
 template <CpuIsa isa>
@@ -58,7 +43,7 @@ void launch_normalize(OpContext& context, const Choice& choice, const NormalizeA
   const auto factor = static_cast<float>(1 / std::max(norm, args.epsilon));
   auto* x = args.x.data<float>();
   for_tasks(context, args.x.elements(), [&](int64_t begin, int64_t end) {
-    kernels(choice).multiply(x + begin, end - begin, factor);
+    state_kernels_of(choice).multiply(x + begin, end - begin, factor);
   });
 }
 
@@ -68,17 +53,18 @@ Choice choose_update(const MuonUpdateArgs& args, const Traits&) {
 }
 
 void launch_update(OpContext& context, const Choice& choice, const MuonUpdateArgs& args, void*) {
-  if (scalar(args.scalars, StepScalar::skip) != 0) return;
-  const double lr = scalar(args.scalars, StepScalar::learning_rate);
-  const double decay = args.weight_decay * scalar(args.scalars, StepScalar::weight_decay_factor);
+  if (scalar_of(args.scalars, StepScalar::skip) != 0) return;
+  const double lr = scalar_of(args.scalars, StepScalar::learning_rate);
+  const double decay = args.weight_decay * scalar_of(args.scalars, StepScalar::weight_decay_factor);
   const MuonUpdateRun run{args.master.data<float>(),
                           args.update.data<float>(),
                           args.weight ? args.weight.raw() : nullptr,
                           args.weight ? args.weight.dtype() : DType::f32,
                           static_cast<float>(lr),
                           static_cast<float>(lr * decay)};
-  for_tasks(context, args.master.elements(),
-            [&](int64_t begin, int64_t end) { kernels(choice).muon_update(run, begin, end); });
+  for_tasks(context, args.master.elements(), [&](int64_t begin, int64_t end) {
+    state_kernels_of(choice).muon_update(run, begin, end);
+  });
 }
 
 template <CpuIsa isa>

@@ -5,20 +5,10 @@
 #include "base/error.h"
 #include "ops/cpu/optimizer/binned_sum.h"
 #include "ops/cpu/optimizer/list_tasks.h"
-#include "ops/cpu/optimizer/optimizer_kernels.h"
-#include "ops/cpu/optimizer/state_kernels.h"
+#include "ops/cpu/optimizer/optimizer_tasks.h"
 
 namespace viaduct::cpu {
 namespace {
-
-const OptimizerKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, portable::optimizer_kernels, avx2::optimizer_kernels,
-                    avx512::optimizer_kernels, avx512_bf16::optimizer_kernels);
-}
-
-const StateKernels& state_kernels(const Choice& choice) {
-  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
-}
 
 constexpr int64_t kSumTask = 32 * kSumBlock;
 
@@ -52,11 +42,12 @@ Choice choose_sums(const ReproducibleSumsArgs& args, const Traits&) {
 BinnedSum sum_of_block(const Choice& choice, const SumRun& run, int64_t begin, int64_t end) {
   BinnedSum block;
   double largest = 0;
-  block.finite = kernels(choice).largest(run, begin, end, &largest);
+  block.finite = optimizer_kernels_of(choice).largest(run, begin, end, &largest);
   if (block.finite && largest > 0) {
     block.top = top_bin(largest);
     int64_t bins[kBins];
-    kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
+    optimizer_kernels_of(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)),
+                                        bins);
     std::copy(bins, bins + kBins, block.bins);
   }
   return block;
@@ -79,7 +70,7 @@ BinnedSum sum_of_bf16(const Choice& choice, const Tensor& x, bool squared, int64
   BinnedSum sum;
   for (int64_t begin = first; begin < last; begin += kSumBlock) {
     const int64_t count = std::min(last - begin, kSumBlock);
-    state_kernels(choice).expand(narrow, begin, count, wide);
+    state_kernels_of(choice).expand(narrow, begin, count, wide);
     sum.add(sum_of_block(choice, {wide, false, nullptr, squared}, 0, count));
   }
   return sum;

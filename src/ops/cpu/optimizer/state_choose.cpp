@@ -2,27 +2,12 @@
 
 #include "base/error.h"
 #include "ops/cpu/optimizer/adafactor_kernels.h"
-#include "ops/cpu/optimizer/state_kernels.h"
+#include "ops/cpu/optimizer/optimizer_tasks.h"
 #include "ops/reference/reference.h"
 #include "tensor/state_formats.h"
 
 namespace viaduct::cpu {
 namespace {
-
-const StateKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
-}
-
-constexpr int64_t kTask = 65536;
-static_assert(kTask % kStateGroup == 0);
-
-/// f(begin, end) over tasks of `elements` elements.
-template <class F>
-void for_tasks(OpContext& context, int64_t elements, F&& f) {
-  context.device.pool().run((elements + kTask - 1) / kTask, [&](int64_t i, int) {
-    f(i * kTask, std::min(elements, (i + 1) * kTask));
-  });
-}
 
 template <CpuIsa isa, class Args>
 Choice choose_conversion(std::string_view op, const Args& args) {
@@ -44,7 +29,7 @@ void launch_expand(OpContext& context, const Choice& choice, const ExpandStateAr
   const StateRun run = state_run(args.values, args.scales, args.weights);
   auto* out = args.out.data<float>();
   for_tasks(context, args.out.elements(), [&](int64_t begin, int64_t end) {
-    kernels(choice).expand(run, begin, end - begin, out + begin);
+    state_kernels_of(choice).expand(run, begin, end - begin, out + begin);
   });
 }
 
@@ -60,8 +45,8 @@ void launch_store(OpContext& context, const Choice& choice, const StoreStateArgs
     const float zeros[kBlock] = {};
     const float* in = args.in ? args.in.data<float>() : nullptr;
     for (int64_t at = begin; at < end; at += kBlock) {
-      kernels(choice).store(run, at, std::min(kBlock, end - at), in ? in + at : zeros,
-                            scale_of(run.dtype));
+      state_kernels_of(choice).store(run, at, std::min(kBlock, end - at), in ? in + at : zeros,
+                                     scale_of(run.dtype));
     }
   });
 }
@@ -108,10 +93,10 @@ void launch_momentum(OpContext& context, const Choice& choice, const MomentumLis
       reference::momentum(run);
       continue;
     }
-    if (run.scalars.data<double>()[static_cast<int>(StepScalar::skip)] != 0) return;
+    if (scalar_of(run.scalars, StepScalar::skip) != 0) return;
     const MomentumRun kernel_run = momentum_run(run);
     for_tasks(context, run.master.elements(), [&](int64_t begin, int64_t end) {
-      kernels(choice).momentum(kernel_run, begin, end);
+      state_kernels_of(choice).momentum(kernel_run, begin, end);
     });
   }
 }

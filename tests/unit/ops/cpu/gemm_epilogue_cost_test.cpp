@@ -1,4 +1,4 @@
-// What an epilogue of a product costs where it works on the product in cache.
+// The cost of a product's epilogue that works on the product in cache.
 
 #include <gtest/gtest.h>
 

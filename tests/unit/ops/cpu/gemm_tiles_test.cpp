@@ -1,5 +1,5 @@
-// Products of linear layers on tiles, with the AMX loops on emulated registers beside what this
-// machine has: blocks, chunks and edges do not depend on the instruction set.
+// Products of linear layers on tiles, with the AMX loops on emulated registers and with this
+// machine's: blocks, chunks and edges do not depend on the instruction set.
 
 #include "ops/cpu/gemm/gemm_tiles.h"
 
@@ -20,8 +20,8 @@ namespace {
 using test::random_strided;
 using test::random_tensor;
 
-/// Runs `args` with small blocks, so that small products have several of them and several visits
-/// of a block's C.
+/// Runs `args` with small blocks, so that small products have several blocks and several visits to
+/// a block of C.
 template <class Element>
 void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int threads) {
   constexpr cpu::TileBlocking kSmall{32, 64, 64};
@@ -156,7 +156,7 @@ void run_together(std::span<const GemmArgs> products, const cpu::TileKernelsOf<E
                                workspace.raw(), 1);
 }
 
-// Of many and few rows and none, and of one whose packed operand comes in several chunks.
+// Experts with many and few rows and none, and one whose packed operand has several chunks.
 TEST(GemmOnTiles, ProductsThatRunTogetherHaveTheBitsOfEachAlone) {
   const auto& tiles = cpu::portable::float_tile_kernels();
   constexpr int64_t kDeep = 40'000;
@@ -169,7 +169,7 @@ TEST(GemmOnTiles, ProductsThatRunTogetherHaveTheBitsOfEachAlone) {
                                   {3, 40, 96},
                                   {130, 65, 70},
                                   {48, 130, kDeep}}) {
-      // The deep one is deep in the dim that each form contracts.
+      // The deep one is deep in the contracted dim of each form.
       const bool deep = k == kDeep;
       const Shapes s = shapes_of(form, deep && form == GemmForm::weight_gradient ? kDeep : m,
                                  deep && form == GemmForm::data_gradient ? kDeep : n,
@@ -182,7 +182,7 @@ TEST(GemmOnTiles, ProductsThatRunTogetherHaveTheBitsOfEachAlone) {
     }
     run_together<float>(together, tiles);
     for (size_t i = 0; i < alone.size(); ++i) {
-      // By columns, each of one chunk.
+      // Cut by columns, each part with one chunk.
       const int64_t columns = alone[i].c.dim(1);
       for (int64_t begin = 0; begin < columns; begin += 64) {
         const int64_t count = std::min<int64_t>(64, columns - begin);
@@ -196,8 +196,8 @@ TEST(GemmOnTiles, ProductsThatRunTogetherHaveTheBitsOfEachAlone) {
   }
 }
 
-// Blocks of both halves of a gate, edges and one row of blocks: the bits of the product and of the
-// op after it.
+// Blocks of both halves of a gate, edges and a single row of blocks: the bits of the product and of
+// the op after it.
 template <class Element>
 void compare_epilogues(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
   test::OpMachine machine(CpuIsa::portable, 2, {cpu::add_activation, cpu::add_elementwise});
@@ -271,7 +271,7 @@ TEST(GemmOnTiles, Avx512Epilogues) {
     compare_epilogues(cpu::avx512::float_tile_kernels(), dtype);
 }
 
-// A simulated machine may have what this one lacks.
+// A simulated machine may have instruction sets that this one lacks.
 TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
   const std::pair<CpuIsa, const char*> expected[] = {{CpuIsa::portable, "tiles_portable"},
                                                      {CpuIsa::avx2, "tiles_avx2"},
@@ -290,7 +290,7 @@ TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
     gemm(context, {GemmForm::forward, tensor({600, 32}), tensor({40, 32}), tensor({600, 40})});
     ASSERT_EQ(record.ops().size(), 1u);
     EXPECT_EQ(record.ops()[0].kernel, kernel);
-    // B packed: three strips of 16 columns, of BF16 one tile each, of FP32 two.
+    // Packed B: three strips of 16 columns; a strip is one tile in BF16, two in FP32.
     const int64_t tiles = isa <= CpuIsa::avx512 ? 6 : 3;
     EXPECT_EQ(record.ops()[0].workspace_bytes, tiles * 1024) << kernel;
     const auto format =
@@ -299,7 +299,7 @@ TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
   }
 }
 
-// Large operands go through in chunks: bits are those of products that fit in one.
+// Large operands are packed in chunks: the bits are those of products that fit in one.
 template <class Element>
 void compare_chunks(const cpu::TileKernelsOf<Element>& tiles, int64_t depth) {
   constexpr int64_t kWide = 700;  // 11 MB packed: two chunks

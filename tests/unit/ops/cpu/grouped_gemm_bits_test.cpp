@@ -1,5 +1,5 @@
 // Products of experts have the bits of one gemm for each expert, and refuse offsets out of range:
-// what the cpu promises beyond other devices.
+// guarantees that only the cpu gives.
 
 #include <gmock/gmock.h>
 
@@ -40,7 +40,7 @@ TEST_P(GroupedGemmBits, HasTheBitsOfOneProductForEachExpert) {
   }
 }
 
-// Their packed weights do not fit the workspace together, so that they run in several turns.
+// Their packed weights do not fit the workspace together, so they run in several turns.
 TEST(GroupedGemmOfManyExperts, HasTheBitsOfOneProductForEachExpert) {
   test::OpMachine machine(test::testable_isas().back(), 2, {cpu::add_gemm, cpu::add_grouped_gemm});
   OpContext context = machine.context();

@@ -1,5 +1,5 @@
 // Quantized products of experts: their definition in FP64, and the bits of each expert's operands
-// and product alone, whose scales see nothing of other experts' rows.
+// and product alone, whose scales do not depend on other experts' rows.
 
 #include <gmock/gmock.h>
 
@@ -33,7 +33,7 @@ std::vector<Case> even_cases() {
   std::vector<Case> list;
   for (const GemmForm form :
        {GemmForm::forward, GemmForm::data_gradient, GemmForm::weight_gradient}) {
-    // None, one row, groups of scales that end with an expert and that do not; rows of nobody.
+    // No row, one row, groups of scales that end with an expert and that do not, and unused rows.
     list.push_back({form, 160, 96, {0, 37, 37, 38, 166}, 9});
     list.push_back({form, 32, 64, {0, 128, 160, 176, 400}});
   }
@@ -42,7 +42,7 @@ std::vector<Case> even_cases() {
 
 class GroupedQuantized : public testing::TestWithParam<CpuIsa> {
  protected:
-  /// Experts of different size: a scale that spans two of them is another.
+  /// Experts of different magnitude, so that a scale over two of them would differ.
   static void spread(const Case& c, const GroupedGemmArgs& args) {
     for (int64_t e = 0; e < kExperts; ++e) {
       const auto at = static_cast<size_t>(e);
@@ -76,8 +76,8 @@ class GroupedQuantized : public testing::TestWithParam<CpuIsa> {
             {e * c.n + half * c.n / 2, static_cast<uint64_t>(50000 + 3000 * e + 1000 * half)});
     return args;
   }
-  /// One expert's operand by the op that makes operands of linear layers; rows up to whole runs of
-  /// what is rotated are zeros.
+  /// One expert's operand made by the op for linear layers; missing rows of a rotated run are
+  /// zeros.
   Operand alone(const Tensor& matrix, const OperandForm& form, const StochasticRounding& of_rows) {
     Tensor whole = matrix;
     if (form.rotated && matrix.dim(0) % kRotated != 0) {
@@ -123,7 +123,7 @@ TEST_P(GroupedQuantized, MatchesTheDefinition) {
       grouped_gemm(context_, args);
       reference::scaled_grouped_gemm(exact);
       reference::scaled_grouped_gemm(sums, true);
-      // Rows of nobody stay what they are.
+      // Unused rows stay unchanged.
       const bool gradient = c.form == GemmForm::weight_gradient;
       const int64_t rows = gradient ? args.c.dim(0) : c.offsets.back();
       const auto of_experts = [&](const Tensor& all) { return all.slice(0, 0, rows); };
@@ -163,7 +163,7 @@ TEST_P(GroupedQuantized, HasTheBitsOfEachExpertAlone) {
   }
 }
 
-// Experts and gate | up have counters of their own.
+// Experts, and gate and up, have separate counters.
 TEST_P(GroupedQuantized, RoundingKnowsTheExpertsFeatures) {
   const Case c{GemmForm::data_gradient, 32, 64, {0, 16, 32, 48, 64}};
   const GroupedGemmArgs args = quantized(c, kSchemes[3].quantization, WriteMode::assign);

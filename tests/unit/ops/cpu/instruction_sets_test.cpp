@@ -1,5 +1,5 @@
-// Results that must have the same bits on every instruction set: roundings to BF16, whether by
-// integers or by the instruction of AVX512-BF16, and the numbers that a model starts from.
+// Results that must have the same bits on every instruction set: roundings to BF16, by integers or
+// by the instruction of AVX512-BF16, and initial weights.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using test::OpMachine;
 
 class InstructionSets : public ::testing::TestWithParam<CpuIsa> {};
 
-/// Every kind of FP32 number, the awkward ones next to each other and alone in a vector.
+/// Every kind of FP32 number, difficult ones next to each other and alone in a vector.
 Tensor awkward_floats() {
   std::vector<float> values;
   const float special[] = {0.0f,
@@ -62,7 +62,7 @@ TEST_P(InstructionSets, RoundToBf16AsTheHostDoes) {
   }
 }
 
-/// Outputs of BF16 of one op of each family that rounds to it, from the same inputs.
+/// BF16 outputs of one op of each family that rounds to BF16, from the same inputs.
 std::vector<Tensor> rounded_outputs(CpuIsa isa) {
   OpMachine machine(isa, 2,
                     {cpu::add_elementwise, cpu::add_activation, cpu::add_norm, cpu::add_rotary,
@@ -119,9 +119,9 @@ std::vector<Tensor> rounded_outputs(CpuIsa isa) {
   return outputs;
 }
 
-// The instruction of AVX512-BF16 takes subnormal numbers for zeros; a kernel must not show it.
+// The AVX512-BF16 instruction treats subnormal numbers as zeros; a kernel must not show it.
 TEST_P(InstructionSets, TheWayOfRoundingDoesNotChangeABit) {
-  // Sums in vectors of 8 and of 16 have their own bits.
+  // Sums in vectors of 8 and of 16 have different bits.
   const CpuIsa other = GetParam() <= CpuIsa::avx2 ? CpuIsa::avx2 : CpuIsa::avx512;
   if (!cpu_supports(other)) GTEST_SKIP() << "no other kernels here";
   const std::vector<Tensor> outputs = rounded_outputs(GetParam());

@@ -1,5 +1,5 @@
-// The portable kernels (the compiler's vectors, for processors without kernels of their own) have
-// the bits of the AVX2 kernels, so a run on such a processor continues one on x86.
+// The portable kernels (compiler vectors, for processors without kernels of their own) have the
+// bits of the AVX2 kernels, so that a run on such a processor continues one on x86.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class PortableKernels : public ::testing::TestWithParam<DType> {
     if (!cpu_supports(CpuIsa::avx2)) GTEST_SKIP() << "no AVX2 here to compare with";
   }
 
-  /// Runs `make(context)`, which returns outputs, on both.
+  /// Runs `make(context)`, which returns outputs, with both kernels.
   template <class Make>
   void expect_same(const Make& make) {
     OpMachine portable(CpuIsa::portable, 2, kFamilies), avx2(CpuIsa::avx2, 1, kFamilies);
@@ -45,7 +45,7 @@ class PortableKernels : public ::testing::TestWithParam<DType> {
 
 TEST_P(PortableKernels, Products) {
   const DType dtype = GetParam();
-  for (const int64_t rows : {1, 3, 70}) {  // few rows have kernels of their own
+  for (const int64_t rows : {1, 3, 70}) {  // few rows use other kernels
     expect_same([&](OpContext& context) {
       const Tensor x = random_tensor(dtype, {rows, 45}, 1), w = random_tensor(dtype, {37, 45}, 2);
       const Tensor dy = random_tensor(dtype, {rows, 37}, 3);

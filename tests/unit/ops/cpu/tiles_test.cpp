@@ -36,7 +36,7 @@ class Tiles : public testing::TestWithParam<NamedTiles> {
   const TileKernels& tiles() const { return GetParam().kernels(); }
 };
 
-/// The AMX loops on registers in memory (any machine), then what this machine has.
+/// The AMX loops on registers in memory (any machine), then this machine's tiles.
 std::vector<NamedTiles> all_tiles() {
   return {{"emulated_amx", true, test::emulated_amx_kernels},
           {"avx512_bf16", cpu_supports(CpuIsa::avx512_bf16), cpu::avx512_bf16::tile_kernels},
@@ -46,7 +46,7 @@ std::vector<NamedTiles> all_tiles() {
 INSTANTIATE_TEST_SUITE_P(Isa, Tiles, testing::ValuesIn(all_tiles()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-/// A matrix in memory seen as [width][depth], either way round, with NaN between its rows.
+/// A matrix in memory seen as [width][depth], in either order, with NaN between its rows.
 struct Matrix {
   Tensor tensor;
   TileSource source;
@@ -57,7 +57,7 @@ struct Matrix {
             dtype, contracted_first ? Shape{depth, width} : Shape{width, depth}, 3, seed)),
         source{tensor.raw(), dtype, tensor.stride(0), contracted_first, width, depth},
         values(test::values(tensor)) {}
-  /// As the tiles hold it: FP32 sources rounded.
+  /// The values in the tiles: FP32 sources are rounded.
   float at(int64_t i, int64_t k) const {
     const int64_t index = source.contracted_first ? k * source.width + i : i * source.depth + k;
     return static_cast<float>(bfloat16(static_cast<float>(values[static_cast<size_t>(index)])));
@@ -65,7 +65,7 @@ struct Matrix {
 };
 
 int64_t strip_of(int64_t depth) {
-  return cpu::tile_steps(depth) * cpu::kTileElements + 64;  // a gap that packing must leave alone
+  return cpu::tile_steps(depth) * cpu::kTileElements + 64;  // a gap that packing must not touch
 }
 
 std::vector<bfloat16> packed(const TileKernels& tiles, const Matrix& m, bool is_b) {
@@ -187,7 +187,8 @@ TEST(TileCheck, EmulatedRegistersNeedAConfiguration) {
                std::logic_error);
 }
 
-// A sum over a long contracted dim is one of blocks: each product starts at zero and meets C once.
+// A sum over a long contracted dim is a sum of blocks: each product starts at zero and is added to
+// C once.
 TEST_P(Tiles, AnAccumulatingProductAddsItsOwnSum) {
   const Matrix a(DType::bf16, false, 20, 320, 1), b(DType::bf16, false, 40, 320, 2);
   const auto a_tiles = packed(tiles(), a, false), b_tiles = packed(tiles(), b, true);

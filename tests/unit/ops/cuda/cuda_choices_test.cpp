@@ -86,7 +86,7 @@ TEST_P(CudaChoices, ABiasOfAnotherFormatIsALaunchOfItsOwn) {
 }
 
 TEST_P(CudaChoices, AttentionsBackwardMakesTheScoresAgain) {
-  // Of heads up to 128, and of wider ones: the gradients of their keys are made in two parts.
+  // Heads up to 128 dims, and wider ones, whose key gradients are made in two parts.
   for (const auto& [width, products] : {std::pair<int64_t, int>(64, 7), {256, 9}}) {
     const int64_t tokens = 128, heads = 4;
     const Tensor q = sized(DType::bf16, {tokens, heads, width}),

@@ -1,5 +1,5 @@
-// How products go to a GPU's library: which operands each generation has, what is copied into the
-// workspace for it, and what that costs.
+// How products use a GPU's library: the operands that each generation supports, what is copied into
+// the workspace, and the cost.
 
 #include <gmock/gmock.h>
 
@@ -28,7 +28,7 @@ class CudaProducts : public testing::Test {
   Tensor sized(DType dtype, const Shape& shape) {
     return device_->allocate(dtype, shape, MemoryTag::other);
   }
-  /// The product [m, n, k] of a form with operands as `quantization` says.
+  /// The product [m, n, k] of a form with operands of this quantization.
   GemmArgs product(GemmForm form, const Quantization& quantization, int64_t m = kM, int64_t n = kN,
                    int64_t k = kK, DType c = DType::bf16) {
     const GemmForms forms = quantized_forms(form, quantization);
@@ -112,7 +112,7 @@ TEST_F(CudaProducts, ScalesOfGroupsAreOrderedForTheLibrary) {
   EXPECT_EQ(hopper.b.scales, LibraryScales::squares_128);
   EXPECT_EQ(hopper.b.scales_bytes, (kN / 128) * 4 * 4);
   EXPECT_EQ(hopper.launches, 3);
-  // The same scales as powers of two, for 32 elements each, in tiles of 128 × 4.
+  // The same scales as powers of two, one for 32 elements, in tiles of 128 × 4.
   const ProductLayout blackwell = product_layout(forward, CudaTarget::sm_100a);
   EXPECT_EQ(blackwell.a.scales, LibraryScales::lines_32);
   EXPECT_EQ(blackwell.a.scales_bytes, 128 * (kK / 32));
@@ -134,7 +134,7 @@ TEST_F(CudaProducts, WhatTheLibraryDoesNotReadIsPadded) {
   EXPECT_EQ(gradient.contracted, 80);
   EXPECT_EQ(gradient.a.values_bytes, kN * 80);
   EXPECT_FALSE(gradient.own_place);
-  // Products in blocks have a multiple of four rows; those of padding go elsewhere.
+  // Products in blocks have a multiple of four rows; padding rows are written elsewhere.
   const ProductLayout forward =
       product_layout(product(GemmForm::forward, kBlocks, 70), CudaTarget::sm_90a);
   EXPECT_EQ(forward.a.kept, 72);

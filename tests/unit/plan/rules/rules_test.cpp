@@ -1,4 +1,4 @@
-// Every rule on figures made by hand, and how predicted changes decide.
+// Every rule on handmade figures, and how predicted changes decide.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ Finding found(const RuleCase& one, const Thresholds& limits = {}) {
   return rule_of(one.id).check(f, limits);
 }
 
-/// Rules that a plan never decides for: what they need is measured, not implemented, or an error of
+/// Rules that a plan never decides: they need measurements, are not implemented, or are an error of
 /// the configuration.
 const std::map<std::string, Outcome> kUndecided{{"ep-overlap-off", Outcome::unknown},
                                                 {"moe-grouped-gemm-off", Outcome::not_applicable},
@@ -61,7 +61,8 @@ const std::map<std::string, Outcome> kUndecided{{"ep-overlap-off", Outcome::unkn
                                                 {"pack-straggler", Outcome::unknown},
                                                 {"scale-cost", Outcome::not_applicable},
                                                 {"record-incomplete", Outcome::unknown}};
-/// Rules without a condition of their own on figures: of the prediction with a change, or always.
+/// Rules without a condition on figures: they depend on the prediction of a change, or always
+/// apply.
 const std::set<std::string> kWithoutBorder{"scale-efficiency", "memory-itemised"};
 
 TEST(GuideRules, EachHasCasesOrSaysWhyNot) {
@@ -71,7 +72,7 @@ TEST(GuideRules, EachHasCasesOrSaysWhyNot) {
   for (const RuleGroup& group : rule_groups()) {
     for (const Rule& rule : group.rules) {
       const std::string id(rule.id);
-      EXPECT_TRUE(ids.insert(id).second) << id << " is there twice";
+      EXPECT_TRUE(ids.insert(id).second) << id << " occurs twice";
       EXPECT_FALSE(rule.condition.empty() || rule.says.empty() || rule.source.empty()) << id;
       if (kUndecided.contains(id) || kWithoutBorder.contains(id)) {
         EXPECT_FALSE(kinds.contains(id)) << id;
@@ -155,7 +156,7 @@ TEST(GuideRules, ThresholdsDecideAndCanBeReplaced) {
   EXPECT_DOUBLE_EQ(Thresholds().least_gain(), 0.03);  // the interval is above the least gain
 }
 
-// What predictions of changes make of a condition that holds.
+// How predictions of changes decide about a condition that holds.
 
 Finding of(const Evaluation& evaluation, const std::string& id) {
   for (const Verdict& verdict : evaluation.verdicts)

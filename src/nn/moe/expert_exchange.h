@@ -1,0 +1,57 @@
+#pragma once
+// The edges and the weights of the segments that exchange tokens with experts, with and without
+// domains (ExpertPlace::by_domain). The derived classes exchange.
+
+#include <memory>
+#include <utility>
+
+#include "nn/exchange_segment.h"
+#include "nn/moe/moe_edges.h"
+#include "nn/moe/shared_experts.h"
+#include "nn/residual.h"
+
+namespace viaduct {
+
+/// From tokens to rows of experts.
+class DispatchExchange : public ExchangeSegment {
+ public:
+  /// `beside`: the shared expert, which runs here while tokens are being exchanged, and its
+  /// backward while their gradients are; null: it is a segment of its own, or there is none.
+  DispatchExchange(MoeConfig moe, ExpertPlace place, int64_t hidden,
+                   std::unique_ptr<SharedExpertSegment> beside)
+      : moe_(std::move(moe)), place_(place), hidden_(hidden), beside_(std::move(beside)) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "dispatch"; }
+
+ protected:
+  MoeConfig moe_;
+  ExpertPlace place_;
+  int64_t hidden_;
+  std::unique_ptr<SharedExpertSegment> beside_;
+};
+
+/// From results of experts to the stream: their sum by the router's probabilities (and the shared
+/// expert's result) → dropout → +.
+class CombineExchange : public ExchangeSegment {
+ public:
+  CombineExchange(MoeConfig moe, ExpertPlace place, int64_t hidden, ResidualDropout residual)
+      : moe_(std::move(moe)), place_(place), hidden_(hidden), residual_(residual) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override { return {kHidden}; }
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  std::vector<const Parameter*> parameters() const override { return {}; }
+  std::string_view name() const override { return "combine"; }
+
+ protected:
+  MoeConfig moe_;
+  ExpertPlace place_;
+  int64_t hidden_;
+  ResidualDropout residual_;
+};
+
+}  // namespace viaduct
