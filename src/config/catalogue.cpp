@@ -37,7 +37,7 @@ std::vector<FieldGroup> read_tables() {
   using namespace catalogue_tables;
   std::vector<FieldGroup> groups;
   for (const auto tables :
-       {parallel, experts, memory, precision, kernels, data, operations, environment}) {
+       {parallel, experts, memory, kernels, data, operations, environment}) {
     for (const KnobTable& table : tables()) {
       FieldGroup& group = groups.emplace_back(std::string(table.section), std::string(table.doc));
       for (const KnobRow& row : table.rows) add_row(group, table, row);
