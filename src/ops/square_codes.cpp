@@ -59,8 +59,7 @@ void square_codes(OpContext& context, const SquareCodesArgs& args) {
   check_shape(kOp, "matrix_scale", args.matrix_scale, {1});
   check_dtype(kOp, "matrix_scale", args.matrix_scale, {DType::f32});
   const int64_t elements = args.part.dim(0);
-  VIADUCT_CHECK(ShapeError,
-                args.begin % 2 == 0 && args.columns % 2 == 0 && elements % 2 == 0,
+  VIADUCT_CHECK(ShapeError, args.begin % 2 == 0 && args.columns % 2 == 0 && elements % 2 == 0,
                 "{}: two elements share a byte, got {} elements from {} on of a matrix with {} "
                 "columns",
                 kOp, elements, args.begin, args.columns);

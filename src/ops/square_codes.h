@@ -1,9 +1,9 @@
 #pragma once
-// NVFP4 codes (tensor/nvfp4.h) of a weight [R, C] of which a rank has a part: a run of its row-major
-// elements, which may begin and end inside the squares of 16 × 16 elements that share a scale. The
-// magnitudes of squares are made of each part and joined by a maximum over the ranks; they give the
-// scales of all squares, with which each part is encoded. The results have the bits of
-// `convert_operand` of the whole matrix.
+// NVFP4 codes (tensor/nvfp4.h) of a weight [R, C] of which a rank has a part: a run of its
+// row-major elements, which may begin and end inside the squares of 16 × 16 elements that share a
+// scale. The magnitudes of squares are made of each part and joined by a maximum over the ranks;
+// they give the scales of all squares, with which each part is encoded. The results have the bits
+// of `convert_operand` of the whole matrix.
 //
 // A part [n], contiguous, of f32, bf16 or f16, has the elements [begin, begin + n) of a matrix with
 // `columns` columns.

@@ -176,8 +176,8 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
   layout.shards = settings_.share_state ? groups.ranks->size() : groups.shards->size();
   layout.padded = settings_.distributed_optimizer;
   const BufferFormats formats = formats_of(*parameters.front());
-  layout.shard_multiple = std::lcm(recipe_.scaled_state() ? kStateGroup : 1,
-                                   elements_per_value(formats.weight));
+  layout.shard_multiple =
+      std::lcm(recipe_.scaled_state() ? kStateGroup : 1, elements_per_value(formats.weight));
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
@@ -267,9 +267,7 @@ void ParameterStore::list_runs() {
       const auto ranges = shard_ranges(buffer.layout(), i, buffer.shard());
       if (!ranges) continue;
       const size_t bucket = buffer.layout().parameters[i].bucket;
-      const auto run_of = [&](const Tensor& own) {
-        return flat_part(own, ranges->in_shard);
-      };
+      const auto run_of = [&](const Tensor& own) { return flat_part(own, ranges->in_shard); };
       entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
       runs_.push_back(
           {buffer.parameters()[i], ranges->in_parameter, run_of(buffer.own_weights(bucket)),

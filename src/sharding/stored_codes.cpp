@@ -60,8 +60,8 @@ std::vector<StoredCodes::Stretch> StoredCodes::stretches_of(const ShardRun& run)
   for (int64_t at = run.range.begin; at < run.range.end;) {
     const int64_t end = std::min(run.range.end, (at / each + 1) * each);
     const Range own{at - run.range.begin, end - run.range.begin};
-    list.push_back({run.parameter, at / each, at % each, flat_part(weights, own),
-                    flat_part(run.weight, own)});
+    list.push_back(
+        {run.parameter, at / each, at % each, flat_part(weights, own), flat_part(run.weight, own)});
     at = end;
   }
   return list;

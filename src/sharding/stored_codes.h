@@ -14,8 +14,8 @@
 
 namespace viaduct {
 
-/// Whether products read weights of this recipe as codes with one scale for each matrix, or as NVFP4
-/// with a scale for each 16 × 16 elements: forms that can be written from shards.
+/// Whether products read weights of this recipe as codes with one scale for each matrix, or as
+/// NVFP4 with a scale for each 16 × 16 elements: forms that can be written from shards.
 inline bool can_store_codes(const Quantization& products) {
   return products.scaling == Scaling::tensor || products.scaling == Scaling::nvfp4;
 }

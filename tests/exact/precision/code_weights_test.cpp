@@ -1,6 +1,6 @@
 // Weights that are stored in FP8 or FP4 alone (mixed_precision.fp8_param_gather, fp4_param_gather),
-// as codes or as the forms of MXFP8: every step has the bits that it has with weights in BF16, however they are sharded and
-// gathered.
+// as codes or as the forms of MXFP8: every step has the bits that it has with weights in BF16,
+// however they are sharded and gathered.
 
 #include <gtest/gtest.h>
 
@@ -265,8 +265,7 @@ std::vector<Case> fp4_cases() {
       {"dp2_cp2", four + Overrides{"model.context_parallel_size=2"}},
       {"chunks_with_the_step",
        four + chunks + Overrides{"optimizer.overlap_param_gather_with_optimizer_step=true"}},
-      {"sharded_gradients",
-       two + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads"}},
+      {"sharded_gradients", two + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads"}},
       {"sharded", two + sharded},
       {"sharded_double_buffer", two + sharded + Overrides{"ddp.fsdp_double_buffer=true"}},
       {"instances", four + Overrides{"ddp.num_distributed_optimizer_instances=2"}},

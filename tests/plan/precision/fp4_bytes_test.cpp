@@ -13,11 +13,13 @@ namespace {
 
 using namespace test;
 
-const Overrides kModel =
-    tiny_run() + Overrides{"model.hidden_size=128",      "model.ffn_hidden_size=256",
-                           "model.packed_weights=false", "model.num_query_groups=2",
-                           "train.train_iters=1",        "train.global_batch_size=8",
-                           "mixed_precision=bf16_with_nvfp4_mixed"};
+const Overrides kModel = tiny_run() + Overrides{"model.hidden_size=128",
+                                                "model.ffn_hidden_size=256",
+                                                "model.packed_weights=false",
+                                                "model.num_query_groups=2",
+                                                "train.train_iters=1",
+                                                "train.global_batch_size=8",
+                                                "mixed_precision=bf16_with_nvfp4_mixed"};
 const Overrides kCodes{"mixed_precision.fp4_param_gather=true"};
 
 /// Elements of the linear layers of two blocks: queries, keys and values, their projection, and
@@ -31,9 +33,9 @@ Overrides data(int ranks, const std::string& strategy) {
 int64_t state_bytes(const Overrides& settings) {
   int64_t bytes = 0;
   for (const PlannedAllocation& held : plan_memory(setup_of(kModel + settings)).plan.resident) {
-    for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::main_gradients,
-                                MemoryTag::master_weights, MemoryTag::moments,
-                                MemoryTag::derived_weights})
+    for (const MemoryTag tag :
+         {MemoryTag::weights, MemoryTag::main_gradients, MemoryTag::master_weights,
+          MemoryTag::moments, MemoryTag::derived_weights})
       bytes += held.tag == tag ? held.bytes : 0;
   }
   return bytes;

@@ -37,13 +37,12 @@ class SquareCodesTest : public testing::TestWithParam<CpuIsa> {
 
   /// The matrix's magnitudes by squares, made of parts [cuts[i], cuts[i + 1]) of it in turn.
   Tensor magnitudes_of(const Tensor& matrix, const std::vector<int64_t>& cuts) {
-    const Tensor made =
-        host_tensor(DType::f32, {squares(matrix.dim(0)), squares(matrix.dim(1))});
+    const Tensor made = host_tensor(DType::f32, {squares(matrix.dim(0)), squares(matrix.dim(1))});
     for (int64_t i = 0; i < made.elements(); ++i) set_element(made, i, 0);
     const Tensor flat = matrix.view({matrix.elements()});
     for (size_t i = 0; i + 1 < cuts.size(); ++i)
-      square_magnitudes(context_, {flat.slice(0, cuts[i], cuts[i + 1] - cuts[i]), cuts[i],
-                                   matrix.dim(1), made});
+      square_magnitudes(
+          context_, {flat.slice(0, cuts[i], cuts[i + 1] - cuts[i]), cuts[i], matrix.dim(1), made});
     return made;
   }
 
@@ -53,8 +52,8 @@ class SquareCodesTest : public testing::TestWithParam<CpuIsa> {
     const Tensor amax = host_tensor(DType::f32, {1});
     largest_magnitude(context_, {magnitudes, amax});
     const OperandForm form = quantized_forms(GemmForm::forward, kNvfp4).b;
-    const Operand out = allocate_operand(context_, form, matrix.dtype(), matrix.shape(),
-                                         MemoryTag::weights);
+    const Operand out =
+        allocate_operand(context_, form, matrix.dtype(), matrix.shape(), MemoryTag::weights);
     square_scales(context_, {magnitudes, amax, out.scales(), out.matrix_scale()});
     const Tensor flat = matrix.view({matrix.elements()});
     const Tensor codes = out.values().view({matrix.elements() / 2});
@@ -79,8 +78,8 @@ class SquareCodesTest : public testing::TestWithParam<CpuIsa> {
     expect_same_bits(actual.values(), expected.values());
   }
 
-  OpMachine machine_{GetParam(), 2,
-                     {cpu::add_gemm, cpu::add_largest_magnitude, cpu::add_square_codes}};
+  OpMachine machine_{
+      GetParam(), 2, {cpu::add_gemm, cpu::add_largest_magnitude, cpu::add_square_codes}};
   OpContext context_ = machine_.context();
 };
 
@@ -202,10 +201,16 @@ TEST_P(SquareCodesTest, RefusesWhatIsOutsideOrOdd) {
   const Tensor part = random_tensor(DType::bf16, {64}, 1);
   const Tensor two = host_tensor(DType::f32, {2, 2}), scale = host_tensor(DType::f32, {1});
   const Tensor scales = host_tensor(DType::e4m3, {2, 2});
-  EXPECT_THAT([&] { square_magnitudes(context_, {part, 32 * 32 - 63, 32, two}); },
-              ThrowsMessage<ShapeError>(HasSubstr("elements 961 to 1025 of a matrix with 32")));
-  EXPECT_THAT([&] { square_magnitudes(context_, {part, 0, 33, two}); },
-              ThrowsMessage<ShapeError>(HasSubstr("are not in its squares of 16 x 16")));
+  EXPECT_THAT(
+      [&] {
+        square_magnitudes(context_, {part, 32 * 32 - 63, 32, two});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("elements 961 to 1025 of a matrix with 32")));
+  EXPECT_THAT(
+      [&] {
+        square_magnitudes(context_, {part, 0, 33, two});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("are not in its squares of 16 x 16")));
   EXPECT_THAT(
       [&] {
         square_codes(context_, {part, 1, 32, scales, scale, host_tensor(DType::e2m1x2, {32})});
@@ -216,8 +221,11 @@ TEST_P(SquareCodesTest, RefusesWhatIsOutsideOrOdd) {
         square_codes(context_, {part, 0, 32, scales, scale, host_tensor(DType::e2m1x2, {64})});
       },
       ThrowsMessage<ShapeError>(HasSubstr("codes")));
-  EXPECT_THAT([&] { square_scales(context_, {two, scale, host_tensor(DType::e4m3, {2, 3}), scale}); },
-              ThrowsMessage<ShapeError>(HasSubstr("scales")));
+  EXPECT_THAT(
+      [&] {
+        square_scales(context_, {two, scale, host_tensor(DType::e4m3, {2, 3}), scale});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("scales")));
 }
 
 }  // namespace

@@ -229,8 +229,8 @@ TEST(ValidatePrecision, WeightsThatAreStoredAsFp4) {
   EXPECT_THAT(of("bf16_with_nvfp4_mixed", {"ddp.use_distributed_optimizer=false"}).problems,
               ElementsAre(HasSubstr("mixed_precision.fp4_param_gather: true needs "
                                     "ddp.use_distributed_optimizer, which is false")));
-  EXPECT_THAT(of("bf16_with_nvfp4_mixed", {"optimizer.optimizer_cpu_offload=true",
-                                           "optimizer.optimizer_offload_fraction=1"})
+  EXPECT_THAT(of("bf16_with_nvfp4_mixed",
+                 {"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1"})
                   .problems,
               ElementsAre(AllOf(HasSubstr("mixed_precision.fp4_param_gather: true with masters"),
                                 HasSubstr("second memory"))));

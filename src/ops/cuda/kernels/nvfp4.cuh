@@ -1,5 +1,6 @@
 #pragma once
-// Codes and scales of NVFP4, as tensor/nvfp4.h and tensor/number_formats.h define them, bit for bit.
+// Codes and scales of NVFP4, as tensor/nvfp4.h and tensor/number_formats.h define them, bit for
+// bit.
 
 #include "ops/cuda/kernels/float8.cuh"
 

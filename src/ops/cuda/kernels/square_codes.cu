@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kRowThreads) square_codes_kernel(SquarePart ar
     float even[1], odd[1];
     load(args.part, 2 * pair, even);
     load(args.part, 2 * pair + 1, odd);
-    args.codes[pair] = static_cast<uint8_t>(nearest_e2m1(even[0] / divisor) |
-                                            nearest_e2m1(odd[0] / divisor) << 4);
+    args.codes[pair] =
+        static_cast<uint8_t>(nearest_e2m1(even[0] / divisor) | nearest_e2m1(odd[0] / divisor) << 4);
   });
 }
 
@@ -88,8 +88,8 @@ void square_scales(const SquareScales& args, Stream stream) {
 }
 
 void square_codes(const SquarePart& args, Stream stream) {
-  launch("square_codes", square_codes_kernel,
-         grid_for_elements(1, args.count / 2, 1, kRowThreads), kRowThreads, stream, args);
+  launch("square_codes", square_codes_kernel, grid_for_elements(1, args.count / 2, 1, kRowThreads),
+         kRowThreads, stream, args);
 }
 
 }  // namespace viaduct::cuda
