@@ -36,8 +36,7 @@ namespace {
 std::vector<FieldGroup> read_tables() {
   using namespace catalogue_tables;
   std::vector<FieldGroup> groups;
-  for (const auto tables :
-       {parallel, experts, memory, precision, kernels, data, operations, environment}) {
+  for (const auto tables : {parallel, experts, memory, kernels, data, operations, environment}) {
     for (const KnobTable& table : tables()) {
       FieldGroup& group = groups.emplace_back(std::string(table.section), std::string(table.doc));
       for (const KnobRow& row : table.rows) add_row(group, table, row);

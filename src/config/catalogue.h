@@ -39,7 +39,6 @@ namespace catalogue_tables {
 std::vector<KnobTable> parallel();
 std::vector<KnobTable> experts();
 std::vector<KnobTable> memory();
-std::vector<KnobTable> precision();
 std::vector<KnobTable> kernels();
 std::vector<KnobTable> data();
 std::vector<KnobTable> operations();

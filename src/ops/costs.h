@@ -22,6 +22,7 @@
 #include "ops/rotary.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
+#include "ops/square_codes.h"
 
 namespace viaduct {
 
@@ -100,5 +101,8 @@ Cost cost_of(const NormalizeArgs& args);
 Cost cost_of(const MuonUpdateArgs& args);
 Cost cost_of(const ExpandStateArgs& args);
 Cost cost_of(const StoreStateArgs& args);
+Cost cost_of(const SquareMagnitudesArgs& args);
+Cost cost_of(const SquareScalesArgs& args);
+Cost cost_of(const SquareCodesArgs& args);
 
 }  // namespace viaduct

@@ -32,6 +32,7 @@
 #include "ops/score_matrix.h"
 #include "ops/sinkhorn.h"
 #include "ops/softmax.h"
+#include "ops/square_codes.h"
 
 namespace viaduct {
 
@@ -44,6 +45,9 @@ struct OpTable {
   OpEntry<ConvertOperandArgs> convert_operand;  // empty where there are no other forms
   OpEntry<ExpandOperandArgs> expand_operand;    // likewise
   OpEntry<LargestMagnitudeArgs> largest_magnitude;
+  OpEntry<SquareMagnitudesArgs> square_magnitudes;
+  OpEntry<SquareScalesArgs> square_scales;
+  OpEntry<SquareCodesArgs> square_codes;
   OpEntry<NoteAmaxArgs> note_amax;
   OpEntry<ChooseAmaxArgs> choose_amax;
   OpEntry<ColumnSumArgs> column_sum;

@@ -87,7 +87,8 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
 /// Whether an op makes quantized operands: of weights once for all micro-batches, of activations
 /// for each. A lower bound counts neither.
 bool quantizes(const OpEntryRecord& op) {
-  return op.op == "convert_operand" || op.op == "largest_magnitude" || op.op == "note_amax";
+  return op.op == "convert_operand" || op.op == "largest_magnitude" || op.op == "note_amax" ||
+         std::string_view(op.op).starts_with("square_");
 }
 
 /// Whether a group sums gradients or gathers weights, which is not each micro-batch's.

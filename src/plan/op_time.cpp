@@ -21,7 +21,7 @@ constexpr double kQuantizationPasses = 1;
 /// element-wise kernels in the runs that it was fitted to; these kernels have no such chain.
 bool is_one_pass(const OpEntryRecord& op) {
   const std::string_view name = op.op;
-  return name == "convert_operand" || name == "largest_magnitude";
+  return name == "convert_operand" || name == "largest_magnitude" || name.starts_with("square_");
 }
 
 }  // namespace

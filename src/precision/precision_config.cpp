@@ -52,6 +52,14 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
           "fp8_recipe=tensorwise, delayed, or mxfp8 with reuse_grad_buf_for_mxfp8_param_ag; "
           "ddp.use_distributed_optimizer");
   group
+      .field("fp4_param_gather", config.fp4_param_gather,
+             "Weights with FP4 products are stored as FP4 codes alone, which are gathered, half a "
+             "byte an element. Their scales are made on every rank, from the largest magnitudes of "
+             "16 x 16 elements over the data ranks: 1/256 byte an element stored, 4/256 reduced. "
+             "No bit of a step changes. Masters stay in FP32.")
+      .alias("ddp.fp4_param_gather")
+      .constraint("FP4 products (fp4_recipe=nvfp4); ddp.use_distributed_optimizer");
+  group
       .field("reuse_grad_buf_for_mxfp8_param_ag", config.reuse_grad_buf_for_mxfp8_param_ag,
              "fp8_param_gather with mxfp8: updated weights are written and gathered in 16 bits in "
              "the memory of the gradients, and are dropped once their MXFP8 forms are made.")
@@ -205,7 +213,8 @@ PrecisionRecipe precision_recipe(const PrecisionConfig& config) {
     recipe.amax = *config.fp8_recipe == "delayed" ? delayed_amax(recipe.amax) : AmaxSettings();
   }
   if (products.scaling != Scaling::tensor) recipe.amax = {};
-  recipe.stores_codes = config.fp8_param_gather && products.scaling != Scaling::nvfp4;
+  recipe.stores_codes =
+      products.scaling == Scaling::nvfp4 ? config.fp4_param_gather : config.fp8_param_gather;
   apply_amax_fields(config, recipe);
   products.weight_gradient = config.fp8_wgrad;
   products.attention = config.fp8_dot_product_attention && products.scaling == Scaling::tensor;

@@ -32,7 +32,7 @@ struct PrecisionConfig {
   int64_t fp8_margin = 0;
   std::optional<int64_t> fp8_amax_history_len;
   std::optional<std::string> fp8_amax_compute_algo;
-  bool fp8_param_gather = false;
+  bool fp8_param_gather = false, fp4_param_gather = false;
   bool reuse_grad_buf_for_mxfp8_param_ag = false;
   std::optional<bool> first_last_layers_bf16;
   std::optional<int64_t> num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;

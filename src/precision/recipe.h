@@ -45,7 +45,7 @@ struct PrecisionRecipe {
   // stay in their formats. The first and the last blocks of the model may be left out.
   Quantization products;
   AmaxSettings amax;
-  /// Weights with quantized products are stored only in FP8, in addition to masters
+  /// Weights with quantized products are stored only in FP8 or FP4, in addition to masters
   /// (parameter_store.h).
   bool stores_codes = false;
   int64_t plain_blocks_at_start = 0, plain_blocks_at_end = 0;

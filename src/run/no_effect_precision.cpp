@@ -98,7 +98,7 @@ const std::vector<NoEffectRule>& precision_without_effect() {
       {{"mixed_precision.reuse_grad_buf_for_mxfp8_param_ag"}, not_gathered_for_mx},
       {{"mixed_precision.fp8_dot_product_attention", "mixed_precision.fp8_multi_head_attention"},
        no_quantization},
-      {{"mixed_precision.fp4_recipe"}, no_fp4},
+      {{"mixed_precision.fp4_recipe", "mixed_precision.fp4_param_gather"}, no_fp4},
       {{"mixed_precision.fp8_wgrad", "mixed_precision.first_last_layers_bf16",
         "mixed_precision.layers_in_bf16", "tensor_inspect.enabled"},
        no_quantization},

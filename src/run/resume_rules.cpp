@@ -288,6 +288,7 @@ constexpr std::string_view kFree[] = {
     "mixed_precision.loss_scale_window",
     "mixed_precision.hysteresis",
     "mixed_precision.fp8_param_gather",
+    "mixed_precision.fp4_param_gather",
     "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag",
     "dataset.sequence_length",    // model.seq_length
     "tokenizer.tokenizer_model",  // its files are compared

@@ -123,29 +123,31 @@ void validate_staged_weights(const RunConfig& config, std::string_view field, Pr
   }
 }
 
-/// Why weights cannot be stored as FP8, if the configuration asks for it.
+/// Why weights cannot be stored as FP8 or FP4, if the configuration asks for it.
 void validate_stored_codes(const RunConfig& config, const PrecisionRecipe& recipe,
                            Problems& problems) {
-  if (!config.mixed_precision.fp8_param_gather) return;
-  constexpr std::string_view kField = "mixed_precision.fp8_param_gather: true";
+  if (!recipe.stores_codes) return;
+  const std::string_view field = recipe.products.scaling == Scaling::nvfp4
+                                     ? "mixed_precision.fp4_param_gather: true"
+                                     : "mixed_precision.fp8_param_gather: true";
   if (recipe.products.scaling == Scaling::blocks) {
     problems.add(
         "{} needs one scale for each weight (fp8_recipe = tensorwise or delayed); weights of "
         "fp8_recipe = blockwise are stored and gathered in 16 bits",
-        kField);
+        field);
   }
-  if (recipe.products.scaling == Scaling::mx) validate_staged_weights(config, kField, problems);
+  if (recipe.products.scaling == Scaling::mx) validate_staged_weights(config, field, problems);
   if (!config.ddp.use_distributed_optimizer) {
     problems.add(
         "{} needs ddp.use_distributed_optimizer, which is false: codes are written from shards of "
         "masters",
-        kField);
+        field);
   }
   if (config.state_offload.fraction() > 0 || config.offload.moves_weights()) {
     problems.add(
         "{} with masters or weights in a second memory (optimizer.optimizer_cpu_offload, "
         "model.cpu_offloading_weights) is not implemented yet",
-        kField);
+        field);
   }
 }
 

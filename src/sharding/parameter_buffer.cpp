@@ -64,14 +64,15 @@ Range ParameterBuffer::cut(size_t bucket, int cuts) const {
 }
 
 Tensor ParameterBuffer::allocate(Device& device, DType dtype, int cuts, MemoryTag tag) const {
-  const Tensor buffer = device.allocate(dtype, {layout_.elements() / cuts}, tag);
+  const int64_t packed = elements_per_value(dtype);
+  const Tensor buffer = device.allocate(dtype, {layout_.elements() / cuts / packed}, tag);
   std::vector<Range> used;
   for (const BufferLayout::Place& place : layout_.parameters) {
     const Range held = cut(place.bucket, cuts);
     const auto here = overlap(place.range, held);
     if (!here) continue;
     const int64_t moved = layout_.buckets[place.bucket].begin / cuts - held.begin;
-    used.push_back({here->begin + moved, here->end + moved});
+    used.push_back({(here->begin + moved) / packed, (here->end + moved) / packed});
   }
   clear_padding(device, std::move(used), buffer);
   return buffer;
@@ -80,7 +81,7 @@ Tensor ParameterBuffer::allocate(Device& device, DType dtype, int cuts, MemoryTa
 Tensor ParameterBuffer::view(const Tensor& buffer, int held, size_t bucket, int wanted) const {
   const Range range = cut(bucket, wanted);
   const int64_t moved = layout_.buckets[bucket].begin / held - cut(bucket, held).begin;
-  return flat(buffer, {range.begin + moved, range.end + moved});
+  return flat_part(buffer, {range.begin + moved, range.end + moved});
 }
 
 void ParameterBuffer::make_blocks(Device& device, OffloadedBlocks& blocks) {
@@ -108,7 +109,7 @@ void ParameterBuffer::make_blocks(Device& device, OffloadedBlocks& blocks) {
 
 Tensor ParameterBuffer::own_of(const Tensor& shard, size_t bucket) const {
   const Range own = cut(bucket, layout_.shards), held = cut(bucket, groups_.shards->size());
-  return flat(shard, {own.begin - held.begin, own.end - held.begin});
+  return flat_part(shard, {own.begin - held.begin, own.end - held.begin});
 }
 
 Tensor ParameterBuffer::own_masters(size_t bucket) const {
@@ -119,7 +120,8 @@ Tensor ParameterBuffer::weight_in_shard(size_t parameter) const {
   const BufferLayout::Place& place = layout_.parameters[parameter];
   const Range held = cut(place.bucket, groups_.shards->size());
   const auto here = overlap(place.range, held);
-  return here ? shard_weights(place.bucket).slice(0, here->begin - held.begin, here->size())
+  return here ? flat_part(shard_weights(place.bucket),
+                          {here->begin - held.begin, here->end - held.begin})
               : Tensor();
 }
 
@@ -130,11 +132,11 @@ std::vector<Tensor> ParameterBuffer::gradient_padding() const {
 }
 
 Tensor ParameterBuffer::bucket_weights(size_t bucket) const {
-  return formats_.shard_weights ? Tensor() : flat(weights_, layout_.buckets[bucket]);
+  return formats_.shard_weights ? Tensor() : flat_part(weights_, layout_.buckets[bucket]);
 }
 
 Tensor ParameterBuffer::bucket_gradients(size_t bucket) const {
-  return formats_.shard_gradients ? Tensor() : flat(gradients_, layout_.buckets[bucket]);
+  return formats_.shard_gradients ? Tensor() : flat_part(gradients_, layout_.buckets[bucket]);
 }
 
 Tensor ParameterBuffer::weight(size_t parameter) const {
@@ -149,12 +151,9 @@ Tensor ParameterBuffer::in_bucket(const Tensor& bucket, size_t parameter) const 
   if (!bucket) return bucket;
   const auto& place = layout_.parameters[parameter];
   const int64_t origin = layout_.buckets[place.bucket].begin;
-  return flat(bucket, {place.range.begin - origin, place.range.end - origin})
-      .view(parameters_[parameter]->shape);
-}
-
-Tensor ParameterBuffer::flat(const Tensor& buffer, const Range& range) {
-  return buffer ? buffer.slice(0, range.begin, range.size()) : buffer;
+  Shape shape = parameters_[parameter]->shape;
+  shape[shape.rank() - 1] /= elements_per_value(bucket.dtype());
+  return flat_part(bucket, {place.range.begin - origin, place.range.end - origin}).view(shape);
 }
 
 }  // namespace viaduct

@@ -13,6 +13,7 @@
 #include "sharding/buffer_layout.h"
 #include "sharding/offloaded_blocks.h"
 #include "sharding/sharding_groups.h"
+#include "tensor/packing.h"
 
 namespace viaduct {
 
@@ -34,6 +35,14 @@ struct BufferFormats {
   /// Masters besides the weights.
   bool has_masters() const { return with_masters && !master_is_weight; }
 };
+
+/// Elements of a flat tensor, or nothing of nothing. Where two elements share a byte both ends of
+/// the range are even.
+inline Tensor flat_part(const Tensor& flat, const Range& range) {
+  if (!flat) return flat;
+  const int64_t packed = elements_per_value(flat.dtype());
+  return flat.slice(0, range.begin / packed, range.size() / packed);
+}
 
 class ParameterBuffer {
  public:
@@ -59,7 +68,8 @@ class ParameterBuffer {
   /// Ranks that share the update of an instance's shard: 1, or one of each instance.
   int parts() const { return layout_.shards / groups_.shards->size(); }
 
-  /// A parameter in its shape; undefined if this rank has only a shard.
+  /// A parameter in its shape (of values: e2m1x2 has half as many columns); undefined if this rank
+  /// has only a shard.
   Tensor weight(size_t parameter) const;
   Tensor gradient(size_t parameter) const;
   /// A parameter in its shape, in the flat weights or gradients of its whole bucket.
@@ -109,7 +119,6 @@ class ParameterBuffer {
   Tensor view(const Tensor& buffer, int held, size_t bucket, int wanted) const;
   /// The part of its flat shard of a bucket that this rank updates.
   Tensor own_of(const Tensor& shard, size_t bucket) const;
-  static Tensor flat(const Tensor& buffer, const Range& range);
 
   size_t chunk_;
   std::vector<const Parameter*> parameters_;

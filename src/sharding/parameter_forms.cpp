@@ -27,7 +27,7 @@ void ParameterStore::derive_weights(const OpContext& context, bool packed, Delay
   forms_.emplace(context, derived, recipe_, groups_, packed, settings_.with_gradients,
                  !shards_weights(), delayed);
   if (derived.size() < parameters_.size())
-    codes_ = std::make_unique<CodeWeights>(context, std::move(coded), recipe_, groups_, delayed);
+    codes_ = make_stored_codes(context, std::move(coded), recipe_, groups_, delayed);
 }
 
 void ParameterStore::write_codes(size_t chunks) {

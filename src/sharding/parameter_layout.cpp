@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "ops/optimizer.h"
@@ -174,14 +175,15 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
   LayoutSettings layout;
   layout.shards = settings_.share_state ? groups.ranks->size() : groups.shards->size();
   layout.padded = settings_.distributed_optimizer;
-  layout.shard_multiple = recipe_.scaled_state() ? kStateGroup : 1;
+  const BufferFormats formats = formats_of(*parameters.front());
+  layout.shard_multiple =
+      std::lcm(recipe_.scaled_state() ? kStateGroup : 1, elements_per_value(formats.weight));
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
                        !settings_.shard_gradients;
   if (several && groups_.pp().rank() == 0 && chunk == 0)
     layout.bucket_elements = bucket_elements(settings_, sizes);
-  const BufferFormats formats = formats_of(*parameters.front());
   buffers_.emplace_back(device_, chunk, std::move(parameters), make_buffer_layout(sizes, layout),
                         formats, groups, offloaded());
 }
@@ -265,9 +267,7 @@ void ParameterStore::list_runs() {
       const auto ranges = shard_ranges(buffer.layout(), i, buffer.shard());
       if (!ranges) continue;
       const size_t bucket = buffer.layout().parameters[i].bucket;
-      const auto run_of = [&](const Tensor& own) {
-        return own ? own.slice(0, ranges->in_shard.begin, ranges->in_shard.size()) : own;
-      };
+      const auto run_of = [&](const Tensor& own) { return flat_part(own, ranges->in_shard); };
       entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
       runs_.push_back(
           {buffer.parameters()[i], ranges->in_parameter, run_of(buffer.own_weights(bucket)),

@@ -17,7 +17,6 @@
 #include "nn/access.h"
 #include "precision/recipe.h"
 #include "sharding/by_path.h"
-#include "sharding/code_weights.h"
 #include "sharding/gradient_reduction.h"
 #include "sharding/gradient_units.h"
 #include "sharding/offloaded_blocks.h"
@@ -26,6 +25,7 @@
 #include "sharding/run_buckets.h"
 #include "sharding/shard_run.h"
 #include "sharding/store_settings.h"
+#include "sharding/stored_codes.h"
 #include "sharding/weight_forms.h"
 #include "sharding/weight_gather.h"
 #include "sharding/weight_units.h"
@@ -206,8 +206,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void check_settings() const;
   /// Whether the weight is stored as codes: where there are masters to write them from.
   bool stores_codes(const Parameter& parameter) const {
-    return recipe_.stores_codes && recipe_.products.scaling == Scaling::tensor &&
-           settings_.with_masters && parameter.quantized;
+    return recipe_.stores_codes && can_store_codes(recipe_.products) && settings_.with_masters &&
+           parameter.quantized;
   }
   /// Writes the codes of the first `chunks` chunks that are not written in this generation.
   void write_codes(size_t chunks);
@@ -293,7 +293,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::unique_ptr<WeightGather> gather_;
   std::unique_ptr<WeightUnits> weight_units_;
   std::optional<WeightForms> forms_;
-  std::unique_ptr<CodeWeights> codes_;  // where weights are stored so
+  std::unique_ptr<StoredCodes> codes_;  // where weights are stored so
   size_t written_chunks_ = 0;           // of these weights, in this generation
   // Where weights pass through the memory of gradients:
   std::optional<OpContext> staging_;         // to write them and to make their forms

@@ -29,6 +29,13 @@ struct ShardRun {
   }
 };
 
+/// Whether a run's weight is stored as codes (stored_codes.h), so that no op writes it beside the
+/// master.
+inline bool has_codes(const ShardRun& run) {
+  return run.weight.defined() &&
+         (run.weight.dtype() == DType::e4m3 || run.weight.dtype() == DType::e2m1x2);
+}
+
 /// Elements of a storage row; 1 for vectors.
 int64_t row_elements(const Parameter& parameter);
 

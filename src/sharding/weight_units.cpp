@@ -41,11 +41,12 @@ WeightUnits::WeightUnits(Device& device, std::vector<Unit> units, bool double_bu
   const auto fits = [&](const Unit& unit) {
     return unit.elements == size && unit.group->size() > 1;
   };
-  const DType format = std::find_if(units_.begin(), units_.end(), fits)->own.dtype();
+  const Unit& first = *std::find_if(units_.begin(), units_.end(), fits);
+  const DType format = first.own.dtype();
   for (size_t i = 0; i < units_.size(); ++i)
     buffered_[i] = fits(units_[i]) && units_[i].own.dtype() == format;
   for (int i = 0; i < kBuffers; ++i)
-    buffers_.push_back({device_.allocate(format, {size}, MemoryTag::weights)});
+    buffers_.push_back({device_.allocate(format, {first.values()}, MemoryTag::weights)});
 }
 
 WeightUnits::~WeightUnits() {
@@ -88,7 +89,7 @@ Tensor WeightUnits::memory(size_t unit) {
     return buffers_[i].memory;
   }
   // Without a plan a third unit may be needed: it has its own memory.
-  return device_.allocate(units_[unit].own.dtype(), {units_[unit].elements}, MemoryTag::weights);
+  return device_.allocate(units_[unit].own.dtype(), {units_[unit].values()}, MemoryTag::weights);
 }
 
 bool WeightUnits::fetch_ahead(size_t unit) {

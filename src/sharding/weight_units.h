@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "sharding/offloaded_blocks.h"
+#include "tensor/packing.h"
 
 namespace viaduct {
 
@@ -26,6 +27,9 @@ class WeightUnits {
     Tensor own;            // this rank's shard, flat; perhaps in a second memory
     int64_t elements = 0;  // of the whole unit, padding included
     std::shared_ptr<Communicator> group;
+
+    /// Of the whole unit's tensor.
+    int64_t values() const { return elements / elements_per_value(own.dtype()); }
   };
   /// `double_buffer`: units of the most frequent size use two buffers that are allocated here, so
   /// that at most two of them are planned at a time; other units, and all units without it, get

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tensor/packing.h"
 
 namespace viaduct {
 namespace {
@@ -25,7 +26,7 @@ std::string by(const OperandExtent& extent) {
 
 /// Elements per value of the form, along the last dim of its values.
 int64_t packing(const OperandForm& form) {
-  return form.element == DType::e2m1x2 ? 2 : 1;
+  return form.element ? elements_per_value(*form.element) : 1;
 }
 
 /// The elements [begin, begin + count) of dim `dim`, for a tensor whose dim counts pieces of

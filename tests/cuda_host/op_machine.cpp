@@ -199,6 +199,9 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::expert_bias_backward, kSameBits, ExpertBiasBackwardArgs, any_f64>::put(table, k);
   Checked<&T::convert_operand, kSameBits, ConvertOperandArgs, has_no_conversion>::put(table, k);
   Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, never>::put(table, k);
+  Checked<&T::square_magnitudes, kSameBits, SquareMagnitudesArgs, never>::put(table, k);
+  Checked<&T::square_scales, kSameBits, SquareScalesArgs, never>::put(table, k);
+  Checked<&T::square_codes, kSameBits, SquareCodesArgs, never>::put(table, k);
   Checked<&T::note_amax, kSameBits, NoteAmaxArgs, never>::put(table, k);
   Checked<&T::choose_amax, kSameBits, ChooseAmaxArgs, never>::put(table, k);
   Checked<&T::reproducible_sum, kSameBits, ReproducibleSumArgs, never>::put(table, k);

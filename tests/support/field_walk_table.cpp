@@ -160,6 +160,7 @@ std::vector<FieldCase> environment_cases() {
       {"mixed_precision.fp8_amax_history_len", "2", kRecord, kDelayedFp8},
       {"mixed_precision.fp8_amax_compute_algo", "most_recent", kNumbers, kDelayedFp8},
       {"mixed_precision.fp8_param_gather", "true", kRecord, kDp + kDelayedFp8},
+      {"mixed_precision.fp4_param_gather", "true", kRecord, kDp + kFp4},
       {"mixed_precision.reuse_grad_buf_for_mxfp8_param_ag",
        "true",
        kRecord,

@@ -13,6 +13,7 @@ inline const Overrides kBf16{"mixed_precision=bf16_mixed"};
 inline const Overrides kFp16{"mixed_precision=fp16_mixed"};
 inline const Overrides kFp8{"mixed_precision=bf16_with_mxfp8_mixed"};
 inline const Overrides kCurrentFp8{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybrid"};
+inline const Overrides kFp4{"mixed_precision=bf16_with_nvfp4_mixed"};
 inline const Overrides kDelayedFp8{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"};
 inline const Overrides kGpt2{"model.family=gpt2"};
 inline const Overrides kMoe{"model.family=qwen3_moe", "model.num_moe_experts=4",

@@ -202,7 +202,8 @@ void use_op_queue(const OpQueue& queue) {
 OpTable queued(OpTable table) {
   using T = OpTable;
   queue_launches<
-      &T::gemm, &T::convert_operand, &T::expand_operand, &T::largest_magnitude, &T::note_amax, &T::choose_amax,
+      &T::gemm, &T::convert_operand, &T::expand_operand, &T::largest_magnitude,
+      &T::square_magnitudes, &T::square_scales, &T::square_codes, &T::note_amax, &T::choose_amax,
       &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward, &T::activation_forward,
       &T::activation_backward, &T::rotary, &T::attention_forward, &T::attention_delta,
       &T::attention_backward, &T::attention_merge, &T::attention_sink, &T::attention_sink_backward,

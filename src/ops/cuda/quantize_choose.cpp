@@ -1,5 +1,5 @@
-// Choices for quantized operands on a GPU: their conversion to FP8 and NVFP4, magnitudes, delayed
-// scaling. No product reads them yet (`gemm_forms` is empty).
+// Choices for quantized operands on a GPU: their conversion to FP8 and NVFP4, codes of parts of
+// NVFP4 weights, magnitudes, delayed scaling. No product reads them yet (`gemm_forms` is empty).
 
 #include "ops/cuda/cuda_entry.h"
 #include "ops/cuda/kernels/nvfp4.h"
@@ -72,6 +72,11 @@ Choice choose_magnitude(const LargestMagnitudeArgs& args, const Traits&) {
   return choice;
 }
 
+template <class Args>
+Choice choose_square(const Args& args, const Traits&) {
+  return choose_kernel("squares", args);
+}
+
 /// A few numbers for each tensor.
 template <class Args>
 Choice choose_history(const Args& args, const Traits&) {
@@ -88,6 +93,9 @@ void add_quantize(OpTable& table) {
   add_entry(table.convert_operand, choose_convert);
   add_entry(table.expand_operand, choose_expand);
   add_entry(table.largest_magnitude, choose_magnitude);
+  add_entry(table.square_magnitudes, choose_square<SquareMagnitudesArgs>);
+  add_entry(table.square_scales, choose_square<SquareScalesArgs>);
+  add_entry(table.square_codes, choose_square<SquareCodesArgs>);
   add_entry(table.note_amax, choose_history<NoteAmaxArgs>);
   add_entry(table.choose_amax, choose_history<ChooseAmaxArgs>);
 }

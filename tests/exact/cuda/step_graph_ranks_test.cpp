@@ -101,7 +101,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dp2_mxfp8",
              two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_mxfp8_mixed"})},
         Case{"dp2_nvfp4",
-             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed"})}),
+             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed"})},
+        Case{"dp2_nvfp4_codes",
+             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed",
+                                                 "mixed_precision.fp4_param_gather=true"})}),
     [](const auto& info) { return info.param.name; });
 
 TEST(StepGraphRanks, RanksOfOneGpuHaveNoGraph) {

@@ -1,6 +1,6 @@
-// Weights that are stored only in FP8 (mixed_precision.fp8_param_gather), as codes or in the forms
-// of MXFP8: every step has the same bits as with weights in BF16, however they are sharded and
-// gathered.
+// Weights that are stored only in FP8 or FP4 (mixed_precision.fp8_param_gather, fp4_param_gather), as
+// codes or in the forms of MXFP8: every step has the same bits as with weights in BF16, however they
+// are sharded and gathered.
 
 #include <gtest/gtest.h>
 
@@ -21,6 +21,9 @@ using namespace test;
 const Overrides kCodes{"mixed_precision.fp8_param_gather=true"};
 const Overrides kDelayed{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"};
 const Overrides kCurrent{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybrid"};
+
+const Overrides kNvfp4{"mixed_precision=bf16_with_nvfp4_mixed"};
+const Overrides kFp4Codes{"mixed_precision.fp4_param_gather=true"};
 
 const Overrides kMx{"mixed_precision=bf16_with_mxfp8_mixed"};
 const Overrides kThroughGradients{"mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=true"};
@@ -109,6 +112,21 @@ TEST_P(CodeWeights, StepsHaveTheBitsOfSixteenBitWeights) {
   EXPECT_FALSE(with.in_gradients);
   if (!without.of_experts.empty()) {
     EXPECT_EQ(with.of_experts, (std::set<DType>{DType::e4m3}));
+  }
+  expect_same_bits(with, without);
+}
+
+class Fp4Weights : public testing::TestWithParam<Case> {};
+
+// Rows of 32 elements in shards that begin and end inside squares of 16 x 16.
+TEST_P(Fp4Weights, StepsHaveTheBitsOfSixteenBitWeights) {
+  const Overrides settings = kNvfp4 + GetParam().settings;
+  const Saved without = train(settings);
+  const Saved with = train(settings + kFp4Codes);
+  EXPECT_FALSE(without.formats.contains(DType::e2m1x2));
+  EXPECT_TRUE(with.formats.contains(DType::e2m1x2));
+  if (!without.of_experts.empty()) {
+    EXPECT_EQ(with.of_experts, (std::set<DType>{DType::e2m1x2}));
   }
   expect_same_bits(with, without);
 }
@@ -223,6 +241,53 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Runs, CodeWeights, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
+std::vector<Case> fp4_cases() {
+  const Overrides two{"dist.ranks=2"}, three{"dist.ranks=3", "train.global_batch_size=9"},
+      four{"dist.ranks=4"};
+  const Overrides chunks{"model.pipeline_model_parallel_size=2",
+                         "model.virtual_pipeline_model_parallel_size=2"};
+  const Overrides sharded{"ddp.data_parallel_sharding_strategy=optim_grads_params"};
+  const Overrides tensor{"model.tensor_model_parallel_size=2", "model.ffn_hidden_size=128"};
+  return {
+      {"one", {}},
+      {"dp2", two},
+      {"dp3", three},
+      {"dp2_micro_batches_of_two", two + Overrides{"train.micro_batch_size=2"}},
+      {"dp2_evaluated", two + Overrides{"validation.eval_iters=1", "validation.eval_interval=1",
+                                        "train.check_weight_hash_across_dp_replicas_interval=1"}},
+      {"dp2_not_overlapped",
+       two + Overrides{"ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"}},
+      {"dp4_small_buckets", four + Overrides{"ddp.bucket_size=5000"}},
+      {"dp2_bf16_gradients", two + Overrides{"ddp.grad_reduce_in_fp32=false"}},
+      {"dp2_tp2", four + tensor},
+      {"dp2_tp2_sequence", four + tensor + Overrides{"model.sequence_parallel=true"}},
+      {"dp2_pp2", four + Overrides{"model.pipeline_model_parallel_size=2"}},
+      {"dp2_cp2", four + Overrides{"model.context_parallel_size=2"}},
+      {"chunks_with_the_step",
+       four + chunks + Overrides{"optimizer.overlap_param_gather_with_optimizer_step=true"}},
+      {"sharded_gradients", two + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads"}},
+      {"sharded", two + sharded},
+      {"sharded_double_buffer", two + sharded + Overrides{"ddp.fsdp_double_buffer=true"}},
+      {"instances", four + Overrides{"ddp.num_distributed_optimizer_instances=2"}},
+      {"instances_share", four + Overrides{"ddp.num_distributed_optimizer_instances=2",
+                                           "ddp.outer_dp_sharding_strategy=optim"}},
+      {"recomputed",
+       two + Overrides{"model.recompute_granularity=full", "model.recompute_method=uniform",
+                       "model.recompute_num_layers=1"}},
+      {"plain_ends", two + Overrides{"mixed_precision.first_last_layers_bf16=true"}},
+      {"aware", two + Overrides{"optimizer.use_precision_aware_optimizer=true",
+                                "optimizer.exp_avg_dtype=bf16"}},
+      {"fp16_masters", two + Overrides{"optimizer.use_precision_aware_optimizer=true",
+                                       "optimizer.main_params_dtype=fp16"}},
+      {"experts", four + kExperts + Overrides{"model.moe_ffn_hidden_size=48"}},
+      {"experts_sharded", four + kExperts + sharded + Overrides{"model.moe_ffn_hidden_size=48"}},
+      {"sgd", two + Overrides{"optimizer.optimizer=sgd"}},
+      {"muon", two + Overrides{"optimizer.optimizer=muon"}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, Fp4Weights, testing::ValuesIn(fp4_cases()),
+                         [](const auto& info) { return info.param.name; });
+
 TEST(CodeWeights, ASkippedUpdateLeavesThem) {
   // FP16's loss scale causes overflows at the start.
   for (const auto& [recipe, codes] : {std::pair{"fp16_with_fp8_delayed_scaling_mixed", kCodes},
@@ -239,7 +304,7 @@ TEST(CodeWeights, ASkippedUpdateLeavesThem) {
 
 TEST(CodeWeights, ARunGoesOnWithAndWithoutThem) {
   for (const auto& [recipe, codes] :
-       {std::pair{kDelayed, kCodes}, {kMx, kCodes + kThroughGradients}}) {
+       {std::pair{kDelayed, kCodes}, {kMx, kCodes + kThroughGradients}, {kNvfp4, kFp4Codes}}) {
     const Overrides run = tiny_run() + recipe + Overrides{"train.train_iters=6"};
     const RunOutcome whole = train_run(run);
     TemporaryFolder folder;
@@ -248,6 +313,17 @@ TEST(CodeWeights, ARunGoesOnWithAndWithoutThem) {
     train_run(saved + Overrides{"train.exit_interval=4"});
     EXPECT_EQ(train_run(saved + codes), whole) << recipe.front();
   }
+}
+
+// An update from which FP16's loss scale steps back.
+TEST(Fp4Weights, ASkippedUpdateLeavesThem) {
+  const Overrides run =
+      tiny_run() + Overrides{"mixed_precision=fp16_mixed", "mixed_precision.fp4=e2m1",
+                             "mixed_precision.initial_loss_scale=1048576", "train.train_iters=16"};
+  const RunOutcome without = train_run(run), with = train_run(run + kFp4Codes);
+  EXPECT_GT(without.state.skipped, 0);
+  EXPECT_GT(without.state.updates, 0);
+  EXPECT_EQ(with, without);
 }
 
 // A weight has no matrix to compare its codes with; other operands have one.

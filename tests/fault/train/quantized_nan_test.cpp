@@ -45,7 +45,9 @@ std::vector<Recipe> recipes() {
           {"mxfp8", mx},
           {"mxfp8_fp8_weights",
            mx + kFp8Weights + Overrides{"mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=true"}},
-          {"nvfp4", named("bf16_with_nvfp4_mixed")}};
+          {"nvfp4", named("bf16_with_nvfp4_mixed")},
+          {"nvfp4_fp4_weights",
+           named("bf16_with_nvfp4_mixed") + Overrides{"mixed_precision.fp4_param_gather=true"}}};
 }
 
 /// Sets element 5 of the master `path` to `value` (for a vector all elements), and updates the

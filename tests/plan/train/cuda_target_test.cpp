@@ -149,8 +149,9 @@ TEST(CudaTarget, QuantizedProductsHoldAndSendTheBytesOfTheCpu) {
         RecipeRow{kCurrent + Overrides{"mixed_precision.fp8_param_gather=true",
                                        "ddp.data_parallel_sharding_strategy=optim"},
                   "cublaslt_fp8", both},
-        RecipeRow{kBlocks, "cublaslt_fp8_blocks", both},
-        RecipeRow{kMx, "cublaslt_mxfp8", newest}}) {
+        RecipeRow{kBlocks, "cublaslt_fp8_blocks", both}, RecipeRow{kMx, "cublaslt_mxfp8", newest},
+        RecipeRow{kFp4 + Overrides{"mixed_precision.fp4_param_gather=true"}, "cublaslt_nvfp4",
+                  newest}}) {
     SCOPED_TRACE(row.recipe.front() + " " + row.recipe.back());
     const Overrides overrides = kWide + Overrides{"dist.ranks=2"} + row.recipe;
     const DryRun cpu = dry_run(setup_for({}, overrides));

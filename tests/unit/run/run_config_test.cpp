@@ -183,8 +183,6 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
               ElementsAre(HasSubstr("is not implemented yet: experts")));
   EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
               ElementsAre(HasSubstr("fully sharded data parallel")));
-  EXPECT_THAT(problems_of({"mixed_precision.fp4_param_gather=true"}),
-              ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems_of({"peft.scheme=lora", "logger.log_energy=true"}).size(), 2u);
   EXPECT_THAT(problems_of({"mixed_precision=fp32", "model.sequence_parallel=false",
                            "ddp.overlap_grad_reduce=true"}),

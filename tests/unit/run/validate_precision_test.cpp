@@ -210,6 +210,32 @@ TEST(ValidatePrecision, Fp4) {
               ElementsAre(HasSubstr("tokens of a micro-batch / tensor_model_parallel_size")));
 }
 
+TEST(ValidatePrecision, WeightsThatAreStoredAsFp4) {
+  const std::string codes = "mixed_precision.fp4_param_gather=true";
+  const auto of = [&](const std::string& recipe, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> settings{"mixed_precision=" + recipe, codes};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return outcome_of(settings);
+  };
+  const Outcome nvfp4 = of("bf16_with_nvfp4_mixed");
+  EXPECT_THAT(nvfp4.problems, IsEmpty());
+  EXPECT_TRUE(nvfp4.recipe.stores_codes);
+  EXPECT_TRUE(of("fp16_mixed", {"mixed_precision.fp4=e2m1"}).recipe.stores_codes);
+  // Each knob is for its own recipes.
+  EXPECT_FALSE(of("bf16_with_fp8_delayed_scaling_mixed").recipe.stores_codes);
+  EXPECT_FALSE(
+      outcome_of({"mixed_precision=bf16_with_nvfp4_mixed", "mixed_precision.fp8_param_gather=true"})
+          .recipe.stores_codes);
+  EXPECT_THAT(of("bf16_with_nvfp4_mixed", {"ddp.use_distributed_optimizer=false"}).problems,
+              ElementsAre(HasSubstr("mixed_precision.fp4_param_gather: true needs "
+                                    "ddp.use_distributed_optimizer, which is false")));
+  EXPECT_THAT(of("bf16_with_nvfp4_mixed",
+                 {"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1"})
+                  .problems,
+              ElementsAre(AllOf(HasSubstr("mixed_precision.fp4_param_gather: true with masters"),
+                                HasSubstr("second memory"))));
+}
+
 TEST(ValidatePrecision, LayersInBf16) {
   const std::string nvfp4 = "mixed_precision=bf16_with_nvfp4_mixed";
   const auto named = outcome_of({nvfp4, "mixed_precision.layers_in_bf16=[blocks.0, mlp.down]"});

@@ -3,7 +3,7 @@
 
 #include "ops/cuda/kernels/nvfp4.h"
 
-#include "ops/cuda/kernels/float8.cuh"
+#include "ops/cuda/kernels/nvfp4.cuh"
 #include "ops/cuda/kernels/philox.cuh"
 #include "ops/cuda/kernels/rotation.cuh"
 #include "ops/cuda/kernels/row_group.cuh"
@@ -69,13 +69,13 @@ __device__ void load_tile(const Nvfp4Rows& args, const Own& own, Tile& tile) {
 /// Stores the scale of the group of (row, column) of the tile; returns the divisor of its elements.
 __device__ float make_scale(const Nvfp4Rows& args, const Own& own, int row, int column,
                             uint32_t most, float matrix_scale) {
-  const uint8_t code = encode_float8(__uint_as_float(most) / 6.0f / matrix_scale, false);
+  const uint8_t code = group_scale_of(__uint_as_float(most), matrix_scale);
   const int64_t r = own.first_row + row, c = own.first_column + column;
   if (r < args.rows && c < args.columns) {
     args.scales[r / args.group_rows * args.scale_row_stride +
                 c / args.group_columns * args.scale_column_stride] = code;
   }
-  return code == 0 ? __uint_as_float(0x7f800000u) : decode_e4m3(code) * matrix_scale;
+  return divisor_of(code, matrix_scale);
 }
 
 __device__ void make_scales(const Nvfp4Rows& args, const Own& own, float matrix_scale, Tile& tile) {
@@ -107,7 +107,7 @@ __device__ void make_scales(const Nvfp4Rows& args, const Own& own, float matrix_
   __syncthreads();
 }
 
-__device__ float divisor_of(const Nvfp4Rows& args, const Tile& tile, int row, int column) {
+__device__ float divisor_at(const Nvfp4Rows& args, const Tile& tile, int row, int column) {
   if (args.group_columns == 1) return tile.divisors[0][column];
   return tile.divisors[args.group_rows == 1 ? row : 0][column / kGroup];
 }
@@ -135,30 +135,15 @@ class Drawn {
   Words words_{};
 };
 
-/// Codes are multiples of 0.5 up to 2, of 1 up to 4, of 2 up to 6; NaN is −0.
-template <class Round>
-__device__ uint32_t encode_e2m1(float x, Round&& round) {
-  const uint32_t bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 8;
-  const float least = __uint_as_float(magnitude > 0x40c00000u ? 0x40c00000u : magnitude);  // 6
-  const float per_step = least < 2 ? 2.0f : least < 4 ? 1.0f : 0.5f;
-  const uint32_t first = least < 2 ? 0 : least < 4 ? 2 : 4;
-  return (first + round(least * per_step)) | (bits >> 28 & 8u);
-}
-
 template <bool kWide>
 __device__ void encode(const Nvfp4Rows& args, const Own& own, const Tile& tile) {
   if (own.count == 0) return;
   uint32_t codes[kRun] = {};
   const auto scaled = [&](int j) {
-    return tile.values[own.row][own.column + j] / divisor_of(args, tile, own.row, own.column + j);
+    return tile.values[own.row][own.column + j] / divisor_at(args, tile, own.row, own.column + j);
   };
   if (args.random.token_index == nullptr) {
-    for (int j = 0; j < own.count; ++j) {
-      // A sum with 2^23 is a whole number in its low bits, rounded to nearest even.
-      codes[j] = encode_e2m1(scaled(j),
-                             [](float steps) { return __float_as_uint(steps + 0x1p23f) & 0xfu; });
-    }
+    for (int j = 0; j < own.count; ++j) codes[j] = nearest_e2m1(scaled(j));
   } else {
     Drawn drawn(args.random, own.first_row + own.row);
     for (int j = 0; j < own.count; ++j) {
@@ -179,14 +164,6 @@ __device__ void encode(const Nvfp4Rows& args, const Own& own, const Tile& tile) 
   } else {
     for (int j = 0; j < own.count; j += 2) to[j / 2] = pairs.values[j / 2];
   }
-}
-
-/// amax / (448 · 6), at least 2^-126; 1 of zeros, NaN if it is not finite.
-__device__ float matrix_scale_of(float amax) {
-  if (amax == 0) return 1;
-  if ((__float_as_uint(amax) & 0x7f800000u) == 0x7f800000u) return __uint_as_float(0x7fc00000u);
-  const float scale = amax / (448.0f * 6.0f);
-  return scale < 0x1p-126f ? 0x1p-126f : scale;
 }
 
 template <bool kWide>

@@ -32,4 +32,25 @@ struct Nvfp4Rows {
 };
 void quantize_nvfp4(const Nvfp4Rows& args, Stream stream);
 
+/// Elements [begin, begin + count) of a matrix with `columns` columns, and what its squares of 16 ×
+/// 16 have (ops/square_codes.h).
+struct SquarePart {
+  Vector part;
+  int64_t begin, count, columns;
+  float* magnitudes = nullptr;          // for `square_magnitudes`
+  const uint8_t* scales = nullptr;      // for `square_codes`, and what follows
+  const float* matrix_scale = nullptr;  // [1]
+  uint8_t* codes = nullptr;             // [count / 2]
+};
+void square_magnitudes(const SquarePart& args, Stream stream);
+void square_codes(const SquarePart& args, Stream stream);
+
+struct SquareScales {
+  const float *magnitudes, *amax;  // [count], [1]
+  int64_t count;
+  uint8_t* scales;
+  float* matrix_scale;
+};
+void square_scales(const SquareScales& args, Stream stream);
+
 }  // namespace viaduct::cuda

@@ -77,6 +77,32 @@ void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeA
       stream_of(context));
 }
 
+template <class Args>
+SquarePart part_of(std::string_view op, const Args& args) {
+  return {vector_of(op, args.part), args.begin, args.part.dim(0), args.columns};
+}
+
+void launch_square_magnitudes(OpContext& context, const Choice&, const SquareMagnitudesArgs& args,
+                              void*) {
+  SquarePart part = part_of("square_magnitudes", args);
+  part.magnitudes = args.magnitudes.data<float>();
+  square_magnitudes(part, stream_of(context));
+}
+
+void launch_square_scales(OpContext& context, const Choice&, const SquareScalesArgs& args, void*) {
+  square_scales({args.magnitudes.data<float>(), args.amax.data<float>(), args.scales.elements(),
+                 static_cast<uint8_t*>(args.scales.raw()), args.matrix_scale.data<float>()},
+                stream_of(context));
+}
+
+void launch_square_codes(OpContext& context, const Choice&, const SquareCodesArgs& args, void*) {
+  SquarePart part = part_of("square_codes", args);
+  part.scales = static_cast<const uint8_t*>(args.scales.raw());
+  part.matrix_scale = args.matrix_scale.data<float>();
+  part.codes = static_cast<uint8_t*>(args.codes.raw());
+  square_codes(part, stream_of(context));
+}
+
 void launch_note(OpContext& context, const Choice&, const NoteAmaxArgs& args, void*) {
   for (int64_t i = 0; i < args.amax.dim(0); ++i)
     note_amax(args.amax.data<float>() + i, args.noted.data<float>() + i,
@@ -95,6 +121,9 @@ void launch_choose(OpContext& context, const Choice&, const ChooseAmaxArgs& args
 void add_quantize_launches(OpTable& table) {
   table.convert_operand.launch = launch_convert;
   table.largest_magnitude.launch = launch_magnitude;
+  table.square_magnitudes.launch = launch_square_magnitudes;
+  table.square_scales.launch = launch_square_scales;
+  table.square_codes.launch = launch_square_codes;
   table.note_amax.launch = launch_note;
   table.choose_amax.launch = launch_choose;
 }
