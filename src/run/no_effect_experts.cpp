@@ -12,7 +12,8 @@ std::string no_experts(const RunConfig& c, const ConfigOutcome&) {
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  if (c.model.moe.moe_router_load_balancing_type == "sinkhorn") return {};
+  const std::string& type = c.model.moe.moe_router_load_balancing_type;
+  if (type == "sinkhorn" || type == "quantile_balancing") return {};
   return reason_if(c.model.moe.moe_aux_loss_coeff == 0, "model.moe_aux_loss_coeff = 0");
 }
 
@@ -33,8 +34,17 @@ std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
+  if (c.model.moe.moe_router_load_balancing_type == "quantile_balancing")
+    return "model.moe_router_load_balancing_type = quantile_balancing sets the bias";
   return reason_if(!c.model.moe.moe_router_enable_expert_bias.value(),
                    "model.moe_router_enable_expert_bias = false");
+}
+
+std::string no_quantile(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const std::string& type = c.model.moe.moe_router_load_balancing_type;
+  return reason_if(type != "quantile_balancing", "model.moe_router_load_balancing_type = " + type);
 }
 
 std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -85,6 +95,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
       {{"model.moe_token_drop_policy"}, no_capacity},
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},
+      {{"model.moe_router_qb_num_bins"}, no_quantile},
       {{"model.moe_aux_loss_coeff"}, no_balancing_loss},
   };
   return kRules;

@@ -203,6 +203,23 @@ Choice choose_sinkhorn(const SinkhornArgs& args, const Traits& traits) {
   return choice;
 }
 
+/// Integers are added by atomics: their order has no effect.
+Choice choose_count_margins(const CountMarginsArgs& args, const Traits& traits) {
+  Choice choice = choose_logits("count_margins", args.logits, traits);
+  choice.cost.bytes_read += args.bias.bytes();
+  choice.cost.bytes_written = args.histogram.bytes();
+  return choice;
+}
+
+/// A warp finds an expert's quantile, a second launch takes their mean off.
+Choice choose_quantile_bias(const QuantileBiasArgs& args, const Traits& traits) {
+  check_f32("quantile_bias", args.bias.dtype(), traits);
+  Choice choice = choose_bytes("warp_per_expert", args.histogram.bytes() + args.bias.bytes(),
+                               args.out.bytes(), 2);
+  choice.workspace_bytes = args.histogram.dim(0) * static_cast<int64_t>(sizeof(double));
+  return choice;
+}
+
 Choice choose_jitter(const JitterArgs& args, const Traits&) {
   Choice choice =
       choose_bytes("philox", args.x.bytes() + args.token_index.bytes(), args.out.bytes());
@@ -232,6 +249,8 @@ void add_experts(OpTable& table) {
   add_entry(table.move_load_bias, choose_move_bias);
   add_entry(table.limit_experts, choose_limit);
   add_entry(table.sinkhorn_bias, choose_sinkhorn);
+  add_entry(table.count_margins, choose_count_margins);
+  add_entry(table.quantile_bias, choose_quantile_bias);
   add_entry(table.jitter, choose_jitter);
   add_entry(table.random_rows, choose_random_rows);
 }

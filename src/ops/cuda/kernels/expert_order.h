@@ -15,8 +15,9 @@ struct SortedChoices {
 };
 void find_begins(const SortedChoices& args, Stream stream);
 
-/// Runs of `together` neighbouring experts as one: run [choices] is the number of each choice's run,
-/// from `first_expert` on, or −1 for no expert and for a choice whose token chose the run before.
+/// Runs of `together` neighbouring experts as one: run [choices] is the number of each choice's
+/// run, from `first_expert` on, or −1 for no expert and for a choice whose token chose the run
+/// before.
 struct ChoiceRuns {
   const int32_t* choice;  // [choices]
   int32_t* run;
@@ -62,13 +63,15 @@ struct LoadErrors {
 };
 void load_error(const LoadErrors& args, Stream stream);
 
-/// bias −= rate · sign(error), and the weight; f32 or f64. Slot `skip` of `scalars`.
+/// bias −= rate · sign(error), or with `set` bias = error, and the weight; f32 or f64. Slot `skip`
+/// of `scalars`.
 struct LoadBias {
   Vector bias, error, weight;
   const double* scalars;
   int skip;
   int64_t count;
   double rate;
+  bool set;
 };
 void move_load_bias(const LoadBias& args, Stream stream);
 

@@ -89,7 +89,7 @@ void launch_move_bias(OpContext& context, const Choice&, const MoveLoadBiasArgs&
   constexpr std::string_view op = "move_load_bias";
   move_load_bias({floats_of(op, args.bias), floats_of(op, args.error), floats_of(op, args.weight),
                   args.scalars.data<double>(), static_cast<int>(StepScalar::skip),
-                  args.bias.elements(), args.rate},
+                  args.bias.elements(), args.rate, args.set},
                  stream_of(context));
 }
 
