@@ -47,6 +47,13 @@ std::string no_quantile(const RunConfig& c, const ConfigOutcome& outcome) {
   return reason_if(type != "quantile_balancing", "model.moe_router_load_balancing_type = " + type);
 }
 
+std::string no_tensorboard(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const auto& folder = c.logger.tensorboard_dir;
+  return reason_if(!folder.is_auto() && !folder.value(), "logger.tensorboard_dir is null");
+}
+
 std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
@@ -96,6 +103,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},
       {{"model.moe_router_qb_num_bins"}, no_quantile},
+      {{"logger.moe_per_layer_logging"}, no_tensorboard},
       {{"model.moe_aux_loss_coeff"}, no_balancing_loss},
   };
   return kRules;
