@@ -130,8 +130,8 @@ void validate_device(const RunConfig& config, Problems& problems) {
   if (config.dist.device.value_or("cpu") != "cuda") return;
   if (config.model.moe.moe_router_padding_for_quantization) {
     problems.add(
-        "model.moe_router_padding_for_quantization: true is not implemented yet on dist.device = "
-        "cuda; expected false");
+        "model.moe_router_padding_for_quantization: true pads for quantized products of experts, "
+        "which are not implemented yet on dist.device = cuda; expected false");
   }
   const auto leaves_out = [&](std::string_view layer) {
     return std::ranges::find(given.layers_in_bf16, layer) != given.layers_in_bf16.end();

@@ -27,12 +27,14 @@ void choice_runs(const ChoiceRuns& args, Stream stream);
 
 struct ExpertOrder {
   SortedChoices choices;
-  int64_t topk, experts_per_rank, copies, rows_each;
+  int64_t topk, experts_per_rank, copies, rows_each, rows_multiple;
   int32_t* token;     // [rows]
   int32_t* position;  // [choices, copies]
   int64_t* counts;    // [experts · copies]
   int32_t* offsets;   // [experts · copies + 1]
   int64_t rows;
+  int64_t* all_rows;  // the rows of all destinations, or null
+  bool adds_rows;     // to all_rows
 };
 void expert_order(const ExpertOrder& args, Stream stream);
 
