@@ -314,12 +314,8 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   gradient_norm_->compute(context, scalars_);
   // Before new weights are quantized, with the scales of the next step.
   if (delayed_scales_) delayed_scales_->finish_step(context);
-  if (update) {
-    LoadBiases biases;
-    if (router_log_)
-      biases = quantile_biases(context, groups_, *router_log_, model_->config().moe.routing.topk);
-    optimizer_->step(context, scalars_, biases);
-  }
+  if (update)
+    optimizer_->step(context, scalars_, quantile_biases(context, groups_, router_log_.get()));
   StepResult result;
   result.loss = total_loss("loss") / scored;
   result.depth_losses = depth_losses();

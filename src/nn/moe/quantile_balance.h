@@ -15,11 +15,10 @@ class RouterLog;
 /// New values, whole, of load biases.
 using LoadBiases = std::map<const Parameter*, Tensor>;
 
-/// Those of the layers in `log`, with k = `topk`; nothing where none are counted. Adds the margins
-/// of all ranks that have other tokens of these layers to those of the log; called by all of them.
-/// The margins are integers, and so every rank has the same bits, in every layout that has the same
+/// Those of the layers in `log`, nothing where it is null or has no margins. Adds the margins of
+/// all ranks that have other tokens of these layers to those of the log; called by all of them.
+/// Counts are integers, and so every rank has the same bits, in every layout that has the same
 /// logits.
-LoadBiases quantile_biases(OpContext& context, const ParallelGroups& groups, RouterLog& log,
-                           int64_t topk);
+LoadBiases quantile_biases(OpContext& context, const ParallelGroups& groups, RouterLog* log);
 
 }  // namespace viaduct

@@ -10,7 +10,8 @@
 namespace viaduct {
 
 RouterLog::RouterLog(OpContext& context, const std::vector<int64_t>& blocks, const MoeConfig& moe,
-                     DType statistic) {
+                     DType statistic)
+    : topk_(moe.routing.topk) {
   const auto other = [&](DType dtype, const Shape& shape) {
     return context.allocate(dtype, shape, MemoryTag::other);
   };

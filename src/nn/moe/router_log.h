@@ -62,12 +62,14 @@ class RouterLog {
   std::vector<Layer>& layers() { return layers_; }
   /// i64 [layers, E, bins]: the margins of all layers; undefined where none are counted.
   const Tensor& margins() const { return margins_; }
+  int64_t topk() const { return topk_; }
   /// Has `order` add its rows to those of a layer.
   void count_rows(int64_t block, SortByExpertArgs& order);
 
  private:
   std::vector<Layer> layers_;
   Tensor margins_;
+  int64_t topk_;  // experts of a token
 };
 
 /// Whether this run of a layer is one that the log has: of two, the one whose results are kept.
