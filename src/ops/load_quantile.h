@@ -12,15 +12,16 @@
 
 namespace viaduct {
 
-/// histogram[e, i] += the tokens whose margin α_t − s_te is in bin i of B equal bins over
+/// histogram[e, i] (= or +=) the tokens whose margin α_t − s_te is in bin i of B equal bins over
 /// [min b − 1, max b + 1], which holds all margins; one that is outside by rounding counts in the
 /// last bin there, and a token with a NaN nowhere. Integers: sums over tokens, micro-batches and
 /// ranks are the same in any order.
 struct CountMarginsArgs {
   Tensor logits;     // f32 or f64 [T, E], contiguous
   Tensor bias;       // dtype of logits [E], contiguous: b
-  Tensor histogram;  // i64 [E, B], contiguous; +=
+  Tensor histogram;  // i64 [E, B], contiguous
   int64_t topk = 1;  // k < E
+  WriteMode mode = WriteMode::accumulate;
 };
 void count_margins(OpContext& context, const CountMarginsArgs& args);
 
