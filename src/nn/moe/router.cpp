@@ -192,8 +192,10 @@ void RouterSegment::add_margins(RankContext& context, const Tensor& logits) cons
   layer.load_bias = load_bias_.get();
   const AcquiredWeight bias(context.weights, *load_bias_, WeightUse::elementwise);
   copy(context.ops, {bias.tensor(), layer.bias});
-  count_margins(context.ops, {logits, in_dtype(context, bias.tensor(), logits.dtype()),
-                              layer.margins, moe_.routing.topk});
+  count_margins(context.ops,
+                {logits, in_dtype(context, bias.tensor(), logits.dtype()), layer.margins,
+                 moe_.routing.topk, layer.any_margins ? WriteMode::accumulate : WriteMode::assign});
+  layer.any_margins = true;
 }
 
 Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,

@@ -36,11 +36,10 @@ RouterLog::RouterLog(OpContext& context, const std::vector<int64_t>& blocks, con
 
 void RouterLog::begin_step(OpContext& context) {
   for (Layer& layer : layers_) {
-    layer.any = layer.any_rows = layer.any_so_far = false;
+    layer.any = layer.any_rows = layer.any_so_far = layer.any_margins = false;
     layer.first_counts.clear();
     fill(context, {layer.sums, 0});
   }
-  if (margins_) fill(context, {margins_, 0});
 }
 
 RouterLog::Layer& RouterLog::layer(int64_t block) {

@@ -46,6 +46,7 @@ class RouterLog {
 
     // For a load bias that each update sets (ops/load_quantile.h).
     const Parameter* load_bias = nullptr;  // whose margins are here; null: none are counted
+    bool any_margins = false;              // the step has added to them
     Tensor margins;                        // i64 [E, bins]: of this rank's tokens in the step
     Tensor bias;                           // [E]: the bias that they were counted with
   };

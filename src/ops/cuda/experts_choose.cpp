@@ -209,6 +209,7 @@ Choice choose_count_margins(const CountMarginsArgs& args, const Traits& traits) 
   Choice choice = choose_logits("count_margins", args.logits, traits);
   choice.cost.bytes_read += args.bias.bytes();
   choice.cost.bytes_written = args.histogram.bytes();
+  choice.launches = args.mode == WriteMode::assign ? 2 : 1;
   return choice;
 }
 

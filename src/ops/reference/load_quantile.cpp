@@ -31,6 +31,7 @@ void count_margins(const CountMarginsArgs& args) {
   auto* histogram = args.histogram.data<int64_t>();
   const Bins range = bins_of(args.bias, bins);
   std::vector<double> score(static_cast<size_t>(experts)), biased(score.size());
+  if (args.mode == WriteMode::assign) std::fill_n(histogram, experts * bins, 0);
   for (int64_t t = 0; t < tokens; ++t) {
     for (size_t e = 0; e < score.size(); ++e) {
       const double logit = args.logits.data<double>()[t * experts + static_cast<int64_t>(e)];

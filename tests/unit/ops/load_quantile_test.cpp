@@ -70,8 +70,8 @@ class LoadQuantileTest : public testing::Test {
  protected:
   Tensor counted(const Tensor& logits, const Tensor& bias, int64_t k, int64_t bins = kBins) {
     const Tensor histogram = host_tensor(DType::i64, {bias.dim(0), bins});
-    set_values(histogram, std::vector<double>(static_cast<size_t>(histogram.elements()), 0));
-    count_margins(context_, {logits, bias, histogram, k});
+    set_values(histogram, std::vector<double>(static_cast<size_t>(histogram.elements()), 7));
+    count_margins(context_, {logits, bias, histogram, k, WriteMode::assign});
     return histogram;
   }
   Tensor quantiles(const Tensor& histogram, const Tensor& bias, int64_t k) {

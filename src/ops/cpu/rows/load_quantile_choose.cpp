@@ -65,16 +65,18 @@ void launch_count(OpContext& context, const Choice& choice, const CountMarginsAr
   const Bins range = bins_of(args.bias, bins);
   const int64_t tasks = (experts + kTaskExperts - 1) / kTaskExperts;
   context.device.pool().run(tasks, [&](int64_t task, int) {
-    const int64_t end = std::min(experts, (task + 1) * kTaskExperts);
+    const int64_t begin = task * kTaskExperts, end = std::min(experts, begin + kTaskExperts);
+    auto* const histogram = args.histogram.data<int64_t>();
+    if (args.mode == WriteMode::assign)
+      std::fill(histogram + begin * bins, histogram + end * bins, 0);
     for (int64_t t = 0; t < tokens; ++t) {
       if (std::isnan(limits[t])) continue;
-      for (int64_t e = task * kTaskExperts; e < end; ++e) {
+      for (int64_t e = begin; e < end; ++e) {
         const double margin =
             static_cast<double>(limits[t]) - static_cast<double>(score_of(logits[t * experts + e]));
         const double bin = std::floor((margin - range.begin) * range.per_value);
         const auto last = static_cast<double>(bins - 1);
-        ++args.histogram
-              .data<int64_t>()[e * bins + static_cast<int64_t>(std::clamp(bin, 0.0, last))];
+        ++histogram[e * bins + static_cast<int64_t>(std::clamp(bin, 0.0, last))];
       }
     }
   });

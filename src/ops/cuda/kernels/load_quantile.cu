@@ -25,6 +25,11 @@ struct Bins {
   }
 };
 
+__global__ void __launch_bounds__(kRouterThreads) clear_margins_kernel(MarginCounts args) {
+  for_elements<1>(1, args.experts * args.bins, kRouterThreads,
+                  [&](int64_t, int64_t i, auto) { args.histogram[i] = 0; });
+}
+
 __global__ void __launch_bounds__(kRouterThreads) count_margins_kernel(MarginCounts args) {
   const int64_t token = token_of_warp();
   if (token >= args.tokens) return;  // the whole warp
@@ -97,6 +102,10 @@ __global__ void __launch_bounds__(kRouterThreads) center_bias_kernel(QuantileBia
 }  // namespace
 
 void count_margins(const MarginCounts& args, Stream stream) {
+  if (!args.accumulate)
+    launch("clear_margins", clear_margins_kernel,
+           grid_for_elements(1, args.experts * args.bins, 1, kRouterThreads), kRouterThreads,
+           stream, args);
   launch("count_margins", count_margins_kernel, Grid(blocks_for(args.tokens, kRouterWarps)),
          kRouterThreads, stream, args);
 }

@@ -68,8 +68,9 @@ void count_choices(const ChoiceCounts& args, Stream stream);
 /// Counts of the margins of a load bias, and the bias at their quantile (ops/load_quantile.h).
 struct MarginCounts {
   const float *logits, *bias;  // [tokens, experts], [experts]
-  int64_t* histogram;          // [experts, bins], added to
+  int64_t* histogram;          // [experts, bins]
   int64_t tokens, experts, bins, topk;
+  bool accumulate;
 };
 void count_margins(const MarginCounts& args, Stream stream);
 

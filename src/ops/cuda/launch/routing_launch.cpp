@@ -76,7 +76,8 @@ void launch_sinkhorn(OpContext& context, const Choice&, const SinkhornArgs& args
 
 void launch_count_margins(OpContext& context, const Choice&, const CountMarginsArgs& args, void*) {
   count_margins({args.logits.data<float>(), args.bias.data<float>(), args.histogram.data<int64_t>(),
-                 args.logits.dim(0), args.logits.dim(1), args.histogram.dim(1), args.topk},
+                 args.logits.dim(0), args.logits.dim(1), args.histogram.dim(1), args.topk,
+                 args.mode == WriteMode::accumulate},
                 stream_of(context));
 }
 
