@@ -9,6 +9,17 @@ std::string no_experts(const RunConfig& c, const ConfigOutcome&) {
   return reason_if(c.model.moe.experts() == 0, "model.num_moe_experts = null");
 }
 
+/// Routers read activations anyway where these have the format.
+std::string same_router_format(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const DType activation = precision_recipe(c.mixed_precision).activation;
+  const auto& format = c.model.moe.moe_router_dtype;
+  return reason_if(activation == DType::f64 || (activation == DType::f32 && format == "fp32"),
+                   "mixed_precision.recipe = " + c.mixed_precision.recipe +
+                       ": activations have this format, or a wider one");
+}
+
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
@@ -87,7 +98,6 @@ const std::vector<NoEffectRule>& experts_without_effect() {
         "model.moe_router_group_score_topk",
         "model.moe_router_norm_topk_prob",
         "model.moe_router_enable_expert_bias",
-        "model.moe_router_dtype",
         "model.moe_z_loss_coeff",
         "model.moe_input_jitter_eps",
         "model.moe_router_force_load_balancing",
@@ -99,6 +109,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
        no_experts},
       {{"model.moe_token_dispatcher_type", "model.moe_shared_expert_overlap"}, one_expert_rank},
       {{"model.moe_flex_dispatcher_backend"}, not_flex},
+      {{"model.moe_router_dtype"}, same_router_format},
       {{"model.moe_token_drop_policy"}, no_capacity},
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},

@@ -182,8 +182,9 @@ TEST(ExpertBytes, QuantizedRowsAreAQuarterOfFp32) {
   EXPECT_EQ(saved({"model.moe_combine_bwd_dtype=mxfp8"}), rows * (wide - narrow));
 }
 
-TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
-  const RunSetup setup = setup_of(run_of({.ep = 2, .etp = 2, .tp = 2}, "allgather"));
+/// What rank 0 sends in a step whose rows are all of the same token: routers choose the same
+/// experts for all of them.
+Sent sent_in_a_real_step(const RunSetup& setup) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   StepRecord record;
   run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
@@ -201,8 +202,34 @@ TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
   Sent sent;
   for (const CollectiveRecord& c : record.collectives())
     if (c.group == "expert_tp_ep") sent[c.operation] += c.wire_bytes;
+  return sent;
+}
+
+TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
+  const RunSetup setup = setup_of(run_of({.ep = 2, .etp = 2, .tp = 2}, "allgather"));
+  const Sent sent = sent_in_a_real_step(setup);
   EXPECT_EQ(sent, sent_by_rank_0(setup));
   EXPECT_GT(sent.at("reduce_scatter"), 0);
+}
+
+// A dry run knows no routing, so only rows whose number does not follow from it are the same.
+TEST(ExpertBytes, RowsForAWholeCapacityDoNotDependOnTheRouting) {
+  for (const char* dispatcher : {"alltoall", "flex"}) {
+    const auto setup = [&](const Overrides& more) {
+      return setup_of(run_of({.ep = 4}, dispatcher) + more);
+    };
+    const Overrides capacity{"model.moe_expert_capacity_factor=1"};
+    const RunSetup padded =
+        setup(capacity + Overrides{"model.moe_pad_expert_input_to_capacity=true"});
+    EXPECT_EQ(sent_in_a_real_step(padded), sent_by_rank_0(padded)) << dispatcher;
+    const RunSetup dropless = setup({}), dropping = setup(capacity);
+    EXPECT_NE(sent_in_a_real_step(dropless), sent_by_rank_0(dropless)) << dispatcher;
+    // Each rank sends an expert at most its capacity: 64 · 2 / 8 tokens a micro-batch, where all
+    // tokens choose the same 2 experts.
+    EXPECT_LT(sent_in_a_real_step(dropping).at("all_to_all"),
+              sent_in_a_real_step(padded).at("all_to_all"))
+        << dispatcher;
+  }
 }
 
 }  // namespace

@@ -57,6 +57,24 @@ TEST(NoEffect, BalancingWithoutALossNeedsNoCoefficient) {
               Not(Contains(HasSubstr("moe_router_load_balancing_type"))));
 }
 
+TEST(NoEffect, RoutersOfTheFormatOfActivations) {
+  const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.moe_router_dtype=fp32"};
+  EXPECT_THAT(notes(experts), ElementsAre("model.moe_router_dtype has no effect here: "
+                                          "mixed_precision.recipe = fp32: activations have this "
+                                          "format, or a wider one"));
+  EXPECT_THAT(notes(experts + Overrides{"model.moe_router_dtype=fp64"}), IsEmpty());
+  EXPECT_THAT(notes(experts + Overrides{"mixed_precision=bf16_mixed"}), IsEmpty());
+}
+
+TEST(NoEffect, RandomChoicesAreLoud) {
+  testing::internal::CaptureStderr();
+  setup_of(tiny_run("qwen3_moe") + Overrides{"model.num_moe_experts=4", "model.moe_router_topk=2",
+                                             "model.moe_router_force_load_balancing=true"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("experts are chosen at random, and the model does not learn to route"));
+}
+
 TEST(NoEffect, ABiasThatIsSetHasNoStep) {
   const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
                           "model.moe_router_topk=2", "model.moe_router_score_function=sigmoid",
