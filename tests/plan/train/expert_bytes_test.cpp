@@ -212,6 +212,25 @@ TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
   EXPECT_GT(sent.at("reduce_scatter"), 0);
 }
 
+// Quantile balancing sums 8 · E · bins bytes a layer over data ranks, however many micro-batches.
+TEST(ExpertBytes, MarginsOfAStepAreSummedOnce) {
+  const auto summed = [](int bins, int rows) {
+    const RunSetup setup = setup_of(
+        run_of({.ep = 2}, "alltoall") +
+        Overrides{"model.moe_router_load_balancing_type=quantile_balancing",
+                  "model.moe_router_score_function=sigmoid", "model.moe_router_pre_softmax=false",
+                  "model.moe_router_qb_num_bins=" + std::to_string(bins),
+                  "train.global_batch_size=" + std::to_string(rows)});
+    int64_t bytes = 0;
+    for (const GroupTraffic& t : dry_run(setup, {0}).traffic)
+      if (t.operation == "all_reduce") bytes += t.wire_bytes;
+    return bytes;
+  };
+  // An all-reduce over 2 ranks sends the tensor's bytes once; 2 layers.
+  for (const int rows : {8, 16})
+    EXPECT_EQ(summed(2000, rows) - summed(1000, rows), 2 * 8 * 8 * 1000) << rows;
+}
+
 // A dry run knows no routing, so only rows whose number does not follow from it are the same.
 TEST(ExpertBytes, RowsForAWholeCapacityDoNotDependOnTheRouting) {
   for (const char* dispatcher : {"alltoall", "flex"}) {
