@@ -94,7 +94,8 @@ const Overrides kRecompute{"model.recompute_granularity=full", "model.recompute_
 class QuantileLayouts : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(QuantileLayouts, SetTheBiasesOfOneRankToTheBit) {
-  const Overrides exact = kQuantile + Overrides{"mixed_precision=fp64"};
+  const Overrides exact =
+      kQuantile + Overrides{"mixed_precision=fp64", "logger.log_throughput=false"};
   static const Tensors one = biases_of(train(exact));
   EXPECT_EQ(biases_of(train(exact + GetParam().overrides)), one);
   for (const auto& [name, bytes] : one) {
