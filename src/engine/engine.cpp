@@ -8,6 +8,7 @@
 #include "engine/shift_tokens.h"
 #include "model/initialize.h"
 #include "model/model_place.h"
+#include "nn/moe/quantile_balance.h"
 #include "nn/moe/router_log.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -74,8 +75,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
           blocks.push_back(layer.block);
       }
     }
-    router_log_ =
-        std::make_shared<RouterLog>(context, blocks, config.moe.experts, config.moe.load_bias);
+    router_log_ = std::make_shared<RouterLog>(context, blocks, config.moe, precision.statistic);
   }
   if (run_.steps_before_graph && run_.purpose != EnginePurpose::evaluate) {
     VIADUCT_CHECK(ConfigError, groups_.world().can_be_captured(),
@@ -314,7 +314,8 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   gradient_norm_->compute(context, scalars_);
   // Before new weights are quantized, with the scales of the next step.
   if (delayed_scales_) delayed_scales_->finish_step(context);
-  if (update) optimizer_->step(context, scalars_);
+  if (update)
+    optimizer_->step(context, scalars_, quantile_biases(context, groups_, router_log_.get()));
   StepResult result;
   result.loss = total_loss("loss") / scored;
   result.depth_losses = depth_losses();

@@ -90,6 +90,41 @@ void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
   }
 }
 
+/// What a bias that is set by quantiles of scores goes with.
+void check_quantile(const MoeConfig& moe, Problems& problems) {
+  if (moe.quantile_bins == 0) return;
+  const RoutingRule& routing = moe.routing;
+  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
+    problems.add("model.{}: {} with moe_router_load_balancing_type=quantile_balancing, {}", field,
+                 found, needs);
+  };
+  if (routing.score != ScoreFunction::sigmoid) {
+    refuse("moe_router_score_function", score_function_name(routing.score),
+           "whose bins hold scores from 0 to 1; expected sigmoid");
+  }
+  if (!moe.load_bias)
+    refuse("moe_router_enable_expert_bias", "false", "which sets this bias; expected true");
+  if (routing.topk >= moe.experts && routing.topk <= kMostChosenExperts && moe.experts > 1) {
+    refuse("moe_router_topk", std::to_string(routing.topk),
+           "which compares with the next best of num_moe_experts = " + std::to_string(moe.experts) +
+               " experts; nearest: " + std::to_string(moe.experts - 1));
+  }
+  if (moe.experts == 1)
+    refuse("num_moe_experts", "1", "which balances several experts; expected at least 2");
+  if (moe.balance_coefficient != 0) {
+    refuse("moe_aux_loss_coeff", std::to_string(moe.balance_coefficient),
+           "which balances without a loss; expected 0");
+  }
+  if (routing.groups > 1) {
+    refuse("moe_router_num_groups", std::to_string(routing.groups),
+           "whose next best score is that of all experts; expected null or 1");
+  }
+  if (moe.capacity_factor > 0) {
+    refuse("moe_expert_capacity_factor", std::to_string(moe.capacity_factor),
+           "whose experts have about equal load; expected null");
+  }
+}
+
 }  // namespace
 
 void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) {
@@ -130,7 +165,7 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
         "model.moe_router_norm_topk_prob: false needs moe_router_score_function=sigmoid or "
         "sqrtsoftplus; with softmax moe_router_pre_softmax=true leaves the weights as they are");
   }
-  if (softmax && moe.load_bias) {
+  if (softmax && moe.load_bias && moe.quantile_bins == 0) {
     problems.add(
         "model.moe_router_enable_expert_bias: true needs moe_router_score_function=sigmoid or "
         "sqrtsoftplus, found softmax, whose logits have no scale to compare a bias with");
@@ -157,6 +192,7 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
   }
   check_groups(moe, problems);
   check_sinkhorn(moe, problems);
+  check_quantile(moe, problems);
 }
 
 }  // namespace viaduct

@@ -8,7 +8,8 @@ namespace {
 constexpr ScoreFunction kScoreFunctions[] = {ScoreFunction::softmax, ScoreFunction::sigmoid,
                                              ScoreFunction::sqrt_softplus};
 
-constexpr std::string_view kSinkhorn = "sinkhorn";
+constexpr std::string_view kSinkhorn = "sinkhorn", kQuantile = "quantile_balancing";
+constexpr int64_t kMostBins = 1 << 16;
 constexpr double kMostWidth = 1 << 22;
 
 void add_sizes(FieldGroup& group, MoeFields& fields) {
@@ -58,7 +59,8 @@ void add_router(FieldGroup& group, MoeFields& fields) {
              "A bias of each expert is added to its score for the choice alone. It is not a "
              "trained parameter: each update moves it by moe_router_bias_update_rate, down where "
              "the step "
-             "chose the expert more often than the mean, else up.")
+             "chose the expert more often than the mean, else up; or sets it "
+             "(moe_router_load_balancing_type=quantile_balancing, with which auto is true).")
       .constraint("true needs sigmoid or sqrtsoftplus, and FP32 main gradients");
   group
       .field("moe_router_pre_softmax", fields.moe_router_pre_softmax,
@@ -113,18 +115,25 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
              "logits that are scaled until all experts have equal weight over the tokens of the "
              "micro-batch, on all ranks that share its rows; elsewhere by the logits alone. "
              "Weights are the unscaled logits' sigmoid (moe_router_topk=1) or softmax over all "
-             "experts.")
-      .one_of({"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none"})
+             "experts. quantile_balancing: no loss; each update sets the bias of "
+             "moe_router_enable_expert_bias so that, among the tokens of the step on all ranks, "
+             "each expert would have been chosen by an equal share.")
+      .one_of(
+          {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "quantile_balancing", "none"})
       .constraint(
           "sinkhorn: moe_router_score_function=sigmoid with moe_router_topk=1, else "
           "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacity, "
-          "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1")
-      .planned_values(
-          {"quantile_balancing"},
-          "a bias of the choice for each expert, which each update sets to the quantile of all "
-          "tokens' scores that gives the expert an equal share (Kimi K3 technical report, section "
-          "2.3.3); no op counts scores over the step yet. Nearest: moe_router_enable_expert_bias, "
-          "whose bias moves by a fixed step");
+          "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1. "
+          "quantile_balancing: moe_router_score_function=sigmoid, "
+          "moe_router_enable_expert_bias=true, moe_router_topk below num_moe_experts; the rest as "
+          "sinkhorn");
+  group
+      .field("moe_router_qb_num_bins", fields.moe_router_qb_num_bins,
+             "quantile_balancing counts, for each expert, the biases that tokens need to choose it "
+             "in this many equal bins over the range of the bias and 1 more on both sides. The "
+             "new bias is exact to a bin's width; E · bins integers a layer are summed over ranks "
+             "at each update.")
+      .range(2, kMostBins);
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
              "Weight of the balancing loss in the gradient. The reported loss does not include it.")
@@ -244,15 +253,16 @@ void MoeFields::resolve() {
   moe_shared_expert_gate.resolve(false);
   moe_router_topk.resolve(2);
   const bool sinkhorn = moe_router_load_balancing_type == kSinkhorn;
+  const bool quantile = moe_router_load_balancing_type == kQuantile;
   const bool one = moe_router_topk.value() == 1;
-  moe_router_score_function.resolve(sinkhorn && one ? "sigmoid" : "softmax");
+  moe_router_score_function.resolve((sinkhorn && one) || quantile ? "sigmoid" : "softmax");
   moe_router_pre_softmax.resolve(sinkhorn && !one);
   moe_router_topk_scaling_factor.resolve(std::nullopt);
   moe_router_num_groups.resolve(std::nullopt);
   moe_router_group_topk.resolve(std::nullopt);
   moe_router_group_score_topk.resolve(std::nullopt);
   moe_router_norm_topk_prob.resolve(true);
-  moe_router_enable_expert_bias.resolve(false);
+  moe_router_enable_expert_bias.resolve(quantile);
 }
 
 void add_moe_fields(FieldGroup& group, MoeFields& fields) {
@@ -329,6 +339,8 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   if (fields.moe_router_load_balancing_type == "global_aux_loss")
     moe.balance_scope = BalanceScope::step;
   moe.sinkhorn = routing.choose_logits = fields.moe_router_load_balancing_type == kSinkhorn;
+  if (fields.moe_router_load_balancing_type == kQuantile)
+    moe.quantile_bins = fields.moe_router_qb_num_bins;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
   if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;

@@ -33,6 +33,7 @@ struct MoeFields {
   std::optional<std::string> moe_router_dtype;
   double moe_router_bias_update_rate = 1e-3;
   std::string moe_router_load_balancing_type = "aux_loss";
+  int64_t moe_router_qb_num_bins = 1000;
   double moe_aux_loss_coeff = 0;
   std::optional<double> moe_z_loss_coeff;
   std::optional<double> moe_input_jitter_eps;

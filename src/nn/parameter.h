@@ -87,8 +87,9 @@ struct Parameter {
   /// The grid whose groups share it: experts' weights are on the expert grid, all others are dense.
   Grid grid = Grid::attention;
   std::optional<DType> format = {};  // of the weight, where it is not the recipe's
-  /// Set: a bias that balances experts (ops/load_bias.h). Each update moves it by this much;
-  /// instead of a gradient it has load errors, and optimizers, norms and clipping skip it.
+  /// Set: a bias that balances experts (ops/load_bias.h). Each update moves it by this much, or
+  /// sets it (nn/moe/quantile_balance.h). Instead of a gradient it has load errors, or nothing
+  /// where it is set; optimizers, norms and clipping skip it.
   std::optional<double> load_bias_rate = {};
 };
 

@@ -1,6 +1,7 @@
 #pragma once
-// The bias of a router that makes the load of its experts equal without a loss (Wang et al. 2024,
-// arXiv 2408.15664): it affects only the choice, and moves by a fixed step at each update.
+// The bias of a router that makes the load of its experts equal without a loss: it affects only the
+// choice. Each update moves it by a fixed step (Wang et al. 2024, arXiv 2408.15664), or sets it
+// (ops/load_quantile.h).
 
 #include "ops/dispatch.h"
 
@@ -15,14 +16,16 @@ struct LoadErrorArgs {
 };
 void load_error(OpContext& context, const LoadErrorArgs& args);
 
-/// bias ← bias − rate · sign(error) (the reference's algorithm 1), over a run of a bias; nothing if
-/// the skip slot of `scalars` is set. An error that is not a number moves nothing.
+/// bias ← bias − rate · sign(error) (the reference's algorithm 1), or with `set` bias ← error, over
+/// a run of a bias; nothing if the skip slot of `scalars` is set. An error that is not a number
+/// moves nothing.
 struct MoveLoadBiasArgs {
   Tensor bias;    // f32 or f64 [n], contiguous
-  Tensor error;   // f32 or f64 [n], contiguous
+  Tensor error;   // f32 or f64 [n], contiguous; with `set` the new bias
   Tensor weight;  // optional, floating [n]: receives the new value rounded
   Tensor scalars;
   double rate = 0;
+  bool set = false;
 };
 void move_load_bias(OpContext& context, const MoveLoadBiasArgs& args);
 

@@ -21,6 +21,7 @@
 #include "ops/heads.h"
 #include "ops/largest_magnitude.h"
 #include "ops/load_bias.h"
+#include "ops/load_quantile.h"
 #include "ops/momentum.h"
 #include "ops/muon.h"
 #include "ops/norm.h"
@@ -115,6 +116,8 @@ struct OpTable {
   OpEntry<CountChoicesArgs> count_choices;
   OpEntry<LoadErrorArgs> load_error;
   OpEntry<MoveLoadBiasArgs> move_load_bias;
+  OpEntry<CountMarginsArgs> count_margins;
+  OpEntry<QuantileBiasArgs> quantile_bias;
   OpEntry<LimitExpertsArgs> limit_experts;
   OpEntry<SinkhornArgs> sinkhorn_bias;
   OpEntry<JitterArgs> jitter;

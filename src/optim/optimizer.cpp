@@ -98,8 +98,8 @@ void Optimizer::update_chunk(OpContext& context, const Tensor& scalars, const Ch
       [&](const ChunkRuns& runs) { update_runs(context, scalars, runs); });
 }
 
-void Optimizer::move_load_biases(OpContext& context, const Tensor& scalars,
-                                 const ChunkRuns& chunk) {
+void Optimizer::move_load_biases(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
+                                 const LoadBiases& biases) {
   const auto moves = [&](size_t i) { return run(i).parameter->load_bias_rate.has_value(); };
   bool any = false;
   for (size_t i = chunk.begin; i < chunk.end; ++i) any = any || moves(i);
@@ -110,8 +110,13 @@ void Optimizer::move_load_biases(OpContext& context, const Tensor& scalars,
   walk(chunk, use, [&](const ChunkRuns& runs) {
     for (size_t i = runs.begin; i < runs.end; ++i) {
       if (!moves(i)) continue;
-      move_load_bias(context, {here(run(i).master), here(run(i).gradient), written_weight(i),
-                               scalars, *run(i).parameter->load_bias_rate});
+      MoveLoadBiasArgs args{here(run(i).master), here(run(i).gradient), written_weight(i), scalars,
+                            *run(i).parameter->load_bias_rate};
+      if (const auto found = biases.find(run(i).parameter); found != biases.end()) {
+        args.error = found->second.slice(0, run(i).range.begin, run(i).range.size());
+        args.set = true;
+      }
+      move_load_bias(context, args);
     }
   });
 }
@@ -127,13 +132,13 @@ StepScalar Optimizer::learning_rate(size_t i, bool decoupled) const {
   return StepScalar::learning_rate;
 }
 
-void Optimizer::step(OpContext& context, const Tensor& scalars) {
+void Optimizer::step(OpContext& context, const Tensor& scalars, const LoadBiases& biases) {
   store_.advance_generation();
   size_t begin = 0;
   for (size_t chunk = 0; chunk < store_.chunks(); ++chunk) {
     const size_t end = store_.runs_end(chunk);
     update_chunk(context, scalars, {chunk, begin, end});
-    move_load_biases(context, scalars, {chunk, begin, end});
+    move_load_biases(context, scalars, {chunk, begin, end}, biases);
     store_.chunk_written(chunk);
     begin = end;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "nn/moe/quantile_balance.h"
 #include "ops/step_scalars.h"
 #include "sharding/parameter_store.h"
 #include "tensor/state_formats.h"
@@ -51,7 +52,8 @@ class Optimizer {
   /// One update of masters, states and weights, nothing if the skip flag is set; a new generation
   /// of weights either way, gathered as the store's settings say. Goes chunk by chunk: gathers of
   /// one can run beside the update of the next.
-  void step(OpContext& context, const Tensor& scalars);
+  /// Load biases with an entry in `biases` get its values, others move by their errors.
+  void step(OpContext& context, const Tensor& scalars, const LoadBiases& biases = {});
 
   const std::vector<OptimizerState>& states() const { return states_; }
 
@@ -83,8 +85,9 @@ class Optimizer {
   void walk(const ChunkRuns& chunk, FunctionRef<RunUse(size_t i)> use,
             FunctionRef<void(const ChunkRuns& runs)> f);
 
-  /// Moves the biases of routers that balance experts.
-  void move_load_biases(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk);
+  /// Moves or sets the biases of routers that balance experts.
+  void move_load_biases(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
+                        const LoadBiases& biases);
   /// Updates a chunk: bucket by bucket, unless an optimizer overrides it.
   virtual void update_chunk(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk);
   /// Updates runs that are on the device. Load biases have another rule.

@@ -86,6 +86,8 @@ struct StepMetrics {
   std::optional<double> mfu_full;
   /// Figures of the routers of a model with experts; empty without experts.
   RouterFigures routers;
+  /// If enabled: their layers, one by one, for TensorBoard alone.
+  std::vector<LayerRouting> router_layers;
 
   /// The effect of quantization on the operands of linear layers, by tensor, over the ranks
   /// (report/quantization_metrics.h), in the steps that `tensor_inspect` selects.

@@ -50,6 +50,10 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
     add("routers/" + name + "_mean", figure.mean);
     add("routers/" + name + "_max", figure.most);
   }
+  for (const LayerRouting& layer : m.router_layers) {
+    for (const auto& [name, value] : layer_figures(layer))
+      add(fmt::format("routers/layer_{}/{}", layer.layer, name), value);
+  }
   return scalars;
 }
 

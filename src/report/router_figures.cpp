@@ -79,6 +79,28 @@ RouterFigures router_figures(const std::vector<LayerRouting>& layers) {
   return figures;
 }
 
+std::vector<std::pair<std::string, double>> layer_figures(const LayerRouting& layer) {
+  const auto experts = static_cast<double>(layer.load.size());
+  double most = 0, entropy = 0;
+  for (const double load : layer.load) {
+    most = std::max(most, load);
+    if (load > 0) entropy -= load / experts * std::log(load / experts);
+  }
+  std::vector<std::pair<std::string, double>> figures{
+      {"load_max", most},
+      {"load_entropy", layer.load.size() > 1 ? entropy / std::log(experts) : 1},
+      {"entropy", layer.entropy},
+      {"dropped", layer.dropped},
+      {"z_loss", layer.z_loss}};
+  const auto add = [&](const char* name, const std::optional<double>& value) {
+    if (value) figures.emplace_back(name, *value);
+  };
+  add("padded", layer.padded);
+  add("balance_loss", layer.balance_loss);
+  add("bias_spread", layer.bias_spread);
+  return figures;
+}
+
 std::string load_picture(const std::vector<LayerRouting>& layers, int64_t step) {
   constexpr int64_t kCell = 10, kLeft = 60, kTop = 50;
   int64_t experts = 1;

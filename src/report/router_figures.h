@@ -1,5 +1,6 @@
 #pragma once
-// Figures of routers in a logged step, in a size that does not grow with layers and experts.
+// Figures of routers in a logged step: in a size that does not grow with layers and experts, and
+// layer by layer.
 
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,11 @@ struct RouterFigure {
 /// some layer has; empty without layers.
 using RouterFigures = std::vector<std::pair<std::string, RouterFigure>>;
 RouterFigures router_figures(const std::vector<LayerRouting>& layers);
+
+/// The figures of one layer by name, those that it has: load_max, load_entropy (of the choices over
+/// experts, divided by log E: 1 is equal load, 0 one expert), entropy, dropped, padded,
+/// balance_loss, z_loss, bias_spread.
+std::vector<std::pair<std::string, double>> layer_figures(const LayerRouting& layer);
 
 /// A picture of the load, a row for each layer and a column for each expert: an SVG document. More
 /// than `kMostColumns` experts share columns, which show the largest load of theirs.

@@ -9,10 +9,22 @@ std::string no_experts(const RunConfig& c, const ConfigOutcome&) {
   return reason_if(c.model.moe.experts() == 0, "model.num_moe_experts = null");
 }
 
+/// Routers read activations anyway where these have the format.
+std::string same_router_format(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const DType activation = precision_recipe(c.mixed_precision).activation;
+  const auto& format = c.model.moe.moe_router_dtype;
+  return reason_if(activation == DType::f64 || (activation == DType::f32 && format == "fp32"),
+                   "mixed_precision.recipe = " + c.mixed_precision.recipe +
+                       ": activations have this format, or a wider one");
+}
+
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  if (c.model.moe.moe_router_load_balancing_type == "sinkhorn") return {};
+  const std::string& type = c.model.moe.moe_router_load_balancing_type;
+  if (type == "sinkhorn" || type == "quantile_balancing") return {};
   return reason_if(c.model.moe.moe_aux_loss_coeff == 0, "model.moe_aux_loss_coeff = 0");
 }
 
@@ -33,8 +45,24 @@ std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
+  if (c.model.moe.moe_router_load_balancing_type == "quantile_balancing")
+    return "model.moe_router_load_balancing_type = quantile_balancing sets the bias";
   return reason_if(!c.model.moe.moe_router_enable_expert_bias.value(),
                    "model.moe_router_enable_expert_bias = false");
+}
+
+std::string no_quantile(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const std::string& type = c.model.moe.moe_router_load_balancing_type;
+  return reason_if(type != "quantile_balancing", "model.moe_router_load_balancing_type = " + type);
+}
+
+std::string no_tensorboard(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const auto& folder = c.logger.tensorboard_dir;
+  return reason_if(!folder.is_auto() && !folder.value(), "logger.tensorboard_dir is null");
 }
 
 std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -70,7 +98,6 @@ const std::vector<NoEffectRule>& experts_without_effect() {
         "model.moe_router_group_score_topk",
         "model.moe_router_norm_topk_prob",
         "model.moe_router_enable_expert_bias",
-        "model.moe_router_dtype",
         "model.moe_z_loss_coeff",
         "model.moe_input_jitter_eps",
         "model.moe_router_force_load_balancing",
@@ -82,9 +109,12 @@ const std::vector<NoEffectRule>& experts_without_effect() {
        no_experts},
       {{"model.moe_token_dispatcher_type", "model.moe_shared_expert_overlap"}, one_expert_rank},
       {{"model.moe_flex_dispatcher_backend"}, not_flex},
+      {{"model.moe_router_dtype"}, same_router_format},
       {{"model.moe_token_drop_policy"}, no_capacity},
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},
+      {{"model.moe_router_qb_num_bins"}, no_quantile},
+      {{"logger.moe_per_layer_logging"}, no_tensorboard},
       {{"model.moe_aux_loss_coeff"}, no_balancing_loss},
   };
   return kRules;

@@ -127,6 +127,7 @@ constexpr NamedRule kRules[] = {
     {"model.moe_combine_bwd_dtype", said(kOtherRounding)},
     {"model.moe_router_padding_for_quantization", said(kOtherRounding)},
     {"model.moe_router_load_balancing_type", said(kBalance)},
+    {"model.moe_router_qb_num_bins", said(kBalance)},
     {"model.moe_aux_loss_coeff", said(kBalance)},
     {"model.moe_router_bias_update_rate", said(kBalance)},
     {"model.moe_input_jitter_eps", said(kBalance)},

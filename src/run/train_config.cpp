@@ -151,6 +151,12 @@ FieldGroup logger_fields(LoggerConfig& config) {
   group.field("log_memory_to_tensorboard", config.log_memory_to_tensorboard,
               "TensorBoard also gets the reporting rank's memory in use, by owner, its reserved "
               "memory, and its number of allocations from the system.");
+  group
+      .field("moe_per_layer_logging", config.moe_per_layer_logging,
+             "TensorBoard also gets the figures of each layer's router, over all ranks: largest "
+             "load, entropy of the load, dropped share, losses.")
+      .alias("TransformerConfig.moe_per_layer_logging")
+      .constraint("needs experts and tensorboard_dir");
   group.field(
       "tensorboard_dir", config.tensorboard_dir,
       "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");

@@ -46,6 +46,7 @@ struct LoggerConfig {
   bool log_params_norm = false;
   bool log_num_zeros_in_grad = false;
   bool log_memory_to_tensorboard = false;
+  bool moe_per_layer_logging = false;
   /// `auto`: checkpoint.save/tensorboard, none without checkpoint.save.
   Auto<std::optional<std::string>> tensorboard_dir;
   std::string flops = "model";

@@ -130,8 +130,8 @@ void validate_device(const RunConfig& config, Problems& problems) {
   if (config.dist.device.value_or("cpu") != "cuda") return;
   if (config.model.moe.moe_router_padding_for_quantization) {
     problems.add(
-        "model.moe_router_padding_for_quantization: true is not implemented yet on dist.device = "
-        "cuda; expected false");
+        "model.moe_router_padding_for_quantization: true pads for quantized products of experts, "
+        "which are not implemented yet on dist.device = cuda; expected false");
   }
   const auto leaves_out = [&](std::string_view layer) {
     return std::ranges::find(given.layers_in_bf16, layer) != given.layers_in_bf16.end();
@@ -146,22 +146,24 @@ void validate_device(const RunConfig& config, Problems& problems) {
       config.model.moe.experts());
 }
 
-/// Where tokens are scaled together, all tokens of a rank count.
-void validate_sinkhorn(const RunConfig& config, Problems& problems) {
-  if (config.model.moe.moe_router_load_balancing_type != "sinkhorn") return;
+/// Where tokens are balanced together without a loss, all tokens of a rank count.
+void validate_balance(const RunConfig& config, Problems& problems) {
+  const std::string& type = config.model.moe.moe_router_load_balancing_type;
+  if (type != "sinkhorn" && type != "quantile_balancing") return;
   const int cp = config.parallel.context_parallel_size;
   if (config.dataset.reset_attention_mask && cp > 1) {
     problems.add(
-        "model.moe_router_load_balancing_type: sinkhorn is not implemented with documents "
+        "model.moe_router_load_balancing_type: {} is not implemented with documents "
         "(dataset.reset_attention_mask = true) over context_parallel_size = {} ranks, whose "
         "padding it would balance with the tokens; nearest: aux_loss",
-        cp);
+        type, cp);
   }
   if (config.context_parallel.hybrid_context_parallel) {
     problems.add(
-        "model.moe_router_load_balancing_type: sinkhorn is not implemented with "
+        "model.moe_router_load_balancing_type: {} is not implemented with "
         "hybrid_context_parallel = true, whose ranks share documents of other micro-batches; "
-        "nearest: aux_loss");
+        "nearest: aux_loss",
+        type);
   }
 }
 
@@ -217,14 +219,17 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "have fewer copies than dense weights; expected true",
         ep, etp, tp);
   }
+  // A bias that is set has no loads in place of a gradient.
   const Auto<bool>& bias = moe.moe_router_enable_expert_bias;
-  if (!bias.is_auto() && bias.value() && config.optimizer_state.main_grads_dtype != "fp32") {
+  const bool loads =
+      !bias.is_auto() && bias.value() && moe.moe_router_load_balancing_type != "quantile_balancing";
+  if (loads && config.optimizer_state.main_grads_dtype != "fp32") {
     problems.add(
         "optimizer.main_grads_dtype: {} with moe_router_enable_expert_bias = true: the loads of "
         "experts are summed beside the gradients and need fp32",
         config.optimizer_state.main_grads_dtype);
   }
-  if (!bias.is_auto() && bias.value() && config.ddp.check_for_large_grads) {
+  if (loads && config.ddp.check_for_large_grads) {
     problems.add(
         "ddp.check_for_large_grads: true is not implemented with moe_router_enable_expert_bias = "
         "true: the loads of experts are in the buckets whose norms it compares");
@@ -259,7 +264,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_flex(config, problems);
   validate_padding(config, problems);
   validate_device(config, problems);
-  validate_sinkhorn(config, problems);
+  validate_balance(config, problems);
 }
 
 }  // namespace

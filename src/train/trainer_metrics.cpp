@@ -157,9 +157,10 @@ void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
   }
   if (logger.log_params_norm) metrics.params_norm = weight_norm(*engine_);
   if (logger.log_num_zeros_in_grad) metrics.num_zeros_in_grad = zero_gradients(*engine_);
-  const std::vector<LayerRouting> routing = collect_routing(*engine_);
+  std::vector<LayerRouting> routing = collect_routing(*engine_);
   metrics.routers = router_figures(routing);
   draw_load(routing);
+  if (logger.moe_per_layer_logging) metrics.router_layers = std::move(routing);
   if (logger.log_memory_to_tensorboard) metrics.memory = memory_figures(device_.memory());
 }
 

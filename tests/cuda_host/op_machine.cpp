@@ -187,6 +187,8 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::count_choices, kSameBits, CountChoicesArgs, never>::put(table, k);
   Checked<&T::load_error, kSameBits, LoadErrorArgs, never>::put(table, k);
   Checked<&T::move_load_bias, kSameBits, MoveLoadBiasArgs, never>::put(table, k);
+  Checked<&T::count_margins, kSameBits, CountMarginsArgs, any_f64>::put(table, k);
+  Checked<&T::quantile_bias, kSameBits, QuantileBiasArgs, any_f64>::put(table, k);
   Checked<&T::limit_experts, kSameBits, LimitExpertsArgs, any_f64>::put(table, k);
   Checked<&T::sinkhorn_bias, kCloseBits, SinkhornArgs, any_f64>::put(table, k);
   Checked<&T::jitter, kSameBits, JitterArgs, any_f64>::put(table, k);

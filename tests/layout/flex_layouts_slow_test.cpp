@@ -151,6 +151,22 @@ TEST(FlexQuantized, RanksRoundAsOneRankDoes) {
   expect_near(alone, probe_layout(model(), batch, false, {kFlex}));
 }
 
+/// Each of the two formats is of its own direction: one rounds what experts read, the other only
+/// the gradients of their results.
+TEST(FlexQuantized, EachFormatRoundsItsOwnDirection) {
+  const auto batch = test_data("golden/mixtral/golden.safetensors");
+  const auto with = [&](const std::string& format) {
+    LayoutCase c = flex(2, 1, 0, layout(1, 1, 1, 2));
+    if (!format.empty()) c.overrides.push_back(format);
+    return probe_layout(model(), batch, false, c.overrides);
+  };
+  const auto plain = with(""), forward = with("model.moe_dispatch_fwd_dtype=mxfp8"),
+             backward = with("model.moe_combine_bwd_dtype=mxfp8");
+  EXPECT_EQ(relative_error(backward.at("logits"), plain.at("logits")), 0);
+  EXPECT_GT(distance(backward, plain), 1e-2);
+  EXPECT_GT(relative_error(forward.at("logits"), plain.at("logits")), 1e-3);
+}
+
 /// Gradients are rounded a second time inside domains.
 TEST(FlexQuantized, ByDomainIsAsNear) {
   const auto batch = test_data("golden/mixtral/golden.safetensors");

@@ -70,6 +70,8 @@ std::vector<FieldCase> model_cases() {
       {"model.moe_router_dtype", "fp32", kRecord, kMoe + kBf16},
       {"model.moe_router_load_balancing_type", "none", kNumbers,
        kMoe + Overrides{"model.moe_aux_loss_coeff=0.1"}},
+      {"model.moe_router_qb_num_bins", "7", kNumbers,
+       kSigmoidMoe + Overrides{"model.moe_router_load_balancing_type=quantile_balancing"}},
       {"model.moe_aux_loss_coeff", "0.1", kNumbers, kMoe},
       {"model.moe_z_loss_coeff", "0.1", kNumbers, kMoe},
       {"model.moe_input_jitter_eps", "0.5", kNumbers, kMoe},

@@ -422,6 +422,7 @@ std::vector<FieldCase> coming_cases() {
       {"logger.log_params_norm", "true", kFiles},
       {"logger.log_num_zeros_in_grad", "true", kFiles},
       {"logger.log_memory_to_tensorboard", "true", kFiles},
+      {"logger.moe_per_layer_logging", "true", kFiles, kMoe},
       {"dataset.path_to_cache", "$SAVE/cache", kFiles, kData},
       {"dataset.dataloader_type", "cyclic", kNumbers, kData},
       {"dataset.fast_cache_load", "true", kSaid, kData + Overrides{"dataset.path_to_cache=$OUT"}},

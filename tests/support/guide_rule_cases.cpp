@@ -132,6 +132,13 @@ void add_expert_cases(std::vector<RuleCase>& c) {
       f.config.model.moe.moe_token_dispatcher_type = type;
     };
   };
+  const auto exposed = [](double share, bool overlaps = false) {
+    return [=](Figures& f) {
+      add_experts(f), f.times->exposed["ep"] = share;
+      f.config.pipeline.overlap_moe_expert_parallel_comm = overlaps;
+    };
+  };
+  add(c, "ep-overlap-off", exposed(0.1), exposed(0.1, true), exposed(0.03), kNot);
   add(c, "ep-dispatcher", gathers("allgather", 6), gathers("alltoall", 6), gathers("allgather", 7),
       kNot);
 }
@@ -263,6 +270,13 @@ void add_model_overlap(std::vector<RuleCase>& c) {
 }
 
 void add_precision(std::vector<RuleCase>& c) {
+  const auto sends = [](double exposed, std::optional<std::string> format) {
+    return [=](Figures& f) {
+      add_experts(f), use_fp8(f, "mxfp8"), f.times->exposed["ep"] = exposed;
+      f.config.model.moe.moe_dispatch_fwd_dtype = format;
+    };
+  };
+  add(c, "moe-fp8-dispatch", sends(0.1, {}), sends(0.1, "mxfp8"), sends(0.03, {}), kNot);
   const auto fp8 = [](const char* scaling) { return [=](Figures& f) { use_fp8(f, scaling); }; };
   add(
       c, "fp8-linear-share", fp8("tensorwise"), nothing,

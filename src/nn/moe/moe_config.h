@@ -57,6 +57,9 @@ struct MoeConfig {
   /// The choice follows scores plus a bias that balances experts (ops/load_bias.h).
   bool load_bias = false;
   double load_bias_rate = 1e-3;
+  /// Each update sets the bias to a quantile of the step's margins (ops/load_quantile.h), which are
+  /// counted in this many bins; 0: each update moves it by its rate.
+  int64_t quantile_bins = 0;
   /// In training the router reads tokens times noise in [1 − e, 1 + e].
   double input_jitter = 0;
   /// Maximum choices of an expert among the T tokens of a rank, as a multiple of an equal share

@@ -6,6 +6,7 @@
 #include "ops/elementwise.h"
 #include "ops/expert_capacity.h"
 #include "ops/load_bias.h"
+#include "ops/load_quantile.h"
 #include "ops/random_rows.h"
 #include "ops/sinkhorn.h"
 #include "ops/step_scalars.h"
@@ -172,12 +173,29 @@ Tensor RouterSegment::balancing_bias(RankContext& context, const Tensor& logits)
   return bias;
 }
 
-void RouterSegment::load_bias_backward(RankContext& context, const Tensor& choice) const {
-  const Tensor counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::workspace);
-  count_choices(context.ops, {choice, counts});
+void RouterSegment::load_bias_backward(RankContext& context, const Tensor& logits,
+                                       const Tensor& choice) const {
   const GradientAccess::Destination error = context.gradients->gradient(*load_bias_);
-  load_error(context.ops, {counts, error.tensor, error.mode});
+  if (moe_.quantile_bins > 0) {
+    add_margins(context, logits);
+  } else {
+    const Tensor counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::workspace);
+    count_choices(context.ops, {choice, counts});
+    load_error(context.ops, {counts, error.tensor, error.mode});
+  }
   context.gradients->done(*load_bias_);
+}
+
+void RouterSegment::add_margins(RankContext& context, const Tensor& logits) const {
+  if (context.router_log == nullptr) return;  // without an update
+  RouterLog::Layer& layer = context.router_log->layer(block_);
+  layer.load_bias = load_bias_.get();
+  const AcquiredWeight bias(context.weights, *load_bias_, WeightUse::elementwise);
+  copy(context.ops, {bias.tensor(), layer.bias});
+  count_margins(context.ops,
+                {logits, in_dtype(context, bias.tensor(), logits.dtype()), layer.margins,
+                 moe_.routing.topk, layer.any_margins ? WriteMode::accumulate : WriteMode::assign});
+  layer.any_margins = true;
 }
 
 Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
@@ -242,7 +260,7 @@ TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch
   const Tensor d_tokens = d_out.get(moe_edge::tokens);  // [T, H]
   const Tensor logits = saved.take(this, "logits");     // overwritten by its gradient
   const Tensor choice = saved.take(this, "choice");
-  if (load_bias_ != nullptr) load_bias_backward(context, choice);
+  if (load_bias_ != nullptr) load_bias_backward(context, logits, choice);
   const Tensor d_probabilities =
       in_dtype(context, d_out.get(moe_edge::probabilities), logits.dtype());
   route_backward(context.ops, {moe_.routing, d_probabilities, logits, choice, logits,

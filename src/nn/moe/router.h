@@ -51,8 +51,10 @@ class RouterSegment final : public Segment {
   /// The same over the tokens of all ranks in the step so far, this micro-batch included; a
   /// recomputed layer has those of its first forward.
   Tensor counts_of_step(RankContext& context, const Tensor& choice, const SavedStore& saved) const;
-  /// The load errors of the bias (= or +=) those of this rank's choices.
-  void load_bias_backward(RankContext& context, const Tensor& choice) const;
+  /// The load errors of the bias (= or +=) those of this rank's choices; or, of a bias that each
+  /// update sets, its margins in the log of the step.
+  void load_bias_backward(RankContext& context, const Tensor& logits, const Tensor& choice) const;
+  void add_margins(RankContext& context, const Tensor& logits) const;
   RouterLossTerms loss_terms(RankContext& context, const Batch& batch, SavedStore& saved) const;
   /// Tokens that are balanced together; 0: given by their counts.
   int64_t balanced_tokens(const RankContext& context, const Batch& batch) const;

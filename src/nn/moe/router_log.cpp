@@ -9,24 +9,34 @@
 
 namespace viaduct {
 
-RouterLog::RouterLog(OpContext& context, const std::vector<int64_t>& blocks, int64_t experts,
-                     bool biased) {
-  const auto counts = [&] { return context.allocate(DType::i64, {experts}, MemoryTag::other); };
+RouterLog::RouterLog(OpContext& context, const std::vector<int64_t>& blocks, const MoeConfig& moe,
+                     DType statistic)
+    : topk_(moe.routing.topk) {
+  const auto other = [&](DType dtype, const Shape& shape) {
+    return context.allocate(dtype, shape, MemoryTag::other);
+  };
+  const auto counts = [&] { return other(DType::i64, {moe.experts}); };
+  const bool counts_margins = moe.quantile_bins > 0 && !blocks.empty();
+  if (counts_margins)
+    margins_ =
+        other(DType::i64, {static_cast<int64_t>(blocks.size()), moe.experts, moe.quantile_bins});
   for (const int64_t block : blocks) {
-    layers_.push_back({.block = block,
-                       .choices = counts(),
-                       .kept = counts(),
-                       .sums = context.allocate(DType::f64, {kSums}, MemoryTag::other),
-                       .rows = context.allocate(DType::i64, {1}, MemoryTag::other),
-                       .biased = biased,
-                       .so_far = counts(),
-                       .first_counts = {}});
+    Layer& layer = layers_.emplace_back();
+    layer.block = block;
+    layer.choices = counts(), layer.kept = counts();
+    layer.sums = other(DType::f64, {kSums});
+    layer.rows = other(DType::i64, {1});
+    layer.biased = moe.load_bias;
+    layer.so_far = counts();
+    if (!counts_margins) continue;
+    layer.margins = margins_.select(static_cast<int64_t>(layers_.size()) - 1);
+    layer.bias = other(statistic, {moe.experts});
   }
 }
 
 void RouterLog::begin_step(OpContext& context) {
   for (Layer& layer : layers_) {
-    layer.any = layer.any_rows = layer.any_so_far = false;
+    layer.any = layer.any_rows = layer.any_so_far = layer.any_margins = false;
     layer.first_counts.clear();
     fill(context, {layer.sums, 0});
   }

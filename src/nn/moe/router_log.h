@@ -1,16 +1,19 @@
 #pragma once
 // What the routers of a rank did in a step: for each layer with experts how often each expert was
 // chosen, and sums over its tokens. Routers add to it; reports read it after the step. Routers that
-// balance over the step also read the choices so far.
+// balance over the step also read the choices so far, and an update that sets their biases the
+// margins.
 
 #include <map>
 #include <vector>
 
+#include "nn/moe/moe_config.h"
 #include "ops/expert_rows.h"
 
 namespace viaduct {
 
 class SavedStore;
+struct Parameter;
 struct RankContext;
 
 class RouterLog {
@@ -40,22 +43,34 @@ class RouterLog {
     /// For recomputed layers: the counts over all ranks of a micro-batch's first forward (by its
     /// store), until the second one.
     std::map<const SavedStore*, Tensor> first_counts;
+
+    // For a load bias that each update sets (ops/load_quantile.h).
+    const Parameter* load_bias = nullptr;  // whose margins are here; null: none are counted
+    bool any_margins = false;              // the step has added to them
+    Tensor margins;                        // i64 [E, bins]: of this rank's tokens in the step
+    Tensor bias;                           // [E]: the bias that they were counted with
   };
 
-  /// Of the layers of this rank with these global numbers, in their order; `biased`: their routers
-  /// have load biases.
-  RouterLog(OpContext& context, const std::vector<int64_t>& blocks, int64_t experts, bool biased);
+  /// Of the layers of this rank with these global numbers, in their order, as `moe` says.
+  /// `statistic`: the format of load biases.
+  RouterLog(OpContext& context, const std::vector<int64_t>& blocks, const MoeConfig& moe,
+            DType statistic);
 
   /// Clears the log of the last step.
   void begin_step(OpContext& context);
   /// ShapeError if the rank has no such layer.
   Layer& layer(int64_t block);
   std::vector<Layer>& layers() { return layers_; }
+  /// i64 [layers, E, bins]: the margins of all layers; undefined where none are counted.
+  const Tensor& margins() const { return margins_; }
+  int64_t topk() const { return topk_; }
   /// Has `order` add its rows to those of a layer.
   void count_rows(int64_t block, SortByExpertArgs& order);
 
  private:
   std::vector<Layer> layers_;
+  Tensor margins_;
+  int64_t topk_;  // experts of a token
 };
 
 /// Whether this run of a layer is one that the log has: of two, the one whose results are kept.

@@ -34,6 +34,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_routing(table, isa);
   cpu::add_router_extras(table);
   cpu::add_sinkhorn(table);
+  cpu::add_load_quantile(table);
   cpu::add_expert_rows(table, isa);
   cpu::add_grouped_gemm(table, isa);
   cpu::add_expert_bias(table, isa);

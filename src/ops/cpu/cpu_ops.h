@@ -41,6 +41,7 @@ void add_muon(OpTable& table, CpuIsa isa);             // its steps around matri
 void add_routing(OpTable& table, CpuIsa isa);
 void add_router_extras(OpTable& table);  // load bias, capacity, noise, random scores
 void add_sinkhorn(OpTable& table);
+void add_load_quantile(OpTable& table);
 void add_expert_rows(OpTable& table, CpuIsa isa);
 void add_grouped_gemm(OpTable& table, CpuIsa isa);
 void add_expert_bias(OpTable& table, CpuIsa isa);

@@ -82,7 +82,8 @@ Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
   const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};
   Choice choice = choose_bytes(
       "sorted_choices", 2 * args.choice.bytes(),
-      args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes(),
+      args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes() +
+          bytes_of(args.all_rows),
       sort.launches() + 3);
   add_sort(choice, sort);
   if (args.experts_together > 1 && sort.choices > 0) {
@@ -203,6 +204,24 @@ Choice choose_sinkhorn(const SinkhornArgs& args, const Traits& traits) {
   return choice;
 }
 
+/// Integers are added by atomics: their order has no effect.
+Choice choose_count_margins(const CountMarginsArgs& args, const Traits& traits) {
+  Choice choice = choose_logits("count_margins", args.logits, traits);
+  choice.cost.bytes_read += args.bias.bytes();
+  choice.cost.bytes_written = args.histogram.bytes();
+  choice.launches = args.mode == WriteMode::assign ? 2 : 1;
+  return choice;
+}
+
+/// A warp finds an expert's quantile, a second launch takes their mean off.
+Choice choose_quantile_bias(const QuantileBiasArgs& args, const Traits& traits) {
+  check_f32("quantile_bias", args.bias.dtype(), traits);
+  Choice choice = choose_bytes("warp_per_expert", args.histogram.bytes() + args.bias.bytes(),
+                               args.out.bytes(), 2);
+  choice.workspace_bytes = args.histogram.dim(0) * static_cast<int64_t>(sizeof(double));
+  return choice;
+}
+
 Choice choose_jitter(const JitterArgs& args, const Traits&) {
   Choice choice =
       choose_bytes("philox", args.x.bytes() + args.token_index.bytes(), args.out.bytes());
@@ -232,6 +251,8 @@ void add_experts(OpTable& table) {
   add_entry(table.move_load_bias, choose_move_bias);
   add_entry(table.limit_experts, choose_limit);
   add_entry(table.sinkhorn_bias, choose_sinkhorn);
+  add_entry(table.count_margins, choose_count_margins);
+  add_entry(table.quantile_bias, choose_quantile_bias);
   add_entry(table.jitter, choose_jitter);
   add_entry(table.random_rows, choose_random_rows);
 }

@@ -1,5 +1,6 @@
 #include "ops/load_bias.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "ops/reference/reference.h"
@@ -23,7 +24,11 @@ void move_load_bias(const MoveLoadBiasArgs& args) {
   for (int64_t e = 0; e < args.bias.elements(); ++e) {
     const double error = args.error.data<double>()[e];
     double& bias = args.bias.data<double>()[e];
-    bias -= error > 0 ? args.rate : error < 0 ? -args.rate : 0;
+    if (args.set) {
+      bias = std::isnan(error) ? bias : error;
+    } else {
+      bias -= error > 0 ? args.rate : error < 0 ? -args.rate : 0;
+    }
     if (args.weight) args.weight.data<double>()[e] = bias;
   }
 }

@@ -54,6 +54,8 @@ void router_loss(const RouterLossArgs& args);
 void count_choices(const CountChoicesArgs& args);
 void load_error(const LoadErrorArgs& args);
 void move_load_bias(const MoveLoadBiasArgs& args);
+void count_margins(const CountMarginsArgs& args);
+void quantile_bias(const QuantileBiasArgs& args);
 void limit_experts(const LimitExpertsArgs& args);
 void sinkhorn_bias(const SinkhornArgs& args);
 void jitter(const JitterArgs& args);

@@ -50,14 +50,21 @@ Finding ep_in_domain(const Figures& f, const Thresholds&) {
 
 Finding ep_overlap_off(const Figures& f, const Thresholds& limits) {
   if (!f.experts() || f.ep == 1) return not_applicable(f.experts() ? "ep = 1" : kNoExperts);
+  if (f.config.pipeline.overlap_moe_expert_parallel_comm)
+    return not_applicable("the exchange of tokens runs beside another micro-batch");
   if (!f.times) return unknown(kNoTimes);
   const double exposed = f.times->share(f.times->exposed_of("ep"));
   if (exposed <= limits[Limit::exposed_min])
     return not_applicable(fmt::format("exposed exchange of tokens is {:.1f} %", 100 * exposed));
-  return unknown(fmt::format(
-      "exposed exchange of tokens is {:.1f} %, and comm_overlap.overlap_moe_expert_parallel_comm "
-      "is not implemented, so what it gains is not predicted",
-      100 * exposed));
+  std::vector<std::string> changes{"comm_overlap.overlap_moe_expert_parallel_comm=true"};
+  if (f.config.model.moe.moe_token_dispatcher_type == "allgather")
+    changes.push_back("model.moe_token_dispatcher_type=alltoall");
+  return if_gain(
+      Level::hint,
+      fmt::format("ranks exchange {} of tokens a step, exposed {:.1f} %",
+                  bytes(f.traffic_of("ep").bytes), 100 * exposed),
+      {{"a step", f.traffic_of("ep").bytes, "bytes"}, {"exposed", exposed, "of the step"}},
+      {change(std::move(changes))});
 }
 
 Finding expert_grid(const Figures& f, const Thresholds&) {
@@ -112,8 +119,7 @@ Finding ep_dispatcher(const Figures& f, const Thresholds&) {
   const double gathered = (f.ep - 1) * row;
   const double sent = static_cast<double>(k) * row * (f.ep - 1) / f.ep;
   if (f.config.model.moe.moe_token_dispatcher_type != "allgather")
-    return not_applicable(
-        "tokens are exchanged; moe_token_dispatcher_type=flex is not implemented");
+    return not_applicable("tokens are exchanged, not gathered");
   if (f.ep - 1 <= k)
     return not_applicable(
         fmt::format("{} ranks gather no more than {} experts a token receive", f.ep, k));

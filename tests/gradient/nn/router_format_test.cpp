@@ -11,7 +11,10 @@
 #include "nn/moe/moe_edges.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
+#include "support/golden.h"
 #include "support/instruction_set.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
 #include "support/tiny_models.h"
 
 namespace viaduct {
@@ -97,6 +100,27 @@ int64_t exact_tokens(const Routed& routed) {
 TEST(RouterFormat, OfFp64RoundsItsWeightsOnce) {
   EXPECT_GE(exact_tokens(route_with(RouterFormat::f64)), kTokens - 1);
   EXPECT_LT(exact_tokens(route_with(RouterFormat::f32)), kTokens - 4);
+}
+
+/// In a model of BF16 the router's gradient passes a product of 16 bits, or of copies in FP32: the
+/// last router's weight gradient is that much nearer to the one of FP64.
+TEST(RouterFormat, OfFp32KeepsTheGradientOfLogits) {
+  const auto folder = test::test_data("golden/mixtral");
+  const auto gradient = [&](const std::string& format) {
+    const auto dump =
+        test::probe_layout(folder / "model", folder / "golden.safetensors", false,
+                           {"mixed_precision=bf16_mixed", "model.moe_router_dtype=" + format});
+    Tensor last;  // names are in the order of layers
+    for (const auto& [name, tensor] : dump)
+      if (name.starts_with("grad.") && name.ends_with("gate.weight")) last = tensor;
+    EXPECT_TRUE(last);
+    return last;
+  };
+  const Tensor exact = gradient("fp64");
+  const double wide = test::relative_error(gradient("fp32"), exact),
+               narrow = test::relative_error(gradient("null"), exact);
+  EXPECT_LT(wide, 1e-4);
+  EXPECT_GT(narrow, 20 * wide);
 }
 
 }  // namespace

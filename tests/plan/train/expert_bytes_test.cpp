@@ -184,8 +184,9 @@ TEST(ExpertBytes, QuantizedRowsAreAQuarterOfFp32) {
   EXPECT_EQ(saved({"model.moe_combine_bwd_dtype=mxfp8"}), rows * (wide - narrow));
 }
 
-TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
-  const RunSetup setup = setup_of(run_of({.ep = 2, .etp = 2, .tp = 2}, "allgather"));
+/// What rank 0 sends in a step whose rows are all of the same token: routers choose the same
+/// experts for all of them.
+Sent sent_in_a_real_step(const RunSetup& setup) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   StepRecord record;
   run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
@@ -203,8 +204,53 @@ TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
   Sent sent;
   for (const CollectiveRecord& c : record.collectives())
     if (c.group == "expert_tp_ep") sent[c.operation] += c.wire_bytes;
+  return sent;
+}
+
+TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
+  const RunSetup setup = setup_of(run_of({.ep = 2, .etp = 2, .tp = 2}, "allgather"));
+  const Sent sent = sent_in_a_real_step(setup);
   EXPECT_EQ(sent, sent_by_rank_0(setup));
   EXPECT_GT(sent.at("reduce_scatter"), 0);
+}
+
+// Quantile balancing sums 8 · E · bins bytes a layer over data ranks, however many micro-batches.
+TEST(ExpertBytes, MarginsOfAStepAreSummedOnce) {
+  const auto summed = [](int bins, int rows) {
+    const RunSetup setup = setup_of(
+        run_of({.ep = 2}, "alltoall") +
+        Overrides{"model.moe_router_load_balancing_type=quantile_balancing",
+                  "model.moe_router_score_function=sigmoid", "model.moe_router_pre_softmax=false",
+                  "model.moe_router_qb_num_bins=" + std::to_string(bins),
+                  "train.global_batch_size=" + std::to_string(rows)});
+    int64_t bytes = 0;
+    for (const GroupTraffic& t : dry_run(setup, {0}).traffic)
+      if (t.operation == "all_reduce") bytes += t.wire_bytes;
+    return bytes;
+  };
+  // An all-reduce over 2 ranks sends the tensor's bytes once; 2 layers.
+  for (const int rows : {8, 16})
+    EXPECT_EQ(summed(2000, rows) - summed(1000, rows), 2 * 8 * 8 * 1000) << rows;
+}
+
+// A dry run knows no routing, so only rows whose number does not follow from it are the same.
+TEST(ExpertBytes, RowsForAWholeCapacityDoNotDependOnTheRouting) {
+  for (const char* dispatcher : {"alltoall", "flex"}) {
+    const auto setup = [&](const Overrides& more) {
+      return setup_of(run_of({.ep = 4}, dispatcher) + more);
+    };
+    const Overrides capacity{"model.moe_expert_capacity_factor=1"};
+    const RunSetup padded =
+        setup(capacity + Overrides{"model.moe_pad_expert_input_to_capacity=true"});
+    EXPECT_EQ(sent_in_a_real_step(padded), sent_by_rank_0(padded)) << dispatcher;
+    const RunSetup dropless = setup({}), dropping = setup(capacity);
+    EXPECT_NE(sent_in_a_real_step(dropless), sent_by_rank_0(dropless)) << dispatcher;
+    // Each rank sends an expert at most its capacity: 64 · 2 / 8 tokens a micro-batch, where all
+    // tokens choose the same 2 experts.
+    EXPECT_LT(sent_in_a_real_step(dropping).at("all_to_all"),
+              sent_in_a_real_step(padded).at("all_to_all"))
+        << dispatcher;
+  }
 }
 
 }  // namespace

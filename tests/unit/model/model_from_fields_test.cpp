@@ -217,6 +217,39 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
   }
 }
 
+TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {
+  MoeFields fields;  // the balancing alone decides scores and bias
+  fields.moe_router_load_balancing_type = "quantile_balancing";
+  fields.num_moe_experts.resolve(8);
+  fields.resolve();
+  const MoeConfig moe = to_moe_config(fields, 2, 32);
+  EXPECT_EQ(moe_problems(moe), "");
+  EXPECT_TRUE(moe.load_bias);
+  EXPECT_EQ(moe.quantile_bins, 1000);
+  EXPECT_EQ(moe.routing.score, ScoreFunction::sigmoid);
+  const auto refused = [&](const auto& change) {
+    MoeConfig other = moe;
+    change(other);
+    return moe_problems(other);
+  };
+  const auto expect = [](const std::string& found, const std::string& part) {
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+  };
+  expect(refused([](MoeConfig& m) { m.routing.score = ScoreFunction::sqrt_softplus; }),
+         "moe_router_score_function: sqrtsoftplus with "
+         "moe_router_load_balancing_type=quantile_balancing");
+  expect(refused([](MoeConfig& m) { m.load_bias = false; }),
+         "moe_router_enable_expert_bias: false");
+  expect(refused([](MoeConfig& m) { m.routing.topk = 8; }),
+         "num_moe_experts = 8 experts; nearest: 7");
+  expect(refused([](MoeConfig& m) { m.balance_coefficient = 0.1; }), "moe_aux_loss_coeff: 0.1");
+  expect(refused([](MoeConfig& m) { m.capacity_factor = 2; }), "moe_expert_capacity_factor: 2");
+  expect(refused([](MoeConfig& m) { m.routing.groups = 4, m.routing.group_topk = 2; }),
+         "moe_router_num_groups: 4");
+  EXPECT_EQ(refused([](MoeConfig& m) { m.routing.groups = m.routing.group_topk = 1; }), "")
+      << "one group is no limit";
+}
+
 TEST(ModelFromFields, AFamilyOfWeightsOverTheChosenRefusesScaledLogits) {
   const ModelFamily& family = model_family("mixtral");
   ModelConfig model = test::tiny_model("mixtral");

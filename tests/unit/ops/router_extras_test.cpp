@@ -68,6 +68,25 @@ TEST_F(RouterExtras, TheBiasMovesAgainstTheSignOfTheErrorUnlessTheUpdateIsSkippe
   EXPECT_THAT(values(bias), ElementsAre(0.5, 1.5, 1, 1));
 }
 
+TEST_F(RouterExtras, ABiasThatIsSetTakesTheNewValuesUnlessTheUpdateIsSkipped) {
+  const Tensor scalars = host_tensor(DType::f64, {kStepScalars});
+  set_values(scalars, std::vector<double>(kStepScalars, 0));
+  const Tensor bias = host_tensor(DType::f32, {3}), value = host_tensor(DType::f32, {3});
+  const Tensor weight = host_tensor(DType::bf16, {3}), exact = host_tensor(DType::f64, {3});
+  set_values(bias, {1, 1, 1});
+  set_values(exact, {1, 1, 1});
+  set_values(value, {-0.5, 0.25, std::nan("")});
+  move_load_bias(context_, {bias, value, weight, scalars, 0.5, true});
+  EXPECT_THAT(values(bias), ElementsAre(-0.5, 0.25, 1));
+  EXPECT_EQ(values(weight), values(bias));
+  reference::move_load_bias({exact, to_f64(value), {}, scalars, 0.5, true});
+  EXPECT_EQ(values(exact), values(bias));
+  *step_scalar(scalars, StepScalar::skip).data<double>() = 1;
+  set_values(value, {8, 8, 8});
+  move_load_bias(context_, {bias, value, weight, scalars, 0.5, true});
+  EXPECT_THAT(values(bias), ElementsAre(-0.5, 0.25, 1));
+}
+
 LimitExpertsArgs full_expert(DropPolicy policy) {
   LimitExpertsArgs args{integers(DType::i32, {0, 1, 1, 0, 0, 2}).view({3, 2}),
                         host_tensor(DType::f32, {3, 2}), 3, 2, policy};

@@ -1,5 +1,6 @@
 // The effect of the switches of section `logger` on metrics.jsonl and TensorBoard.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -144,6 +145,44 @@ TEST(LoggingKnobs, MemoryByOwnerGoesToTensorBoard) {
   const std::string off = logged({}).tensorboard;
   EXPECT_THAT(off, Not(HasSubstr("memory/reserved_bytes")));
   EXPECT_THAT(off, HasSubstr("memory/peak_bytes"));
+}
+
+TEST(LoggingKnobs, EachLayersRouterGoesToTensorBoard) {
+  const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.moe_aux_loss_coeff=0.1"};
+  const Logged on = logged(experts + Overrides{"logger.moe_per_layer_logging=true"});
+  for (const char* layer : {"0", "1"})
+    for (const char* figure : {"load_max", "load_entropy", "entropy", "dropped", "balance_loss"})
+      EXPECT_THAT(on.tensorboard, HasSubstr(fmt::format("routers/layer_{}/{}", layer, figure)));
+  EXPECT_THAT(on.tensorboard, Not(HasSubstr("routers/layer_2/")));
+  const Logged off = logged(experts);
+  EXPECT_THAT(off.tensorboard, Not(HasSubstr("routers/layer_")));
+  EXPECT_EQ(on.run, off.run);
+  EXPECT_EQ(on.lines[1]["routers"], off.lines[1]["routers"]);
+}
+
+/// Bytes of the TensorBoard files of a run on `ranks` ranks.
+size_t event_bytes(int ranks) {
+  TemporaryFolder folder;
+  const RunSetup setup = setup_of(
+      tiny_run("qwen3_moe") +
+      Overrides{"model.num_moe_experts=4", "model.moe_router_topk=2", "train.train_iters=2",
+                "train.micro_batch_size=1", "dist.threads_per_rank=1",
+                "logger.moe_per_layer_logging=true", "dist.ranks=" + std::to_string(ranks),
+                "checkpoint.save=" + folder.path().string()});
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {}, std::move(world));
+    trainer.run();
+  });
+  size_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "tensorboard"))
+    bytes += read_file(entry.path()).size();
+  return bytes;
+}
+
+TEST(LoggingKnobs, WhatLayersLogDoesNotGrowWithRanks) {
+  EXPECT_EQ(event_bytes(4), event_bytes(2));
 }
 
 /// Weight norm and zeros in gradients after a step, in a layout; equal on all its ranks.

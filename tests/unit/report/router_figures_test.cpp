@@ -55,6 +55,29 @@ TEST(RouterFigures, AValueThatIsNoNumberIsSeen) {
   EXPECT_EQ(figures[1].second.most_layer, 1);
 }
 
+double figure_of(const LayerRouting& layer, const std::string& wanted) {
+  for (const auto& [name, value] : layer_figures(layer))
+    if (name == wanted) return value;
+  return -1;
+}
+
+TEST(RouterFigures, ALayersOwnAreThoseThatItHas) {
+  LayerRouting layer = routing(4, {0.5, 1, 0.25, 2.25}, 2);
+  layer.dropped = 0.125;
+  EXPECT_EQ(figure_of(layer, "load_max"), 2.25);
+  EXPECT_EQ(figure_of(layer, "dropped"), 0.125);
+  EXPECT_EQ(figure_of(layer, "z_loss"), 1);
+  EXPECT_EQ(figure_of(layer, "balance_loss"), -1);
+  layer.balance_loss = 1.5;
+  EXPECT_EQ(figure_of(layer, "balance_loss"), 1.5);
+  double entropy = 0;  // of shares of the choices, by the definition
+  for (const double share : {0.125, 0.25, 0.0625, 0.5625}) entropy -= share * std::log(share);
+  EXPECT_NEAR(figure_of(layer, "load_entropy"), entropy / std::log(4.0), 1e-12);
+  EXPECT_NEAR(figure_of(routing(0, {1, 1, 1, 1}, 1), "load_entropy"), 1, 1e-12);
+  EXPECT_EQ(figure_of(routing(0, {4, 0, 0, 0}, 1), "load_entropy"), 0);
+  EXPECT_EQ(figure_of(routing(0, {1}, 1), "load_entropy"), 1);
+}
+
 size_t occurrences(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;

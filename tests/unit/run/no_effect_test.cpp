@@ -57,6 +57,47 @@ TEST(NoEffect, BalancingWithoutALossNeedsNoCoefficient) {
               Not(Contains(HasSubstr("moe_router_load_balancing_type"))));
 }
 
+TEST(NoEffect, RoutersOfTheFormatOfActivations) {
+  const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.moe_router_dtype=fp32"};
+  EXPECT_THAT(notes(experts), ElementsAre("model.moe_router_dtype has no effect here: "
+                                          "mixed_precision.recipe = fp32: activations have this "
+                                          "format, or a wider one"));
+  EXPECT_THAT(notes(experts + Overrides{"model.moe_router_dtype=fp64"}), IsEmpty());
+  EXPECT_THAT(notes(experts + Overrides{"mixed_precision=bf16_mixed"}), IsEmpty());
+}
+
+TEST(NoEffect, RandomChoicesAreLoud) {
+  testing::internal::CaptureStderr();
+  setup_of(tiny_run("qwen3_moe") + Overrides{"model.num_moe_experts=4", "model.moe_router_topk=2",
+                                             "model.moe_router_force_load_balancing=true"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("experts are chosen at random, and the model does not learn to route"));
+}
+
+TEST(NoEffect, ABiasThatIsSetHasNoStep) {
+  const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.moe_router_score_function=sigmoid",
+                          "model.moe_router_pre_softmax=false"};
+  const Overrides quantile{"model.moe_router_load_balancing_type=quantile_balancing"};
+  EXPECT_THAT(
+      notes(experts + quantile + Overrides{"model.moe_router_bias_update_rate=0.1"}),
+      ElementsAre("model.moe_router_bias_update_rate has no effect here: "
+                  "model.moe_router_load_balancing_type = quantile_balancing sets the bias"));
+  EXPECT_THAT(notes(experts + quantile + Overrides{"model.moe_router_qb_num_bins=10"}), IsEmpty());
+  EXPECT_THAT(notes(experts + Overrides{"model.moe_router_qb_num_bins=10"}),
+              ElementsAre("model.moe_router_qb_num_bins has no effect here: "
+                          "model.moe_router_load_balancing_type = aux_loss"));
+}
+
+TEST(NoEffect, FiguresOfLayersNeedRoutersAndTensorBoard) {
+  const Overrides layers{"logger.moe_per_layer_logging=true"};
+  EXPECT_THAT(notes(layers), Contains(HasSubstr("model.num_moe_experts = null")));
+  EXPECT_THAT(notes(layers + Overrides{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                                       "model.moe_router_topk=2", "logger.tensorboard_dir=null"}),
+              Contains(HasSubstr("logger.tensorboard_dir is null")));
+}
+
 TEST(NoEffect, ShardsAndFormatsThatAreThereAnyway) {
   EXPECT_THAT(notes(kTp + Overrides{"model.tensor_parallel_num_weight_shards=2"}),
               ElementsAre("model.tensor_parallel_num_weight_shards has no effect here: it is "

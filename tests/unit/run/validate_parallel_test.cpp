@@ -107,6 +107,11 @@ TEST(ValidateParallel, TokensThatAreScaledTogetherHaveNoPadding) {
   EXPECT_GOOD(kMixtral, kExperts, ep(2), cp(2), sinkhorn);
   EXPECT_ONE("sinkhorn is not implemented with documents", kMixtral, kExperts, ep(2), cp(2),
              sinkhorn, packed);
+  const std::string quantile = "model.moe_router_load_balancing_type=quantile_balancing";
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), quantile, packed);
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), cp(2), quantile);
+  EXPECT_ONE("quantile_balancing is not implemented with documents", kMixtral, kExperts, ep(2),
+             cp(2), quantile, packed);
 }
 
 TEST(ValidateParallel, LoadsOfExpertsAreNoGradients) {
@@ -115,6 +120,8 @@ TEST(ValidateParallel, LoadsOfExpertsAreNoGradients) {
   EXPECT_GOOD(kMixtral, kExperts, sigmoid, bias);
   EXPECT_ONE("check_for_large_grads: true is not implemented", kMixtral, kExperts, sigmoid, bias,
              "ddp.check_for_large_grads=true");
+  EXPECT_GOOD(kMixtral, kExperts, sigmoid, bias, "ddp.check_for_large_grads=true",
+              "model.moe_router_load_balancing_type=quantile_balancing");
 }
 
 TEST(ValidateParallel, ExchangesOfExpertsBesideAnotherMicroBatch) {

@@ -47,8 +47,13 @@ void launch_move(OpContext&, const Choice&, const MoveLoadBiasArgs& args, void*)
       const auto* error = args.error.data<decltype(other)>();
       T* bias = args.bias.data<T>();
       const T rate = static_cast<T>(args.rate);
-      for (int64_t e = 0; e < args.bias.elements(); ++e)
-        bias[e] -= error[e] > 0 ? rate : error[e] < 0 ? -rate : T{0};
+      for (int64_t e = 0; e < args.bias.elements(); ++e) {
+        if (!args.set) {
+          bias[e] -= error[e] > 0 ? rate : error[e] < 0 ? -rate : T{0};
+        } else if (!std::isnan(error[e])) {
+          bias[e] = static_cast<T>(error[e]);
+        }
+      }
       if (!args.weight) return;
       dispatch_floating(args.weight.dtype(), [&](auto narrow) {
         auto* weight = args.weight.data<decltype(narrow)>();

@@ -49,11 +49,16 @@ __global__ void __launch_bounds__(kThreads) destinations_kernel(ExpertOrder args
   const int64_t destinations = args.choices.experts * args.copies;
   const auto rows_of = [&](int64_t d) {
     const int64_t e = expert_of(args, d), chosen = begin[e + 1] - begin[e];
-    return chosen > args.rows_each ? chosen : args.rows_each;
+    const int64_t rows = chosen > args.rows_each ? chosen : args.rows_each;
+    return (rows + args.rows_multiple - 1) / args.rows_multiple * args.rows_multiple;
   };
   scan_block<kThreads>(destinations, rows_of, [&](int64_t d, int64_t first) {
     args.offsets[d] = static_cast<int32_t>(first);
-    if (d < destinations) args.counts[d] = rows_of(d);
+    if (d < destinations) {
+      args.counts[d] = rows_of(d);
+    } else if (args.all_rows != nullptr) {
+      *args.all_rows = first + (args.adds_rows ? *args.all_rows : 0);
+    }
   });
 }
 

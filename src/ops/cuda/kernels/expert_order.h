@@ -15,8 +15,9 @@ struct SortedChoices {
 };
 void find_begins(const SortedChoices& args, Stream stream);
 
-/// Runs of `together` neighbouring experts as one: run [choices] is the number of each choice's run,
-/// from `first_expert` on, or −1 for no expert and for a choice whose token chose the run before.
+/// Runs of `together` neighbouring experts as one: run [choices] is the number of each choice's
+/// run, from `first_expert` on, or −1 for no expert and for a choice whose token chose the run
+/// before.
 struct ChoiceRuns {
   const int32_t* choice;  // [choices]
   int32_t* run;
@@ -26,12 +27,14 @@ void choice_runs(const ChoiceRuns& args, Stream stream);
 
 struct ExpertOrder {
   SortedChoices choices;
-  int64_t topk, experts_per_rank, copies, rows_each;
+  int64_t topk, experts_per_rank, copies, rows_each, rows_multiple;
   int32_t* token;     // [rows]
   int32_t* position;  // [choices, copies]
   int64_t* counts;    // [experts · copies]
   int32_t* offsets;   // [experts · copies + 1]
   int64_t rows;
+  int64_t* all_rows;  // the rows of all destinations, or null
+  bool adds_rows;     // to all_rows
 };
 void expert_order(const ExpertOrder& args, Stream stream);
 
@@ -62,13 +65,15 @@ struct LoadErrors {
 };
 void load_error(const LoadErrors& args, Stream stream);
 
-/// bias −= rate · sign(error), and the weight; f32 or f64. Slot `skip` of `scalars`.
+/// bias −= rate · sign(error), or with `set` bias = error, and the weight; f32 or f64. Slot `skip`
+/// of `scalars`.
 struct LoadBias {
   Vector bias, error, weight;
   const double* scalars;
   int skip;
   int64_t count;
   double rate;
+  bool set;
 };
 void move_load_bias(const LoadBias& args, Stream stream);
 

@@ -37,12 +37,20 @@ __global__ void __launch_bounds__(kThreads) move_load_bias_kernel(LoadBias args)
     float moved[1];
     if (args.bias.format == Format::f64) {
       double& bias = static_cast<double*>(args.bias.data)[e];
-      bias -= error > 0 ? args.rate : error < 0 ? -args.rate : 0;
+      if (args.set) {
+        bias = error != error ? bias : error;
+      } else {
+        bias -= error > 0 ? args.rate : error < 0 ? -args.rate : 0;
+      }
       moved[0] = static_cast<float>(bias);
     } else {
       const float rate = static_cast<float>(args.rate);
       float& bias = static_cast<float*>(args.bias.data)[e];
-      bias -= error > 0 ? rate : error < 0 ? -rate : 0.0f;
+      if (args.set) {
+        bias = error != error ? bias : static_cast<float>(error);
+      } else {
+        bias -= error > 0 ? rate : error < 0 ? -rate : 0.0f;
+      }
       moved[0] = bias;
     }
     if (args.weight.data == nullptr) return;

@@ -6,42 +6,6 @@
 namespace viaduct::cuda {
 namespace {
 
-/// A score and its expert; number −1: none.
-struct Candidate {
-  float value;
-  int32_t number;
-};
-
-__device__ bool better(float a, float b) {
-  return a != a ? !(b != b) : a > b;
-}
-/// Whether a is chosen before b: a NaN counts as the largest, of equal scores the first wins.
-__device__ bool precedes(Candidate a, Candidate b) {
-  if (a.number < 0 || b.number < 0) return a.number >= 0;
-  return better(a.value, b.value) || (!better(b.value, a.value) && a.number < b.number);
-}
-
-/// The best of n candidates behind `last` in the order of choosing, by the lanes [0, lanes) of a
-/// warp from `lane` on (1: this thread alone).
-template <class Value, class May>
-__device__ Candidate next_best(int n, Candidate last, int lane, int lanes, const Value& value,
-                               const May& may) {
-  Candidate best{0, -1};
-#pragma unroll 1  // a score takes many registers
-  for (int e = lane; e < n; e += lanes) {
-    if (!may(e)) continue;
-    const Candidate own{value(e), e};
-    if (last.number >= 0 && !precedes(last, own)) continue;
-    if (precedes(own, best)) best = own;
-  }
-  for (int bits = lanes / 2; bits > 0; bits /= 2) {
-    const Candidate other{__shfl_xor_sync(kAllLanes, best.value, bits),
-                          __shfl_xor_sync(kAllLanes, best.number, bits)};
-    if (precedes(other, best)) best = other;
-  }
-  return best;
-}
-
 struct Groups {
   float scores[kRouterWarps][kMostGroups];
   bool allowed[kRouterWarps][kMostGroups];

@@ -65,6 +65,24 @@ struct ChoiceCounts {
 };
 void count_choices(const ChoiceCounts& args, Stream stream);
 
+/// Counts of the margins of a load bias, and the bias at their quantile (ops/load_quantile.h).
+struct MarginCounts {
+  const float *logits, *bias;  // [tokens, experts], [experts]
+  int64_t* histogram;          // [experts, bins]
+  int64_t tokens, experts, bins, topk;
+  bool accumulate;
+};
+void count_margins(const MarginCounts& args, Stream stream);
+
+struct QuantileBias {
+  const int64_t* histogram;
+  const float* bias;
+  double* quantile;  // [experts], scratch
+  float* out;
+  int64_t experts, bins, topk;
+};
+void quantile_bias(const QuantileBias& args, Stream stream);
+
 /// Factors of experts by Sinkhorn's iteration (ops/sinkhorn.h), in one block: the number of rounds
 /// is known only on the device.
 struct Sinkhorn {

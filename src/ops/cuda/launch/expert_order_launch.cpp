@@ -30,10 +30,6 @@ SortedChoices sort_choices(const int32_t* choice, int64_t first_expert, const Ch
 }
 
 void launch_sort(OpContext& context, const Choice&, const SortByExpertArgs& args, void* workspace) {
-  VIADUCT_CHECK(DeviceError, args.rows_multiple == 1 && !args.all_rows,
-                "sort_by_expert: {} has no kernel for rows up to a multiple of {} yet, nor for "
-                "their number",
-                context.ops.traits.name, args.rows_multiple);
   const Stream stream = stream_of(context);
   const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};
   const auto* choice = args.choice.data<int32_t>();
@@ -48,9 +44,10 @@ void launch_sort(OpContext& context, const Choice&, const SortByExpertArgs& args
     first_expert = 0;
   }
   expert_order({sort_choices(choice, first_expert, sort, workspace, stream), args.choice.dim(1),
-                args.experts_per_rank, args.copies, args.rows_each, args.token.data<int32_t>(),
-                args.position.data<int32_t>(), args.counts.data<int64_t>(),
-                args.offsets.data<int32_t>(), args.token.dim(0)},
+                args.experts_per_rank, args.copies, args.rows_each, args.rows_multiple,
+                args.token.data<int32_t>(), args.position.data<int32_t>(),
+                args.counts.data<int64_t>(), args.offsets.data<int32_t>(), args.token.dim(0),
+                pointer_of<int64_t>(args.all_rows), args.all_rows_mode == WriteMode::accumulate},
                stream);
 }
 
@@ -89,7 +86,7 @@ void launch_move_bias(OpContext& context, const Choice&, const MoveLoadBiasArgs&
   constexpr std::string_view op = "move_load_bias";
   move_load_bias({floats_of(op, args.bias), floats_of(op, args.error), floats_of(op, args.weight),
                   args.scalars.data<double>(), static_cast<int>(StepScalar::skip),
-                  args.bias.elements(), args.rate},
+                  args.bias.elements(), args.rate, args.set},
                  stream_of(context));
 }
 

@@ -74,6 +74,21 @@ void launch_sinkhorn(OpContext& context, const Choice&, const SinkhornArgs& args
            stream_of(context));
 }
 
+void launch_count_margins(OpContext& context, const Choice&, const CountMarginsArgs& args, void*) {
+  count_margins({args.logits.data<float>(), args.bias.data<float>(), args.histogram.data<int64_t>(),
+                 args.logits.dim(0), args.logits.dim(1), args.histogram.dim(1), args.topk,
+                 args.mode == WriteMode::accumulate},
+                stream_of(context));
+}
+
+void launch_quantile_bias(OpContext& context, const Choice&, const QuantileBiasArgs& args,
+                          void* workspace) {
+  quantile_bias(
+      {args.histogram.data<int64_t>(), args.bias.data<float>(), static_cast<double*>(workspace),
+       args.out.data<float>(), args.histogram.dim(0), args.histogram.dim(1), args.topk},
+      stream_of(context));
+}
+
 void launch_jitter(OpContext& context, const Choice&, const JitterArgs& args, void*) {
   constexpr std::string_view op = "jitter";
   uniform_rows(
@@ -100,6 +115,8 @@ void add_routing_launches(OpTable& table) {
   table.router_loss.launch = launch_router_loss;
   table.count_choices.launch = launch_count;
   table.sinkhorn_bias.launch = launch_sinkhorn;
+  table.count_margins.launch = launch_count_margins;
+  table.quantile_bias.launch = launch_quantile_bias;
   table.jitter.launch = launch_jitter;
   table.random_rows.launch = launch_random_rows;
 }

@@ -38,8 +38,7 @@ Finding found(const RuleCase& one, const Thresholds& limits = {}) {
 
 /// Rules that a plan never decides: they need measurements, are not implemented, or are an error of
 /// the configuration.
-const std::map<std::string, Outcome> kUndecided{{"ep-overlap-off", Outcome::unknown},
-                                                {"moe-grouped-gemm-off", Outcome::not_applicable},
+const std::map<std::string, Outcome> kUndecided{{"moe-grouped-gemm-off", Outcome::not_applicable},
                                                 {"fsdp-legal", Outcome::not_applicable},
                                                 {"encoder-layout", Outcome::not_applicable},
                                                 {"norm-sm-margin", Outcome::unknown},
@@ -48,7 +47,6 @@ const std::map<std::string, Outcome> kUndecided{{"ep-overlap-off", Outcome::unkn
                                                 {"tp-overlap-static", Outcome::not_applicable},
                                                 {"tp-overlap-launch-order", Outcome::unknown},
                                                 {"cp-a2a-heads", Outcome::not_applicable},
-                                                {"moe-fp8-dispatch", Outcome::unknown},
                                                 {"fp8-shapes", Outcome::not_applicable},
                                                 {"graph-on", Outcome::unknown},
                                                 {"graph-static", Outcome::not_applicable},
