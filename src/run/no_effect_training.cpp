@@ -46,17 +46,19 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.graph.cuda_graph_impl != "none" && !captures_steps(c),
-                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+         return reason_if(
+             c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
+             "dist.device = " + c.dist.device.value() + " launches no kernels");
        }},
       {{"model.cuda_graph_modules"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.graph.cuda_graph_modules.empty(),
+         return reason_if(!c.graph.cuda_graph_modules.empty() && !captures_layers(c),
                           "dist.device = " + c.dist.device.value() + " launches no kernels");
        }},
       {{"model.cuda_graph_warmup_steps"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!captures_steps(c), "no step is captured (model.cuda_graph_impl)");
+         return reason_if(!captures_steps(c) && !captures_layers(c),
+                          "nothing is captured (model.cuda_graph_impl)");
        }},
       {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
        [](const RunConfig& c, const ConfigOutcome&) {

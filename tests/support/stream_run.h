@@ -21,6 +21,8 @@ struct StreamRun {
   double patience_seconds = 20;
   /// On devices that capture: the steps before forward and backward of one become a graph; 0: none.
   int64_t steps_before_graph = 0;
+  /// On devices that group launches: what of layers becomes graphs.
+  std::optional<LayerGraphs> layer_graphs = std::nullopt;
   bool evaluates_between = false;  // after the second step as well, not only at the end
   /// In place of a StreamDevice: the device of a rank with its ops, for a seed.
   std::function<RankDevice(uint64_t seed, int rank)> device = nullptr;

@@ -1,0 +1,131 @@
+// Training with a graph for each layer, or for modules of it: whatever order the streams run in,
+// weights, moments and metrics have the bits of a run without graphs, and the host launches as much
+// as the dry run says.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda_host/graphs.h"
+#include "cuda_host/streams.h"
+#include "engine/dry_run.h"
+#include "run/rank_device.h"
+#include "support/stream_seeds.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+const Overrides kCuda{"dist.device=cuda"};
+const Overrides kGraphs{"model.cuda_graph_impl=local", "model.cuda_graph_warmup_steps=2"};
+constexpr int kSteps = 5, kCaptured = 3;
+
+struct Case {
+  std::string name, family;
+  Overrides settings;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+/// The launches of graphs in a step, by the dry run.
+int64_t graphs_of_a_step(const Overrides& run) {
+  RunSetup setup = setup_of(run);
+  setup.config.cuda_target = CudaTarget::sm_90a;
+  int64_t launches = 0;
+  for (const KernelUse& use : dry_run(setup, {0}, nullptr, false).kernels)
+    if (use.op == "graph") launches += use.launches;
+  return launches;
+}
+
+class LayerGraphRuns : public testing::TestWithParam<Case> {};
+
+TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
+  // The learning rate is another one in each step.
+  const Overrides run = tiny_run(GetParam().family) + kCuda +
+                        Overrides{"train.train_iters=" + std::to_string(kSteps),
+                                  "scheduler.lr_warmup_iters=3"} +
+                        GetParam().settings;
+  const bool graphs_everywhere = GetParam().settings.empty();
+  cuda_host::reset_runtime({.seed = 0});
+  const RunOutcome plain = train_run(run);
+  EXPECT_EQ(cuda_host::graph_counts().launched, 0);
+  const int64_t kernels = cuda_host::runtime_counts().kernels;
+  const int64_t expected = kCaptured * graphs_of_a_step(run + kGraphs);
+  EXPECT_GT(expected, 0);
+  const uint64_t seeds = stream_seeds(2);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
+    EXPECT_TRUE(train_run(run + kGraphs) == plain);
+    EXPECT_EQ(cuda_host::graph_counts().launched, expected);
+    EXPECT_GT(cuda_host::graph_counts().made, 0);
+    EXPECT_LE(cuda_host::graph_counts().made, expected / kCaptured) << "captured once";
+    EXPECT_LT(cuda_host::runtime_counts().kernels, kernels);
+    if (graphs_everywhere) {  // of layers: two steps and the capture of five
+      EXPECT_LT(cuda_host::runtime_counts().kernels, kernels * 3 / 4);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, LayerGraphRuns,
+    testing::Values(
+        Case{"llama", "llama", {}}, Case{"attn", "llama", {"model.cuda_graph_modules=[attn]"}},
+        Case{"mlp", "llama", {"model.cuda_graph_modules=[mlp]"}},
+        Case{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
+        Case{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
+        Case{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
+        Case{"recompute",
+             "llama",
+             {"model.recompute_granularity=full", "model.recompute_method=uniform",
+              "model.recompute_num_layers=1"}},
+        Case{"recompute_modules",
+             "llama",
+             {"model.recompute_granularity=selective", "model.recompute_modules=[mlp,core_attn]"}},
+        Case{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
+        Case{"experts",
+             "qwen2_moe",
+             {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
+        Case{"router",
+             "qwen2_moe",
+             {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32",
+              "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"}},
+        Case{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
+        Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(LayerGraph, UsesThePlannedMemoryAndReportsItsPeak) {
+  cuda_host::reset_runtime({.seed = 4});
+  const RunSetup setup = setup_of(tiny_run() + kCuda + kGraphs +
+                                  Overrides{"train.train_iters=5", "mixed_precision=bf16_mixed"});
+  const RankDevice rank = make_rank_device(setup.config.dist);
+  TrainerHooks hooks;
+  hooks.peak_effort = PeakEffort::glance;
+  Trainer trainer(setup, *rank.device, rank.ops, hooks);
+  const int64_t planned = trainer.planned_memory().peak.bytes;
+  trainer.run();
+  EXPECT_EQ(rank.device->memory().system_allocations, 1) << "the arena";
+  EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
+  EXPECT_EQ(rank.device->memory().peak_bytes, planned);
+  EXPECT_GT(cuda_host::graph_counts().launched, 0);
+}
+
+TEST(LayerGraph, MoreRowsInAStepAreCapturedToo) {
+  // Steps of 2, 2, 4, 4, 4, 4 and 4 rows.
+  const Overrides run = tiny_run() + kCuda +
+                        Overrides{"train.train_iters=7", "train.rampup_batch_size=[2,2,4]",
+                                  "train.global_batch_size=4", "train.micro_batch_size=1"};
+  cuda_host::reset_runtime({.seed = 0});
+  const RunOutcome plain = train_run(run);
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    cuda_host::reset_runtime({.seed = seed});
+    EXPECT_TRUE(train_run(run + Overrides{"model.cuda_graph_impl=local",
+                                          "model.cuda_graph_warmup_steps=1"}) == plain);
+    EXPECT_GT(cuda_host::graph_counts().launched, 0);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
