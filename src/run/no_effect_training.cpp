@@ -38,6 +38,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
              c.dist.device.value() != "cuda",
              "dist.device = " + c.dist.device.value() + " uses no library that reads it");
        }},
+      {{"dist.nccl_communicator_config_path", "dist.use_sharp", "ddp.nccl_ub"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string device = c.dist.device.value();
+         if (device != "cuda") return "dist.device = " + device + " does not use NCCL";
+         return reason_if(c.dist.ranks == 1, "one rank does not use NCCL");
+       }},
       {{"profiling.use_nsys_profiler"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",

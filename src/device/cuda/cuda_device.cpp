@@ -82,6 +82,10 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
     listeners_.push_back(std::move(launched));
   }
 
+  std::pair<void*, int64_t> planned_memory() const override {
+    return {arena_memory_, arena_memory_ == nullptr ? 0 : memory().planned_bytes};
+  }
+
   void watch(bool on) override { watch_process(on); }
   ScopeMarks* scope_marks() override { return &marks_; }
 

@@ -53,6 +53,9 @@ class CudaDevice : public Device {
   /// they are made at once.
   virtual KeptLaunches* kept_launches() = 0;
 
+  /// The memory of the plan; no bytes without a plan.
+  virtual std::pair<void*, int64_t> planned_memory() const = 0;
+
   /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
   /// each type, default-constructed at its first use and destroyed before the device's streams.
   template <class State>
