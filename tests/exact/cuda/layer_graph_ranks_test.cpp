@@ -17,17 +17,17 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct RankCase {
   std::string name;
   Overrides layout;
   std::vector<std::string> modules = {};
   bool share_gpu = false;  // ranks exchange through their hosts
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const RankCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class LayerGraphRanks : public testing::TestWithParam<Case> {};
+class LayerGraphRanks : public testing::TestWithParam<RankCase> {};
 
 TEST_P(LayerGraphRanks, HaveTheBitsOfTheCpu) {
   StreamRun run{.layout = GetParam().layout,
@@ -67,22 +67,22 @@ const Overrides kExperts{"model.family=qwen2_moe", "model.num_moe_experts=4",
 INSTANTIATE_TEST_SUITE_P(
     Layouts, LayerGraphRanks,
     testing::Values(
-        Case{"dp2", two_ranks(kSmallBuckets)},
-        Case{"dp2_sharded_gradients",
+        RankCase{"dp2", two_ranks(kSmallBuckets)},
+        RankCase{"dp2_sharded_gradients",
              two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads"})},
-        Case{"dp2_sharded_weights",
+        RankCase{"dp2_sharded_weights",
              two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads_params"})},
-        Case{"dp2_fp8_delayed",
+        RankCase{"dp2_fp8_delayed",
              two_ranks(kSmallBuckets +
                        Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
-        Case{"tp2", two_ranks(kTensor)}, Case{"tp2_attn", two_ranks(kTensor), {"attn"}},
-        Case{"tp2_one_gpu", two_ranks(kTensor), {}, true},
-        Case{"cp2", two_ranks({"model.context_parallel_size=2"})},
-        Case{"pp2_virtual",
+        RankCase{"tp2", two_ranks(kTensor)}, RankCase{"tp2_attn", two_ranks(kTensor), {"attn"}},
+        RankCase{"tp2_one_gpu", two_ranks(kTensor), {}, true},
+        RankCase{"cp2", two_ranks({"model.context_parallel_size=2"})},
+        RankCase{"pp2_virtual",
              two_ranks({"model.pipeline_model_parallel_size=2", "model.num_layers=4",
                         "model.virtual_pipeline_model_parallel_size=2"})},
-        Case{"ep2", two_ranks(kExperts), {"attn", "moe_router", "moe_preprocess"}},
-        Case{"ep2_padded",
+        RankCase{"ep2", two_ranks(kExperts), {"attn", "moe_router", "moe_preprocess"}},
+        RankCase{"ep2_padded",
              two_ranks(kExperts + Overrides{"model.moe_expert_capacity_factor=1",
                                             "model.moe_pad_expert_input_to_capacity=true"})}),
     [](const auto& info) { return info.param.name; });

@@ -21,11 +21,11 @@ const Overrides kCuda{"dist.device=cuda"};
 const Overrides kGraphs{"model.cuda_graph_impl=local", "model.cuda_graph_warmup_steps=2"};
 constexpr int kSteps = 5, kCaptured = 3;
 
-struct Case {
+struct LayerCase {
   std::string name, family;
   Overrides settings;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const LayerCase& c, std::ostream* out) {
   *out << c.name;
 }
 
@@ -39,7 +39,7 @@ int64_t graphs_of_a_step(const Overrides& run) {
   return launches;
 }
 
-class LayerGraphRuns : public testing::TestWithParam<Case> {};
+class LayerGraphRuns : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
   // The learning rate is another one in each step.
@@ -72,28 +72,28 @@ TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
 INSTANTIATE_TEST_SUITE_P(
     Runs, LayerGraphRuns,
     testing::Values(
-        Case{"llama", "llama", {}}, Case{"attn", "llama", {"model.cuda_graph_modules=[attn]"}},
-        Case{"mlp", "llama", {"model.cuda_graph_modules=[mlp]"}},
-        Case{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
-        Case{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
-        Case{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
-        Case{"recompute",
+        LayerCase{"llama", "llama", {}}, LayerCase{"attn", "llama", {"model.cuda_graph_modules=[attn]"}},
+        LayerCase{"mlp", "llama", {"model.cuda_graph_modules=[mlp]"}},
+        LayerCase{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
+        LayerCase{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
+        LayerCase{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
+        LayerCase{"recompute",
              "llama",
              {"model.recompute_granularity=full", "model.recompute_method=uniform",
               "model.recompute_num_layers=1"}},
-        Case{"recompute_modules",
+        LayerCase{"recompute_modules",
              "llama",
              {"model.recompute_granularity=selective", "model.recompute_modules=[mlp,core_attn]"}},
-        Case{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
-        Case{"experts",
+        LayerCase{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
+        LayerCase{"experts",
              "qwen2_moe",
              {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
-        Case{"router",
+        LayerCase{"router",
              "qwen2_moe",
              {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32",
               "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"}},
-        Case{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
-        Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}}),
+        LayerCase{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
+        LayerCase{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(LayerGraph, UsesThePlannedMemoryAndReportsItsPeak) {
