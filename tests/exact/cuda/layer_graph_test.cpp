@@ -63,8 +63,8 @@ TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
     EXPECT_GT(cuda_host::graph_counts().made, 0);
     EXPECT_LE(cuda_host::graph_counts().made, expected / kCaptured) << "captured once";
     EXPECT_LT(cuda_host::runtime_counts().kernels, kernels);
-    if (graphs_everywhere) {  // of layers: two steps and the capture of five
-      EXPECT_LT(cuda_host::runtime_counts().kernels, kernels * 3 / 4);
+    if (graphs_everywhere) {  // of layers: two of five steps, and the capture
+      EXPECT_LT(cuda_host::runtime_counts().kernels, kernels * 17 / 20);
     }
   }
 }

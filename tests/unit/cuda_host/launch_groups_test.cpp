@@ -161,6 +161,7 @@ TEST(LaunchGroups, MemoryThatIsFreedInsideIsUsedAgain) {
       const float x = m.step([&] {
         for (int round = 0; round < 3; ++round) {
           const Tensor scratch = m.device->allocate(DType::f32, {kCount}, MemoryTag::workspace);
+          m.device->launched(kComputeStream);
           m.device->copy(m.y, scratch, kComputeStream);
           combine(*m.device, scratch, 1, m.y);  // 20
           combine(*m.device, m.x, 1, scratch);
