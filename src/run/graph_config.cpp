@@ -64,8 +64,10 @@ void check_modules(const RunConfig& config, Problems& problems) {
   const std::vector<std::string>& modules = config.graph.cuda_graph_modules;
   const auto has = [&](std::string_view name) { return std::ranges::count(modules, name) > 0; };
   const bool experts = config.model.moe.experts() > 0;
-  const std::vector<int64_t>& frequency = config.model.moe.moe_layer_freq.value().values();
-  const bool dense = !experts || std::ranges::any_of(frequency, [](int64_t f) { return f != 1; });
+  const auto& frequency = config.model.moe.moe_layer_freq;
+  const bool dense = !experts || frequency.is_auto() ||
+                     std::ranges::any_of(frequency.value().values(),
+                                         [](int64_t layers) { return layers != 1; });
   for (const std::string& name : modules) {
     if (std::ranges::count(known, name) == 0) {
       problems.add("model.cuda_graph_modules: there is no module \"{}\"; expected {}", name,

@@ -1,11 +1,12 @@
-// Graphs of layers on several ranks: their operations with other ranks are between graphs, and all
-// ranks have the bits of the cpu device, whatever order the streams run in.
+// Launches that are kept until a layer ends, or has to exchange with other ranks: all ranks have the
+// bits of the cpu device, whatever order the streams run in. These runs have no plan of their
+// memory, so addresses rarely come again, and most launches are made one by one
+// (layer_graph_test.cpp has the graphs).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/nccl/nccl_communicator.h"
-#include "cuda_host/graphs.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "exact/cuda/host_ops.h"
@@ -47,9 +48,6 @@ TEST_P(LayerGraphRanks, HaveTheBitsOfTheCpu) {
     for (size_t rank = 0; rank < plain.states.size(); ++rank)
       EXPECT_TRUE(outcome.states[rank] == plain.states[rank])
           << "seed " << seed << ", rank " << rank;
-    EXPECT_GE(cuda_host::graph_counts().launched, 3 * cuda_host::graph_counts().made)
-        << "each in all steps but the first two";
-    EXPECT_GT(cuda_host::graph_counts().made, 0);
     if (HasFailure()) return;
   }
 }

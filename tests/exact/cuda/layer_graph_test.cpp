@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_host/graphs.h"
+#include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "engine/dry_run.h"
 #include "run/rank_device.h"
@@ -24,18 +25,21 @@ constexpr int kSteps = 5, kCaptured = 3;
 struct LayerCase {
   std::string name, family;
   Overrides settings;
+  std::string modules = "[]";
+  int ranks = 1;
 };
 void PrintTo(const LayerCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-/// The launches of graphs in a step, by the dry run.
-int64_t graphs_of_a_step(const Overrides& run) {
+/// The launches of graphs in a step of all ranks, by the dry run.
+int64_t graphs_of_a_step(const Overrides& run, int ranks) {
   RunSetup setup = setup_of(run);
   setup.config.cuda_target = CudaTarget::sm_90a;
   int64_t launches = 0;
-  for (const KernelUse& use : dry_run(setup, {0}, nullptr, false).kernels)
-    if (use.op == "graph") launches += use.launches;
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const KernelUse& use : dry_run(setup, {rank}, nullptr, false).kernels)
+      if (use.op == "graph") launches += use.launches;
   return launches;
 }
 
@@ -43,37 +47,47 @@ class LayerGraphRuns : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
   // The learning rate is another one in each step.
-  const Overrides run = tiny_run(GetParam().family) + kCuda +
+  const LayerCase& param = GetParam();
+  const Overrides run = tiny_run(param.family) + kCuda +
                         Overrides{"train.train_iters=" + std::to_string(kSteps),
-                                  "scheduler.lr_warmup_iters=3"} +
-                        GetParam().settings;
-  const bool graphs_everywhere = GetParam().settings.empty();
-  cuda_host::reset_runtime({.seed = 0});
+                                  "scheduler.lr_warmup_iters=3",
+                                  "dist.ranks=" + std::to_string(param.ranks)} +
+                        param.settings;
+  const Overrides graphs = run + kGraphs + Overrides{"model.cuda_graph_modules=" + param.modules};
+  const auto reset = [&](uint64_t seed) {
+    cuda_host::reset_runtime({.seed = seed, .devices = param.ranks, .guard = seed == 1});
+    nccl_double::reset({.seed = seed});
+  };
+  reset(0);
   const RunOutcome plain = train_run(run);
   EXPECT_EQ(cuda_host::graph_counts().launched, 0);
   const int64_t kernels = cuda_host::runtime_counts().kernels;
-  const int64_t expected = kCaptured * graphs_of_a_step(run + kGraphs);
+  const int64_t expected = kCaptured * graphs_of_a_step(graphs, param.ranks);
   EXPECT_GT(expected, 0);
   const uint64_t seeds = stream_seeds(2);
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
-    EXPECT_TRUE(train_run(run + kGraphs) == plain);
+    reset(seed);
+    EXPECT_TRUE(train_run(graphs) == plain);
     EXPECT_EQ(cuda_host::graph_counts().launched, expected);
     EXPECT_GT(cuda_host::graph_counts().made, 0);
     EXPECT_LE(cuda_host::graph_counts().made, expected / kCaptured) << "captured once";
     EXPECT_LT(cuda_host::runtime_counts().kernels, kernels);
-    if (graphs_everywhere) {  // of layers: two of five steps, and the capture
+    if (param.modules == "[]") {  // of layers: two of five steps, and the capture
       EXPECT_LT(cuda_host::runtime_counts().kernels, kernels * 17 / 20);
     }
   }
 }
 
+const Overrides kTensor{"model.tensor_model_parallel_size=2", "model.sequence_parallel=true"};
+const Overrides kExperts{"model.num_moe_experts=4",
+                         "model.moe_shared_expert_intermediate_size=32"};
+
 INSTANTIATE_TEST_SUITE_P(
     Runs, LayerGraphRuns,
     testing::Values(
-        LayerCase{"llama", "llama", {}}, LayerCase{"attn", "llama", {"model.cuda_graph_modules=[attn]"}},
-        LayerCase{"mlp", "llama", {"model.cuda_graph_modules=[mlp]"}},
+        LayerCase{"llama", "llama", {}}, LayerCase{"attn", "llama", {}, "[attn]"},
+        LayerCase{"mlp", "llama", {}, "[mlp]"},
         LayerCase{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
         LayerCase{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
         LayerCase{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
@@ -85,15 +99,21 @@ INSTANTIATE_TEST_SUITE_P(
              "llama",
              {"model.recompute_granularity=selective", "model.recompute_modules=[mlp,core_attn]"}},
         LayerCase{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
-        LayerCase{"experts",
-             "qwen2_moe",
-             {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
-        LayerCase{"router",
-             "qwen2_moe",
-             {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32",
-              "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"}},
+        LayerCase{"experts", "qwen2_moe", kExperts},
+        LayerCase{"router", "qwen2_moe", kExperts, "[attn,moe_router,moe_preprocess]"},
         LayerCase{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
-        LayerCase{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}}),
+        LayerCase{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        LayerCase{"dp2", "llama", {"ddp.bucket_size=2000"}, "[]", 2},
+        LayerCase{"dp2_sharded_weights",
+                  "llama",
+                  {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                  "[]",
+                  2},
+        LayerCase{"tp2", "llama", kTensor, "[]", 2},
+        LayerCase{"cp2", "llama", {"model.context_parallel_size=2"}, "[attn]", 2},
+        LayerCase{"pp2", "llama", {"model.pipeline_model_parallel_size=2"}, "[]", 2},
+        LayerCase{"ep2", "qwen2_moe", kExperts + Overrides{"model.expert_model_parallel_size=2"},
+                  "[attn,moe_router,moe_preprocess]", 2}),
     [](const auto& info) { return info.param.name; });
 
 TEST(LayerGraph, UsesThePlannedMemoryAndReportsItsPeak) {

@@ -90,7 +90,9 @@ TEST(NcclOptions, TheRunsMemoryIsRegisteredWithDataParallelGroups) {
       }
       const auto dp = world->split({0, 1}, "dp_cp"), tp = world->split({0, 1}, "tp");
       const auto [memory, bytes] = device.planned_memory();
-      const Tensor x(std::make_shared<Storage>(memory, bytes, nullptr), DType::f32, {8});
+      const Tensor x =
+          planned ? Tensor(std::make_shared<Storage>(memory, bytes, nullptr), DType::f32, {8})
+                  : filled(device, 8, 1);
       for (const auto& group : {dp, dp, tp}) {
         group->record_on(&device);
         group->all_reduce(x, ReduceOp::sum).wait();
