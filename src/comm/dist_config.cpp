@@ -53,6 +53,27 @@ FieldGroup dist_fields(DistConfig& config) {
              "Cluster that dist.device=sim trains on: a name of hardware/clusters.yaml or a YAML "
              "file with the fields of one. Without effect on other devices.")
       .constraint("a known cluster whose GPU has kernels");
+  group
+      .field("nccl_communicator_config_path", config.nccl_communicator_config_path,
+             "YAML file with the connections of NCCL by group of ranks: {dp_cp: {min_ctas: 4, "
+             "max_ctas: 16, cga_cluster_size: 2, net_name: IB}}; null: NCCL chooses.")
+      .constraint("dist.device = cuda, a GPU for each rank");
+  group
+      .field("use_sharp", config.use_sharp,
+             "Sums of gradients over dp_cp are made by the switches of the network, where NCCL "
+             "finds some that can.")
+      .alias("use_sharp_on")
+      .constraint("dist.device = cuda, NCCL 2.27 or newer");
+  return group;
+}
+
+FieldGroup dist_buffer_fields(DistConfig& config) {
+  FieldGroup group("ddp", "");
+  group
+      .field("nccl_ub", config.nccl_ub,
+             "The run's memory is registered with NCCL's connections of data-parallel groups, so "
+             "that they need no copies through buffers of their own.")
+      .constraint("dist.device = cuda, a GPU for each rank, NCCL 2.19 or newer");
   return group;
 }
 

@@ -24,6 +24,10 @@ struct DistConfig {
   /// Of device "sim": a cluster of the catalog, or a YAML file (hardware/cluster.h).
   std::optional<std::string> cluster;
 
+  // Of NCCL's connections (comm/nccl_options.h).
+  std::optional<std::string> nccl_communicator_config_path;
+  bool use_sharp = false, nccl_ub = false;
+
   bool simulated() const { return device.value_or("cpu") == "sim"; }
 
   /// The order of axes for `Mesh`, leftmost varies fastest.
@@ -53,6 +57,8 @@ struct ParallelConfig {
 };
 
 FieldGroup dist_fields(DistConfig& config);
+/// Those of section `ddp`.
+FieldGroup dist_buffer_fields(DistConfig& config);
 FieldGroup parallel_fields(ParallelConfig& config);
 
 }  // namespace viaduct

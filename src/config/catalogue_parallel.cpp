@@ -39,8 +39,6 @@ constexpr KnobRow kOverlapOnGpu[] = {
 };
 
 constexpr KnobRow kDataOnGpu[] = {
-    {"nccl_ub", "bool", "false", "", "Gradient and weight buffers are registered with NCCL.", "",
-     "", kCuda},
     {"disable_symmetric_registration", "bool", "false", "", "Registered buffers are not symmetric.",
      "needs nccl_ub", "", kCuda},
     {"fsdp_manual_registration", "bool", "false", "",
@@ -62,12 +60,8 @@ constexpr KnobRow kInit[] = {
 };
 
 constexpr KnobRow kInitOnGpu[] = {
-    {"nccl_communicator_config_path", "string or null", "null", "",
-     "YAML file: per group min_ctas, max_ctas, cga_cluster_size, net_name.", "", "", kCuda},
     {"high_priority_stream_groups", "list of string", "[]", "",
      "Groups whose communication stream has high priority.", "", "", kCuda},
-    {"use_sharp", "bool", "false", "",
-     "Reductions inside the switches, for the first group created.", "", "use_sharp_on", kCuda},
     {"distributed_backend", "string", "nccl", "nccl gloo", "Transport library.", "", "", kCuda},
     {"vboost", "int", "0", "", "Core-clock boost; state of the driver, set outside.", "",
      "--vboost", kCuda},

@@ -84,6 +84,12 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                   "or cuda_graph_impl = none");
     step_graph_ = std::make_unique<StepGraph>(device_, *run_.steps_before_graph);
   }
+  if (LaunchGroups* const groups = launch_groups(device_);
+      run_.layer_graphs && groups != nullptr && run_.purpose != EnginePurpose::evaluate) {
+    LayerGraphs settings = *run_.layer_graphs;
+    if (!device_.executes()) settings.steps_before = 0;  // what is recorded is a later step
+    layer_graphs_ = std::make_unique<LayerGraphHooks>(*groups, settings);
+  }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
   host_scalars_ = host_tensor(DType::f64, {kStepScalars});
@@ -195,6 +201,9 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   store_->expect_backwards(instances ? instances->count() : count);
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
   const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
+  std::vector<SegmentHooks*> hooks = this->hooks();
+  // Last, so that a group begins after the other hooks, and ends before them.
+  if (layer_graphs_ && layer_graphs_->begin_step()) hooks.push_back(layer_graphs_.get());
   const auto run = [&](ModelStage::BatchAt uploaded) {
     ModelStage stage(*model_, rank,
                      {.message_format = message_format(),
@@ -203,7 +212,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                       .policy_at = policy_at,
                       .second_memory = second,
                       .leaves_out = leaves_out,
-                      .hooks = hooks(),
+                      .hooks = hooks,
                       .phases = &phases_},
                      uploaded);
     run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor,

@@ -12,6 +12,7 @@
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
 #include "engine/host_batch.h"
+#include "engine/layer_graph_hooks.h"
 #include "engine/step_graph.h"
 #include "engine/step_inputs.h"
 #include "model/gather_segments.h"
@@ -162,7 +163,8 @@ class Engine {
   std::unique_ptr<GatherSegments> gathers_;  // if weights are sharded
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
-  std::unique_ptr<StepGraph> step_graph_;  // if steps are captured
+  std::unique_ptr<StepGraph> step_graph_;          // if steps are captured
+  std::unique_ptr<LayerGraphHooks> layer_graphs_;  // if layers are
   LargeGradients large_gradients_;
   std::shared_ptr<RouterLog> router_log_;
   Tensor scalars_, loss_state_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/nccl_options.h"
 #include "device/device.h"
 #include "hardware/cuda_target.h"
 #include "ops/table.h"
@@ -14,7 +15,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 4;
+  int version = 5;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -36,7 +37,7 @@ struct CudaBackend {
   std::shared_ptr<void> (*pinned_memory)(int64_t bytes);
   /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
   std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,
-                                           double timeout_seconds);
+                                           double timeout_seconds, const NcclOptions& options);
 };
 
 /// What `viaduct_cuda_backend()` returns (extern "C", the library's only symbol): the program's

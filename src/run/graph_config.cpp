@@ -1,5 +1,8 @@
 #include "run/graph_config.h"
 
+#include <algorithm>
+
+#include "base/nearest.h"
 #include "run/run_config.h"
 
 namespace viaduct {
@@ -10,9 +13,100 @@ bool on_gpu(const RunConfig& config) {
   return config.dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value();
 }
 
-void refuse(Problems& problems, std::string_view found, std::string_view why) {
-  problems.add("model.cuda_graph_impl: full_iteration with {}: {}; expected cuda_graph_impl = none",
-               found, why);
+void refuse(Problems& problems, const GraphConfig& graph, std::string_view found,
+            std::string_view why, std::string_view expected = "cuda_graph_impl = none") {
+  problems.add("model.cuda_graph_impl: {} with {}: {}; expected {}", graph.cuda_graph_impl, found,
+               why, expected);
+}
+
+int64_t expert_ranks(const RunConfig& config) {
+  return int64_t{1} * config.parallel.expert_model_parallel_size * config.parallel.expert_tensor();
+}
+
+std::string over_ranks(int64_t ranks) {
+  return "experts over " + std::to_string(ranks) +
+         " ranks (model.expert_model_parallel_size, expert_tensor_parallel_size)";
+}
+
+/// What no graph has, of whatever part of a step.
+void refuse_for_all(const RunConfig& config, Problems& problems) {
+  const auto no = [&](std::string_view found, std::string_view why) {
+    refuse(problems, config.graph, found, why);
+  };
+  if (config.pipeline.variable_seq_lengths)
+    no("model.variable_seq_lengths = true", "hosts read the shapes of messages");
+  if (config.context_parallel.hybrid_context_parallel)
+    no("model.hybrid_context_parallel = true",
+       "each row is shared by other ranks, and launches depend on them");
+  if (config.dataset.reset_attention_mask)
+    no("dataset.reset_attention_mask = true",
+       "each row has other documents, and launches depend on them");
+}
+
+void refuse_for_steps(const RunConfig& config, Problems& problems) {
+  const auto no = [&](std::string_view found, std::string_view why) {
+    refuse(problems, config.graph, found, why, "cuda_graph_impl = local or none");
+  };
+  if (config.model.moe.experts() > 0 && expert_ranks(config) > 1)
+    no(over_ranks(expert_ranks(config)), "hosts read how many rows each exchange has");
+  if (config.ddp.shards_weights() || config.ddp.shards_gradients())
+    no("ddp.data_parallel_sharding_strategy = " + config.ddp.strategy(),
+       "units are gathered and sent on the way");
+  if (config.offload.cpu_offloading || config.offload.moves_weights() ||
+      config.state_offload.fraction() > 0)
+    no("tensors in a second memory", "the host places them on the way");
+}
+
+/// Names of modules, and what of the model they stand for.
+void check_modules(const RunConfig& config, Problems& problems) {
+  const std::vector<std::string> known{"attn",       "mlp",            "moe",
+                                       "moe_router", "moe_preprocess", "mamba"};
+  const std::vector<std::string>& modules = config.graph.cuda_graph_modules;
+  const auto has = [&](std::string_view name) { return std::ranges::count(modules, name) > 0; };
+  const bool experts = config.model.moe.experts() > 0;
+  const auto& frequency = config.model.moe.moe_layer_freq;
+  const bool dense = !experts || frequency.is_auto() ||
+                     std::ranges::any_of(frequency.value().values(),
+                                         [](int64_t layers) { return layers != 1; });
+  for (const std::string& name : modules) {
+    if (std::ranges::count(known, name) == 0) {
+      problems.add("model.cuda_graph_modules: there is no module \"{}\"; expected {}", name,
+                   nearest_name(name, known)
+                       .value_or("attn, mlp, moe, moe_router, moe_preprocess or []"));
+    } else if (name == "mamba") {
+      problems.add(
+          "model.cuda_graph_modules: mamba: no layer of this model is a Mamba layer; expected "
+          "attn, mlp, moe, moe_router, moe_preprocess or []");
+    } else if (name == "mlp" && !dense) {
+      problems.add(
+          "model.cuda_graph_modules: mlp: each layer of this model has experts "
+          "(model.moe_layer_freq); expected attn, moe, moe_router, moe_preprocess or []");
+    } else if (name.starts_with("moe") && !experts) {
+      problems.add(
+          "model.cuda_graph_modules: {}: this model has no experts (model.num_moe_experts); "
+          "expected attn, mlp or []",
+          name);
+    }
+  }
+  if (has("moe") && (has("moe_router") || has("moe_preprocess"))) {
+    problems.add(
+        "model.cuda_graph_modules: moe is the whole layer of experts, with moe_router and "
+        "moe_preprocess; expected one or the other");
+  }
+  if (has("moe_preprocess") && !has("moe_router") && !has("moe")) {
+    problems.add(
+        "model.cuda_graph_modules: moe_preprocess goes on where the router ends; expected "
+        "[moe_router, moe_preprocess]");
+  }
+  // With padding each expert gets the same number of rows in each step.
+  const bool all_experts = experts && (modules.empty() || has("moe"));
+  if (all_experts && expert_ranks(config) > 1 &&
+      !config.model.moe.moe_pad_expert_input_to_capacity) {
+    refuse(problems, config.graph, over_ranks(expert_ranks(config)),
+           "launches depend on the rows that the router sends to each rank, other ones in each step",
+           "cuda_graph_modules = [attn, moe_router, moe_preprocess], or "
+           "model.moe_pad_expert_input_to_capacity = true with moe_expert_capacity_factor");
+  }
 }
 
 }  // namespace
@@ -21,16 +115,18 @@ FieldGroup graph_fields(GraphConfig& config) {
   FieldGroup group("model", "");
   group
       .field("cuda_graph_impl", config.cuda_graph_impl,
-             "What dist.device=cuda captures into a CUDA graph: nothing, or with full_iteration "
+             "What dist.device=cuda captures into CUDA graphs: nothing; with full_iteration "
              "forward and backward of a whole step, which one launch replays in each later "
-             "step of the same shapes.")
+             "step of the same shapes; with local forward and backward of each layer, or of its "
+             "cuda_graph_modules, between their exchanges with other ranks.")
       .one_of({"none", "local", "transformer_engine", "full_iteration"})
       .alias("enable_cuda_graph")
       .alias("external_cuda_graph");
   group
       .field("cuda_graph_modules", config.cuda_graph_modules,
-             "Modules that are captured by themselves (cuda_graph_impl = local): attn, mlp, moe, "
-             "moe_router, moe_preprocess, mamba. None are so far.")
+             "What of each layer cuda_graph_impl = local captures: attn, mlp, moe, moe_router (with "
+             "the shared experts), moe_preprocess (the dispatch, until its exchange); [] is the "
+             "whole layer. Neighbours are one graph.")
       .alias("cuda_graph_scope");
   group
       .field("cuda_graph_warmup_steps", config.cuda_graph_warmup_steps,
@@ -41,6 +137,10 @@ FieldGroup graph_fields(GraphConfig& config) {
   return group;
 }
 
+bool captures_layers(const RunConfig& config) {
+  return config.graph.cuda_graph_impl == "local" && on_gpu(config);
+}
+
 bool captures_steps(const RunConfig& config) {
   return config.graph.cuda_graph_impl == "full_iteration" && on_gpu(config);
 }
@@ -48,48 +148,21 @@ bool captures_steps(const RunConfig& config) {
 void validate_graphs(const RunConfig& config, Problems& problems) {
   const GraphConfig& graph = config.graph;
   if (!on_gpu(config)) return;  // run/no_effect.h says so
-  if (graph.cuda_graph_impl == "local") {
-    problems.add(
-        "model.cuda_graph_impl: local (a graph for each layer) is not implemented yet; expected "
-        "none or full_iteration");
-  } else if (graph.cuda_graph_impl == "transformer_engine") {
+  if (graph.cuda_graph_impl == "transformer_engine") {
     problems.add(
         "model.cuda_graph_impl: transformer_engine is the capture of a library that is not used "
-        "here; expected none or full_iteration");
+        "here; expected none, local or full_iteration");
   }
-  if (!graph.cuda_graph_modules.empty()) {
+  const bool layers = captures_layers(config), steps = captures_steps(config);
+  if (!graph.cuda_graph_modules.empty() && !layers) {
     problems.add(
-        "model.cuda_graph_modules: modules are captured with cuda_graph_impl = local, which is not "
-        "implemented yet; expected []");
+        "model.cuda_graph_modules: modules are captured with cuda_graph_impl = local, found {}; "
+        "expected []",
+        graph.cuda_graph_impl);
   }
-  if (graph.cuda_graph_impl != "full_iteration") return;
-  const int expert_ranks =
-      config.parallel.expert_model_parallel_size * config.parallel.expert_tensor();
-  if (config.model.moe.experts() > 0 && expert_ranks > 1) {
-    refuse(problems,
-           "experts over " + std::to_string(expert_ranks) +
-               " ranks (model.expert_model_parallel_size, expert_tensor_parallel_size)",
-           "hosts read how many rows each exchange has");
-  }
-  if (config.pipeline.variable_seq_lengths) {
-    refuse(problems, "model.variable_seq_lengths = true", "hosts read the shapes of messages");
-  }
-  if (config.context_parallel.hybrid_context_parallel) {
-    refuse(problems, "model.hybrid_context_parallel = true",
-           "each row is shared by other ranks, and launches depend on them");
-  }
-  if (config.ddp.shards_weights() || config.ddp.shards_gradients()) {
-    refuse(problems, "ddp.data_parallel_sharding_strategy = " + config.ddp.strategy(),
-           "units are gathered and sent on the way");
-  }
-  if (config.offload.cpu_offloading || config.offload.moves_weights() ||
-      config.state_offload.fraction() > 0) {
-    refuse(problems, "tensors in a second memory", "the host places them on the way");
-  }
-  if (config.dataset.reset_attention_mask) {
-    refuse(problems, "dataset.reset_attention_mask = true",
-           "each row has other documents, and launches depend on them");
-  }
+  if (layers || steps) refuse_for_all(config, problems);
+  if (steps) refuse_for_steps(config, problems);
+  if (layers) check_modules(config, problems);
 }
 
 }  // namespace viaduct

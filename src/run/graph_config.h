@@ -21,6 +21,8 @@ FieldGroup graph_fields(GraphConfig& config);
 
 /// Whether forward and backward of whole steps are captured, on this run's device.
 bool captures_steps(const RunConfig& config);
+/// Whether layers are, each by itself.
+bool captures_layers(const RunConfig& config);
 /// The features of the run that cannot be captured.
 void validate_graphs(const RunConfig& config, Problems& problems);
 

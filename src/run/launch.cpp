@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/nccl_options.h"
 #include "comm/staged_communicator.h"
 #include "comm/tcp/tcp_world.h"
 #include "run/cuda_backend.h"
@@ -100,14 +101,19 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
     log_info("rank {}: {}", world->rank(), bind_near(backend.gpu_bus_id()));
     if (world->size() == 1) return rank_main(world);
     const double timeout = 60 * config.distributed_timeout_minutes;
+    const NcclOptions nccl = nccl_options(config);
     const bool shared = share_gpus(*world, backend);
+    VIADUCT_CHECK(ConfigError, !shared || nccl.empty(),
+                  "dist.nccl_communicator_config_path, dist.use_sharp and ddp.nccl_ub are settings "
+                  "of NCCL, which ranks that share a GPU do not use; expected a GPU for each rank, "
+                  "or none of them");
     VIADUCT_CHECK(
         ConfigError, !shared || launch.launcher != Launcher::torchrun,
         "dist.device=cuda: ranks share a GPU, and processes that torchrun starts exchange "
         "tensors between GPUs alone; expected a GPU for each rank (LOCAL_RANK), or "
         "`mpirun -n {} viaduct train CONFIG.yaml`",
         launch.ranks);
-    rank_main(shared ? make_staged_communicator(world) : backend.connect(world, timeout));
+    rank_main(shared ? make_staged_communicator(world) : backend.connect(world, timeout, nccl));
   });
 }
 

@@ -38,6 +38,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
              c.dist.device.value() != "cuda",
              "dist.device = " + c.dist.device.value() + " uses no library that reads it");
        }},
+      {{"dist.nccl_communicator_config_path", "dist.use_sharp", "ddp.nccl_ub"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string device = c.dist.device.value();
+         if (device != "cuda") return "dist.device = " + device + " does not use NCCL";
+         return reason_if(c.dist.ranks == 1, "one rank does not use NCCL");
+       }},
       {{"profiling.use_nsys_profiler"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
@@ -46,17 +52,19 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.graph.cuda_graph_impl != "none" && !captures_steps(c),
-                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+         return reason_if(
+             c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
+             "dist.device = " + c.dist.device.value() + " launches no kernels");
        }},
       {{"model.cuda_graph_modules"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.graph.cuda_graph_modules.empty(),
+         return reason_if(!c.graph.cuda_graph_modules.empty() && !captures_layers(c),
                           "dist.device = " + c.dist.device.value() + " launches no kernels");
        }},
       {{"model.cuda_graph_warmup_steps"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!captures_steps(c), "no step is captured (model.cuda_graph_impl)");
+         return reason_if(!captures_steps(c) && !captures_layers(c),
+                          "nothing is captured (model.cuda_graph_impl)");
        }},
       {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
        [](const RunConfig& c, const ConfigOutcome&) {

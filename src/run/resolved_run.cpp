@@ -115,6 +115,8 @@ ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
   run.calculate_per_token_loss = config.model.calculate_per_token_loss;
   run.positions = config.model.seq_length.value_or(0);
   if (captures_steps(config)) run.steps_before_graph = config.graph.cuda_graph_warmup_steps;
+  if (captures_layers(config))
+    run.layer_graphs = {config.graph.cuda_graph_warmup_steps, config.graph.cuda_graph_modules};
   if (config.train.skip_train) run.purpose = EnginePurpose::evaluate;
   return run;
 }

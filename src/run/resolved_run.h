@@ -4,6 +4,8 @@
 // nothing keeps a copy.
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "nn/layer_settings.h"
 #include "optim/make_optimizer.h"
@@ -21,6 +23,12 @@ struct RunConfig;
 /// gradients; these, masters and moments.
 enum class EnginePurpose { evaluate, gradients, train };
 
+/// Which parts of transformer layers become graphs, and after how many steps.
+struct LayerGraphs {
+  int64_t steps_before = 0;
+  std::vector<std::string> modules;  // of model.cuda_graph_modules; none: whole layers
+};
+
 struct ResolvedRun {
   LayerSettings layers;
   Parallelism parallelism;
@@ -33,6 +41,8 @@ struct ResolvedRun {
   int64_t positions = 0;  // longest sequence that occurs
   /// Steps before forward and backward of a step are captured into a graph; none: they are not.
   std::optional<int64_t> steps_before_graph;
+  /// Layers whose forwards and backwards are graphs; none: there are none.
+  std::optional<LayerGraphs> layer_graphs;
   EnginePurpose purpose = EnginePurpose::train;
 };
 

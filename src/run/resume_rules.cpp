@@ -247,6 +247,9 @@ constexpr std::string_view kFree[] = {
     "model.cuda_graph_impl",  // the same bits
     "model.cuda_graph_modules",
     "model.cuda_graph_warmup_steps",
+    "dist.nccl_communicator_config_path",
+    "dist.use_sharp",
+    "ddp.nccl_ub",
     "train.iterations_to_skip",
     "train.check_weight_hash_across_dp_replicas_interval",
     "train.micro_batch_size",

@@ -58,6 +58,7 @@ Schema run_schema(RunConfig& config) {
       pipeline_overlap_fields(config.pipeline),
       second_memory_fields(config.offload),
       dist_fields(config.dist),
+      dist_buffer_fields(config.dist),
       ddp_dist_fields(config.ddp),
       precision_fields(config.mixed_precision),
       dataset_fields(config.dataset),

@@ -1,6 +1,7 @@
 #include "run/validate.h"
 
 #include "base/error.h"
+#include "comm/nccl_options.h"
 #include "config/nearest_valid.h"
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
@@ -291,6 +292,8 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_packed_weights(config, problems);
   validate_precision(config, problems);
   validate_graphs(config, problems);
+  if (config.dist.device.value_or("cpu") == "cuda")
+    static_cast<void>(nccl_options(config.dist, problems));
   if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);

@@ -1,12 +1,15 @@
 // faults KIND: one rank of a world under mpirun fails in the given way; the others must end too.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,6 +81,29 @@ void give_up_a_message(Communicator& world) {
   world.barrier();
 }
 
+/// Rank 1 fails while rank 0 waits for something else than MPI, as for a GPU: its watchdog hears of
+/// the failure all the same. A file says that it has.
+void tell_a_watchdog(Communicator& world) {
+  const std::filesystem::path told = std::filesystem::temp_directory_path() /
+                                     ("viaduct_faults_" + std::to_string(::getppid()));
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  if (world.rank() == 1) {
+    world.fail_all("the disk of rank 1 is full");
+    while (!std::filesystem::exists(told)) pause();
+    std::filesystem::remove(told);
+    fail<IoError>("another problem");
+  }
+  if (world.rank() == 0) {
+    std::thread watchdog([&] {
+      while (world.failure().empty()) pause();
+      fmt::print(stderr, "rank 0 is told: {}\n", world.failure());
+      std::ofstream(told).put('1');
+    });
+    watchdog.join();
+  }
+  never_come();
+}
+
 void fail_as(const std::string& kind, Communicator& world) {
   const int rank = world.rank();
   const auto pair = rank == 0 ? nullptr : world.split({1, 2}, "pair");
@@ -90,6 +116,8 @@ void fail_as(const std::string& kind, Communicator& world) {
       fail<IoError>("the disk of rank 1 is full");
     }
     sum_for_ever(world);
+  } else if (kind == "watchdog") {
+    tell_a_watchdog(world);
   } else if (kind == "given_up") {
     give_up_a_message(world);
   } else if (kind == "throw_all") {

@@ -280,7 +280,8 @@ std::vector<FieldCase> checkpoint_cases() {
 }
 
 std::vector<FieldCase> graph_cases() {
-  const std::string runs = "exact/cuda/step_graph_test.cpp";
+  const std::string runs = "exact/cuda/step_graph_test.cpp",
+                    connections = "unit/cuda_host/nccl_options_test.cpp";
   return {
       {"model.cuda_graph_impl",
        "full_iteration",
@@ -299,6 +300,16 @@ std::vector<FieldCase> graph_cases() {
        "unit/run/graph_config_test.cpp",
        "model.cuda_graph_modules"},
       {"model.cuda_graph_warmup_steps", "2", kNotes, {}, {}, "", runs, "cuda_graph_warmup_steps"},
+      {"dist.nccl_communicator_config_path",
+       "groups.yaml",
+       kNotes,
+       {},
+       {},
+       "",
+       "unit/comm/nccl_options_test.cpp",
+       "nccl_communicator_config_path"},
+      {"dist.use_sharp", "true", kNotes, {}, {}, "", connections, "use_sharp"},
+      {"ddp.nccl_ub", "true", kNotes, {}, {}, "", connections, "nccl_ub"},
   };
 }
 

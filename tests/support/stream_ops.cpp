@@ -2,27 +2,12 @@
 
 #include "base/error.h"
 #include "comm/start_request.h"
-#include "ops/for_each_tensor.h"
+#include "ops/table_entries.h"
+#include "ops/unowned_args.h"
 #include "support/stream_device.h"
 
 namespace viaduct::test {
 namespace {
-
-/// The same view over memory that somebody else owns and may free.
-Tensor unowned(const Tensor& tensor) {
-  if (!tensor) return tensor;
-  const Storage& block = *tensor.storage();
-  return tensor.in_storage(std::make_shared<Storage>(block.data(), block.bytes(), nullptr));
-}
-
-template <class Args>
-Args unowned_args(Args args) {
-  for_each_tensor(args, [](const Tensor& tensor) {
-    auto& field = const_cast<Tensor&>(tensor);  // a copy of `args` that this object owns
-    field = unowned(field);
-  });
-  return args;
-}
 
 StreamDevice& stream_device(Device& device) {
   auto* const found = dynamic_cast<StreamDevice*>(&device);
@@ -30,16 +15,13 @@ StreamDevice& stream_device(Device& device) {
   return *found;
 }
 
-template <class Args>
-Args args_of(OpEntry<Args> OpTable::*);
-
 OpQueue& other_queue() {
   static OpQueue queue;
   return queue;
 }
 
 template <auto kEntry>
-void launch_queued(OpContext& context, const Choice& choice, const decltype(args_of(kEntry))& args,
+void launch_queued(OpContext& context, const Choice& choice, const decltype(args_of_entry(kEntry))& args,
                    void* workspace) {
   if (const OpQueue& other = other_queue(); other.push != nullptr && other.takes(context.device)) {
     other.push(context, choice.kernel,
@@ -54,16 +36,6 @@ void launch_queued(OpContext& context, const Choice& choice, const decltype(args
                 (device.kernels().*kEntry).launch(context, choice, args, workspace);
                 return true;
               });
-}
-
-template <auto... kEntries>
-void queue_launches(OpTable& table) {
-  // The table has traits, the form query and entries of one size; every entry must be queued.
-  constexpr size_t kEntrySize = sizeof(OpEntry<CopyArgs>);
-  static_assert(sizeof(OpTable) ==
-                    sizeof(Traits) + sizeof(table.gemm_forms) + sizeof...(kEntries) * kEntrySize,
-                "an op of the table is not in the list of those that are queued");
-  (((table.*kEntries).launch = launch_queued<kEntries>), ...);
 }
 
 /// An operation of `inner`: it begins at the head of its stream and completes some time later.
@@ -200,27 +172,7 @@ void use_op_queue(const OpQueue& queue) {
 }
 
 OpTable queued(OpTable table) {
-  using T = OpTable;
-  queue_launches<
-      &T::gemm, &T::convert_operand, &T::expand_operand, &T::largest_magnitude,
-      &T::square_magnitudes, &T::square_scales, &T::square_codes, &T::note_amax, &T::choose_amax,
-      &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward, &T::activation_forward,
-      &T::activation_backward, &T::rotary, &T::attention_forward, &T::attention_delta,
-      &T::attention_backward, &T::attention_merge, &T::attention_sink, &T::attention_sink_backward,
-      &T::repeat_heads, &T::sum_heads, &T::score_product, &T::score_softmax,
-      &T::score_softmax_backward, &T::score_dropout, &T::embedding_forward, &T::embedding_backward,
-      &T::cross_entropy_forward, &T::cross_entropy_backward, &T::lse_share, &T::lse_join,
-      &T::soft_cap, &T::soft_cap_backward, &T::row_largest, &T::row_exponential, &T::row_sum,
-      &T::row_divide, &T::row_pick, &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy,
-      &T::sum_rows, &T::scale, &T::fill, &T::dropout, &T::random_normal, &T::reproducible_sum,
-      &T::reproducible_sums, &T::widen_sum, &T::narrow_sum, &T::sum_value, &T::gradient_norm,
-      &T::adamw, &T::momentum, &T::adafactor_limits, &T::adafactor_sums, &T::adafactor_moments,
-      &T::adafactor_direction, &T::adafactor_update, &T::muon_momentum, &T::normalize,
-      &T::muon_update, &T::expand_state, &T::store_state, &T::route, &T::route_backward,
-      &T::router_loss, &T::count_choices, &T::load_error, &T::move_load_bias, &T::limit_experts,
-      &T::sinkhorn_bias, &T::count_margins, &T::quantile_bias, &T::jitter, &T::random_rows, &T::sort_by_expert, &T::arrival_order,
-      &T::combine_rows, &T::combine_rows_backward, &T::grouped_gemm, &T::expert_bias,
-      &T::expert_bias_backward>(table);
+  for_each_entry([&]<auto kEntry>() { (table.*kEntry).launch = launch_queued<kEntry>; });
   return table;
 }
 

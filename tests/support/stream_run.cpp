@@ -66,6 +66,7 @@ std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resol
   if (second != nullptr) resolved.memory.saved_policy = offloading(setup.model.layers);
   if (device.has_side_streams() && run.steps_before_graph > 0)
     resolved.steps_before_graph = run.steps_before_graph;
+  resolved.layer_graphs = run.layer_graphs;
   Engine engine(device, ops, setup.model, resolved, groups);
   if (second != nullptr) engine.offload_to(*second);
   engine.initialize();

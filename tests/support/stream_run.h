@@ -22,6 +22,8 @@ struct StreamRun {
   /// On devices that can capture: the number of steps before forward and backward become a graph;
   /// 0: none.
   int64_t steps_before_graph = 0;
+  /// On devices that group launches: what of layers becomes graphs.
+  std::optional<LayerGraphs> layer_graphs = std::nullopt;
   bool evaluates_between = false;  // also evaluates after the second step, not only at the end
   /// A rank's device with its ops, for a seed, in place of a StreamDevice.
   std::function<RankDevice(uint64_t seed, int rank)> device = nullptr;

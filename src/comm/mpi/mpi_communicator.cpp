@@ -74,6 +74,7 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   void fail_all(std::string_view cause) override { engine_->fail_all(cause); }
+  std::string failure() const override { return engine_->failure(); }
   MpiTraffic traffic() {
     MpiTraffic traffic{0, static_cast<int64_t>(queue_->scratch.size())};
     with_group([&](const MpiGroup& group) { traffic.messages = group.handle().sent; });

@@ -224,6 +224,12 @@ void MpiEngine::fail_all(std::string_view cause) {
   fail_here(std::string(cause));
 }
 
+std::string MpiEngine::failure() {
+  const Lock lock(mutex_);
+  if (!stopping_) look_for_failures();
+  return failed_.value_or("");
+}
+
 MpiFailure MpiEngine::settle(std::string_view cause) {
   fail_all(cause);
   const double until = steady_seconds() + kSettleSeconds +

@@ -49,6 +49,8 @@ class MpiEngine {
   /// This rank failed: all its operations fail from now on with `cause`, and the other ranks are
   /// notified.
   void fail_all(std::string_view cause);
+  /// Why a rank has failed, as far as this one knows now; else empty. Any thread may call it.
+  std::string failure();
   /// As `fail_all`; then returns the first failure of the run, the same on all ranks.
   MpiFailure settle(std::string_view cause);
   /// Returns when all ranks have called it; CommError if one failed. No timeout: a rank that is

@@ -7,6 +7,8 @@
   X(ncclGetVersion)           \
   X(ncclGetUniqueId)          \
   X(ncclCommInitRankConfig)   \
+  X(ncclCommRegister)         \
+  X(ncclCommDeregister)       \
   X(ncclCommGetAsyncError)    \
   X(ncclCommAbort)            \
   X(ncclCommDestroy)          \

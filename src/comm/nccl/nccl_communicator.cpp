@@ -20,7 +20,8 @@
 namespace viaduct {
 namespace {
 
-constexpr int kOldestVersion = 21800;
+constexpr int kOldestVersion = 21800, kOldestWithRegistration = 21900,
+              kOldestWithSwitches = 22700;
 
 /// Complete when its stream has passed it.
 class NcclOperation final : public CommOperation {
@@ -50,6 +51,24 @@ class CapturedOperation final : public CommOperation {
   static constexpr std::string_view kNoResult =
       "NCCL: an operation that is captured into a graph has no result before a launch";
   std::shared_ptr<NcclRank> rank_;
+};
+
+/// The connections that the device's memory is registered with; the device ends them before it
+/// frees that memory.
+class Registrations {
+ public:
+  Registrations() = default;
+  ~Registrations() {
+    for (const auto& [rank, on] : all_) rank->deregister(*on);
+  }
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+  void add(std::shared_ptr<NcclRank> rank, NcclConnection& on) {
+    all_.emplace_back(std::move(rank), &on);
+  }
+
+ private:
+  std::vector<std::pair<std::shared_ptr<NcclRank>, NcclConnection*>> all_;
 };
 
 /// Hosts talk over `inner`; who comes out of it after an abort hears of that first.
@@ -99,8 +118,12 @@ std::string bytes_of(const ncclUniqueId& id) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> hosts)
-      : Communicator(hosts->name()), rank_(std::move(rank)), hosts_(std::move(hosts)) {
+  NcclCommunicator(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> hosts,
+                   std::shared_ptr<const NcclOptions> options)
+      : Communicator(hosts->name()),
+        rank_(std::move(rank)),
+        hosts_(std::move(hosts)),
+        options_(std::move(options)) {
     collectives_ = &connect_all(name());
   }
   int rank() const override { return hosts_->rank(); }
@@ -120,7 +143,12 @@ class NcclCommunicator final : public Communicator {
   NcclConnection& connect_all(const std::string& name) {
     const ncclUniqueId mine = rank() == 0 ? rank_->unique_id() : ncclUniqueId();
     const std::string id = hosts_->host().text_of_rank_0(rank() == 0 ? bytes_of(mine) : "");
-    return rank_->connect(id_of(id), rank(), size(), name);
+    return rank_->connect(id_of(id), rank(), size(), name, my_options());
+  }
+
+  NcclGroupOptions my_options() const {
+    const auto found = options_->find(name());
+    return found == options_->end() ? NcclGroupOptions() : found->second;
   }
 
   NcclConnection& connection_of(const CommRequest& request) {
@@ -192,6 +220,8 @@ class NcclCommunicator final : public Communicator {
       }
       return std::make_unique<CapturedOperation>(rank_);
     }
+    if (rank_->register_memory(on, gpu->planned_memory()))
+      gpu->state<Registrations>().add(rank_, on);
     return std::make_unique<NcclOperation>(rank_, on, rank_->run(on, stream, what, calls));
   }
 
@@ -204,11 +234,13 @@ class NcclCommunicator final : public Communicator {
   }
   std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                               std::string name) override {
-    return std::make_shared<NcclCommunicator>(rank_, hosts_->split(members, std::move(name)));
+    return std::make_shared<NcclCommunicator>(rank_, hosts_->split(members, std::move(name)),
+                                              options_);
   }
 
   std::shared_ptr<NcclRank> rank_;
   std::shared_ptr<Communicator> hosts_;
+  std::shared_ptr<const NcclOptions> options_;
   NcclConnection* collectives_ = nullptr;
   NcclConnection* message_groups_[2] = {};  // by flow
   std::map<Channel, NcclConnection*> channels_;
@@ -244,21 +276,38 @@ void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message
           const int from = upwards ? lower : upper, to = upwards ? upper : lower;
           channels_[{from, to, flow}] = &rank_->connect(
               id, rank() == lower ? 0 : 1, 2,
-              fmt::format("{} from {} to {}, {}", name(), from, to, flow_name(flow)));
+              fmt::format("{} from {} to {}, {}", name(), from, to, flow_name(flow)),
+              my_options());
         }
       }
     }
   }
 }
 
+/// What options need of the library.
+void check_options(const NcclOptions& options, int version) {
+  const auto need = [&](int oldest, std::string_view setting) {
+    VIADUCT_CHECK(ConfigError, version >= oldest,
+                  "{} needs NCCL {}.{} or newer, found {}.{}; expected {} = false, or a newer "
+                  "libnccl.so.2",
+                  setting, oldest / 10000, oldest / 100 % 100, version / 10000, version / 100 % 100,
+                  setting);
+  };
+  for (const auto& [group, one] : options) {
+    if (one.in_switches) need(kOldestWithSwitches, "dist.use_sharp");
+    if (one.registers_memory) need(kOldestWithRegistration, "ddp.nccl_ub");
+  }
+}
+
 /// Connections between other versions may hang or corrupt data.
-void check_equal(Communicator& hosts) {
+void check_equal(Communicator& hosts, const NcclOptions& options) {
   int version = 0;
   nccl_calls().ncclGetVersion(&version);
   VIADUCT_CHECK(DeviceError, version >= kOldestVersion,
                 "dist.device=cuda: found NCCL {}.{}, needed 2.18 or newer: install a newer "
                 "libnccl.so.2",
                 version / 10000, version / 100 % 100);
+  check_options(options, version);
   const int capability = gpu_of_thread().compute_capability;
   const std::vector<std::string> all = hosts.host().texts_on_all(
       fmt::format("NCCL {}.{}.{}, a GPU of compute capability {}.{}", version / 10000,
@@ -275,10 +324,12 @@ void check_equal(Communicator& hosts) {
 }  // namespace
 
 std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> hosts,
-                                                     double timeout_seconds) {
-  check_equal(*hosts);
+                                                     double timeout_seconds,
+                                                     const NcclOptions& options) {
+  check_equal(*hosts, options);
   auto rank = std::make_shared<NcclRank>(hosts, timeout_seconds);
-  return std::make_shared<NcclCommunicator>(std::move(rank), std::move(hosts));
+  return std::make_shared<NcclCommunicator>(std::move(rank), std::move(hosts),
+                                            std::make_shared<const NcclOptions>(options));
 }
 
 std::string gpu_bus_id() {

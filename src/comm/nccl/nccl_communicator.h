@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/nccl_options.h"
 
 namespace viaduct {
 
@@ -16,9 +17,10 @@ namespace viaduct {
 /// ranks call it. Connections are made here, by `split` and by `open_channels`, never later. An
 /// operation that is not complete after the timeout is a CommError, like an error of NCCL or of
 /// another rank. ConfigError that names the ranks if they have different libraries or generations
-/// of GPUs; DeviceError if there is no NCCL.
+/// of GPUs, or if NCCL is too old for the options; DeviceError if there is no NCCL.
 std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> hosts,
-                                                     double timeout_seconds);
+                                                     double timeout_seconds,
+                                                     const NcclOptions& options = {});
 
 /// "0000:1b:00.0": the place of the calling thread's GPU on the bus of its machine.
 std::string gpu_bus_id();

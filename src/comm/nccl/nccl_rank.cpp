@@ -93,17 +93,45 @@ ncclUniqueId NcclRank::unique_id() {
   return id;
 }
 
-NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, std::string name) {
+NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, std::string name,
+                                  const NcclGroupOptions& options) {
   Lock lock(mutex_);
   check_locked();
   NcclConnection& made = *connections_.emplace_back(std::make_unique<NcclConnection>());
   made.name_ = std::move(name);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;  // a rank that never joins must not block the host
+  if (options.min_ctas) config.minCTAs = *options.min_ctas;
+  if (options.max_ctas) config.maxCTAs = *options.max_ctas;
+  if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
+  if (!options.net_name.empty()) config.netName = options.net_name.c_str();
+  if (options.in_switches) config.collnetEnable = 1;
+  made.registers_ = options.registers_memory;
   const std::string what = "connecting " + made.name_;
   check_call(calls_.ncclCommInitRankConfig(&made.handle_, size, id, rank, &config), &made, what);
   settle(lock, made, what);
   return made;
+}
+
+bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory) {
+  if (!on.registers_) return false;
+  const Lock lock(mutex_);
+  check_locked();
+  on.registers_ = false;
+  VIADUCT_CHECK(CommError, memory.second > 0,
+                "{}: ddp.nccl_ub = true, and this run's memory is not planned: there is none to "
+                "register",
+                on.name_);
+  check_call(calls_.ncclCommRegister(on.handle_, memory.first, static_cast<size_t>(memory.second),
+                                     &on.registration_),
+             &on, fmt::format("registering {} bytes with {}", memory.second, on.name_));
+  return true;
+}
+
+void NcclRank::deregister(NcclConnection& on) {
+  const Lock lock(mutex_);
+  if (on.handle_ != nullptr)
+    static_cast<void>(calls_.ncclCommDeregister(on.handle_, on.registration_));
 }
 
 CUevent_st* NcclRank::event() {

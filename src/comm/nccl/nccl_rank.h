@@ -10,12 +10,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "base/thread.h"
 #include "comm/communicator.h"
 #include "comm/nccl/nccl_calls.h"
+#include "comm/nccl_options.h"
 
 struct CUevent_st;
 
@@ -40,6 +42,8 @@ class NcclConnection {
   int64_t tickets_ = 0;
   std::deque<Flight> flights_;  // in the order of the stream
   int64_t capture_ = 0;         // the last one that has calls of it
+  bool registers_ = false;      // the run's memory is registered at its first operation
+  void* registration_ = nullptr;
 };
 
 class NcclRank {
@@ -53,7 +57,12 @@ class NcclRank {
 
   /// Ranks 0 … size − 1 call it with the same id. Blocks until all have joined. CommError after the
   /// timeout, or with the cause if a rank failed.
-  NcclConnection& connect(const ncclUniqueId& id, int rank, int size, std::string name);
+  NcclConnection& connect(const ncclUniqueId& id, int rank, int size, std::string name,
+                          const NcclGroupOptions& options);
+  /// Registers memory with a connection that wants it. True the first time: then `deregister`
+  /// comes before that memory is freed.
+  bool register_memory(NcclConnection& on, std::pair<void*, int64_t> memory);
+  void deregister(NcclConnection& on);
   ncclUniqueId unique_id();
 
   /// Makes the calls of `f` on the connection as one group, and returns when they are in the

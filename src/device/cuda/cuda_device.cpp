@@ -10,12 +10,15 @@
 #include <set>
 #include <string>
 
+#include "base/clock.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_profiler.h"
 #include "device/cuda/cuda_streams.h"
+#include "device/cuda/launch_graphs.h"
 #include "device/cuda/pinned_memory.h"
+#include "device/launch_groups.h"
 #include "device/planned_arena.h"
 
 namespace viaduct {
@@ -45,7 +48,7 @@ std::string by_tag(const MemoryStatistics& memory) {
   return list.empty() ? "nothing" : list;
 }
 
-class GpuDevice final : public CudaDevice {
+class GpuDevice final : public CudaDevice, public LaunchGroups {
  public:
   explicit GpuDevice(const CudaDeviceSettings& settings)
       : settings_(settings), properties_(gpu_of_thread()) {}
@@ -54,12 +57,33 @@ class GpuDevice final : public CudaDevice {
   const GpuProperties& properties() const override { return properties_; }
   ThreadPool& pool() override { return pool_; }
   CUstream_st* handle(int stream) override;
-  void finish() override { check_cuda(streams_.finish(), "cudaStreamSynchronize"); }
+  void finish() override {
+    give_kept();
+    check_cuda(streams_.finish(), "cudaStreamSynchronize");
+  }
+
+  void begin_step(bool captures) override { graphs_.begin_step(captures); }
+  void begin_group(bool first_part) override {
+    group_ = first_part ? Group::first_part : Group::all_parts;
+  }
+  void end_group() override;
+  void drop_group() noexcept override {
+    kept_ = {};
+    group_ = Group::none;
+    if (record() != nullptr) record()->set_in_graph(false);
+  }
+  KeptLaunches* kept_launches() override {
+    return group_ == Group::none || giving_ ? nullptr : &kept_;
+  }
 
   int64_t capture_number() const override { return capturing() ? captures_ : 0; }
   void on_launch(std::function<void(CUstream_st*)> launched) override {
     VIADUCT_CHECK(DeviceError, capturing(), "cuda: nothing is captured into a graph");
     listeners_.push_back(std::move(launched));
+  }
+
+  std::pair<void*, int64_t> planned_memory() const override {
+    return {arena_memory_, arena_memory_ == nullptr ? 0 : memory().planned_bytes};
   }
 
   void watch(bool on) override { watch_process(on); }
@@ -75,6 +99,7 @@ class GpuDevice final : public CudaDevice {
 
   void wait_host(const Event& event) override {
     refuse_in_graph("a wait of the host");
+    give_kept();
     check_cuda(cudaEventSynchronize(behind(event)), "cudaEventSynchronize");
   }
   void copy_from_host(const Tensor& host, const Tensor& device) override;
@@ -94,9 +119,14 @@ class GpuDevice final : public CudaDevice {
   void give(void* data, int64_t bytes) override;
 
  private:
+  enum class Group { none, first_part, all_parts };
+
   bool capturing() const { return graph_memory_ != nullptr; }
+  /// Gives the launches that are kept to the GPU; the group's next part begins.
+  void give_kept();
   void refuse_in_graph(std::string_view what) const;
   cudaEvent_t behind(const Event& event) {
+    give_kept();
     return streams_.behind(event.stream, event.position, record_event(event.stream).position);
   }
   void* place(int64_t bytes, MemoryTag tag);
@@ -116,6 +146,10 @@ class GpuDevice final : public CudaDevice {
   std::unique_ptr<PlannedArena> arena_;  // null without a plan
   PinnedMemory pinned_;
   CudaStreams streams_;
+  Group group_ = Group::none;  // of launches, that is open
+  KeptLaunches kept_;
+  bool giving_ = false;  // they are given to the GPU now
+  LaunchGraphs graphs_;
   ProfilerMarks marks_;
   bool closing_ = false;
 };
@@ -123,6 +157,7 @@ class GpuDevice final : public CudaDevice {
 GpuDevice::~GpuDevice() {
   closing_ = true;
   static_cast<void>(streams_.finish());
+  graphs_.clear();
   release_states();
   release_held();
   if (arena_memory_ != nullptr) cudaFree(arena_memory_);
@@ -155,6 +190,34 @@ void GpuDevice::enqueue_graph(const DeviceGraph& graph) {
   dynamic_cast<const CudaGraph&>(graph).launch(handle(kComputeStream));
 }
 
+void GpuDevice::give_kept() {
+  if (giving_ || kept_.empty()) return;
+  const KeptLaunches part = std::exchange(kept_, {});
+  if (group_ == Group::first_part) group_ = Group::none;
+  const double begin = steady_seconds();
+  giving_ = true;
+  bool graph = false;
+  try {
+    graph = graphs_.give(part, streams_.handle(kComputeStream));
+  } catch (...) {
+    giving_ = false;
+    throw;
+  }
+  giving_ = false;
+  if (record() == nullptr) return;
+  OpEntryRecord entry = part_launch(record_event(kComputeStream).position, graph,
+                                    graph ? 1 : part.launches());
+  entry.begin_seconds = begin, entry.end_seconds = steady_seconds();
+  record()->set_in_graph(false);
+  record()->op(std::move(entry));
+}
+
+void GpuDevice::end_group() {
+  give_kept();
+  group_ = Group::none;
+  if (record() != nullptr) record()->set_in_graph(false);
+}
+
 void GpuDevice::refuse_in_graph(std::string_view what) const {
   VIADUCT_CHECK(DeviceError, !capturing(),
                 "cuda: {} is part of a step that is captured into a graph, and a graph cannot call "
@@ -167,6 +230,7 @@ CUstream_st* GpuDevice::handle(int stream) {
                 "cuda: stream {} is first used in a step that is captured into a graph; more steps "
                 "of model.cuda_graph_warmup_steps use it before",
                 stream_name(stream));
+  give_kept();
   // The work that is about to be enqueued already counts. Side streams wait for compute when they
   // get work, at its end; so compute needs no marks.
   if (stream != kComputeStream) streams_.mark(stream, record_event(stream).position - 1);
@@ -207,6 +271,8 @@ void* GpuDevice::place(int64_t bytes, MemoryTag tag) {
       statistics().unplanned_bytes += bytes;
     }
   }
+  // Blocks that are given back to the runtime may be those of launches that are kept.
+  if (!capturing() && !memory_.has_free(bytes)) give_kept();
   const CudaMemory::Taken taken = (capturing() ? *graph_memory_ : memory_).take(bytes);
   statistics().reserved_bytes += taken.reserved;
   statistics().system_allocations += taken.requests;
@@ -235,12 +301,20 @@ void GpuDevice::give(void* data, int64_t bytes) {
 void GpuDevice::poison(void* data, int64_t bytes) {
   if (!settings_.poison) return;
   launched(kComputeStream);
-  // Called by destructors: an error is reported by the next call.
-  const auto part = static_cast<size_t>(std::min(bytes, kMostPoisoned));
-  cudaStream_t compute = streams_.handle(kComputeStream);
-  cudaMemsetAsync(data, 0xff, part, compute);
-  if (bytes > kMostPoisoned)
-    cudaMemsetAsync(static_cast<char*>(data) + bytes - kMostPoisoned, 0xff, part, compute);
+  const auto set = [this, data, bytes] {
+    // Called by destructors: an error is reported by the next call.
+    const auto part = static_cast<size_t>(std::min(bytes, kMostPoisoned));
+    cudaStream_t compute = streams_.handle(kComputeStream);
+    cudaMemsetAsync(data, 0xff, part, compute);
+    if (bytes > kMostPoisoned)
+      cudaMemsetAsync(static_cast<char*>(data) + bytes - kMostPoisoned, 0xff, part, compute);
+  };
+  KeptLaunches* const kept = kept_launches();
+  if (kept == nullptr) return set();
+  kept->note_text("poison");
+  kept->note(data);
+  kept->note(bytes);
+  kept->add(0, set);
 }
 
 void GpuDevice::copy_from_host(const Tensor& host, const Tensor& device) {

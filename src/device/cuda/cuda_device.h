@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda/kept_launches.h"
 #include "device/device.h"
 
 struct CUstream_st;  // the runtime's
@@ -47,6 +48,13 @@ class CudaDevice : public Device {
   /// Of the graph that is captured now: `launched` is called right after each of its launches, with
   /// the stream that has it. The graph owns `launched`, and is gone before that is.
   virtual void on_launch(std::function<void(CUstream_st*)> launched) = 0;
+
+  /// Where launches for compute are kept now instead of being made (device/launch_groups.h); null:
+  /// they are made at once.
+  virtual KeptLaunches* kept_launches() = 0;
+
+  /// The memory of the plan; no bytes without a plan.
+  virtual std::pair<void*, int64_t> planned_memory() const = 0;
 
   /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
   /// each type, default-constructed at its first use and destroyed before the device's streams.

@@ -45,6 +45,11 @@ void CudaMemory::give(void* data, int64_t bytes) {
   free_[size_class(bytes, kAlignment, kPage)].push_back(data);
 }
 
+bool CudaMemory::has_free(int64_t bytes) const {
+  const auto found = free_.find(size_class(bytes, kAlignment, kPage));
+  return found != free_.end() && !found->second.empty();
+}
+
 int64_t CudaMemory::release_free() {
   int64_t released = 0;
   for (auto& [size, blocks] : free_) {

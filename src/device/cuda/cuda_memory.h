@@ -25,6 +25,8 @@ class CudaMemory {
   /// are returned to it first.
   Taken take(int64_t bytes);
   void give(void* data, int64_t bytes);
+  /// Whether `take(bytes)` has a free block for it.
+  bool has_free(int64_t bytes) const;
   /// Whether `data` is one of its blocks.
   bool owns(void* data) const { return blocks_.contains(data); }
   /// Returns the free blocks to the runtime; the result is their bytes. Waits for the GPU.

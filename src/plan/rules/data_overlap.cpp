@@ -198,9 +198,8 @@ Finding dp_sharp(const Figures& f, const Thresholds& limits) {
     return not_applicable(
         fmt::format("exposed communication of data ranks is {:.1f} %", 100 * exposed));
   return unknown(
-      "whether the network's switches reduce: clusters have no field for it, and dist.use_sharp is "
-      "not "
-      "implemented");
+      "whether the network's switches reduce: clusters have no field for it; dist.use_sharp=true "
+      "asks NCCL for it where there is a GPU");
 }
 
 Finding dp_fp8_gather(const Figures& f, const Thresholds&) {

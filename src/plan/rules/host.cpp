@@ -61,13 +61,14 @@ Finding graph_on(const Figures& f, const Thresholds& limits) {
   if (host_share(f) <= limits[Limit::host_high]) return not_applicable(waits(f));
   return unknown(waits(f) +
                  "; what a graph gains is the difference to a plan with model.cuda_graph_impl = "
-                 "full_iteration, which takes one rank");
+                 "full_iteration or local, which takes one rank");
 }
 
 Finding graph_static(const Figures&, const Thresholds&) {
   return not_applicable(
-      "a graph is of whole steps of equal shapes: model.cuda_graph_impl is refused where rows have "
-      "documents of their own, and a step of other shapes is captured again");
+      "a graph is of launches that come again: model.cuda_graph_impl is refused where rows have "
+      "documents of their own or a rank's experts get other rows in each step, and a step of other "
+      "shapes is captured again");
 }
 
 Finding gc_aligned(const Figures&, const Thresholds&) {
@@ -100,10 +101,11 @@ RuleGroup host_rules() {
             "batch too",
             "guides, host; benchmark page", micro_batch_raise},
            {"graph-on", kPlan, "hint: waiting for launches > host_high, shapes do not change",
-            "Capture the step in a CUDA graph.",
+            "Capture the step in a CUDA graph, or its layers (model.cuda_graph_impl).",
             "partial → full +26 %; with a new release +17 to +43 %", "guides, host", graph_on},
            {"graph-static", kPlan, "error: a graph with shapes that change",
-            "Capture attention and router alone.", "", "guides, host", graph_static},
+            "Capture attention and router alone (model.cuda_graph_modules).", "", "guides, host",
+            graph_static},
            {"gc-aligned", kPlan, "note: settings of a garbage collector", "C++ has none.", "",
             "guides, host", gc_aligned},
            {"cpu-binding", kStart, "warn: a rank is not bound to its GPU's memory node",

@@ -45,8 +45,9 @@ Finding tp_overlap_sms(const Figures& f, const Thresholds&) {
   if (f.tp == 1 || !overlaps_tensors(f))
     return not_applicable("communication of tensor ranks is not overlapped");
   return unknown(
-      "multiprocessors of communication kernels: num_sm and cga_size have no effect before the "
-      "cuda backend");
+      "multiprocessors of communication kernels: num_sm and cga_size of a product have no effect; "
+      "dist.nccl_communicator_config_path has those of a group (tp: {max_ctas, "
+      "cga_cluster_size})");
 }
 
 Finding tp_overlap_splits(const Figures& f, const Thresholds&) {

@@ -54,6 +54,14 @@ struct ncclComm {
   bool connecting = true;
   int polls = 0;                         // until the late work is done
   std::function<ncclResult_t()> late{};  // not yet in the stream
+  std::map<const char*, size_t> registered{};
+
+  bool has_registered(const void* data, size_t bytes) const {
+    const auto* const at = static_cast<const char*>(data);
+    for (const auto& [begin, size] : registered)
+      if (at >= begin && at + bytes <= begin + size) return true;
+    return false;
+  }
 };
 
 namespace {
@@ -63,6 +71,8 @@ struct State {
   std::mt19937_64 random;
   std::map<std::string, std::shared_ptr<Clique>> cliques;
   int64_t ids = 0, live = 0, calls = 0, fails_from = 0;
+  std::vector<Config> configs;
+  Registered registered;
 };
 /// Guarded by the runtime's lock.
 State& state() {
@@ -247,6 +257,9 @@ ncclResult_t called(ncclComm_t comm, cudaStream_t stream, const Call& call) {
   const Runtime::Call lock = runtime().call();
   if (lock.error != cudaSuccess) return ncclUnhandledCudaError;
   if (group.depth == 0) return launch(comm, stream, {call});
+  if ((call.in == nullptr || comm->has_registered(call.in, bytes_of(call))) &&
+      (call.out == nullptr || comm->has_registered(call.out, bytes_of(call))))
+    ++state().registered.calls;
   group.mixed |= group.comm != nullptr && (group.comm != comm || group.stream != stream);
   group.comm = comm;
   group.stream = stream;
@@ -269,6 +282,14 @@ int64_t live_connections() {
 int64_t calls() {
   const Runtime::Call lock = runtime().call();
   return state().calls;
+}
+std::vector<Config> configs() {
+  const Runtime::Call lock = runtime().call();
+  return state().configs;
+}
+Registered registered() {
+  const Runtime::Call lock = runtime().call();
+  return state().registered;
 }
 void fail_from_call(int64_t number) {
   const Runtime::Call lock = runtime().call();
@@ -297,6 +318,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   *comm = nullptr;
   if (rank < 0 || rank >= ranks || config->size != sizeof *config || config->blocking != 0)
     return refuse(nullptr, ncclInvalidArgument, "rank, size, or a connection that blocks");
+  const auto given = [](int value) {
+    return value == NCCL_CONFIG_UNDEF_INT ? std::nullopt : std::optional(value);
+  };
+  const Config made{ranks,
+                    given(config->minCTAs),
+                    given(config->maxCTAs),
+                    given(config->cgaClusterSize),
+                    given(config->collnetEnable),
+                    config->netName == nullptr ? "" : config->netName};
+  if (made.min_ctas && made.max_ctas && *made.min_ctas > *made.max_ctas)
+    return refuse(nullptr, ncclInvalidArgument, "fewer CTAs at most than at least");
+  if (made != Config{.ranks = ranks}) state().configs.push_back(made);
   auto& clique = state().cliques[std::string(id.internal, sizeof id.internal)];
   if (clique == nullptr) clique = std::make_shared<Clique>();
   if (clique->ranks != 0 && clique->ranks != ranks)
@@ -310,6 +343,21 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   (*comm)->polls = static_cast<int>(state().random() % 4);
   ++state().live;
   return ncclInProgress;
+}
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t bytes, void** handle) {
+  const Runtime::Call lock = runtime().call();
+  if (comm->connecting || bytes == 0 || !runtime().inside(data, bytes))
+    return refuse(comm, ncclInvalidArgument, "memory to register, or a connection in progress");
+  comm->registered[static_cast<const char*>(data)] = bytes;
+  ++state().registered.buffers;
+  *handle = data;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  const Runtime::Call lock = runtime().call();
+  if (comm->registered.erase(static_cast<const char*>(handle)) == 0)
+    return refuse(comm, ncclInvalidUsage, "memory that is not registered");
+  return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   const Runtime::Call lock = runtime().call();
@@ -340,6 +388,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return refuse(comm, ncclInvalidUsage, "destroyed while it works");
   if (comm->member->in_graphs > 0)
     return refuse(comm, ncclInvalidUsage, "destroyed while a graph has calls of it");
+  if (!comm->registered.empty())
+    return refuse(comm, ncclInvalidUsage, "destroyed while memory is registered with it");
   --state().live;
   delete comm;
   return ncclSuccess;

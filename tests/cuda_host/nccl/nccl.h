@@ -24,15 +24,21 @@ typedef struct {
 /// The members of the library's struct that are set.
 typedef struct {
   size_t size;
-  int blocking;
+  int blocking, cgaClusterSize, minCTAs, maxCTAs, collnetEnable;
+  const char* netName;
 } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER \
-  { sizeof(ncclConfig_t), NCCL_CONFIG_UNDEF_INT }
+#define NCCL_CONFIG_INITIALIZER                                                \
+  {                                                                            \
+    sizeof(ncclConfig_t), NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, 0 \
+  }
 
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t bytes, void** handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);

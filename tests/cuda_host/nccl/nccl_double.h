@@ -19,10 +19,14 @@
 // between its ranks in operation, size, type or root; a message whose ends differ in size; two
 // streams for one connection; two ranks of a connection on one device; an operation that begins
 // before the previous one on its connection is complete; a connection that is destroyed while it
-// works or while a graph has calls of it.
+// works, while a graph has calls of it or while memory is registered with it; registered memory
+// that is no part of an allocation when it is registered or when its registration ends; a
+// configuration with fewer CTAs at most than at least.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace nccl_double {
 
@@ -36,6 +40,20 @@ struct Settings {
 void reset(const Settings& settings = {});
 
 int64_t live_connections();
+/// How a connection was made, with the library's numbers; what is absent was not set.
+struct Config {
+  int ranks = 0;
+  std::optional<int> min_ctas, max_ctas, cga_cluster_size, collnet;
+  std::string network;
+  bool operator==(const Config&) const = default;
+};
+/// Of all connections so far that set anything, by all ranks.
+std::vector<Config> configs();
+struct Registered {
+  int64_t buffers = 0;  // so far
+  int64_t calls = 0;    // whose memory was all registered with their connection
+};
+Registered registered();
 /// Number of calls so far, by all ranks: collectives and messages.
 int64_t calls();
 /// Connections whose call number `number` (from 1) and later ones fail with a remote error.

@@ -9,6 +9,7 @@
 #include "cuda_host/streams.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cuda/launch/keep_launches.h"
 #include "run/rank_device.h"
 #include "support/instruction_set.h"
 #include "support/stream_ops.h"
@@ -24,12 +25,21 @@ inline void push_on_cuda(OpContext& context, std::string_view what, std::functio
   cuda_host::enqueue(device.handle(context.stream), std::string(what).c_str(), std::move(work));
 }
 
+inline const OpTable& host_kernels() {
+  static const OpTable kTable = cpu_ops(instruction_set());
+  return kTable;
+}
+inline const OpTable& queued_host_kernels() {
+  static const OpTable kTable = queued(host_kernels());
+  return kTable;
+}
+
 /// A cuda device with the cpu's ops.
 inline RankDevice device_with_host_ops(int gpu) {
-  static const OpTable kernels = cpu_ops(instruction_set());
-  use_op_queue({is_cuda, push_on_cuda, &kernels});
+  use_op_queue({is_cuda, push_on_cuda, &host_kernels()});
   use_gpu(gpu);
-  return {make_cuda_device({.poison = true}), queued(kernels)};
+  return {make_cuda_device({.poison = true}),
+          cuda::keep_launches<queued_host_kernels>(host_kernels())};
 }
 
 }  // namespace viaduct::test

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/dry_run.h"
+#include "run/parallel_settings.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -78,6 +79,38 @@ TEST(CudaTarget, AGraphOfAStepIsOneLaunchOfTheSameWork) {
   const int64_t rows = 4 * (24 * setup.config.model.seq_length.value() + 8);
   EXPECT_GT(whole.peak.bytes, plain.peak.bytes);
   EXPECT_LE(whole.peak.bytes, plain.peak.bytes + rows);
+}
+
+TEST(CudaTarget, GraphsOfLayersAreALaunchForEachPass) {
+  const auto run_with = [](Overrides more) {
+    return dry_run(setup_for(CudaTarget::sm_90a, more), {0}, nullptr, false);
+  };
+  const auto launches = [](const DryRun& run, const std::string& op) {
+    int64_t sum = 0;
+    for (const KernelUse& use : run.kernels) sum += use.op == op ? use.launches : 0;
+    return sum;
+  };
+  const DryRun plain = run_with({}), layers = run_with({"model.cuda_graph_impl=local"}),
+               attention = run_with(
+                   {"model.cuda_graph_impl=local", "model.cuda_graph_modules=[attn]"});
+  const RunSetup setup = setup_for(CudaTarget::sm_90a, {});
+  const int64_t passes = 2 * setup.model.layers * micro_batches(setup.config);
+  EXPECT_EQ(launches(layers, "graph"), passes);
+  EXPECT_EQ(launches(attention, "graph"), passes);
+  EXPECT_EQ(launches(plain, "graph"), 0);
+  // The embedding, the head and the update are launched as without graphs.
+  for (const char* op : {"embedding_forward", "cross_entropy_forward", "adamw"}) {
+    EXPECT_GT(launches(plain, op), 0) << op;
+    EXPECT_EQ(launches(layers, op), launches(plain, op)) << op;
+  }
+  EXPECT_EQ(launches(layers, "attention_forward"), 0);
+  EXPECT_LT(layers.launches, attention.launches);
+  EXPECT_LT(attention.launches, plain.launches);
+  for (const DryRun* one : {&layers, &attention}) {
+    EXPECT_EQ(one->cost.total_flops(), plain.cost.total_flops());
+    EXPECT_EQ(one->host_reads, plain.host_reads);
+    EXPECT_EQ(one->peak.bytes, plain.peak.bytes);
+  }
 }
 
 TEST(CudaTarget, ExpertsHoldTheSameStateAndSendTheSameBytesAsOnTheCpu) {

@@ -55,12 +55,10 @@ TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
            {{"dataset.reset_attention_mask=true", "dataset.eod_id=1"}, "other documents"}}) {
     EXPECT_THAT(refusal(kWhole + row.settings),
                 AllOf(HasSubstr("model.cuda_graph_impl: full_iteration with"), HasSubstr(row.why),
-                      HasSubstr("expected cuda_graph_impl = none")));
+                      HasSubstr("expected cuda_graph_impl = ")));
     EXPECT_EQ(refusal(row.settings + Overrides{"model.cuda_graph_impl=full_iteration"}), "")
         << "without a GPU it has no effect: " << row.why;
   }
-  EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_impl=local"}),
-              HasSubstr("a graph for each layer) is not implemented yet"));
   EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_impl=transformer_engine"}),
               HasSubstr("a library that is not used here"));
   EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_modules=[attn]"}),
@@ -68,6 +66,44 @@ TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
   EXPECT_THAT(refusal({"model.cuda_graph_impl=all"}),
               HasSubstr("none|local|transformer_engine|full_iteration"));
   EXPECT_THAT(refusal({"model.cuda_graph_warmup_steps=0"}), HasSubstr(">= 1"));
+}
+
+const Overrides kLayers{"dist.device=cuda", "model.cuda_graph_impl=local"};
+const Overrides kExperts{"model.family=qwen2_moe", "model.num_moe_experts=4",
+                         "model.moe_shared_expert_intermediate_size=32"};
+const Overrides kTwoExpertRanks =
+    kExperts + Overrides{"dist.ranks=2", "model.expert_model_parallel_size=2"};
+
+TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
+  for (const Overrides& more : std::vector<Overrides>{
+           {},
+           {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+           {"model.cuda_graph_modules=[attn,mlp]"},
+           kExperts,
+           kExperts + Overrides{"model.cuda_graph_modules=[moe]"},
+           kTwoExpertRanks +
+               Overrides{"model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
+           kTwoExpertRanks + Overrides{"model.moe_expert_capacity_factor=1",
+                                       "model.moe_pad_expert_input_to_capacity=true"}})
+    EXPECT_EQ(refusal(kLayers + more), "");
+}
+
+TEST(GraphConfig, ModulesThatCannotBeCapturedAreRefused) {
+  const auto modules = [](const std::string& list) {
+    return Overrides{"model.cuda_graph_modules=[" + list + "]"};
+  };
+  for (const auto& [settings, why] : std::vector<std::pair<Overrides, std::string>>{
+           {modules("attnn"), "there is no module \"attnn\"; expected attn"},
+           {modules("mamba"), "no layer of this model is a Mamba layer; expected attn"},
+           {modules("moe"), "this model has no experts (model.num_moe_experts); expected attn"},
+           {kExperts + Overrides{"model.moe_layer_freq=1"} + modules("mlp"),
+            "each layer of this model has experts"},
+           {kExperts + modules("moe_preprocess"), "expected [moe_router, moe_preprocess]"},
+           {kExperts + modules("moe,moe_router"), "moe is the whole layer of experts"},
+           {kTwoExpertRanks, "expected cuda_graph_modules = [attn, moe_router, moe_preprocess]"},
+           {kTwoExpertRanks + modules("attn,moe"), "model.moe_pad_expert_input_to_capacity = true"},
+           {{"dataset.reset_attention_mask=true", "dataset.eod_id=1"}, "other documents"}})
+    EXPECT_THAT(refusal(kLayers + settings), HasSubstr(why));
 }
 
 TEST(GraphConfig, TheCpuSaysThatItHasNoEffect) {

@@ -1,27 +1,40 @@
 #include "ops/cuda/launch/launch_args.h"
 
 #include "device/cuda/cuda_device.h"
+#include "ops/cuda/launch/keep_launches.h"
 
 namespace viaduct {
 
+namespace {
+
+/// All launches, which are the same for each target.
+const OpTable& direct_launches() {
+  static const OpTable kTable = [] {
+    OpTable table;
+    cuda::add_elementwise_launches(table);
+    cuda::add_gemm_launches(table);
+    cuda::add_grouped_gemm_launches(table);
+    cuda::add_attention_launches(table);
+    cuda::add_composed_launches(table);
+    cuda::add_row_launches(table);
+    cuda::add_embedding_launches(table);
+    cuda::add_expert_launches(table);
+    cuda::add_quantize_launches(table);
+    cuda::add_optimizer_launches(table);
+    cuda::add_sum_launches(table);
+    cuda::add_momentum_launches(table);
+    cuda::add_adafactor_launches(table);
+    cuda::add_routing_launches(table);
+    cuda::add_expert_order_launches(table);
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace
+
 OpTable cuda_ops_with_launches(CudaTarget target) {
-  OpTable table = cuda_ops(target);
-  cuda::add_elementwise_launches(table);
-  cuda::add_gemm_launches(table);
-  cuda::add_grouped_gemm_launches(table);
-  cuda::add_attention_launches(table);
-  cuda::add_composed_launches(table);
-  cuda::add_row_launches(table);
-  cuda::add_embedding_launches(table);
-  cuda::add_expert_launches(table);
-  cuda::add_quantize_launches(table);
-  cuda::add_optimizer_launches(table);
-  cuda::add_sum_launches(table);
-  cuda::add_momentum_launches(table);
-  cuda::add_adafactor_launches(table);
-  cuda::add_routing_launches(table);
-  cuda::add_expert_order_launches(table);
-  return table;
+  return cuda::keep_launches<direct_launches>(cuda_ops(target));
 }
 
 namespace cuda {

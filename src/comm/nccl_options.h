@@ -1,0 +1,35 @@
+#pragma once
+// How NCCL's connections of a run are made: multiprocessors by group of ranks, reductions in the
+// switches, registered memory.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/dist_config.h"
+#include "config/problems.h"
+
+namespace viaduct {
+
+/// Of the connections of a group; what is absent is NCCL's choice.
+struct NcclGroupOptions {
+  /// Blocks of a kernel (each takes a multiprocessor), at least and at most.
+  std::optional<int> min_ctas, max_ctas;
+  std::optional<int> cga_cluster_size;  // blocks of a cluster; 0: no clusters
+  std::string net_name;                 // of the network, as NCCL's plugins name it; empty: any
+  bool in_switches = false;             // sums are made by the switches of the network
+  bool registers_memory = false;        // the run's memory is registered
+  bool operator==(const NcclGroupOptions&) const = default;
+};
+
+/// By name of the group (comm/group_kinds.h).
+using NcclOptions = std::map<std::string, NcclGroupOptions, std::less<>>;
+
+/// Of dist.nccl_communicator_config_path, dist.use_sharp and ddp.nccl_ub. Adds what is wrong with
+/// them to `problems`.
+NcclOptions nccl_options(const DistConfig& config, Problems& problems);
+/// ConfigError with all problems.
+NcclOptions nccl_options(const DistConfig& config);
+
+}  // namespace viaduct
