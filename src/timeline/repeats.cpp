@@ -21,6 +21,7 @@ class StepEvents {
       if (!action.ran()) continue;
       of_micro_batch_[action.micro_batch].push_back(&action);
       if (action.begin < action.end) in_order_.push_back(&action);
+      ran_.push_back(&action);
     }
   }
 
@@ -48,9 +49,45 @@ class StepEvents {
                                  size_t number) const {
     std::vector<std::string> list;
     if (number >= actions.size()) return list;
-    for (int64_t at = actions[number]->begin; at < actions[number]->end; ++at)
-      list.push_back(line(at, actions[number]->micro_batch));
+    const ActionRecord& action = *actions[number];
+    int64_t next = action.edges_begin;
+    const auto add_edges = [&](int64_t up_to) {
+      for (; next < action.edges_end; ++next) {
+        const StreamEdgeRecord& edge = record_.edges()[static_cast<size_t>(next)];
+        if (edge.at > up_to) break;
+        list.push_back(line(edge, action));
+      }
+    };
+    for (int64_t at = action.begin; at < action.end; ++at) {
+      add_edges(at);
+      list.push_back(line(at, action));
+    }
+    add_edges(action.end);
     return list;
+  }
+
+  /// The place of a stream's work among that of the action.
+  static int64_t place(const ActionRecord& action, int stream, int64_t position) {
+    return position - work_of(action.work_begin, stream);
+  }
+
+  std::string line(const StreamEdgeRecord& edge, const ActionRecord& action) const {
+    return fmt::format("stream {} waits from {} on for stream {}: {}", edge.to_stream,
+                       place(action, edge.to_stream, edge.to_position), edge.from_stream,
+                       source(edge, action));
+  }
+
+  /// What an edge waits for.
+  std::string source(const StreamEdgeRecord& edge, const ActionRecord& action) const {
+    const int64_t here = place(action, edge.from_stream, edge.from_position);
+    if (here == 0 && edge.latest && !awaits_operation(record_, events_, edge))
+      return "all its earlier work";
+    const ActionRecord* gave = action_of_work(ran_, edge.from_stream, edge.from_position);
+    if (gave == nullptr || gave->micro_batch != action.micro_batch ||
+        edge.from_position > work_of(gave->work_end, edge.from_stream))
+      return kElsewhere;
+    return fmt::format("{} of action {}", place(*gave, edge.from_stream, edge.from_position),
+                       gave->number);
   }
 
   /// The place of a position in the actions of the same micro-batch.
@@ -64,7 +101,8 @@ class StepEvents {
     return fmt::format("{} of action {}", position - action.begin, action.number);
   }
 
-  std::string line(int64_t position, int64_t micro_batch) const {
+  std::string line(int64_t position, const ActionRecord& action) const {
+    const int64_t micro_batch = action.micro_batch;
     const RecordEvent& event = events_[static_cast<size_t>(position)];
     const auto index = static_cast<size_t>(event.index);
     const auto began = [&] { return place(begin_of(record_, event, position), micro_batch); };
@@ -72,10 +110,11 @@ class StepEvents {
       case RecordEventKind::op: {
         const OpEntryRecord& op = record_.ops()[index];
         return fmt::format(
-            "{} by {}, stream {}, {} launches, {} operations, {} and {} bytes, {} of "
+            "{} by {}, {} of stream {}, {} launches, {} operations, {} and {} bytes, {} of "
             "workspace, {}",
-            op.op, op.kernel, op.stream, op.launches, fmt::join(op.cost.flops, " + "),
-            op.cost.bytes_read, op.cost.bytes_written, op.workspace_bytes, op.shapes);
+            op.op, op.kernel, place(action, op.stream, op.stream_position), op.stream, op.launches,
+            fmt::join(op.cost.flops, " + "), op.cost.bytes_read, op.cost.bytes_written,
+            op.workspace_bytes, op.shapes);
       }
       case RecordEventKind::allocate: {
         const AllocationRecord& a = record_.allocations()[index];
@@ -96,8 +135,10 @@ class StepEvents {
       case RecordEventKind::launch: {
         const CollectiveRecord& c = record_.collectives()[index];
         return fmt::format(
-            "{} of {} {} ({}) with {}, {} bytes, {} sent, queue {}{}, complete at {}", c.operation,
-            c.group, c.members->text(), c.flow, c.peer, c.bytes, c.wire_bytes, c.queue,
+            "{} of {} {} ({}) with {}, {} bytes, {} sent, queue {}, {} of stream {}{}, complete at "
+            "{}",
+            c.operation, c.group, c.members->text(), c.flow, c.peer, c.bytes, c.wire_bytes, c.queue,
+            c.has_place() ? place(action, c.stream, c.stream_position) : 0, c.stream,
             c.message_group < 0 ? "" : ", grouped", place(c.completed_at, micro_batch));
       }
       case RecordEventKind::complete:
@@ -105,6 +146,7 @@ class StepEvents {
       case RecordEventKind::host_read:
       case RecordEventKind::host_call:
       case RecordEventKind::host_call_done:
+      case RecordEventKind::edge:
       case RecordEventKind::none:
         break;
     }
@@ -114,6 +156,7 @@ class StepEvents {
   const StepRecord& record_;
   const std::vector<RecordEvent>& events_;
   std::map<int64_t, std::vector<const ActionRecord*>> of_micro_batch_;
+  std::vector<const ActionRecord*> ran_;       // all of them
   std::vector<const ActionRecord*> in_order_;  // those in which something happened
 };
 
