@@ -2,6 +2,7 @@
 
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "timeline/expanded_streams.h"
@@ -121,7 +122,14 @@ class Replay {
 
  private:
   /// By entry of the record and micro-batch of the instance (−1: the entry itself).
-  using Numbers = std::map<std::pair<int64_t, int64_t>, int64_t>;
+  struct Hash {
+    size_t operator()(const std::pair<int64_t, int64_t>& key) const {
+      return static_cast<size_t>((static_cast<uint64_t>(key.first) << 20) ^
+                                 static_cast<uint64_t>(key.second)) *
+             0x9E3779B97F4A7C15U;
+    }
+  };
+  using Numbers = std::unordered_map<std::pair<int64_t, int64_t>, int64_t, Hash>;
   /// The entry's number in the new record. An instance ends what it begins.
   static Numbers::key_type key_of(const ExpandedEvent& e) {
     return {e.event.index, e.instance == nullptr ? -1 : e.instance->micro_batch};
