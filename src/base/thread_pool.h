@@ -30,12 +30,6 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-/// As `pool->run`; without a pool on the calling thread.
-inline void run_tasks(ThreadPool* pool, int64_t tasks, FunctionRef<void(int64_t, int)> task) {
-  if (pool != nullptr) return pool->run(tasks, task);
-  for (int64_t index = 0; index < tasks; ++index) task(index, 0);
-}
-
 /// max(1, cores / local_ranks): the pool size of a rank when the configuration sets none.
 int default_pool_threads(int local_ranks);
 

@@ -50,17 +50,10 @@ int Device::stream(std::string_view name) {
   return has_side_streams() ? order_.stream(name) : kComputeStream;
 }
 
-std::vector<int64_t> Device::work_given() const {
-  std::vector<int64_t> given;
-  for (int stream = 0; stream < order_.count(); ++stream) given.push_back(order_.position(stream));
-  return given;
-}
-
 void Device::wait(int stream, const Event& event) {
   if (order_.is_behind(stream, event)) return;
   const int64_t position = order_.launched(stream);
-  const bool latest = order_.position(event.stream) == event.position;
-  if (record_ != nullptr) record_->edge({event.stream, event.position, stream, position, latest});
+  if (record_ != nullptr) record_->edge({event.stream, event.position, stream, position});
   enqueue_wait(stream, event);
   order_.waited(stream, event);
 }

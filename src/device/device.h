@@ -68,8 +68,6 @@ class Device {
   /// Counts a piece of work that is about to be enqueued on a stream; call it right before. Returns
   /// the work's position in the stream.
   int64_t launched(int stream) { return order_.launched(stream); }
-  /// How much work each stream was given, by stream.
-  std::vector<int64_t> work_given() const;
   /// The point after all work enqueued on `stream` so far.
   Event record_event(int stream) { return order_.event(stream); }
   /// Work enqueued on `stream` from now on begins after `event`. The host does not wait.

@@ -177,8 +177,12 @@ void run_blank_batches(const RunSetup& setup, Engine& engine) {
 
 DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool with_evaluation,
                bool in_full) {
+  // A record with edges between the streams of a GPU cannot be expanded; its sums and its peak do
+  // not need them.
+  const bool edges = setup.config.cuda_target.has_value();
   // Shared documents give each micro-batch a shape of its own.
-  const bool repeats = !in_full && !setup.config.context_parallel.hybrid_context_parallel;
+  const bool repeats = !in_full && !(kept != nullptr && edges) &&
+                       !setup.config.context_parallel.hybrid_context_parallel;
   Recorded recorded;
   recorded.record.set_with_shapes(kept != nullptr && kept->with_shapes());
   record_rank(setup, rank, with_evaluation, repeats, recorded);

@@ -45,25 +45,21 @@ MicroBatchInstances::MicroBatchInstances(Device& device, const ActionList& actio
 }
 
 bool MicroBatchInstances::before(const Action& action) {
-  const int64_t at = device_.record()->position(), edges = edge_count();
-  std::vector<int64_t> work = device_.work_given();
+  const int64_t at = device_.record()->position(), compute = compute_position();
   log_.actions.push_back({.micro_batch = action.micro_batch,
                           .recorded_as = recorded_as(action.micro_batch),
                           .number = numbers_[static_cast<size_t>(action.micro_batch)]++,
                           .begin = at,
                           .end = at,
-                          .edges_begin = edges,
-                          .edges_end = edges,
-                          .work_begin = work,
-                          .work_end = work});
+                          .compute_begin = compute,
+                          .compute_end = compute});
   return runs(action.micro_batch);
 }
 
 void MicroBatchInstances::after(const Action&) {
   ActionRecord& ran = log_.actions.back();
   ran.end = device_.record()->position();
-  ran.edges_end = edge_count();
-  ran.work_end = device_.work_given();
+  ran.compute_end = compute_position();
 }
 
 }  // namespace viaduct

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/run_tasks.h"
 #include "run/run_length.h"
 #include "timeline/resolver.h"
 

@@ -2,8 +2,6 @@
 // Which positions of a record belong to which action of a pipeline schedule, and which actions are
 // not in it because another micro-batch does the same. A dry run writes it along with its record.
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -20,10 +18,7 @@ struct ActionRecord {
   /// Positions in the record, the second one not included. Of an instance both are the place at
   /// which it would have run.
   int64_t begin = 0, end = 0;
-  /// Indices of the record's edges, likewise.
-  int64_t edges_begin = 0, edges_end = 0;
-  /// How much work each stream was given by then, by stream; those that it does not have: none.
-  std::vector<int64_t> work_begin = {}, work_end = {};
+  int64_t compute_begin = 0, compute_end = 0;  // the amount of work given to compute by then
 
   bool ran() const { return recorded_as == micro_batch; }
 };
@@ -35,21 +30,6 @@ struct StepActions {
   /// does what the first one did.
   std::vector<std::pair<int64_t, int64_t>> alike;
 };
-
-/// How much work a stream was given.
-inline int64_t work_of(const std::vector<int64_t>& work, int stream) {
-  return static_cast<size_t>(stream) < work.size() ? work[static_cast<size_t>(stream)] : 0;
-}
-
-/// The last of some actions, in the order of time, that began before a stream was given its work at
-/// `position`; null if none did.
-inline const ActionRecord* action_of_work(const std::vector<const ActionRecord*>& actions,
-                                          int stream, int64_t position) {
-  const auto beyond = std::partition_point(
-      actions.begin(), actions.end(),
-      [&](const ActionRecord* action) { return work_of(action->work_begin, stream) < position; });
-  return beyond == actions.begin() ? nullptr : *(beyond - 1);
-}
 
 /// Of the steps of a record, in their order.
 using ActionLog = std::vector<StepActions>;

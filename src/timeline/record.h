@@ -60,8 +60,6 @@ struct StreamEdgeRecord {
   int64_t from_position = 0;
   int to_stream = 0;
   int64_t to_position = 0;
-  bool latest = false;  // `from_stream` had been given nothing after `from_position`
-  int64_t at = 0;       // position of the record's next event
 };
 
 /// One allocation; times are positions in the sequence of all events of the record.
@@ -130,9 +128,6 @@ struct CollectiveRecord {
   int stream = 0;                 // of the device, if it has side streams
   int64_t stream_position = 0;    // its place among that stream's work
   int64_t counter = -1;           // its index in StepCounters::collectives; −1: not counted
-
-  /// Whether it is work of a side stream.
-  bool has_place() const { return stream_position > 0; }
 };
 
 /// A value that the host read from the device, with the reason given in the code. The host is
@@ -186,10 +181,7 @@ class StepRecord {
   /// its answer has arrived.
   int64_t host_call(HostCallRecord entry);
   void host_call_done(int64_t number, double wait_begin_seconds);
-  void edge(StreamEdgeRecord entry) {
-    entry.at = position_;
-    edges_.push_back(entry);
-  }
+  void edge(const StreamEdgeRecord& entry) { edges_.push_back(entry); }
   /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);

@@ -30,15 +30,6 @@ std::vector<RecordEvent> events_of(const StepRecord& record) {
   return events;
 }
 
-bool awaits_operation(const StepRecord& record, const std::vector<RecordEvent>& events,
-                      const StreamEdgeRecord& edge) {
-  if (edge.at >= static_cast<int64_t>(events.size())) return false;
-  const RecordEvent& next = events[static_cast<size_t>(edge.at)];
-  if (next.kind != RecordEventKind::complete) return false;
-  const CollectiveRecord& c = record.collectives()[static_cast<size_t>(next.index)];
-  return c.stream == edge.from_stream && c.stream_position == edge.from_position;
-}
-
 int64_t begin_of(const StepRecord& record, const RecordEvent& event, int64_t position) {
   const auto index = static_cast<size_t>(event.index);
   switch (event.kind) {

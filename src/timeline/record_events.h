@@ -21,7 +21,6 @@ enum class RecordEventKind : uint8_t {
   complete,  // its end
   host_call,
   host_call_done,
-  edge,  // between streams; it has no position of its own
 };
 
 struct RecordEvent {
@@ -29,13 +28,8 @@ struct RecordEvent {
   int64_t index = 0;  // of the entry in the record's list of its kind
 };
 
-/// By position; without edges.
+/// By position.
 std::vector<RecordEvent> events_of(const StepRecord& record);
-
-/// Whether an edge lets a stream wait for the operation that is complete then: its end follows
-/// right behind the edge.
-bool awaits_operation(const StepRecord& record, const std::vector<RecordEvent>& events,
-                      const StreamEdgeRecord& edge);
 
 /// The position at which the entry that an event ends (releases, closes, completes) began; of
 /// others the event's own.

@@ -2,10 +2,8 @@
 
 #include <map>
 #include <tuple>
-#include <unordered_map>
 
 #include "base/error.h"
-#include "timeline/expanded_streams.h"
 
 namespace viaduct {
 
@@ -13,16 +11,12 @@ RecordExpansion::RecordExpansion(const StepRecord& record, const ActionLog& log)
     : record_(record), events_(events_of(record)) {
   for (const StepActions& step : log) {
     std::map<std::pair<int64_t, int64_t>, const ActionRecord*> ran;  // by micro-batch and number
-    for (const ActionRecord& action : step.actions) {
-      if (!action.ran()) continue;
-      ran[{action.micro_batch, action.number}] = &action;
-      ran_.push_back(&action);
-    }
+    for (const ActionRecord& action : step.actions)
+      if (action.ran()) ran[{action.micro_batch, action.number}] = &action;
     for (const ActionRecord& action : step.actions) {
       if (action.ran()) continue;
       const ActionRecord* recorded = ran.at({action.recorded_as, action.number});
-      if (recorded->begin < recorded->end || recorded->edges_begin < recorded->edges_end)
-        instances_.push_back({&action, recorded});
+      if (recorded->begin < recorded->end) instances_.push_back({&action, recorded});
     }
   }
 }
@@ -54,11 +48,10 @@ namespace {
 /// Appends the events of an expansion to a new record, with the numbers that a run counts up.
 class Replay {
  public:
-  explicit Replay(const RecordExpansion& expansion)
-      : from_(expansion.record()), streams_(expansion) {
-    const StepRecord& record = from_;
-    VIADUCT_CHECK(Error, record.older_releases().empty(),
-                  "expanding a record: expected one from the begin of its device");
+  explicit Replay(const StepRecord& record) : from_(record) {
+    VIADUCT_CHECK(Error, record.older_releases().empty() && record.edges().empty(),
+                  "expanding a record: expected one from the begin of a device without side "
+                  "streams");
     to_.set_timed(false);  // as on the devices of dry runs
     if (!record.allocations().empty()) next_id_ = record.allocations().front().id;
   }
@@ -67,14 +60,12 @@ class Replay {
   StepRecord take() { return std::move(to_); }
 
   void append(const ExpandedEvent& e) {
-    if (e.instance != instance_) streams_.enter(e);
-    instance_ = e.instance;
+    if (e.instance != instance_) enter(e);
     const auto index = static_cast<size_t>(e.event.index);
     switch (e.event.kind) {
       case RecordEventKind::op: {
         OpEntryRecord op = from_.ops()[index];
-        op.stream_position = streams_.place(op.stream, op.stream_position);
-        streams_.given(op.stream, op.stream_position);
+        op.stream_position += compute_;
         return to_.op(std::move(op));
       }
       case RecordEventKind::allocate: {
@@ -97,7 +88,7 @@ class Replay {
         return to_.close_scope(last(scopes_, e));
       case RecordEventKind::host_read: {
         const HostReadRecord& read = from_.host_reads()[index];
-        return to_.host_read(read.reason, streams_.place(0, read.stream_position));
+        return to_.host_read(read.reason, read.stream_position + compute_);
       }
       case RecordEventKind::launch:
         now(collectives_, e) = launch(from_.collectives()[index], e.instance != nullptr);
@@ -113,8 +104,6 @@ class Replay {
       case RecordEventKind::host_call_done:
         return to_.host_call_done(last(host_calls_, e),
                                   from_.host_calls()[index].wait_begin_seconds);
-      case RecordEventKind::edge:
-        return to_.edge(streams_.moved(from_.edges()[index]));
       case RecordEventKind::none:
         return;
     }
@@ -122,14 +111,7 @@ class Replay {
 
  private:
   /// By entry of the record and micro-batch of the instance (−1: the entry itself).
-  struct Hash {
-    size_t operator()(const std::pair<int64_t, int64_t>& key) const {
-      return static_cast<size_t>((static_cast<uint64_t>(key.first) << 20) ^
-                                 static_cast<uint64_t>(key.second)) *
-             0x9E3779B97F4A7C15U;
-    }
-  };
-  using Numbers = std::unordered_map<std::pair<int64_t, int64_t>, int64_t, Hash>;
+  using Numbers = std::map<std::pair<int64_t, int64_t>, int64_t>;
   /// The entry's number in the new record. An instance ends what it begins.
   static Numbers::key_type key_of(const ExpandedEvent& e) {
     return {e.event.index, e.instance == nullptr ? -1 : e.instance->micro_batch};
@@ -140,15 +122,20 @@ class Replay {
     return numbers.extract(key_of(e)).mapped();
   }
 
+  /// Another action begins: its work comes after the work of all earlier instances.
+  void enter(const ExpandedEvent& e) {
+    instance_ = e.instance;
+    compute_ = skipped_;
+    if (instance_ == nullptr) return;
+    compute_ += instance_->compute_begin - e.recorded_as->compute_begin;
+    skipped_ += e.recorded_as->compute_end - e.recorded_as->compute_begin;
+  }
+
   int64_t launch(CollectiveRecord c, bool of_instance) {
     const bool message = c.operation == "send" || c.operation == "receive";
     Counter& counter = counters_[{c.members.get(), message ? c.operation : "",
                                   message ? c.peer : -1, message ? c.flow : ""}];
     c.sequence = counter.next(c.sequence, of_instance);
-    if (c.has_place()) {
-      c.stream_position = streams_.place(c.stream, c.stream_position);
-      streams_.given(c.stream, c.stream_position);
-    }
     if (c.message_group >= 0) {
       // The messages of a group are launched one right after the other.
       GroupCounter& group = message_groups_[c.members.get()];
@@ -178,8 +165,9 @@ class Replay {
 
   const StepRecord& from_;
   StepRecord to_;
-  ExpandedStreams streams_;
   const ActionRecord* instance_ = nullptr;  // that the last event belonged to
+  int64_t skipped_ = 0;                     // work of compute in the instances so far
+  int64_t compute_ = 0;                     // that positions of compute move by
   int64_t next_id_ = 0;
   Numbers ids_, scopes_, collectives_, host_calls_;
   std::map<std::tuple<Group, std::string, int, std::string>, Counter> counters_;
@@ -191,10 +179,9 @@ class Replay {
 ExpandedRecord expanded(const RecordExpansion& expansion) {
   ExpandedRecord result;
   result.positions.reserve(static_cast<size_t>(expansion.record().position()) + 1);
-  Replay replay(expansion);
+  Replay replay(expansion.record());
   expansion.for_each([&](const ExpandedEvent& e) {
-    if (e.event.kind != RecordEventKind::edge &&
-        static_cast<int64_t>(result.positions.size()) == e.at)
+    if (static_cast<int64_t>(result.positions.size()) == e.at)
       result.positions.push_back(replay.position());
     replay.append(e);
   });

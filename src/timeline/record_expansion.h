@@ -1,6 +1,6 @@
 #pragma once
 // Presents a record whose log has instances as if they had run: event by event in the order of
-// time, and between them the edges of streams.
+// time.
 
 #include <cstdint>
 #include <vector>
@@ -12,8 +12,8 @@ namespace viaduct {
 
 /// An event of the expanded step.
 struct ExpandedEvent {
-  RecordEvent event = {};  // of the record
-  int64_t position = 0;    // of it in the record; of an edge, that of the next event
+  RecordEvent event;     // of the record
+  int64_t position = 0;  // of it in the record
   /// Where it happens, as a position of the record. Events of an instance have the position that
   /// the instance would have run at.
   int64_t at = 0;
@@ -30,26 +30,16 @@ class RecordExpansion {
   template <class F>
   void for_each(F&& f) const {
     auto next = instances_.begin();
-    int64_t edge = 0;
-    const auto end = static_cast<int64_t>(events_.size());
-    for (int64_t at = 0; at < end; ++at) {
+    for (int64_t at = 0; at < static_cast<int64_t>(events_.size()); ++at) {
       for (; next != instances_.end() && next->instance->begin == at; ++next) {
-        add_edges(edge, next->instance->edges_begin, at, {.at = at}, f);
-        add_instance(*next, at, f);
+        for (int64_t p = next->recorded_as->begin; p < next->recorded_as->end; ++p)
+          f(ExpandedEvent{event(p), p, at, next->instance, next->recorded_as});
       }
-      add_edges(edge, edges(), at, {.at = at}, f);
       f(ExpandedEvent{event(at), at, at});
     }
-    add_edges(edge, edges(), end, {.at = end}, f);
   }
 
   const StepRecord& record() const { return record_; }
-  /// Those actions that ran, in the order of time.
-  const std::vector<const ActionRecord*>& ran() const { return ran_; }
-  /// As of the record.
-  bool awaits_operation(const StreamEdgeRecord& edge) const {
-    return viaduct::awaits_operation(record_, events_, edge);
-  }
   /// As StepRecord::peak of the expanded record; `at` is a position of the record itself.
   StepRecord::Peak peak() const;
 
@@ -58,29 +48,6 @@ class RecordExpansion {
     const ActionRecord* instance = nullptr;
     const ActionRecord* recorded_as = nullptr;
   };
-  int64_t edges() const { return static_cast<int64_t>(record_.edges().size()); }
-  /// Edges from index `next` on that were made up to a position.
-  template <class F>
-  void add_edges(int64_t& next, int64_t last, int64_t up_to, ExpandedEvent event, F&& f) const {
-    for (; next < last; ++next) {
-      event.position = record_.edges()[static_cast<size_t>(next)].at;
-      if (event.position > up_to) return;
-      event.event = {RecordEventKind::edge, next};
-      f(event);
-    }
-  }
-  template <class F>
-  void add_instance(const Instance& one, int64_t at, F&& f) const {
-    const ActionRecord& recorded = *one.recorded_as;
-    ExpandedEvent out{.at = at, .instance = one.instance, .recorded_as = one.recorded_as};
-    int64_t edge = recorded.edges_begin;
-    for (int64_t p = recorded.begin; p < recorded.end; ++p) {
-      add_edges(edge, recorded.edges_end, p, out, f);
-      out.event = event(p), out.position = p;
-      f(out);
-    }
-    add_edges(edge, recorded.edges_end, recorded.end, out, f);
-  }
   const RecordEvent& event(int64_t position) const {
     return events_[static_cast<size_t>(position)];
   }
@@ -94,7 +61,6 @@ class RecordExpansion {
 
   const StepRecord& record_;
   std::vector<RecordEvent> events_;
-  std::vector<const ActionRecord*> ran_;
   std::vector<Instance> instances_;  // in order; those in which something happens
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/run_tasks.h"
 #include "timeline/rank_graph.h"
 
 namespace viaduct {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/run_tasks.h"
 
 namespace viaduct {
 

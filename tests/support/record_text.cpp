@@ -41,10 +41,6 @@ std::vector<std::string> record_entries(const StepRecord& record) {
     list.push_back(fmt::format("{} to {}: {} of {} ({}), place {}, number {}, {} bytes, scope {}",
                                e.posted_at, e.wait_at, e.what, e.group, e.members->text(), e.place,
                                e.sequence, e.bytes, e.scope));
-  for (const StreamEdgeRecord& e : record.edges())
-    list.push_back(fmt::format("{}: {} of {} waits for {} of {}{}", e.at, e.to_position,
-                               e.to_stream, e.from_position, e.from_stream,
-                               e.latest ? ", its latest" : ""));
   list.push_back(fmt::format("{} positions, {} edges, {} older releases", record.position(),
                              record.edges().size(), record.older_releases().size()));
   return list;

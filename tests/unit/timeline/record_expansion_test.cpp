@@ -27,11 +27,11 @@ class Steps {
   }
   void begin(int64_t micro_batch, int64_t number, int64_t recorded_as = -1) {
     log_.back().actions.push_back({micro_batch, recorded_as < 0 ? micro_batch : recorded_as, number,
-                                   record_.position(), record_.position(), 0, 0, {launched_}, {launched_}});
+                                   record_.position(), record_.position(), launched_, launched_});
   }
   void end() {
     log_.back().actions.back().end = record_.position();
-    log_.back().actions.back().work_end = {launched_};
+    log_.back().actions.back().compute_end = launched_;
   }
   void op(int64_t read) {
     OpEntryRecord op;
@@ -146,7 +146,7 @@ TEST(Repeats, WhatAMicroBatchLeavesToTheNextSpeaksAgainstThem) {
       record.allocate(i + 1, 5, "saved");
       record.release(i == 4 ? 3 : i, 5, "saved");
     }
-    log[0].actions.push_back({i, recorded_as, 0, begin, record.position()});
+    log[0].actions.push_back({i, recorded_as, 0, begin, record.position(), 0, 0});
   }
   const auto found = against_repeats(record, log);
   ASSERT_TRUE(found.has_value());
@@ -160,7 +160,7 @@ TEST(Repeats, AValueThatTheHostReadsSpeaksAgainstThem) {
   for (int64_t i = 0; i < 5; ++i) {
     const int64_t begin = record.position(), recorded_as = i == 3 ? 2 : i;
     if (i != 3) record.host_read("loss");
-    log[0].actions.push_back({i, recorded_as, 0, begin, record.position()});
+    log[0].actions.push_back({i, recorded_as, 0, begin, record.position(), 0, 0});
   }
   EXPECT_TRUE(against_repeats(record, log).has_value());
   log[0].alike.clear();
