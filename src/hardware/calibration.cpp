@@ -122,14 +122,17 @@ class SectionReader {
       problems_.add("{}{}: expected a list of at least one row", place(*value), name);
       return;
     }
-    std::set<std::string> seen;
-    for (const Value& item : value->items) {
-      Row row;
-      const std::string key = read(item, fmt::format("{}[{}]", name, rows.size()), row);
-      if (!key.empty() && !seen.insert(key).second)
-        problems_.add("{}{}[{}]: a second row for {}", place(item), name, rows.size(), key);
-      rows.push_back(std::move(row));
+    read_rows(*value, name, rows);
+  }
+  template <class Row>
+  void any_number(const char* name, std::vector<Row>& rows) {
+    const Value* value = find(name);
+    if (value == nullptr) return;
+    if (!value->is_list()) {
+      problems_.add("{}{}: expected a list of rows", place(*value), name);
+      return;
     }
+    read_rows(*value, name, rows);
   }
   void finish() const {
     for (const auto& [name, value] : document_.entries) {
@@ -141,6 +144,17 @@ class SectionReader {
   }
 
  private:
+  template <class Row>
+  void read_rows(const Value& list, const char* name, std::vector<Row>& rows) {
+    std::set<std::string> seen;
+    for (const Value& item : list.items) {
+      Row row;
+      const std::string key = read(item, fmt::format("{}[{}]", name, rows.size()), row);
+      if (!key.empty() && !seen.insert(key).second)
+        problems_.add("{}{}[{}]: a second row for {}", place(item), name, rows.size(), key);
+      rows.push_back(std::move(row));
+    }
+  }
   const Value* find(const char* name) {
     names_.emplace_back(name);
     const Value* value = document_.find(name);

@@ -71,7 +71,7 @@ struct Calibration {
   std::vector<CalibratedAttention> attention;
   std::vector<CalibratedStream> streams;
   CalibratedLaunch launch;
-  std::vector<CalibratedAllReduce> all_reduce;
+  std::vector<CalibratedAllReduce> all_reduce;  // may be empty: then only one rank can be predicted
 };
 
 std::string to_yaml(const Calibration& calibration);

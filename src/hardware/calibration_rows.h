@@ -73,7 +73,8 @@ void visit(CalibratedAllReduce& row, Visitor& v) {
   v("bus_gbytes_per_second", row.bus_gbytes_per_second, Role::measured);
 }
 
-/// The sections of the file: `one` for a single row, `many` for a list of them.
+/// The sections of the file: `one` for a single row, `many` for a list of them, `any_number` for a
+/// list that may be empty: runs of one rank need no all-reduces.
 template <class Visitor>
 void visit_sections(Calibration& table, Visitor& v) {
   v.one("machine", table.machine);
@@ -82,7 +83,7 @@ void visit_sections(Calibration& table, Visitor& v) {
   v.many("attention", table.attention);
   v.many("streams", table.streams);
   v.one("launch", table.launch);
-  v.many("all_reduce", table.all_reduce);
+  v.any_number("all_reduce", table.all_reduce);
 }
 
 inline constexpr std::string_view kFormat = "viaduct calibration";

@@ -38,6 +38,11 @@ struct SectionWriter {
     text += fmt::format("{}: {}\n", name, flow(row));
   }
   template <class Row>
+  void any_number(const char* name, std::vector<Row>& rows) {
+    if (!rows.empty()) return many(name, rows);
+    text += fmt::format("{}: []\n", name);
+  }
+  template <class Row>
   void many(const char* name, std::vector<Row>& rows) {
     text += fmt::format("{}:\n", name);
     for (Row& row : rows) text += fmt::format("  - {}\n", flow(row));

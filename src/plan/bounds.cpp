@@ -58,22 +58,28 @@ LayoutBound::LayoutBound(const ModelCost& model, const Cluster& cluster,
                          const CollectiveTimeSettings& collectives)
     : model_(model), collective_time_(cluster, collectives) {}
 
-double LayoutBound::gradient_exchange_seconds(const Layout& layout, double parameters) const {
-  if (layout.shards() == 1 || layout.sharding == Sharding::given) return 0;
+double LayoutBound::gradient_exchange_seconds(const Layout& layout, const LayerCost& layer) const {
+  if (layout.sharding == Sharding::given) return 0;
   // Weights once, and gradients in the narrower of their formats and the weights'; fully sharded:
   // both for each micro-batch, and weights again for the backward, but those of the last layer.
-  // Experts have fewer copies, so that less of them moves.
-  if (layout.ep > 1) return 0;
   const double gradients = std::min(model_.bytes.weights, model_.bytes.gradients);
-  const auto seconds = [&](double wire) {
-    return collective_time_.seconds("all_gather", wire * parameters,
-                                    collective_time_.strided_extent(layout.shards(), layout.tp));
-  };
-  if (layout.sharding != Sharding::full) return seconds(model_.bytes.weights + gradients);
   const double stage_layers = static_cast<double>(model_.layers) / layout.pp;
-  const double again = std::max(0.0, 1 - 1 / stage_layers);
-  return static_cast<double>(layout.micro_batches) *
-         seconds((1 + again) * model_.bytes.weights + gradients);
+  const bool full = layout.sharding == Sharding::full;
+  const double again = full ? std::max(0.0, 1 - 1 / stage_layers) : 0;
+  const double wire = stage_layers * ((1 + again) * model_.bytes.weights + gradients);
+  const auto seconds = [&](double parameters, int ranks, int stride) {
+    if (ranks == 1 || parameters <= 0) return 0.0;
+    return collective_time_.seconds("all_gather", wire * parameters,
+                                    collective_time_.strided_extent(ranks, stride));
+  };
+  // Experts have fewer copies, in groups of their own, which may be under way at the same time.
+  const double once = layout.ep == 0
+                          ? seconds(layer.layer_parameters, layout.shards(), layout.tp)
+                          : std::max(seconds(layer.layer_parameters - layer.expert_parameters,
+                                             layout.shards(), layout.tp),
+                                     seconds(layer.expert_parameters, layout.expert_shards(),
+                                             layout.ep * layout.etp));
+  return full ? static_cast<double>(layout.micro_batches) * once : once;
 }
 
 LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most, const Layout& layout) const {
@@ -110,14 +116,12 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   seconds += most * layer.layer_update_seconds / shards;
   // Gradients are complete in the backward of the last micro-batches, and updated weights are
   // needed in the forward of the first. Virtual stages take turns in groups of pp micro-batches.
-  const double stage_layers = layers / layout.pp;
   const double at_end = layout.vpp == 1 ? 1 : std::min<double>(n, layout.pp);
   const double hidden = layout.sharding == Sharding::full
                             ? seconds
                             : at_end * (most * (t + layer.again_seconds) + layer.end_seconds) +
                                   most * layer.layer_update_seconds / shards;
-  seconds += std::max(
-      0.0, gradient_exchange_seconds(layout, stage_layers * layer.layer_parameters) - hidden);
+  seconds += std::max(0.0, gradient_exchange_seconds(layout, layer) - hidden);
   bound.seconds = std::max(bound.seconds, seconds);
 
   const double state = state_bytes(model_.bytes, layout);

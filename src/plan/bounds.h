@@ -48,6 +48,7 @@ struct ModelCost {
 struct LayerCost {
   bool known = false;  // false: of layers that differ from each other, or no dry run could be made
   double layer_parameters = 0, end_parameters = 0;  // of the rank; ends: embedding and head
+  double expert_parameters = 0;  // of a layer's, those of experts, which have groups of their own
   double layer_seconds = 0, end_seconds = 0;        // forward and backward, without recompute
   /// In addition, with recompute. The last layer of the model may do without: its backward directly
   /// follows its forward.
@@ -83,7 +84,7 @@ class LayoutBound {
   LowerBound shared(const LayerCost& largest, int64_t most, const Layout& layout) const;
 
  private:
-  double gradient_exchange_seconds(const Layout& layout, double parameters) const;
+  double gradient_exchange_seconds(const Layout& layout, const LayerCost& layer) const;
 
   ModelCost model_;
   CollectiveTime collective_time_;

@@ -131,19 +131,20 @@ BasedTime CalibratedTime::product(const OpEntryRecord& op) const {
   const double flops = 2 * m * n * k, all = op.cost.total_flops();
   // An epilogue adds a few operations an element, in cache. Anything else is not this product.
   if (all < flops || all > flops + kEpilogueFlops * m * std::max(n, k)) return modelled;
+  const double epilogue = (all - flops) / vector_rate_;
   std::vector<Sample> samples;
   for (const CalibratedGemm& row : table_.gemm) {
     if (row.dtype != table_name(sizes->dtype) || row.form != sizes->form) continue;
     if (row.m == sizes->m && row.n == sizes->n && row.k == sizes->k)
-      return {flops / (row.tflops * 1e12), TimeBasis::measured};
+      return {epilogue + flops / (row.tflops * 1e12), TimeBasis::measured};
     samples.push_back({{log2_of(row.m), log2_of(row.n), log2_of(row.k)}, row.tflops * 1e12});
   }
   if (samples.empty()) return modelled;
   bool inside = false;
   const double rate =
       rate_at(samples, {log2_of(sizes->m), log2_of(sizes->n), log2_of(sizes->k)}, inside);
-  if (inside) return {flops / rate, TimeBasis::interpolated};
-  return {std::max(flops / rate, pass(op).seconds), TimeBasis::modelled};
+  if (inside) return {epilogue + flops / rate, TimeBasis::interpolated};
+  return {std::max(epilogue + flops / rate, pass(op).seconds), TimeBasis::modelled};
 }
 
 BasedTime CalibratedTime::attention(const OpEntryRecord& op) const {

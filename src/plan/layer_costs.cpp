@@ -306,6 +306,14 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double per_parameter = model_.bytes.weights;
   cost.layer_parameters = (two_layers.weights - one_layer.weights) / per_parameter;
   cost.end_parameters = one_layer.weights / per_parameter - cost.layer_parameters;
+  if (layout.ep > 0) {
+    const ModelConfig& model = whole_.model;
+    const double matrices = (model.gated ? 3.0 : 2.0) * static_cast<double>(model.hidden);
+    cost.expert_parameters =
+        std::min(cost.layer_parameters,
+                 matrices * static_cast<double>(model.moe.experts * model.moe.feed_forward) /
+                     (double(layout.ep) * layout.etp));
+  }
   // The waits of both ends may be hidden behind other micro-batches.
   const double layer_op_seconds = b.op_seconds - a.op_seconds;
   cost.layer_seconds = std::max(b.batch_seconds - a.batch_seconds, layer_op_seconds);

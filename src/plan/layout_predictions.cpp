@@ -32,7 +32,7 @@ std::vector<LayoutPrediction> predict_layouts(const PlanRequest& request, Thread
   for (const Prepared& one : all) runs.push_back(one.runs.get());
   const auto errors =
       run_stages(pool, runs, [&](const StageRuns& ends) { return !is_too_large(ends, capacity); });
-  pool.run(static_cast<int64_t>(all.size()), [&](int64_t i, int) {
+  const auto time = [&](int64_t i, int) {
     Prepared& one = all[static_cast<size_t>(i)];
     const auto& error = errors[static_cast<size_t>(i)];
     if (error) {
@@ -41,9 +41,14 @@ std::vector<LayoutPrediction> predict_layouts(const PlanRequest& request, Thread
       one.runs->forget_records();
       one.result->too_large = std::move(one.runs);
     } else {
-      one.result->prediction = predict(*one.runs, request.cluster, request.prediction);
+      one.result->prediction = predict(*one.runs, request.cluster, request.prediction, &pool);
     }
-  });
+  };
+  if (all.size() == 1) {
+    time(0, 0);  // its stages share the threads
+  } else {
+    pool.run(static_cast<int64_t>(all.size()), time);
+  }
   return results;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/run_tasks.h"
 #include "run/run_length.h"
 #include "timeline/resolver.h"
 
@@ -206,8 +207,8 @@ double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings
   return gpu.memory_bytes - (gpu.is_cpu ? settings.cpu_reserve_bytes : settings.reserve_bytes);
 }
 
-Prediction predict(const StageRuns& of, const Cluster& cluster,
-                   const PredictionSettings& settings) {
+Prediction predict(const StageRuns& of, const Cluster& cluster, const PredictionSettings& settings,
+                   ThreadPool* pool) {
   std::vector<RankRecord> timed;
   Prediction prediction;
   for (size_t stage = 0; stage < of.stages(); ++stage) {
@@ -224,18 +225,19 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
   if (settings.calibration)
     calibrated.emplace(*settings.calibration, of.config(), cluster, settings.ops);
   const std::vector<RankTimes> times = resolve_times(
-      timed, {.op =
-                  [&](const OpEntryRecord& op) {
-                    return calibrated ? calibrated->op(op).seconds : op_time.seconds(op) / share;
-                  },
-              .collective =
-                  [&](const CollectiveRecord& c) {
-                    return calibrated ? calibrated->collective(c).seconds
-                                      : collective_time.seconds(c);
-                  },
-              .launch = settings.launch_seconds,
-              .host_wait = settings.host_wait_seconds,
-              .slowdown = settings.slowdown});
+      timed,
+      {.op =
+           [&](const OpEntryRecord& op) {
+             return calibrated ? calibrated->op(op).seconds : op_time.seconds(op) / share;
+           },
+       .collective =
+           [&](const CollectiveRecord& c) {
+             return calibrated ? calibrated->collective(c).seconds : collective_time.seconds(c);
+           },
+       .launch = settings.launch_seconds,
+       .host_wait = settings.host_wait_seconds,
+       .slowdown = settings.slowdown},
+      pool);
   // The first step is like the second except for weights that an earlier update left to be
   // gathered.
   double begin = 0, end = 0;
@@ -245,11 +247,15 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
     begin = std::max(begin, end_before(of.record(stage), times[stage], step.begin));
     end = std::max(end, times[stage].end);
   }
-  double peak = 0;
-  for (size_t stage = 0; stage < of.stages(); ++stage) {
+  const auto steps = [&](size_t stage) {
+    return StepTimes{
+        of.record(stage), times[stage],
+        prediction.stages[stage].run.windows[static_cast<size_t>(MemorySequence::step)], begin};
+  };
+  run_tasks(pool, static_cast<int64_t>(of.stages()), [&](int64_t index, int) {
+    const auto stage = static_cast<size_t>(index);
     StagePrediction& shown = prediction.stages[stage];
-    const StepTimes step{of.record(stage), times[stage],
-                         shown.run.windows[static_cast<size_t>(MemorySequence::step)], begin};
+    const StepTimes step = steps(stage);
     shown.time = stage_time(step, end);
     if (settings.timeline)
       shown.timeline = stage_timeline(of.record(stage), times[stage], step.step, begin, end);
@@ -257,8 +263,11 @@ Prediction predict(const StageRuns& of, const Cluster& cluster,
       if (step.inside(of.record(stage).collectives()[i].launched_at))
         shown.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
     }
-    peak = std::max(peak, static_cast<double>(shown.run.peak.bytes));
-    if (calibrated) add_bases(step, *calibrated, prediction);
+  });
+  double peak = 0;
+  for (size_t stage = 0; stage < of.stages(); ++stage) {
+    peak = std::max(peak, static_cast<double>(prediction.stages[stage].run.peak.bytes));
+    if (calibrated) add_bases(steps(stage), *calibrated, prediction);
   }
   const auto gpus = static_cast<double>(of.parallelism().mesh.ranks());
   const double tokens = static_cast<double>(batch_schedule(of.config()).full() *
@@ -280,7 +289,7 @@ Prediction predict(const RunSetup& setup, const Cluster& cluster,
   ThreadPool pool(threads);
   const auto errors = run_stages(pool, {&runs}, [](const StageRuns&) { return true; });
   if (errors.front()) throw ConfigError(*errors.front());
-  return predict(runs, cluster, settings);
+  return predict(runs, cluster, settings, &pool);
 }
 
 }  // namespace viaduct

@@ -84,8 +84,9 @@ double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
                    const PredictionSettings& settings = {}, int threads = 1);
 
-/// The same from dry runs of all stages that were made with their records.
+/// The same from dry runs of all stages that were made with their records. The threads of `pool`,
+/// if there is one, share the stages; figures do not depend on how many there are.
 Prediction predict(const StageRuns& runs, const Cluster& cluster,
-                   const PredictionSettings& settings);
+                   const PredictionSettings& settings, ThreadPool* pool = nullptr);
 
 }  // namespace viaduct

@@ -14,6 +14,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "timeline/record.h"
 
 namespace viaduct {
@@ -51,7 +52,9 @@ struct RankTimes {
 
 /// CommError that names rank, group, operation and sequence if the records do not match: an
 /// operation waits for members that never arrive.
+/// The threads of `pool`, if there is one, share the ranks: then `machine` is called by several of
+/// them at a time. The times are the same for any number of threads.
 std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
-                                     const MachineTimes& machine);
+                                     const MachineTimes& machine, ThreadPool* pool = nullptr);
 
 }  // namespace viaduct

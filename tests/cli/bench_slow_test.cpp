@@ -90,7 +90,7 @@ TEST(BenchCommand, CalibrationWritesATableThatIsReadBack) {
   EXPECT_EQ(table.machine.threads, 1);
   EXPECT_GT(table.machine.memory_bytes, int64_t{1} << 26);
   EXPECT_EQ(table.peaks.size(), 2u);
-  EXPECT_EQ(table.streams.size(), 10u);
+  EXPECT_EQ(table.streams.size(), 15u);  // longer calibrations have larger ones
   EXPECT_GE(table.all_reduce.size(), 2u);
   for (const char* form : {"forward", "data_gradient", "weight_gradient"}) {
     for (const char* dtype : {"bf16", "fp32"}) {

@@ -134,6 +134,24 @@ TEST_F(PlanCalibration, OtherTablesAreRefused) {
       test::run_viaduct("plan --cluster cpu --model llama3-8b --ranks 2 --global-batch 2" + given);
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, HasSubstr("--calibration with --model has no effect"));
+  run = test::run_viaduct(command("--explain" + given));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("--calibration with --explain has no effect; expected --config"));
+  run = test::run_viaduct(command("--spec-sheet" + given));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("--spec-sheet with --calibration has no effect"));
+}
+
+TEST_F(PlanCalibration, SeveralRanksNeedAllReduces) {
+  Calibration table = made_up(1);
+  table.all_reduce.clear();
+  const auto several = plan(table, "dist.ranks=2");
+  EXPECT_EQ(several.status, 2);
+  EXPECT_THAT(several.err, AllOf(HasSubstr("a run of several ranks needs all_reduce rows"),
+                                 HasSubstr("measure the table again")));
+  // One rank sends nothing.
+  const auto one = plan(table, "dist.ranks=1");
+  EXPECT_EQ(one.status, 0) << one.err;
 }
 
 }  // namespace

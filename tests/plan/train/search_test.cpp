@@ -156,6 +156,22 @@ TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
       sample(expert_request({"model.context_parallel_size=1", "train.global_batch_size=8"}), 23));
 }
 
+// Over a network, on which gradients and weights take longer than what hides them.
+TEST(Search, BoundsOfExpertsOnSeveralDomainsAreNeverAboveTheDryRun) {
+  const auto sampled = sample(expert_request({"model.context_parallel_size=1", "dist.ranks=32",
+                                              "train.global_batch_size=32"}),
+                              67);
+  expect_bounds_below(sampled);
+  // Fully sharded layouts wait for the network; near enough to prune with.
+  double share = 0, count = 0;
+  for (const Sampled& s : sampled) {
+    if (s.layout.sharding != Sharding::full || s.layout.ep < 2) continue;
+    share += s.bounds.back().seconds / s.prediction.step_seconds, ++count;
+  }
+  ASSERT_GT(count, 3);
+  EXPECT_GT(share / count, 0.6);
+}
+
 TEST(Search, BoundsOfQuantizedProductsAreNeverAboveTheDryRun) {
   for (const char* recipe : {"delayed_scaling", "current_scaling", "subchannel_scaling"}) {
     SCOPED_TRACE(recipe);

@@ -61,6 +61,17 @@ TEST(Calibration, IsReadBackAsWritten) {
   EXPECT_EQ(to_yaml(table), to_yaml(sample()));
 }
 
+TEST(Calibration, AllReducesMayBeMissing) {
+  Calibration table = sample();
+  table.all_reduce.clear();
+  const Calibration read = parse_calibration(to_yaml(table), "table.yaml");
+  EXPECT_TRUE(read.all_reduce.empty());
+  EXPECT_EQ(to_yaml(read), to_yaml(table));
+  const std::string text = to_yaml(table);
+  EXPECT_THAT(problems_of(text.substr(0, text.find("all_reduce"))),
+              HasSubstr("section all_reduce is missing"));
+}
+
 TEST(Calibration, KeepsFourDigitsOfWhatWasMeasured) {
   Calibration table = sample();
   table.launch.op_microseconds = 0.000123456789;

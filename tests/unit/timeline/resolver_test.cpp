@@ -193,6 +193,37 @@ TEST(Resolver, ComputeIsSlowerBesideCommunicationOnly) {
   EXPECT_EQ(times.ops[1].seconds(), 2);
 }
 
+TEST(Resolver, AnyNumberOfThreadsGivesTheSameTimes) {
+  // Four ranks in a ring that also sum: each op takes another third of a second.
+  std::vector<Program> programs;
+  for (int rank = 0; rank < 4; ++rank) {
+    Program& program = programs.emplace_back(rank, 4);
+    for (int i = 0; i < 5; ++i) {
+      program.op((rank + 2 * i + 1) / 3.0).wait(1, 0);
+      if (rank < 3) program.message("send", rank + 1, i + 1, 1, i);
+      if (rank > 0) program.message("receive", rank - 1, i + 1, 2, i).wait(0, 2);
+      program.op((7 * rank + i) / 9.0).wait(3, 0).all_reduce(1, 3).read();
+    }
+  }
+  std::vector<RankRecord> records;
+  for (const Program& program : programs) records.push_back(program.part());
+  const auto flat = [](const std::vector<RankTimes>& all) {
+    std::vector<double> list;
+    for (const RankTimes& times : all) {
+      for (const auto* spans : {&times.ops, &times.collectives})
+        for (const TimeSpan& span : *spans) list.insert(list.end(), {span.begin, span.end});
+      list.insert(list.end(), times.begun.begin(), times.begun.end());
+      list.insert(list.end(), {times.end, times.host_end});
+    }
+    return list;
+  };
+  const std::vector<double> alone = flat(resolve_times(records, machine(0.01, 1.3)));
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(flat(resolve_times(records, machine(0.01, 1.3), &pool)), alone) << threads;
+  }
+}
+
 TEST(Resolver, TimesOnlyThePartThatIsAskedFor) {
   Program rank(0);
   rank.op(2);
