@@ -13,6 +13,7 @@
 #include "sharding/buffer_layout.h"
 #include "sharding/offloaded_blocks.h"
 #include "sharding/sharding_groups.h"
+#include "tensor/packing.h"
 
 namespace viaduct {
 

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "sharding/offloaded_blocks.h"
+#include "tensor/packing.h"
 
 namespace viaduct {
 

@@ -29,10 +29,6 @@ enum class DType : uint8_t {
 
 /// Bytes of one element.
 int64_t dtype_bytes(DType dtype);
-/// Elements of a matrix that share a value of a tensor: 2 for e2m1x2, otherwise 1.
-inline int64_t elements_per_value(DType dtype) {
-  return dtype == DType::e2m1x2 ? 2 : 1;
-}
 /// "f32", "bf16", …
 std::string_view dtype_name(DType dtype);
 /// Whether it is a floating type that ops compute in.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tensor/packing.h"
 
 namespace viaduct {
 namespace {
