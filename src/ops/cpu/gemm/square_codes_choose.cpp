@@ -19,7 +19,7 @@ static_assert(kNvfp4Rows == kNvfp4Group && kNvfp4Columns % kNvfp4Group == 0);
 
 /// A rectangle of the matrix in one band, of at most kNvfp4Columns columns, that begins with a
 /// square or lies in one.
-struct Block {
+struct SquareBlock {
   int64_t row, rows, column, columns;
 };
 
@@ -39,19 +39,19 @@ struct PartRows {
 };
 
 template <class Body>
-void for_blocks_of_rows(const PartRows& part, int64_t row, int64_t rows, const Body& body) {
+void for_square_blocks_of_rows(const PartRows& part, int64_t row, int64_t rows, const Body& body) {
   const int64_t end = part.column_end(row);
   for (int64_t column = part.column_begin(row); column < end;) {
     const int64_t inside = column % kNvfp4Group;
     const int64_t next = column + (inside != 0 ? kNvfp4Group - inside : kNvfp4Columns);
-    body(Block{row, rows, column, std::min(next, end) - column});
+    body(SquareBlock{row, rows, column, std::min(next, end) - column});
     column = next;
   }
 }
 
 /// Calls body(block) on the pool for blocks that cover the part.
 template <class Args, class Body>
-void for_blocks(ThreadPool& pool, const Args& args, const Body& body) {
+void for_square_blocks(ThreadPool& pool, const Args& args, const Body& body) {
   const PartRows part(args);
   if (part.end == part.begin) return;
   const int64_t first_band = part.first() / kNvfp4Rows, last_band = part.last() / kNvfp4Rows;
@@ -63,7 +63,7 @@ void for_blocks(ThreadPool& pool, const Args& args, const Body& body) {
       for (int64_t row = std::max(part.first(), band * kNvfp4Rows); row < end;) {
         int64_t rows = 1;
         while (part.whole(row) && row + rows < end && part.whole(row + rows)) ++rows;
-        for_blocks_of_rows(part, row, rows, body);
+        for_square_blocks_of_rows(part, row, rows, body);
         row += rows;
       }
     }
@@ -72,26 +72,28 @@ void for_blocks(ThreadPool& pool, const Args& args, const Body& body) {
 
 /// Of the block's first element in the part.
 template <class Args>
-int64_t place(const Args& args, const Block& block) {
+int64_t place_in_part(const Args& args, const SquareBlock& block) {
   return block.row * args.columns + block.column - args.begin;
 }
 
 /// The block's rows as FP32, kNvfp4Columns apart.
 template <class Args>
-void load_block(const Args& args, const Block& block, const Nvfp4Kernels& kernels, float* to) {
+void load_square_block(const Args& args, const SquareBlock& block, const Nvfp4Kernels& kernels,
+                       float* to) {
   const int64_t each = dtype_bytes(args.part.dtype());
-  kernels.load(static_cast<const std::byte*>(args.part.raw()) + place(args, block) * each,
+  kernels.load(static_cast<const std::byte*>(args.part.raw()) + place_in_part(args, block) * each,
                args.columns * each, args.part.dtype(), block.rows, block.columns, false, to);
 }
 
 template <CpuIsa kIsa>
-void launch_magnitudes(OpContext& context, const Choice&, const SquareMagnitudesArgs& args, void*) {
+void launch_square_magnitudes(OpContext& context, const Choice&, const SquareMagnitudesArgs& args,
+                              void*) {
   const Nvfp4Kernels& kernels = nvfp4_kernels(kIsa);
   constexpr auto kInfinity = std::bit_cast<int32_t>(std::numeric_limits<float>::infinity());
-  for_blocks(context.device.pool(), args, [&](const Block& block) {
+  for_square_blocks(context.device.pool(), args, [&](const SquareBlock& block) {
     alignas(64) float rows[kNvfp4Rows * kNvfp4Columns];
     alignas(64) int32_t most[kNvfp4Columns];
-    load_block(args, block, kernels, rows);
+    load_square_block(args, block, kernels, rows);
     kernels.column_magnitudes(rows, block.rows, block.columns, most);
     float* const squares =
         args.magnitudes.data<float>() + block.row / kNvfp4Rows * args.magnitudes.dim(1);
@@ -107,7 +109,7 @@ void launch_magnitudes(OpContext& context, const Choice&, const SquareMagnitudes
 }
 
 template <CpuIsa kIsa>
-void launch_scales(OpContext& context, const Choice&, const SquareScalesArgs& args, void*) {
+void launch_square_scales(OpContext& context, const Choice&, const SquareScalesArgs& args, void*) {
   const Nvfp4Kernels& kernels = nvfp4_kernels(kIsa);
   const float matrix_scale = nvfp4_matrix_scale(args.amax.data<float>()[0]);
   args.matrix_scale.data<float>()[0] = matrix_scale;
@@ -127,13 +129,13 @@ void launch_scales(OpContext& context, const Choice&, const SquareScalesArgs& ar
 }
 
 template <CpuIsa kIsa>
-void launch_codes(OpContext& context, const Choice&, const SquareCodesArgs& args, void*) {
+void launch_square_codes(OpContext& context, const Choice&, const SquareCodesArgs& args, void*) {
   const Nvfp4Kernels& kernels = nvfp4_kernels(kIsa);
   const float matrix_scale = args.matrix_scale.data<float>()[0];
-  for_blocks(context.device.pool(), args, [&](const Block& block) {
+  for_square_blocks(context.device.pool(), args, [&](const SquareBlock& block) {
     alignas(64) float rows[kNvfp4Rows * kNvfp4Columns];
     alignas(64) float divisors[kNvfp4Columns / kNvfp4Group];
-    load_block(args, block, kernels, rows);
+    load_square_block(args, block, kernels, rows);
     const int64_t first = block.column / kNvfp4Group;
     const int64_t count = (block.column + block.columns - 1) / kNvfp4Group - first + 1;
     const uint8_t* const scales = static_cast<const uint8_t*>(args.scales.raw()) +
@@ -145,12 +147,12 @@ void launch_codes(OpContext& context, const Choice&, const SquareCodesArgs& args
     auto* const codes = static_cast<uint8_t*>(args.codes.raw());
     for (int64_t r = 0; r < block.rows; ++r)
       kernels.encode(rows + r * kNvfp4Columns, divisors, kNvfp4Group, nullptr, block.columns,
-                     codes + (place(args, block) + r * args.columns) / 2);
+                     codes + (place_in_part(args, block) + r * args.columns) / 2);
   });
 }
 
 template <class Args>
-Choice choose(const Args& args, const Traits&) {
+Choice choose_squares(const Args& args, const Traits&) {
   Choice choice;
   choice.kernel = "vector";
   choice.variant = kVectorKernel;
@@ -159,17 +161,18 @@ Choice choose(const Args& args, const Traits&) {
 }
 
 template <CpuIsa kIsa>
-void add_entries(OpTable& table) {
-  table.square_magnitudes = {choose<SquareMagnitudesArgs>, launch_magnitudes<kIsa>};
-  table.square_scales = {choose<SquareScalesArgs>, launch_scales<kIsa>};
-  table.square_codes = {choose<SquareCodesArgs>, launch_codes<kIsa>};
+void add_square_entries(OpTable& table) {
+  table.square_magnitudes = {choose_squares<SquareMagnitudesArgs>, launch_square_magnitudes<kIsa>};
+  table.square_scales = {choose_squares<SquareScalesArgs>, launch_square_scales<kIsa>};
+  table.square_codes = {choose_squares<SquareCodesArgs>, launch_square_codes<kIsa>};
 }
 
 }  // namespace
 
 void add_square_codes(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::portable) return add_entries<CpuIsa::portable>(table);
-  isa == CpuIsa::avx2 ? add_entries<CpuIsa::avx2>(table) : add_entries<CpuIsa::avx512>(table);
+  if (isa == CpuIsa::portable) return add_square_entries<CpuIsa::portable>(table);
+  isa == CpuIsa::avx2 ? add_square_entries<CpuIsa::avx2>(table)
+                      : add_square_entries<CpuIsa::avx512>(table);
 }
 
 }  // namespace viaduct::cpu
