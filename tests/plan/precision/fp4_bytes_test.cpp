@@ -121,7 +121,7 @@ TEST(Fp4Bytes, ShardsOfManyRanksAreWholeBytes) {
   const RunSetup setup =
       setup_of(kModel + kCodes + data(256, "optim") +
                Overrides{"model.num_layers=1", "model.hidden_size=16", "model.ffn_hidden_size=16",
-                         "model.num_attention_heads=2", "train.global_batch_size=256"});
+                         "model.num_attention_heads=2", "train.global_batch_size=512"});
   EXPECT_GT(dry_run(setup).parameters, 1792);
 }
 
