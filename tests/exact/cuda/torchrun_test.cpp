@@ -33,7 +33,7 @@ Overrides run_of(int ranks) {
 
 using Outcomes = std::map<int, RunOutcome>;
 
-/// The program of a rank, which writes its outcome to a file.
+/// The program of a rank, which stores its outcome.
 auto training(const RunSetup& setup, Outcomes& outcomes, std::mutex& mutex) {
   return [&](std::shared_ptr<Communicator> world) {
     const int me = world->rank();

@@ -211,7 +211,7 @@ TEST(ResumeSchedule, ADifferenceIsAnErrorWhereNeitherDecides) {
                   AllOf(HasSubstr("optimizer.lr: 0.01 there, 0.02 here"),
                         HasSubstr("rows of the learning rate's decay: 16 there, 12 here"),
                         HasSubstr("use_checkpoint_opt_param_scheduler=true"))));
-  // Without one it is not an error.
+  // Without a difference there is no error.
   TemporaryFolder save;
   train_run(short_run(save, kFirstHalf));
   EXPECT_EQ(train_run(short_run(save, neither)).state.step, 4);
