@@ -145,7 +145,7 @@ TEST_F(PlanCalibration, OtherTablesAreRefused) {
 TEST_F(PlanCalibration, SeveralRanksNeedAllReduces) {
   Calibration table = made_up(1);
   table.all_reduce.clear();
-  const auto several = plan(table, "dist.ranks=2");
+  const auto several = plan(table, "dist.ranks=2 train.global_batch_size=32");
   EXPECT_EQ(several.status, 2);
   EXPECT_THAT(several.err, AllOf(HasSubstr("a run of several ranks needs all_reduce rows"),
                                  HasSubstr("measure the table again")));

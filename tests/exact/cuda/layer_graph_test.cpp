@@ -9,9 +9,12 @@
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "engine/dry_run.h"
+#include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/stream_seeds.h"
+#include "support/tensor_bytes.h"
 #include "support/training.h"
+#include "train/run_checkpoint.h"
 
 namespace viaduct {
 namespace {
@@ -43,23 +46,40 @@ int64_t graphs_of_a_step(const Overrides& run, int ranks) {
   return launches;
 }
 
+/// What each rank has after a run of several ranks that are threads.
+std::vector<RunOutcome> train_ranks(const Overrides& overrides) {
+  const RunSetup setup = setup_of(overrides);
+  std::vector<RunOutcome> outcomes(static_cast<size_t>(setup.config.dist.ranks));
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+    RunOutcome& outcome = outcomes[static_cast<size_t>(world->rank())];
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance},
+                    std::move(world));
+    trainer.run();
+    outcome = {trainer.state(), {}, trainer.validations()};
+    for (const auto& entry : stage_run(trainer.engine(), trainer.state()).entries)
+      outcome.tensors[entry.entry.tensor.name] = bytes_of(entry.data);
+  });
+  return outcomes;
+}
+
 class LayerGraphRuns : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
   // The learning rate is another one in each step.
   const LayerCase& param = GetParam();
-  const Overrides run = tiny_run(param.family) + kCuda +
-                        Overrides{"train.train_iters=" + std::to_string(kSteps),
-                                  "scheduler.lr_warmup_iters=3",
-                                  "dist.ranks=" + std::to_string(param.ranks)} +
-                        param.settings;
+  const Overrides run =
+      tiny_run(param.family) + kCuda +
+      Overrides{"train.train_iters=" + std::to_string(kSteps), "scheduler.lr_warmup_iters=3",
+                "dist.ranks=" + std::to_string(param.ranks)} +
+      param.settings;
   const Overrides graphs = run + kGraphs + Overrides{"model.cuda_graph_modules=" + param.modules};
   const auto reset = [&](uint64_t seed) {
     cuda_host::reset_runtime({.seed = seed, .devices = param.ranks, .guard = seed == 1});
     nccl_double::reset({.seed = seed});
   };
   reset(0);
-  const RunOutcome plain = train_run(run);
+  const std::vector<RunOutcome> plain = train_ranks(run);
   EXPECT_EQ(cuda_host::graph_counts().launched, 0);
   const int64_t kernels = cuda_host::runtime_counts().kernels;
   const int64_t expected = kCaptured * graphs_of_a_step(graphs, param.ranks);
@@ -68,7 +88,7 @@ TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     reset(seed);
-    EXPECT_TRUE(train_run(graphs) == plain);
+    EXPECT_TRUE(train_ranks(graphs) == plain);
     EXPECT_EQ(cuda_host::graph_counts().launched, expected);
     EXPECT_GT(cuda_host::graph_counts().made, 0);
     EXPECT_LE(cuda_host::graph_counts().made, expected / kCaptured) << "captured once";
@@ -80,8 +100,7 @@ TEST_P(LayerGraphRuns, HaveTheBitsOfStepsWithout) {
 }
 
 const Overrides kTensor{"model.tensor_model_parallel_size=2", "model.sequence_parallel=true"};
-const Overrides kExperts{"model.num_moe_experts=4",
-                         "model.moe_shared_expert_intermediate_size=32"};
+const Overrides kExperts{"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"};
 
 INSTANTIATE_TEST_SUITE_P(
     Runs, LayerGraphRuns,
@@ -92,12 +111,13 @@ INSTANTIATE_TEST_SUITE_P(
         LayerCase{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
         LayerCase{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
         LayerCase{"recompute",
-             "llama",
-             {"model.recompute_granularity=full", "model.recompute_method=uniform",
-              "model.recompute_num_layers=1"}},
-        LayerCase{"recompute_modules",
-             "llama",
-             {"model.recompute_granularity=selective", "model.recompute_modules=[mlp,core_attn]"}},
+                  "llama",
+                  {"model.recompute_granularity=full", "model.recompute_method=uniform",
+                   "model.recompute_num_layers=1"}},
+        LayerCase{
+            "recompute_modules",
+            "llama",
+            {"model.recompute_granularity=selective", "model.recompute_modules=[mlp,core_attn]"}},
         LayerCase{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
         LayerCase{"experts", "qwen2_moe", kExperts},
         LayerCase{"router", "qwen2_moe", kExperts, "[attn,moe_router,moe_preprocess]"},
