@@ -58,9 +58,10 @@ class OptionsReader {
         problems_.add("{}: {}: there is no group \"{}\"{}", kField, settings.source.text(), given,
                       did_you_mean(given, names));
       } else if (!settings.is_map()) {
-        problems_.add("{}: {}: {}: expected a map with min_ctas, max_ctas, cga_cluster_size or "
-                      "net_name",
-                      kField, settings.source.text(), given);
+        problems_.add(
+            "{}: {}: {}: expected a map with min_ctas, max_ctas, cga_cluster_size or "
+            "net_name",
+            kField, settings.source.text(), given);
       } else {
         read_group(given, settings, options[name]);
       }
@@ -88,9 +89,9 @@ class OptionsReader {
           problems_.add("{}: {}: {}.net_name: expected a string", kField, value.source.text(),
                         group);
       } else {
-        problems_.add(
-            "{}: {}: {}: there is no setting \"{}\"{}", kField, value.source.text(), group, name,
-            did_you_mean(name, {"min_ctas", "max_ctas", "cga_cluster_size", "net_name"}));
+        problems_.add("{}: {}: {}: there is no setting \"{}\"{}", kField, value.source.text(),
+                      group, name,
+                      did_you_mean(name, {"min_ctas", "max_ctas", "cga_cluster_size", "net_name"}));
       }
     }
     if (options.min_ctas && options.max_ctas && *options.min_ctas > *options.max_ctas)

@@ -59,20 +59,20 @@ void refuse_for_steps(const RunConfig& config, Problems& problems) {
 
 /// Names of modules, and what of the model they stand for.
 void check_modules(const RunConfig& config, Problems& problems) {
-  const std::vector<std::string> known{"attn",       "mlp",            "moe",
-                                       "moe_router", "moe_preprocess", "mamba"};
+  const std::vector<std::string> known{"attn",           "mlp",  "moe", "moe_router",
+                                       "moe_preprocess", "mamba"};
   const std::vector<std::string>& modules = config.graph.cuda_graph_modules;
   const auto has = [&](std::string_view name) { return std::ranges::count(modules, name) > 0; };
   const bool experts = config.model.moe.experts() > 0;
   const auto& frequency = config.model.moe.moe_layer_freq;
-  const bool dense = !experts || frequency.is_auto() ||
-                     std::ranges::any_of(frequency.value().values(),
-                                         [](int64_t layers) { return layers != 1; });
+  const bool dense =
+      !experts || frequency.is_auto() ||
+      std::ranges::any_of(frequency.value().values(), [](int64_t layers) { return layers != 1; });
   for (const std::string& name : modules) {
     if (std::ranges::count(known, name) == 0) {
-      problems.add("model.cuda_graph_modules: there is no module \"{}\"; expected {}", name,
-                   nearest_name(name, known)
-                       .value_or("attn, mlp, moe, moe_router, moe_preprocess or []"));
+      problems.add(
+          "model.cuda_graph_modules: there is no module \"{}\"; expected {}", name,
+          nearest_name(name, known).value_or("attn, mlp, moe, moe_router, moe_preprocess or []"));
     } else if (name == "mamba") {
       problems.add(
           "model.cuda_graph_modules: mamba: no layer of this model is a Mamba layer; expected "
@@ -102,10 +102,11 @@ void check_modules(const RunConfig& config, Problems& problems) {
   const bool all_experts = experts && (modules.empty() || has("moe"));
   if (all_experts && expert_ranks(config) > 1 &&
       !config.model.moe.moe_pad_expert_input_to_capacity) {
-    refuse(problems, config.graph, over_ranks(expert_ranks(config)),
-           "launches depend on the rows that the router sends to each rank, other ones in each step",
-           "cuda_graph_modules = [attn, moe_router, moe_preprocess], or "
-           "model.moe_pad_expert_input_to_capacity = true with moe_expert_capacity_factor");
+    refuse(
+        problems, config.graph, over_ranks(expert_ranks(config)),
+        "launches depend on the rows that the router sends to each rank, other ones in each step",
+        "cuda_graph_modules = [attn, moe_router, moe_preprocess], or "
+        "model.moe_pad_expert_input_to_capacity = true with moe_expert_capacity_factor");
   }
 }
 
@@ -123,10 +124,11 @@ FieldGroup graph_fields(GraphConfig& config) {
       .alias("enable_cuda_graph")
       .alias("external_cuda_graph");
   group
-      .field("cuda_graph_modules", config.cuda_graph_modules,
-             "What of each layer cuda_graph_impl = local captures: attn, mlp, moe, moe_router (with "
-             "the shared experts), moe_preprocess (the dispatch, until its exchange); [] is the "
-             "whole layer. Neighbours are one graph.")
+      .field(
+          "cuda_graph_modules", config.cuda_graph_modules,
+          "What of each layer cuda_graph_impl = local captures: attn, mlp, moe, moe_router (with "
+          "the shared experts), moe_preprocess (the dispatch, until its exchange); [] is the "
+          "whole layer. Neighbours are one graph.")
       .alias("cuda_graph_scope");
   group
       .field("cuda_graph_warmup_steps", config.cuda_graph_warmup_steps,

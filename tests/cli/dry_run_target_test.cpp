@@ -42,8 +42,7 @@ TEST(DryRunTarget, WrongNamesAreRefusedWithTheRightOnes) {
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, AllOf(HasSubstr("cuda:sm_90a"), HasSubstr("cpu:avx512")));
   EXPECT_EQ(test::run_viaduct(kRun + "--target cuda:sm_90a").status, 2);  // not a dry run
-  const auto twice =
-      test::run_viaduct(kRun + "dist.cpu_isa=avx2 --dry-run --target cpu:avx512");
+  const auto twice = test::run_viaduct(kRun + "dist.cpu_isa=avx2 --dry-run --target cpu:avx512");
   EXPECT_EQ(twice.status, 2);
   EXPECT_THAT(twice.err, HasSubstr("dist.cpu_isa=avx2"));
 }

@@ -26,9 +26,9 @@ struct Finished {
 
 Finished train(const TemporaryFolder& folder, const Overrides& overrides) {
   RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
-                                         Overrides{"checkpoint.save=" + (folder / "run").string(),
-                                                   "train.train_iters=5"} +
-                                         overrides);
+                                           Overrides{"checkpoint.save=" + (folder / "run").string(),
+                                                     "train.train_iters=5"} +
+                                           overrides);
   const int status = process.finish();
   return {status, process.err()};
 }

@@ -84,8 +84,8 @@ void give_up_a_message(Communicator& world) {
 /// Rank 1 fails while rank 0 waits for something else than MPI, as for a GPU: its watchdog hears of
 /// the failure all the same. A file says that it has.
 void tell_a_watchdog(Communicator& world) {
-  const std::filesystem::path told = std::filesystem::temp_directory_path() /
-                                     ("viaduct_faults_" + std::to_string(::getppid()));
+  const std::filesystem::path told =
+      std::filesystem::temp_directory_path() / ("viaduct_faults_" + std::to_string(::getppid()));
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   if (world.rank() == 1) {
     world.fail_all("the disk of rank 1 is full");

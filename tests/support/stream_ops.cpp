@@ -21,8 +21,8 @@ OpQueue& other_queue() {
 }
 
 template <auto kEntry>
-void launch_queued(OpContext& context, const Choice& choice, const decltype(args_of_entry(kEntry))& args,
-                   void* workspace) {
+void launch_queued(OpContext& context, const Choice& choice,
+                   const decltype(args_of_entry(kEntry))& args, void* workspace) {
   if (const OpQueue& other = other_queue(); other.push != nullptr && other.takes(context.device)) {
     other.push(context, choice.kernel,
                [&other, context, choice, args = unowned_args(args), workspace]() mutable {

@@ -20,8 +20,7 @@
 namespace viaduct {
 namespace {
 
-constexpr int kOldestVersion = 21800, kOldestWithRegistration = 21900,
-              kOldestWithSwitches = 22700;
+constexpr int kOldestVersion = 21800, kOldestWithRegistration = 21900, kOldestWithSwitches = 22700;
 
 /// Complete when its stream has passed it.
 class NcclOperation final : public CommOperation {
@@ -276,8 +275,7 @@ void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message
           const int from = upwards ? lower : upper, to = upwards ? upper : lower;
           channels_[{from, to, flow}] = &rank_->connect(
               id, rank() == lower ? 0 : 1, 2,
-              fmt::format("{} from {} to {}, {}", name(), from, to, flow_name(flow)),
-              my_options());
+              fmt::format("{} from {} to {}, {}", name(), from, to, flow_name(flow)), my_options());
         }
       }
     }

@@ -1,5 +1,7 @@
 #include "data/tokenizer/bpe_document.h"
 
+#include <nlohmann/json.hpp>
+
 namespace viaduct {
 
 BpeJson byte_level_json(bool cuts) {

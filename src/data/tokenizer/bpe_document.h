@@ -1,7 +1,7 @@
 #pragma once
 // Parts of a tokenizer.json (Hugging Face's format) of a byte-level BPE, for its writers.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

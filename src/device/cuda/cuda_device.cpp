@@ -205,8 +205,8 @@ void GpuDevice::give_kept() {
   }
   giving_ = false;
   if (record() == nullptr) return;
-  OpEntryRecord entry = part_launch(record_event(kComputeStream).position, graph,
-                                    graph ? 1 : part.launches());
+  OpEntryRecord entry =
+      part_launch(record_event(kComputeStream).position, graph, graph ? 1 : part.launches());
   entry.begin_seconds = begin, entry.end_seconds = steady_seconds();
   record()->set_in_graph(false);
   record()->op(std::move(entry));

@@ -80,11 +80,10 @@ Choice choose_count(const CountChoicesArgs& args, const Traits&) {
 /// The choices are sorted by expert; prefix sums of destinations and the rows' places follow.
 Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
   const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};
-  Choice choice = choose_bytes(
-      "sorted_choices", 2 * args.choice.bytes(),
-      args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes() +
-          bytes_of(args.all_rows),
-      sort.launches() + 3);
+  Choice choice = choose_bytes("sorted_choices", 2 * args.choice.bytes(),
+                               args.token.bytes() + args.position.bytes() + args.counts.bytes() +
+                                   args.offsets.bytes() + bytes_of(args.all_rows),
+                               sort.launches() + 3);
   add_sort(choice, sort);
   if (args.experts_together > 1 && sort.choices > 0) {
     ++choice.launches;

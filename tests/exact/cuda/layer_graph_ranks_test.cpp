@@ -1,5 +1,5 @@
-// Launches that are kept until a layer ends, or has to exchange with other ranks: all ranks have the
-// bits of the cpu device, whatever order the streams run in. These runs have no plan of their
+// Launches that are kept until a layer ends, or has to exchange with other ranks: all ranks have
+// the bits of the cpu device, whatever order the streams run in. These runs have no plan of their
 // memory, so addresses rarely come again, and most launches are made one by one
 // (layer_graph_test.cpp has the graphs).
 
@@ -67,22 +67,22 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         RankCase{"dp2", two_ranks(kSmallBuckets)},
         RankCase{"dp2_sharded_gradients",
-             two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads"})},
+                 two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads"})},
         RankCase{"dp2_sharded_weights",
-             two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads_params"})},
+                 two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads_params"})},
         RankCase{"dp2_fp8_delayed",
-             two_ranks(kSmallBuckets +
-                       Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+                 two_ranks(kSmallBuckets +
+                           Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
         RankCase{"tp2", two_ranks(kTensor)}, RankCase{"tp2_attn", two_ranks(kTensor), {"attn"}},
         RankCase{"tp2_one_gpu", two_ranks(kTensor), {}, true},
         RankCase{"cp2", two_ranks({"model.context_parallel_size=2"})},
         RankCase{"pp2_virtual",
-             two_ranks({"model.pipeline_model_parallel_size=2", "model.num_layers=4",
-                        "model.virtual_pipeline_model_parallel_size=2"})},
+                 two_ranks({"model.pipeline_model_parallel_size=2", "model.num_layers=4",
+                            "model.virtual_pipeline_model_parallel_size=2"})},
         RankCase{"ep2", two_ranks(kExperts), {"attn", "moe_router", "moe_preprocess"}},
         RankCase{"ep2_padded",
-             two_ranks(kExperts + Overrides{"model.moe_expert_capacity_factor=1",
-                                            "model.moe_pad_expert_input_to_capacity=true"})}),
+                 two_ranks(kExperts + Overrides{"model.moe_expert_capacity_factor=1",
+                                                "model.moe_pad_expert_input_to_capacity=true"})}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Weights that are stored only in FP8 or FP4 (mixed_precision.fp8_param_gather, fp4_param_gather), as
-// codes or in the forms of MXFP8: every step has the same bits as with weights in BF16, however they
-// are sharded and gathered.
+// Weights that are stored only in FP8 or FP4 (mixed_precision.fp8_param_gather, fp4_param_gather),
+// as codes or in the forms of MXFP8: every step has the same bits as with weights in BF16, however
+// they are sharded and gathered.
 
 #include <gtest/gtest.h>
 

@@ -31,15 +31,12 @@ TEST_P(SharedExpert, BesideTheExchangeHasTheSameBits) {
 }
 
 const Overrides kGated{"model.family=qwen2_moe", "model.moe_shared_expert_intermediate_size=32"};
-const Overrides kDeepSeek{"model.family=deepseek_v2",
-                          "model.moe_router_topk=2",
-                          "model.moe_ffn_hidden_size=16",
-                          "model.moe_shared_expert_intermediate_size=32",
-                          "model.q_lora_rank=24",
-                          "model.kv_lora_rank=16",
-                          "model.qk_head_dim=12",
-                          "model.qk_pos_emb_head_dim=8",
-                          "model.v_head_dim=10"};
+const Overrides kDeepSeek{
+    "model.family=deepseek_v2",     "model.moe_router_topk=2",
+    "model.moe_ffn_hidden_size=16", "model.moe_shared_expert_intermediate_size=32",
+    "model.q_lora_rank=24",         "model.kv_lora_rank=16",
+    "model.qk_head_dim=12",         "model.qk_pos_emb_head_dim=8",
+    "model.v_head_dim=10"};
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, SharedExpert,
@@ -51,9 +48,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"context_cut_experts",
              kGated + Overrides{"dist.ranks=4", "model.context_parallel_size=2",
                                 "model.expert_tensor_parallel_size=2"}},
-        Case{"recompute", kGated + Overrides{"dist.ranks=2", "model.recompute_granularity=full",
-                                             "model.recompute_method=uniform",
-                                             "model.recompute_num_layers=1"}},
+        Case{"recompute",
+             kGated + Overrides{"dist.ranks=2", "model.recompute_granularity=full",
+                                "model.recompute_method=uniform", "model.recompute_num_layers=1"}},
         Case{"zero_bubble", kGated + Overrides{"dist.ranks=4", "train.global_batch_size=8",
                                                "model.pipeline_model_parallel_size=2",
                                                "model.pipeline_schedule=zero_bubble"}},

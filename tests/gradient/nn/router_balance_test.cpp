@@ -109,9 +109,8 @@ Step run_step(double coefficient) {
 Row softmax(const Row& weight, const Row& token, size_t experts) {
   Row p(experts);
   for (size_t e = 0; e < experts; ++e) {
-    p[e] = std::exp(std::inner_product(token.begin(), token.end(),
-                                       weight.begin() + static_cast<int64_t>(e * token.size()),
-                                       0.0));
+    p[e] = std::exp(std::inner_product(
+        token.begin(), token.end(), weight.begin() + static_cast<int64_t>(e * token.size()), 0.0));
   }
   const double sum = std::accumulate(p.begin(), p.end(), 0.0);
   for (double& value : p) value /= sum;
@@ -142,8 +141,7 @@ TEST(RouterBalance, OverTheStepCountsTheChoicesSoFar) {
         Row slope(experts);
         double mean = 0;
         for (size_t e = 0; e < experts; ++e) {
-          slope[e] =
-              static_cast<double>(experts) / (static_cast<double>(k) * tokens) * counts[e];
+          slope[e] = static_cast<double>(experts) / (static_cast<double>(k) * tokens) * counts[e];
           mean += slope[e] * p[e];
         }
         loss += mean;

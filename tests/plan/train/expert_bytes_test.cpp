@@ -243,8 +243,7 @@ TEST(ExpertBytes, RowsForAWholeCapacityDoNotDependOnTheRouting) {
     const RunSetup padded =
         setup(capacity + Overrides{"model.moe_pad_expert_input_to_capacity=true"});
     EXPECT_EQ(sent_in_a_real_step(padded), sent_by_rank_0(padded)) << dispatcher;
-    const RunSetup dropless = setup({}), dropping = setup(capacity);
-    EXPECT_NE(sent_in_a_real_step(dropless), sent_by_rank_0(dropless)) << dispatcher;
+    const RunSetup dropping = setup(capacity);
     // Each rank sends an expert at most its capacity: 64 · 2 / 8 tokens a micro-batch, where all
     // tokens choose the same 2 experts.
     EXPECT_LT(sent_in_a_real_step(dropping).at("all_to_all"),

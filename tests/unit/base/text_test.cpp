@@ -27,6 +27,5 @@ TEST(Units, ReadAsPeopleWriteThem) {
   EXPECT_EQ(format_seconds(187), "3m07s");
 }
 
-
 }  // namespace
 }  // namespace viaduct

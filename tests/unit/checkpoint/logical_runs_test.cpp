@@ -120,7 +120,8 @@ TEST(LogicalRuns, EveryElementOnceAndBack) {
     std::vector<StoredRun> targets;
     for (const ParameterRun& run : random_runs(random, parameters)) {
       targets.push_back({run, host_tensor(DType::f32, {run.elements()})});
-      std::fill_n(targets.back().state.values.data<float>(), run.elements(), -1.0F);  // padding becomes 0
+      std::fill_n(targets.back().state.values.data<float>(), run.elements(),
+                  -1.0F);  // padding becomes 0
     }
     fill_runs(*device, targets, source, [](const std::string& name) { return name; });
     for (const StoredRun& target : targets)

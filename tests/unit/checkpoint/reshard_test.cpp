@@ -115,7 +115,8 @@ TEST_P(Reshard, LoadsInEveryLayout) {
       std::vector<ParameterRun> whole;
       for (const Parameter& parameter : parameters) whole.push_back(whole_run(parameter));
       for (const StoredRun& weight : load(*device, *reader, whole, ""))
-        ASSERT_EQ(bytes_of(weight.state.values), bytes_of(test::storage_values(*weight.run.parameter)));
+        ASSERT_EQ(bytes_of(weight.state.values),
+                  bytes_of(test::storage_values(*weight.run.parameter)));
     });
   }
 }

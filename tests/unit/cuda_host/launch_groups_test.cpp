@@ -52,7 +52,8 @@ void combine(CudaDevice& device, const Tensor& x, float factor, const Tensor& y,
 
 /// A device with two tensors, of 1 and 10.
 struct Machine {
-  explicit Machine(uint64_t seed, int64_t steps_before_captures = 1) : to_go(steps_before_captures) {
+  explicit Machine(uint64_t seed, int64_t steps_before_captures = 1)
+      : to_go(steps_before_captures) {
     reset_runtime({.seed = seed});
     device = make_cuda_device({.poison = true});
     x = device->allocate(DType::f32, {kCount}, {});

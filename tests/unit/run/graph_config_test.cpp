@@ -81,8 +81,7 @@ TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
            {"model.cuda_graph_modules=[attn,mlp]"},
            kExperts,
            kExperts + Overrides{"model.cuda_graph_modules=[moe]"},
-           kTwoExpertRanks +
-               Overrides{"model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
+           kTwoExpertRanks + Overrides{"model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
            kTwoExpertRanks + Overrides{"model.moe_expert_capacity_factor=1",
                                        "model.moe_pad_expert_input_to_capacity=true"}})
     EXPECT_EQ(refusal(kLayers + more), "");
