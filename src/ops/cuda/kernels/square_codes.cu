@@ -32,10 +32,13 @@ __global__ void __launch_bounds__(kRowThreads) square_magnitudes_kernel(SquarePa
     const int64_t column_end =
         column_begin + kSide < args.columns ? column_begin + kSide : args.columns;
     uint32_t most = 0;
+#pragma unroll 1  // the square is small, and its addresses would not fit in registers
     for (int64_t row = row_begin; row < row_begin + kSide; ++row) {
-      for (int64_t column = column_begin; column < column_end; ++column) {
-        const int64_t at = row * args.columns + column - args.begin;
-        if (at < 0 || at >= args.count) continue;
+      const int64_t first = row * args.columns + column_begin - args.begin;
+      const int64_t next = first + column_end - column_begin;
+      const int64_t last = next < args.count ? next : args.count;
+#pragma unroll 1
+      for (int64_t at = first < 0 ? 0 : first; at < last; ++at) {
         float x[1];
         load(args.part, at, x);
         most = LargestOf{}(most, __float_as_uint(x[0]) & 0x7fffffffu);
