@@ -112,7 +112,10 @@ void Optimizer::move_load_biases(OpContext& context, const Tensor& scalars, cons
       if (!moves(i)) continue;
       MoveLoadBiasArgs args{here(run(i).master), here(run(i).gradient), written_weight(i), scalars,
                             *run(i).parameter->load_bias_rate};
-      if (const auto found = biases.find(run(i).parameter); found != biases.end()) {
+      const auto found = std::find_if(biases.begin(), biases.end(), [&](const auto& bias) {
+        return bias.first == run(i).parameter;
+      });
+      if (found != biases.end()) {
         args.error = found->second.slice(0, run(i).range.begin, run(i).range.size());
         args.set = true;
       }

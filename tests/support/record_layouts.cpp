@@ -135,9 +135,8 @@ List of_experts() {
        true},
       {"quantile_balance",
        {"dist.ranks=4", "model.family=qwen3_moe", "model.num_moe_experts=4", kTensor, kContext,
-        "model.expert_model_parallel_size=2", "model.expert_tensor_parallel_size=1",
-        "model.moe_router_topk=2", "model.moe_router_pre_softmax=false",
-        "model.moe_router_score_function=sigmoid", "model.moe_token_dispatcher_type=allgather",
+        "model.expert_tensor_parallel_size=1", "model.moe_router_topk=2",
+        "model.moe_router_pre_softmax=false", "model.moe_router_score_function=sigmoid",
         "model.moe_router_load_balancing_type=quantile_balancing"},
        true}};
 }

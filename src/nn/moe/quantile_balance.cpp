@@ -16,7 +16,7 @@ LoadBiases quantile_biases(OpContext& context, const ParallelGroups& groups, Rou
     const Tensor bias =
         context.allocate(layer.bias.dtype(), layer.bias.shape(), MemoryTag::workspace);
     quantile_bias(context, {layer.margins, layer.bias, bias, log->topk()});
-    biases.emplace(layer.load_bias, bias);
+    biases.emplace_back(layer.load_bias, bias);
   }
   return biases;
 }
