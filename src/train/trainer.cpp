@@ -89,7 +89,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   const auto& samples = config_.train.train_samples;
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
                          : config_.train.train_iters;
-  if (config_.logger.log_throughput) {
+  if (measures_peak()) {
     peak_ = measure_matmul_peak(device.pool(), run_.layers.precision.activation,
                                 cpu_isa_of(config_.dist), hooks_.peak_effort);
     peak_measured_at_ = steady_seconds();

@@ -166,6 +166,8 @@ class Trainer {
     const TensorInspectConfig& inspect = config_.tensor_inspect;
     return inspect.enabled && step % inspect.interval == 0 && is_logged(step);
   }
+  /// FP64 runs on kernels that are made for checks: they have rates, but no MFU.
+  bool measures_peak() const;
   /// Measures the machine's peak rate again, if the last time is long ago or a step was faster.
   void update_peak(double tflops_per_rank);
   void note_profiles(const std::vector<std::filesystem::path>& files);

@@ -106,7 +106,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
   metrics.with_rates = config_.logger.log_throughput;
   metrics.ranks = merged_.ranks;
   metrics.peak_memory_bytes = peak_memory_bytes_;
-  if (leads() && metrics.with_rates)
+  if (leads() && measures_peak())
     update_peak(tflops_per_rank(merged_.flops.model(), seconds, world_->size()));
   metrics.set_rates(seconds, work.rows, static_cast<int64_t>(merged_.tokens), merged_.flops,
                     world_->size(), peak_, config_.logger.flops == "full");
@@ -115,6 +115,10 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
   local_.data_seconds = metrics.data_seconds;
   local_.communication_seconds = metrics.communication_seconds;
   log_->step(metrics);
+}
+
+bool Trainer::measures_peak() const {
+  return config_.logger.log_throughput && run_.layers.precision.activation != DType::f64;
 }
 
 void Trainer::update_peak(double tflops_per_rank) {

@@ -70,6 +70,18 @@ TEST(TrainCommand, TrainsAndWritesItsFolder) {
   EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 20u);
 }
 
+TEST(TrainCommand, RunsInFp64HaveRatesWithoutAPeak) {
+  const TemporaryFolder folder;
+  const auto save = folder / "run";
+  const Result result = train(
+      tiny_run() + Overrides{"mixed_precision=fp64", "logger.log_interval=1",
+                             "logger.log_throughput=true", "checkpoint.save=" + save.string()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const auto line = nlohmann::json::parse(last_line(save / "metrics.jsonl"));
+  EXPECT_GT(line["tokens_per_second"], 0) << line;
+  EXPECT_TRUE(line["mfu"].is_null()) << line;
+}
+
 TEST(TrainCommand, OnlyEvaluates) {
   TemporaryFolder folder;
   const Result result =
