@@ -31,6 +31,8 @@ Tensor gather_stream(RankContext& context, const Tensor& rows) {
 }
 
 PendingTensor start_reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag) {
+  // One rank sums nothing: streams would wait for each other in vain.
+  if (!sums_products(context)) return PendingTensor(partial);
   Communicator& tp = context.groups.tp();
   if (!stream_is_cut(context)) return {partial, partial, tp.all_reduce(partial, ReduceOp::sum)};
   const Tensor rows =
