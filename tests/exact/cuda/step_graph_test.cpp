@@ -6,6 +6,7 @@
 
 #include "cuda_host/graphs.h"
 #include "cuda_host/streams.h"
+#include "exact/cuda/planned_memory.h"
 #include "run/rank_device.h"
 #include "support/stream_seeds.h"
 #include "support/training.h"
@@ -88,19 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(StepGraph, UsesThePlannedMemoryAndReportsItsPeak) {
-  cuda_host::reset_runtime({.seed = 4});
-  const RunSetup setup = setup_of(tiny_run() + kCuda + kGraphs +
-                                  Overrides{"train.train_iters=5", "mixed_precision=bf16_mixed"});
-  const RankDevice rank = make_rank_device(setup.config.dist);
-  TrainerHooks hooks;
-  hooks.peak_effort = PeakEffort::glance;
-  Trainer trainer(setup, *rank.device, rank.ops, hooks);
-  const int64_t planned = trainer.planned_memory().peak.bytes;
-  trainer.run();
-  EXPECT_EQ(rank.device->memory().system_allocations, 1) << "the arena";
-  EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
-  EXPECT_EQ(rank.device->memory().peak_bytes, planned);
-  EXPECT_EQ(cuda_host::graph_counts().launched, 4);
+  expect_planned_memory(kCuda + kGraphs, 4);
 }
 
 }  // namespace

@@ -10,27 +10,19 @@
 #include "cuda_host/streams.h"
 #include "device/cuda/cuda_device.h"
 #include "device/recording.h"
+#include "unit/cuda_host/constant_tensors.h"
 
 namespace viaduct {
 namespace {
 
 using cuda_host::reset_runtime;
+using test::constants;
+using test::first_of;
+using test::kCount;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr int kSeeds = 30, kCount = 64;
-
-Tensor constants(float value) {
-  const Tensor host = host_tensor(DType::f32, {kCount});
-  std::fill_n(host.data<float>(), kCount, value);
-  return host;
-}
-
-float first_of(Device& device, const Tensor& tensor) {
-  const Tensor host = host_tensor(DType::f32, {kCount});
-  device.copy_to_host(tensor, host);
-  return *host.data<float>();
-}
+constexpr int kSeeds = 30;
 
 /// x ← factor · x + y on a stream, as a kernel launch would.
 void combine(CudaDevice& device, const Tensor& x, float factor, const Tensor& y, int stream) {

@@ -10,26 +10,18 @@
 #include "cuda_host/streams.h"
 #include "device/cuda/cuda_device.h"
 #include "device/recording.h"
+#include "unit/cuda_host/constant_tensors.h"
 
 namespace viaduct {
 namespace {
 
 using cuda_host::graph_counts;
 using cuda_host::reset_runtime;
+using test::constants;
+using test::first_of;
+using test::kCount;
 
-constexpr int kSeeds = 20, kCount = 64;
-
-Tensor constants(float value) {
-  const Tensor host = host_tensor(DType::f32, {kCount});
-  std::fill_n(host.data<float>(), kCount, value);
-  return host;
-}
-
-float first_of(Device& device, const Tensor& tensor) {
-  const Tensor host = host_tensor(DType::f32, {kCount});
-  device.copy_to_host(tensor, host);
-  return *host.data<float>();
-}
+constexpr int kSeeds = 20;
 
 /// x ← factor · x + y, as the launch of an op.
 void combine(CudaDevice& device, const Tensor& x, float factor, const Tensor& y,
