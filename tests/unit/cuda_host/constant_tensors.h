@@ -9,16 +9,16 @@ namespace viaduct::test {
 
 constexpr int kCount = 64;  // elements of each tensor
 
-inline Tensor constants(float value) {
-  const Tensor host = host_tensor(DType::f32, {kCount});
-  std::fill_n(host.data<float>(), kCount, value);
+inline Tensor constants(float value, int64_t count = kCount) {
+  const Tensor host = host_tensor(DType::f32, {count});
+  std::fill_n(host.data<float>(), count, value);
   return host;
 }
 
 inline float first_of(Device& device, const Tensor& tensor) {
-  const Tensor host = host_tensor(DType::f32, {kCount});
+  const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
   device.copy_to_host(tensor, host);
-  return *host.data<float>();
+  return host.data<float>()[0];
 }
 
 }  // namespace viaduct::test

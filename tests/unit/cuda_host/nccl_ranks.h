@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
 
 #include "comm/nccl/nccl_communicator.h"
@@ -11,6 +10,7 @@
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "device/cuda/cuda_device.h"
+#include "unit/cuda_host/constant_tensors.h"
 
 namespace viaduct::test {
 
@@ -31,17 +31,11 @@ inline void run_ranks(int ranks, uint64_t seed, double timeout, const Main& main
 }
 
 inline Tensor filled(Device& device, int64_t count, float value) {
-  const Tensor host = host_tensor(DType::f32, {count});
-  std::fill_n(host.data<float>(), count, value);
   const Tensor there = device.allocate(DType::f32, {count}, MemoryTag::activations);
-  device.copy_from_host(host, there);
+  device.copy_from_host(constants(value, count), there);
   return there;
 }
-inline float first_of(Device& device, const Tensor& tensor) {
-  const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
-  device.copy_to_host(tensor, host);
-  return host.data<float>()[0];
-}
+
 /// Doubles each number on compute, as a kernel launch would.
 inline void double_all(CudaDevice& device, const Tensor& tensor) {
   device.launched(kComputeStream);
