@@ -26,7 +26,12 @@ void use_target(const std::string& target, std::vector<std::string>& overrides,
   if (target.empty()) return;
   const std::vector<std::string> names = target_names();
   if (std::find(names.begin(), names.end(), target) == names.end()) {
-    const auto nearest = nearest_name(target, names);
+    // sm_90 is meant to be sm_90a, although it is as near to sm_80.
+    const auto longer = std::ranges::find_if(names, [&](const std::string& name) {
+      return !target.empty() && name.starts_with(target);
+    });
+    const auto nearest =
+        longer != names.end() ? std::optional(*longer) : nearest_name(target, names);
     fail<ConfigError>("--target: expected one of {}, found {}{}", fmt::join(names, ", "), target,
                       nearest ? "; nearest: " + *nearest : "");
   }

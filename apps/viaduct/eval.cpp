@@ -118,7 +118,7 @@ Subcommand add_eval(CLI::App& root) {
   app->footer(
       "Every token but the first is scored once, given the tokens before it in its row. Bits per "
       "byte\nrelate to the bytes of the text of the scored tokens.\n\n"
-      "Example:\n  viaduct eval --model runs/quickstart --data data/tinyshakespeare.txt "
+      "Example:\n  viaduct eval --model runs/quickstart/checkpoints --data data/tinyshakespeare.txt "
       "--sequence-length 256 --stride 128");
   return {app, [arguments] { return run(*arguments); }};
 }

@@ -116,6 +116,7 @@ void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction&
                   {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
                   {"tflops_per_gpu", p.model_tflops_per_gpu},
                   {"mfu", p.mfu},
+                  {"mfu_peak", mfu_peak_text(cluster)},
                   {"flop_convention", kFlopConvention},
                   {"peak_memory_bytes", std::move(memory)},
                   {"capacity_bytes", p.capacity_bytes},
@@ -157,10 +158,9 @@ void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction&
   fmt::print("{} × {} ({}), predicted from {}\n", setup.config.dist.ranks, cluster.gpu.name,
              cluster.name, basis);
   fmt::print(
-      "step {}, {:.0f} tokens/s a GPU, {:.0f} model TFLOP/s a GPU ({}), MFU {:.1f} % of {:.0f} "
-      "dense BF16\n",
+      "step {}, {:.0f} tokens/s a GPU, {:.0f} model TFLOP/s a GPU ({}), MFU {:.1f} % of {}\n",
       format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, p.model_tflops_per_gpu,
-      kFlopConvention, 100 * p.mfu, cluster.gpu.dense_flops.at("bf16") / 1e12);
+      kFlopConvention, 100 * p.mfu, mfu_peak_text(cluster));
   if (calibrated) {
     const auto shares = basis_shares(p);
     fmt::print(
@@ -170,7 +170,14 @@ void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction&
   }
   for (size_t i = 0; i < p.stages.size(); ++i)
     print_stage(p.stages[i], i, p.step_seconds, p.capacity_bytes);
-  if (!p.fits) fmt::print("does not fit: the fullest stage needs more than the GPU has\n");
+  if (p.host_is_full()) {
+    fmt::print(
+        "does not fit: what the ranks of a host offload takes {} of its memory, which has {}\n",
+        format_bytes(static_cast<int64_t>(p.host_bytes)),
+        format_bytes(static_cast<int64_t>(p.host_capacity_bytes)));
+  } else if (!p.fits) {
+    fmt::print("does not fit: the fullest stage needs more than the GPU has\n");
+  }
   for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
 }
 
@@ -290,6 +297,18 @@ std::vector<std::string> names_given(const std::vector<CLI::Option*>& options) {
   return given;
 }
 
+/// A number that CLI11's PositiveNumber would also accept if it were infinite or no number.
+const CLI::Validator& positive() {
+  static const CLI::Validator check(
+      [](std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && value < 1e300;
+        return good ? std::string() : "expected a positive number, found " + text;
+      },
+      "POSITIVE");
+  return check;
+}
+
 /// The options of a search alone.
 void add_search_options(CLI::App& app, Options& options) {
   PlanSearchOptions& search = options.search;
@@ -301,22 +320,22 @@ void add_search_options(CLI::App& app, Options& options) {
       app.add_option("--global-batch", search.global_batch, "Rows of a step")
           ->check(CLI::PositiveNumber),
       app.add_option("--seq-length", search.sequence_length,
-                     "Tokens of a row; default: as the model says")
+                     "Tokens of a row; default: as a training configuration says")
           ->check(CLI::PositiveNumber),
       app.add_option("--precision", search.precision,
                      "bf16, fp8 (tensorwise current scaling), mxfp8 or nvfp4, on a CPU also fp32; "
                      "default bf16, or as a training configuration says"),
       app.add_option("--tokens", search.tokens, "Tokens of the training: gives days and cost")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option("--price", search.price,
                      "US dollars per GPU-hour; default: the middle of the catalog's offers")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option("--deadline", search.deadline,
                      "Days: find the fewest GPUs of --ranks that train --tokens within this time")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option("--budget", search.budget,
                      "US dollars: find the fastest of --ranks that trains --tokens for this amount")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option("--vary", search.vary,
                      "Also searches values of a field: section.field=a|b|c, or a set of fields: "
                      "states (formats of moments and gradients), units (recompute of single "
@@ -330,7 +349,7 @@ void add_search_options(CLI::App& app, Options& options) {
           ->check(CLI::PositiveNumber),
       app.add_option("--time-limit", search.time_limit,
                      "Seconds after which no further layout is predicted; default 8")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option(
           "--write", search.write,
           "Writes the fastest layout into this file, a configuration for viaduct train")};

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -75,6 +77,24 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
   fields.insert(fields.end(), options.overrides.begin(), options.overrides.end());
   request.variants = variants_of(options.vary);
   return request;
+}
+
+PlanRequest with_tokens(PlanRequest request, const PlanSearchOptions& options,
+                        const SearchResult& result) {
+  const bool given = std::ranges::any_of(request.overrides, [](const std::string& text) {
+    return text.starts_with("train.train_iters=") || text.starts_with("train.train_samples=");
+  });
+  if (!options.tokens || given) return request;
+  const double steps =
+      std::ceil(*options.tokens / static_cast<double>(result.global_batch * result.length));
+  if (steps < 1e15)
+    request.overrides.push_back(
+        fmt::format("train.train_iters={}", static_cast<int64_t>(std::max(1.0, steps))));
+  return request;
+}
+
+std::string mfu_peak_text(const Cluster& cluster) {
+  return fmt::format("{:.0f} TFLOP/s dense BF16", cluster.gpu.dense_flops.at("bf16") / 1e12);
 }
 
 SearchSettings search_settings(const PlanSearchOptions& options) {

@@ -33,6 +33,14 @@ std::vector<int64_t> rank_counts(const std::string& text);
 PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
                          int64_t global_batch);
 
+/// The same for the layouts of a finished search, of a training of --tokens: with the number of
+/// steps that they take, unless the overrides give one.
+PlanRequest with_tokens(PlanRequest request, const PlanSearchOptions& options,
+                        const SearchResult& result);
+
+/// What MFU is a share of.
+std::string mfu_peak_text(const Cluster& cluster);
+
 SearchSettings search_settings(const PlanSearchOptions& options);
 
 /// What the whole training takes; nothing without --tokens, no cost without a price.

@@ -73,7 +73,8 @@ void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
                bill.usd ? ", $" + format_count(*bill.usd) : "");
   };
   if (options.deadline) {
-    print(fmt::format("fewest that end within {} days", *options.deadline),
+    print(fmt::format("fewest that end within {} day{}", *options.deadline,
+                      *options.deadline == 1 ? "" : "s"),
           fewest_in_time(options, cluster, points));
   }
   if (options.budget) {
@@ -111,7 +112,9 @@ void print_table(const PlanSearchOptions& options, const Cluster& cluster,
                100 * efficiency(points, point), money, describe(point.best()->layout),
                result.complete ? "" : " (the search was not complete)");
   }
-  fmt::print("efficiency: throughput of a GPU over that of the first row with a layout\n");
+  fmt::print(
+      "efficiency: throughput of a GPU over that of the first row with a layout; MFU is of {}\n",
+      mfu_peak_text(cluster));
   print_answers(options, cluster, points);
 }
 

@@ -59,7 +59,10 @@ void print_candidates(const PlanSearchOptions& options, const Cluster& cluster,
       "    MFU       peak      slack\n");
   const size_t count = std::min(result.candidates.size(), static_cast<size_t>(options.top));
   for (size_t i = 0; i < count; ++i) print_row(options, cluster, result, i, settings);
-  fmt::print("* no other row is both faster and smaller\n\n");
+  fmt::print("* no other row is both faster and smaller; MFU is of {}\n", mfu_peak_text(cluster));
+  if (result.left > 0 && count > 1)
+    fmt::print("rows after the first are the fastest of the layouts that were predicted\n");
+  fmt::print("\n");
   for (size_t i = 0; i < std::min<size_t>(count, 3); ++i) {
     fmt::print("{}: {}\n", i + 1, describe(result.candidates[i].layout));
     for (const std::string& reason : reasons_of(result, i, settings)) fmt::print("   {}\n", reason);
@@ -100,7 +103,8 @@ void write_winner(const PlanSearchOptions& options, const PlanRequest& request,
       fmt::format("Predicted: step {:.4g} s, {:.0f} tokens/s a GPU, MFU {:.1f} %, peak memory {}.",
                   best.prediction.step_seconds, best.prediction.tokens_per_second_per_gpu,
                   100 * best.prediction.mfu, format_bytes(best.peak_bytes()))};
-  write_file_atomically(options.write, written_config(request, best.layout, comment));
+  write_file_atomically(
+      options.write, written_config(with_tokens(request, options, result), best.layout, comment));
 }
 
 /// The fastest layout was chosen by its prediction; rules cover what a search does not examine.
@@ -129,7 +133,8 @@ int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_
   const SearchResult result = search_layouts(request, settings);
   std::optional<rules::Evaluation> evaluation;
   if (!result.candidates.empty())
-    evaluation = evaluate_winner(request, result.candidates.front(), rules);
+    evaluation =
+        evaluate_winner(with_tokens(request, options, result), result.candidates.front(), rules);
   if (options.json) {
     nlohmann::ordered_json document = search_document(options, request, result, basis);
     if (evaluation) document["guide_rules"] = rules_json(*evaluation);
@@ -159,6 +164,8 @@ int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
       "viaduct plan: {} has no effect here: rules are applied to the winner of one search",
       fmt::join(rules.given, ", "));
   evaluation_settings(rules.options);  // errors are reported before the search
+  VIADUCT_CHECK(ConfigError, options.tokens || !options.price,
+                "viaduct plan: --price without --tokens has no effect");
   if (options.longest || options.largest) {
     VIADUCT_CHECK(ConfigError,
                   counts.size() == 1 && !options.weak && !options.deadline && !options.budget &&

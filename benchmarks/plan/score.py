@@ -50,6 +50,46 @@ def groups_of(scored):
     return {name: members for name, members in groups.items() if members}
 
 
+SAME_TRAINING = ("source", "framework", "hardware", "n_gpus", "model", "precision", "global_batch", "seq_len")
+
+
+def regrets(scored):
+    """Of each set of rows that differ in layout, micro-batch and recompute alone: how much slower than the fastest row the one is that is
+    predicted to be the fastest; the same for a row picked at random; and the range of published speeds."""
+    sets = {}
+    for r in scored:
+        sets.setdefault(tuple(r["row"][key] for key in SAME_TRAINING), []).append(r)
+    of_sets = []
+    for training, rows in sets.items():
+        best, worst = max(r["published"] for r in rows), min(r["published"] for r in rows)
+        if best == worst:
+            continue
+        pick = max(rows, key=lambda r: r["predicted"])
+        random = statistics.mean(1 - r["published"] / best for r in rows)
+        of_sets.append({"training": training, "rows": rows, "pick": pick, "regret": 1 - pick["published"] / best, "random": random,
+                        "range": 1 - worst / best})
+    return of_sets
+
+
+def regret_report(scored):
+    of_sets = regrets(scored)
+    if not of_sets:
+        return ""
+    picked = [s["regret"] for s in of_sets]
+    text = (f"\nThe order of layouts: {len(of_sets)} sets of rows ({sum(len(s['rows']) for s in of_sets)}) are of one training (model, GPUs, format, "
+            f"batch, sequence, release) with other layouts, micro-batches or recompute. How much slower the row that is predicted to be the fastest is "
+            f"than the fastest one; the same for a row picked at random; and the slowest row:\n\n")
+    text += table(["", "mean", "median", "most"], [
+        [name, *(f"{100 * value:.1f} %" for value in (statistics.mean(of), statistics.median(of), max(of)))]
+        for name, of in (("predicted fastest", picked), ("at random", [s["random"] for s in of_sets]),
+                         ("slowest", [s["range"] for s in of_sets]))])
+    text += f"\nIn {sum(r == 0 for r in picked)} sets the fastest row is found. Sets with a regret above 3 %:\n\n"
+    bad = sorted((s for s in of_sets if s["regret"] > 0.03), key=lambda s: -s["regret"])
+    return text + table(["picked", "rows", "model", "GPU", "GPUs", "precision", "regret", "slowest"], [
+        [s["pick"]["id"], len(s["rows"]), s["training"][4], s["training"][2], s["training"][3], s["training"][5],
+         f"{100 * s['regret']:.1f} %", f"{100 * s['range']:.1f} %"] for s in bad])
+
+
 def report(scored, unsupported, basis):
     head = ["rows", "n", "mean", "median", "90 % below", "bias", "within 15 %"]
     text = f"Basis: {basis}.\n\n" + table(head, [[name, *summary([r["error"] for r in rows])]
@@ -61,6 +101,7 @@ def report(scored, unsupported, basis):
     constant = [share * peak[r["gpu"]] / rate - 1 for r, rate in zip(scored, rates)]
     text += ("\nInstead of a prediction, one constant for all rows, the median share of the highest model FLOP/s that any row of the"
              " same GPU reaches:\n\n" + table(head, [["all", *summary(constant)]]))
+    text += regret_report(scored)
     worst = sorted((r for r in scored if abs(r["error"]) > 0.25), key=lambda r: -abs(r["error"]))
     text += "\nOff by more than 25 %:\n\n" + table(
         ["row", "GPU", "GPUs", "model", "precision", "sequence", "tp · pp · cp · ep", "published", "predicted", "error"],

@@ -116,17 +116,14 @@ std::optional<DType> stored_format(const std::vector<TensorInfo>& tensors) {
 }
 
 /// The text of a config.json with torch_dtype (dtype in newer files) set to the weights' format;
-/// unchanged if it already is.
+/// unchanged if it says so already.
 std::string with_format(const std::string& config, std::optional<DType> dtype) {
   const auto format = dtype ? torch_name(*dtype) : std::nullopt;
   if (!format) return config;
   auto json = parse_json<nlohmann::ordered_json>(config, "config.json");
   const char* name =
       json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype";
-  // A file without it means float32.
-  const std::string said =
-      json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "float32";
-  if (said == *format) return config;
+  if (json.contains(name) && json[name] == *format) return config;
   json[name] = *format;
   if (std::string_view(name) == "torch_dtype" && json.contains("dtype")) json["dtype"] = *format;
   return json.dump(2) + "\n";

@@ -40,6 +40,9 @@ std::string meaning(const Field& field) {
     std::vector<std::string> names;
     for (const std::string& alias : field.aliases) names.push_back(code(alias));
     text += fmt::format(" Also {}.", fmt::join(names, ", "));
+    for (const Field::Switch& one : field.switches) {
+      text += fmt::format(" `{}=true` is {}.", one.name, code(one.when_true));
+    }
   }
   return text;
 }

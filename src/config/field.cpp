@@ -72,9 +72,26 @@ std::string Field::value_problem(const Value& value) const {
   return "";
 }
 
+Value Field::value_under(std::string_view spelling, const Value& given) const {
+  const std::string_view last = spelling.substr(spelling.rfind('.') + 1);  // npos + 1 is 0
+  bool on = false;
+  for (const Switch& one : switches) {
+    if (one.name != last || !read_value(given, on)) continue;
+    Value meant = write_value(on ? one.when_true : one.when_false);
+    meant.source = given.source;
+    return meant;
+  }
+  return given;
+}
+
 Field& Field::alias(std::string other) {
   aliases.push_back(std::move(other));
   return *this;
+}
+
+Field& Field::alias_switch(std::string other, std::string when_true, std::string when_false) {
+  switches.push_back({other, std::move(when_true), std::move(when_false)});
+  return alias(std::move(other));
 }
 
 Field& Field::one_of(std::vector<std::string> choices) {
@@ -141,6 +158,7 @@ Field& FieldGroup::add(std::string name, std::string type, Value default_value, 
   field.type = std::move(type);
   field.default_value = std::move(default_value);
   field.doc = std::move(doc);
+  field.state.fill(KnobState::built);  // unless its owner says otherwise
   return field;
 }
 
@@ -148,6 +166,7 @@ Field& FieldGroup::unbound(std::string name, std::string type, Value default_val
                            std::string doc) {
   Field& field = add(std::move(name), std::move(type), std::move(default_value), std::move(doc));
   field.assign = [type = field.type](const Value& value) { return has_type(value, type); };
+  field.state = {KnobState::built, KnobState::planned, KnobState::planned};
   return field;
 }
 

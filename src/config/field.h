@@ -27,6 +27,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/convert.h"
@@ -48,6 +49,11 @@ struct Field {
   std::string section, name, type, unit, doc, constraints, reason;
   std::vector<std::string>
       aliases;  // other names: within the section, or full ("recipe.trainer.x") if dotted
+  /// An alias that is a switch: `true` and `false` stand for two of the field's values.
+  struct Switch {
+    std::string name, when_true, when_false;
+  };
+  std::vector<Switch> switches;
   std::vector<std::string> allowed;  // of a string, or of each string of a list
   std::optional<double> low, high;   // of a number, or of each number of a list; inclusive
   bool above_low = false;            // the lower bound itself is excluded
@@ -68,9 +74,14 @@ struct Field {
   std::string allowed_text() const;
   /// Why the value is out of range or not among the choices, or "".
   std::string value_problem(const Value& value) const;
+  /// The value that `given` stands for under `spelling`, which may be a switch.
+  Value value_under(std::string_view spelling, const Value& given) const;
 
   // The owner describes a field with these; each returns the field, for chaining.
   Field& alias(std::string other);
+  /// An older name that was a bool, of a field with choices: `enable_cuda_graph=true` is
+  /// `cuda_graph_impl=local`. The field's own values are accepted under that name, too.
+  Field& alias_switch(std::string other, std::string when_true, std::string when_false);
   Field& one_of(std::vector<std::string> choices);
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
   Field& positive();  // greater than zero

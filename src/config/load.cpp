@@ -148,7 +148,7 @@ class Reader {
       return;
     }
     if (keys.empty()) {
-      settings_[&field] = {value, spelling, overriding_};
+      settings_[&field] = {field.value_under(spelling, value), spelling, overriding_};
       return;
     }
     if (field.type.find("map") == std::string::npos) {

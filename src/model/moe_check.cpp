@@ -1,7 +1,10 @@
 // What sizes and rules of a model with experts go together.
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "config/nearest_valid.h"
 #include "model/moe_fields.h"
@@ -72,8 +75,8 @@ void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
            "whose weights of several experts are a softmax over all of them; expected true and "
            "moe_router_score_function=softmax");
   }
-  if (moe.balance_coefficient != 0) {
-    refuse("moe_aux_loss_coeff", std::to_string(moe.balance_coefficient),
+  if (!moe.balance_losses.empty()) {
+    refuse("moe_aux_loss_coeff", fmt::format("{}", moe.balance_losses.front().coefficient),
            "which balances without a loss; expected 0");
   }
   if (routing.groups > 0) {
@@ -111,8 +114,8 @@ void check_quantile(const MoeConfig& moe, Problems& problems) {
   }
   if (moe.experts == 1)
     refuse("num_moe_experts", "1", "which balances several experts; expected at least 2");
-  if (moe.balance_coefficient != 0) {
-    refuse("moe_aux_loss_coeff", std::to_string(moe.balance_coefficient),
+  if (!moe.balance_losses.empty()) {
+    refuse("moe_aux_loss_coeff", fmt::format("{}", moe.balance_losses.front().coefficient),
            "which balances without a loss; expected 0");
   }
   if (routing.groups > 1) {
@@ -126,6 +129,33 @@ void check_quantile(const MoeConfig& moe, Problems& problems) {
 }
 
 }  // namespace
+
+void check_balancing(const MoeFields& fields, Problems& problems) {
+  const std::vector<std::string>& types = fields.moe_router_load_balancing_type.values();
+  const std::vector<double>& coefficients = fields.moe_aux_loss_coeff.values();
+  if (types.empty()) {
+    problems.add("model.moe_router_load_balancing_type: [], expected at least one type");
+    return;
+  }
+  for (size_t i = 0; types.size() > 1 && i < types.size(); ++i) {
+    if (!types[i].ends_with("aux_loss")) {
+      problems.add(
+          "model.moe_router_load_balancing_type: {} in a list of {} types; expected only losses "
+          "(aux_loss, seq_aux_loss, global_aux_loss), or {} alone",
+          types[i], types.size(), types[i]);
+    } else if (std::find(types.begin(), types.begin() + static_cast<int64_t>(i), types[i]) !=
+               types.begin() + static_cast<int64_t>(i)) {
+      problems.add("model.moe_router_load_balancing_type: {} twice, expected it once", types[i]);
+    }
+  }
+  const bool none = !fields.moe_aux_loss_coeff.is_list() && coefficients.front() == 0;
+  if (!none && coefficients.size() != types.size()) {
+    problems.add(
+        "model.moe_aux_loss_coeff: {} coefficients for {} types of "
+        "moe_router_load_balancing_type; expected one for each",
+        coefficients.size(), types.size());
+  }
+}
 
 void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) {
   if (!moe.any()) return;

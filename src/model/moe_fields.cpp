@@ -117,7 +117,8 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
              "Weights are the unscaled logits' sigmoid (moe_router_topk=1) or softmax over all "
              "experts. quantile_balancing: no loss; each update sets the bias of "
              "moe_router_enable_expert_bias so that, among the tokens of the step on all ranks, "
-             "each expert would have been chosen by an equal share.")
+             "each expert would have been chosen by an equal share. A list of losses: all of them, "
+             "each with its own moe_aux_loss_coeff.")
       .one_of(
           {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "quantile_balancing", "none"})
       .constraint(
@@ -136,7 +137,8 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
       .range(2, kMostBins);
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
-             "Weight of the balancing loss in the gradient. The reported loss does not include it.")
+             "Weight of the balancing loss in the gradient, or a list with one for each type of "
+             "moe_router_load_balancing_type. The reported loss does not include it.")
       .range(0);
   group
       .field("moe_z_loss_coeff", fields.moe_z_loss_coeff,
@@ -252,8 +254,7 @@ void MoeFields::resolve() {
   moe_shared_expert_intermediate_size.resolve(std::nullopt);
   moe_shared_expert_gate.resolve(false);
   moe_router_topk.resolve(2);
-  const bool sinkhorn = moe_router_load_balancing_type == kSinkhorn;
-  const bool quantile = moe_router_load_balancing_type == kQuantile;
+  const bool sinkhorn = balances_by(kSinkhorn), quantile = balances_by(kQuantile);
   const bool one = moe_router_topk.value() == 1;
   moe_router_score_function.resolve((sinkhorn && one) || quantile ? "sigmoid" : "softmax");
   moe_router_pre_softmax.resolve(sinkhorn && !one);
@@ -298,6 +299,31 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
   fields.moe_router_enable_expert_bias.resolve(moe.load_bias);
 }
 
+namespace {
+
+/// Lists of different lengths are a problem that check_balancing reports.
+std::vector<BalanceLoss> balance_losses(const MoeFields& fields) {
+  const std::vector<std::string>& types = fields.moe_router_load_balancing_type.values();
+  const OneOrList<double>& coefficients = fields.moe_aux_loss_coeff;
+  std::vector<BalanceLoss> losses;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (coefficients.is_list() && i >= coefficients.values().size()) break;
+    const double coefficient = types[i] == "none" ? 0 : coefficients.at(i);
+    if (coefficient == 0) continue;
+    losses.push_back({coefficient, types[i] == "seq_aux_loss"      ? BalanceScope::document
+                                   : types[i] == "global_aux_loss" ? BalanceScope::step
+                                                                   : BalanceScope::micro_batch});
+  }
+  return losses;
+}
+
+}  // namespace
+
+bool MoeFields::balances_by(std::string_view type) const {
+  const std::vector<std::string>& types = moe_router_load_balancing_type.values();
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
 MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_forward) {
   MoeConfig moe;
   moe.experts = fields.experts();
@@ -332,15 +358,9 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.quantized_gradients = fields.moe_combine_bwd_dtype.has_value();
   if (fields.moe_router_dtype == "fp32") moe.router_format = RouterFormat::f32;
   if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
-  if (fields.moe_router_load_balancing_type != "none")
-    moe.balance_coefficient = fields.moe_aux_loss_coeff;
-  if (fields.moe_router_load_balancing_type == "seq_aux_loss")
-    moe.balance_scope = BalanceScope::document;
-  if (fields.moe_router_load_balancing_type == "global_aux_loss")
-    moe.balance_scope = BalanceScope::step;
-  moe.sinkhorn = routing.choose_logits = fields.moe_router_load_balancing_type == kSinkhorn;
-  if (fields.moe_router_load_balancing_type == kQuantile)
-    moe.quantile_bins = fields.moe_router_qb_num_bins;
+  moe.balance_losses = balance_losses(fields);
+  moe.sinkhorn = routing.choose_logits = fields.balances_by(kSinkhorn);
+  if (fields.balances_by(kQuantile)) moe.quantile_bins = fields.moe_router_qb_num_bins;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
   if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;

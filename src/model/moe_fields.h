@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "config/auto.h"
 #include "config/field.h"
@@ -32,9 +33,9 @@ struct MoeFields {
   // Training.
   std::optional<std::string> moe_router_dtype;
   double moe_router_bias_update_rate = 1e-3;
-  std::string moe_router_load_balancing_type = "aux_loss";
+  OneOrList<std::string> moe_router_load_balancing_type{std::string("aux_loss")};
   int64_t moe_router_qb_num_bins = 1000;
-  double moe_aux_loss_coeff = 0;
+  OneOrList<double> moe_aux_loss_coeff;  // one for each type
   std::optional<double> moe_z_loss_coeff;
   std::optional<double> moe_input_jitter_eps;
   std::optional<double> moe_expert_capacity_factor;
@@ -49,6 +50,8 @@ struct MoeFields {
 
   /// The number of experts, 0 without any or where it is not known yet.
   int64_t experts() const;
+  /// Whether moe_router_load_balancing_type has `type`.
+  bool balances_by(std::string_view type) const;
   /// Replaces every remaining `auto` by the default of models without experts, or of Mixtral.
   void resolve();
 };
@@ -65,6 +68,9 @@ void take_moe(MoeFields& fields, const MoeConfig& moe);
 
 /// From resolved fields. `feed_forward`: the size of a dense layer's, the default of an expert's.
 MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_forward);
+
+/// Every problem of the lists of balancing types and their coefficients.
+void check_balancing(const MoeFields& fields, Problems& problems);
 
 /// Every problem of the sizes and rules of `moe` in a model of `layers` layers; texts name the
 /// fields.

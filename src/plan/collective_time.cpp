@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "timeline/messages.h"
 
 namespace viaduct {
 namespace {
@@ -32,17 +33,26 @@ CollectiveTime::Extent CollectiveTime::extent(const RankRule& members) const {
   return {inside, (size + inside - 1) / inside, size};
 }
 
-double CollectiveTime::message_seconds(const CollectiveRecord& message) const {
+LinkUse CollectiveTime::message_use(const CollectiveRecord& message) const {
   const int here = message.members->member(message.place);
   const bool inside = here / cluster_.domain == message.peer / cluster_.domain;
-  const double rate = inside ? link_ : network_;
-  return settings_.base_seconds + static_cast<double>(message.bytes) / rate;
+  const auto bytes = static_cast<double>(message.bytes);
+  return inside ? LinkUse{bytes / link_, 0} : LinkUse{0, bytes / network_};
+}
+
+LinkUse CollectiveTime::link_use(const CollectiveRecord& collective) const {
+  if (collective.ranks <= 1) return {};
+  if (is_message(collective)) return message_use(collective);
+  return link_use(collective.operation, static_cast<double>(collective.bytes),
+                  extent(*collective.members));
 }
 
 double CollectiveTime::seconds(const CollectiveRecord& collective) const {
   if (collective.ranks <= 1) return 0;
-  if (collective.operation == "send" || collective.operation == "receive")
-    return message_seconds(collective);
+  if (is_message(collective)) {
+    const LinkUse use = message_use(collective);
+    return settings_.base_seconds + use.link + use.network;
+  }
   return seconds(collective.operation, static_cast<double>(collective.bytes),
                  extent(*collective.members));
 }
@@ -52,24 +62,32 @@ CollectiveTime::Extent CollectiveTime::strided_extent(int size, int stride) cons
   return {inside, (size + inside - 1) / inside, size};
 }
 
+LinkUse CollectiveTime::link_use(std::string_view operation, double bytes,
+                                 const Extent& extent) const {
+  const double inside = extent.inside, domains = extent.domains;
+  if (operation == "barrier") return {};
+  if (operation == "all_to_all") {
+    // To each of the others an equal share; those outside of the domain over the own NIC.
+    const double others = extent.ranks;
+    return {bytes * (inside - 1) / others / link_, bytes * (others - inside) / others / network_};
+  }
+  const double passes = passes_of(operation);
+  // Between domains each member carries its share of the bytes.
+  return {passes * (inside - 1) / inside * bytes / link_,
+          passes * (domains - 1) / domains * bytes / inside / network_};
+}
+
 double CollectiveTime::seconds(std::string_view operation, double bytes,
                                const Extent& extent) const {
   const double passes = passes_of(operation);
-  const double inside = extent.inside, domains = extent.domains;
-  const double link_steps = passes * (inside - 1), network_steps = passes * (domains - 1);
+  const double link_steps = passes * (extent.inside - 1);
+  const double network_steps = passes * (extent.domains - 1);
   const double latency = settings_.base_seconds + link_steps * settings_.link_step_seconds +
                          network_steps * settings_.network_step_seconds;
-  if (operation == "barrier") return latency;
-  if (operation == "all_to_all") {
-    // To each of the others an equal share; those outside of the domain over the own NIC.
-    const double others = extent.ranks, near = bytes * (inside - 1) / others;
-    const double far = bytes * (others - inside) / others;
-    return latency + std::max(near / link_, far / network_);
-  }
-  const double near = passes * (inside - 1) / inside * bytes / link_;
-  // Between domains each member carries its share of the bytes.
-  const double far = passes * (domains - 1) / domains * bytes / inside / network_;
-  return latency + std::max(near, far) + settings_.exposed_share * std::min(near, far);
+  const LinkUse use = link_use(operation, bytes, extent);
+  // The messages of an all-to-all need no second phase.
+  const double exposed = operation == "all_to_all" ? 0 : settings_.exposed_share;
+  return latency + std::max(use.link, use.network) + exposed * std::min(use.link, use.network);
 }
 
 }  // namespace viaduct

@@ -11,6 +11,7 @@
 
 #include "hardware/cluster.h"
 #include "timeline/record.h"
+#include "timeline/resolver.h"
 
 namespace viaduct {
 
@@ -34,6 +35,8 @@ class CollectiveTime {
 
   explicit CollectiveTime(const Cluster& cluster, const CollectiveTimeSettings& settings = {});
   double seconds(const CollectiveRecord& collective) const;
+  /// For how long it uses the links of a member at their full rate.
+  LinkUse link_use(const CollectiveRecord& collective) const;
   /// The same for a collective that is not in a record: `bytes` of the larger operand.
   double seconds(std::string_view operation, double bytes, const Extent& extent) const;
   /// Of the ranks 0, stride, 2 · stride … of a group of `size`.
@@ -41,7 +44,8 @@ class CollectiveTime {
 
  private:
   Extent extent(const RankRule& members) const;
-  double message_seconds(const CollectiveRecord& message) const;
+  LinkUse message_use(const CollectiveRecord& message) const;
+  LinkUse link_use(std::string_view operation, double bytes, const Extent& extent) const;
 
   Cluster cluster_;
   CollectiveTimeSettings settings_;

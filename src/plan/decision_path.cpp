@@ -116,7 +116,9 @@ class Walk {
     at.lines.push_back(
         fmt::format("flash attention {}, fused loss {}, gradients {}, recomputation {}",
                     state(base_.model.flash_attention), state(c.fusion.cross_entropy_loss_fusion),
-                    c.ddp.grad_reduce_in_fp32 ? "FP32 (BF16 frees 2 bytes a parameter)" : "BF16",
+                    c.ddp.grad_reduce_in_fp32
+                        ? "FP32 (BF16 frees 2 bytes a parameter and takes 4/dp for the update)"
+                        : "BF16",
                     c.recompute.recompute_granularity.value_or("none")));
   }
 

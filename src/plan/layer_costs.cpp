@@ -201,6 +201,8 @@ LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant
   model_.parameters = static_cast<double>(run.parameters);
   model_.bytes = {held.weights / model_.parameters, held.gradients / model_.parameters,
                   held.optimizer / model_.parameters};
+  // What is not offloaded, and what passes through while it is updated.
+  if (whole_.config.state_offload.fraction() > 0) model_.bytes.optimizer = 0;
   layers_alike_ = same_layers(whole_.model) && same_products(whole_.config);
 }
 
@@ -327,8 +329,10 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   cost.layer_kept_bytes = std::max(0.0, peak_b - peak_a - layer_state - forms);
   cost.other_bytes = std::max(0.0, peak_a - sum(one_layer) - cost.layer_kept_bytes);
   const OffloadConfig& offload = whole_.config.offload;
-  // Offloaded values differ between the layers.
-  if (offload.cpu_offloading || offload.fine_grained_activation_offloading)
+  // Offloaded values differ between the layers, and with offloaded states the peak of a small model
+  // is in its update.
+  if (offload.cpu_offloading || offload.fine_grained_activation_offloading ||
+      whole_.config.state_offload.fraction() > 0)
     cost.layer_kept_bytes = cost.other_bytes = 0;
   const RecomputeConfig& recompute = whole_.config.recompute;
   cost.keeps_alike = !recompute.num_microbatches_with_partial_activation_checkpoints.has_value();

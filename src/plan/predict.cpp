@@ -207,6 +207,12 @@ double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings
   return gpu.memory_bytes - (gpu.is_cpu ? settings.cpu_reserve_bytes : settings.reserve_bytes);
 }
 
+double host_bytes(const Cluster& cluster, const RunConfig& config, double bytes) {
+  if (config.offload.offload_path || cluster.gpu.is_cpu)
+    return 0;  // a file; counted with the ranks
+  return bytes * std::min(cluster.gpus_per_host, config.dist.ranks);
+}
+
 Prediction predict(const StageRuns& of, const Cluster& cluster, const PredictionSettings& settings,
                    ThreadPool* pool) {
   std::vector<RankRecord> timed;
@@ -224,20 +230,22 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
   std::optional<CalibratedTime> calibrated;
   if (settings.calibration)
     calibrated.emplace(*settings.calibration, of.config(), cluster, settings.ops);
-  const std::vector<RankTimes> times = resolve_times(
-      timed,
-      {.op =
-           [&](const OpEntryRecord& op) {
-             return calibrated ? calibrated->op(op).seconds : op_time.seconds(op) / share;
-           },
-       .collective =
-           [&](const CollectiveRecord& c) {
-             return calibrated ? calibrated->collective(c).seconds : collective_time.seconds(c);
-           },
-       .launch = settings.launch_seconds,
-       .host_wait = settings.host_wait_seconds,
-       .slowdown = settings.slowdown},
-      pool);
+  MachineTimes machine{
+      .op =
+          [&](const OpEntryRecord& op) {
+            return calibrated ? calibrated->op(op).seconds : op_time.seconds(op) / share;
+          },
+      .collective =
+          [&](const CollectiveRecord& c) {
+            return calibrated ? calibrated->collective(c).seconds : collective_time.seconds(c);
+          },
+      .launch = settings.launch_seconds,
+      .host_wait = settings.host_wait_seconds,
+      .slowdown = settings.slowdown};
+  // A calibration has measured what ranks on cores copy, which have no links.
+  if (!calibrated)
+    machine.link_use = [&](const CollectiveRecord& c) { return collective_time.link_use(c); };
+  const std::vector<RankTimes> times = resolve_times(timed, machine, pool);
   // The first step is like the second except for weights that an earlier update left to be
   // gathered.
   double begin = 0, end = 0;
@@ -279,7 +287,12 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
   prediction.model_tflops_per_gpu = flops / 1e12;
   prediction.mfu = flops / cluster.gpu.dense_flops.at("bf16");
   prediction.capacity_bytes = capacity_bytes(cluster, settings);
-  prediction.fits = peak <= prediction.capacity_bytes;
+  double offloaded = 0;
+  for (const StagePrediction& stage : prediction.stages)
+    offloaded = std::max(offloaded, static_cast<double>(stage.run.offload.most_bytes));
+  prediction.host_bytes = host_bytes(cluster, of.config(), offloaded);
+  prediction.host_capacity_bytes = cluster.host_memory_bytes;
+  prediction.fits = peak <= prediction.capacity_bytes && !prediction.host_is_full();
   return prediction;
 }
 

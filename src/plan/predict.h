@@ -69,12 +69,19 @@ struct Prediction {
   double model_tflops_per_gpu = 0;
   double mfu = 0;  // of the dense BF16 peak
   double capacity_bytes = 0;
-  bool fits = false;
+  double host_bytes = 0;  // in a host's memory: what its ranks offload
+  double host_capacity_bytes = 0;
+  bool fits = false;  // both do
+
+  bool host_is_full() const { return host_bytes > host_capacity_bytes; }
   /// Seconds of ops and collectives of the step in all stages, by TimeBasis: where the settings
   /// have a calibration.
   std::array<double, kTimeBases> seconds_by_basis{};
   std::vector<StagePrediction> stages;
 };
+
+/// What the ranks of a host keep in its memory, where the fullest stage offloads `bytes` a rank.
+double host_bytes(const Cluster& cluster, const RunConfig& config, double bytes);
 
 /// Bytes of a rank's memory that a run can use.
 double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings);

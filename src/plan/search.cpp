@@ -1,5 +1,7 @@
 #include "plan/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -7,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "base/units.h"
 #include "plan/layout_predictions.h"
 #include "plan/near_miss_runs.h"
 #include "plan/search_space.h"
@@ -220,6 +223,12 @@ class Search {
     Candidate candidate{*waiting.layout, waiting.bound, std::move(*predicted.prediction),
                         std::move(predicted.notes)};
     const double seconds = candidate.prediction.step_seconds;
+    if (candidate.prediction.host_is_full()) {
+      ++result_.refused[fmt::format(
+          "what its ranks offload does not fit in the {} of a host (memory.offload_path = null)",
+          format_bytes(static_cast<int64_t>(candidate.prediction.host_capacity_bytes)))];
+      return;
+    }
     if (!candidate.prediction.fits) {
       result_.rejected.push_back(
           {candidate.layout, seconds, static_cast<double>(candidate.peak_bytes()), true, true});

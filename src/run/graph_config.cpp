@@ -121,8 +121,8 @@ FieldGroup graph_fields(GraphConfig& config) {
              "step of the same shapes; with local forward and backward of each layer, or of its "
              "cuda_graph_modules, between their exchanges with other ranks.")
       .one_of({"none", "local", "transformer_engine", "full_iteration"})
-      .alias("enable_cuda_graph")
-      .alias("external_cuda_graph");
+      .alias_switch("enable_cuda_graph", "local", "none")
+      .alias_switch("external_cuda_graph", "transformer_engine", "none");
   group
       .field(
           "cuda_graph_modules", config.cuda_graph_modules,

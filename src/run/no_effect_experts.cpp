@@ -1,5 +1,7 @@
 // Fields of experts that have no effect.
 
+#include <algorithm>
+
 #include "run/no_effect_rules.h"
 
 namespace viaduct {
@@ -23,16 +25,18 @@ std::string same_router_format(const RunConfig& c, const ConfigOutcome& outcome)
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  const std::string& type = c.model.moe.moe_router_load_balancing_type;
-  if (type == "sinkhorn" || type == "quantile_balancing") return {};
-  return reason_if(c.model.moe.moe_aux_loss_coeff == 0, "model.moe_aux_loss_coeff = 0");
+  if (c.model.moe.balances_by("sinkhorn") || c.model.moe.balances_by("quantile_balancing"))
+    return {};
+  const std::vector<double>& coefficients = c.model.moe.moe_aux_loss_coeff.values();
+  return reason_if(
+      std::ranges::all_of(coefficients, [](double coefficient) { return coefficient == 0; }),
+      "model.moe_aux_loss_coeff = 0");
 }
 
 std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  return reason_if(c.model.moe.moe_router_load_balancing_type == "none",
-                   "model.moe_router_load_balancing_type = none");
+  return reason_if(c.model.moe.balances_by("none"), "model.moe_router_load_balancing_type = none");
 }
 
 std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -45,7 +49,7 @@ std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  if (c.model.moe.moe_router_load_balancing_type == "quantile_balancing")
+  if (c.model.moe.balances_by("quantile_balancing"))
     return "model.moe_router_load_balancing_type = quantile_balancing sets the bias";
   return reason_if(!c.model.moe.moe_router_enable_expert_bias.value(),
                    "model.moe_router_enable_expert_bias = false");
@@ -54,8 +58,8 @@ std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
 std::string no_quantile(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  const std::string& type = c.model.moe.moe_router_load_balancing_type;
-  return reason_if(type != "quantile_balancing", "model.moe_router_load_balancing_type = " + type);
+  return reason_if(!c.model.moe.balances_by("quantile_balancing"),
+                   "model.moe_router_load_balancing_type is not quantile_balancing");
 }
 
 std::string no_tensorboard(const RunConfig& c, const ConfigOutcome& outcome) {

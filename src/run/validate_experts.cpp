@@ -148,8 +148,11 @@ void validate_device(const RunConfig& config, Problems& problems) {
 
 /// Where tokens are balanced together without a loss, all tokens of a rank count.
 void validate_balance(const RunConfig& config, Problems& problems) {
-  const std::string& type = config.model.moe.moe_router_load_balancing_type;
-  if (type != "sinkhorn" && type != "quantile_balancing") return;
+  const MoeFields& moe = config.model.moe;
+  const char* type = moe.balances_by("sinkhorn")             ? "sinkhorn"
+                     : moe.balances_by("quantile_balancing") ? "quantile_balancing"
+                                                             : nullptr;
+  if (type == nullptr) return;
   const int cp = config.parallel.context_parallel_size;
   if (config.dataset.reset_attention_mask && cp > 1) {
     problems.add(
@@ -221,8 +224,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   }
   // A bias that is set has no loads in place of a gradient.
   const Auto<bool>& bias = moe.moe_router_enable_expert_bias;
-  const bool loads =
-      !bias.is_auto() && bias.value() && moe.moe_router_load_balancing_type != "quantile_balancing";
+  const bool loads = !bias.is_auto() && bias.value() && !moe.balances_by("quantile_balancing");
   if (loads && config.optimizer_state.main_grads_dtype != "fp32") {
     problems.add(
         "optimizer.main_grads_dtype: {} with moe_router_enable_expert_bias = true: the loads of "
@@ -252,8 +254,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "micro-batches",
         ep, etp);
   }
-  if (config.context_parallel.hybrid_context_parallel &&
-      moe.moe_router_load_balancing_type == "global_aux_loss") {
+  if (config.context_parallel.hybrid_context_parallel && moe.balances_by("global_aux_loss")) {
     problems.add(
         "model.moe_router_load_balancing_type: global_aux_loss is not implemented with "
         "hybrid_context_parallel = true: ranks that count together would have other "
@@ -264,6 +265,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_flex(config, problems);
   validate_padding(config, problems);
   validate_device(config, problems);
+  check_balancing(config.model.moe, problems);
   validate_balance(config, problems);
 }
 

@@ -2,17 +2,12 @@
 
 #include <algorithm>
 
+#include "timeline/messages.h"
+
 namespace viaduct {
 namespace {
 
 using Node = WorkPart::Node;
-
-bool is_send(const CollectiveRecord& c) {
-  return c.operation == "send";
-}
-bool is_message(const CollectiveRecord& c) {
-  return is_send(c) || c.operation == "receive";
-}
 
 /// What a stream has been given, and what it waits for.
 struct StreamWork {

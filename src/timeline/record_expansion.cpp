@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "timeline/messages.h"
 
 namespace viaduct {
 
@@ -132,7 +133,7 @@ class Replay {
   }
 
   int64_t launch(CollectiveRecord c, bool of_instance) {
-    const bool message = c.operation == "send" || c.operation == "receive";
+    const bool message = is_message(c);
     Counter& counter = counters_[{c.members.get(), message ? c.operation : "",
                                   message ? c.peer : -1, message ? c.flow : ""}];
     c.sequence = counter.next(c.sequence, of_instance);

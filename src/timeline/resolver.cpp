@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/run_tasks.h"
+#include "timeline/link_sharing.h"
+#include "timeline/messages.h"
 #include "timeline/rank_graph.h"
 
 namespace viaduct {
@@ -33,14 +35,21 @@ class Resolver {
     for (RankGraph& rank : graphs_) parts.push_back(std::move(rank.part));
     graph_.emplace(std::move(parts));
     join_operations();
+    if (machine_.link_use) {
+      links_.resize(ranks_.size());
+      for_each_rank([&](size_t rank) {
+        for (const RankOperation& own : graphs_[rank].operations)
+          links_[rank].push_back(machine_.link_use(ranks_[rank].record->collectives()[own.index]));
+      });
+    }
   }
 
   std::vector<RankTimes> times() {
     run();
-    // Two rounds: the set of ops that overlap with communication changes a little once they are
-    // slower.
-    for (int round = 0; round < 2 && machine_.slowdown > 1; ++round) {
-      for_each_rank([&](size_t rank) { slow_down(rank); });
+    // Two rounds: what overlaps changes a little once it is slower.
+    for (int round = 0; round < 2 && (machine_.slowdown > 1 || machine_.link_use); ++round) {
+      if (machine_.slowdown > 1) for_each_rank([&](size_t rank) { slow_down(rank); });
+      if (machine_.link_use) share_links();
       run();
     }
     std::vector<RankTimes> times(ranks_.size());
@@ -131,6 +140,41 @@ class Resolver {
     }
   }
 
+  /// Operations take longer where a member has others on the same links at the same time.
+  void share_links() {
+    std::vector<std::vector<double>> delays(ranks_.size());
+    for_each_rank([&](size_t rank) { delays[rank] = link_delays(rank); });
+    for (const auto& operations : joined_)
+      for (const TimeGraph::Node joined : operations) graph_->set_seconds(joined, 0);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      for (size_t i = 0; i < joined_[rank].size(); ++i)
+        graph_->at_least(joined_[rank][i], graphs_[rank].operations[i].seconds + delays[rank][i]);
+  }
+
+  /// By how much longer each operation of the rank takes because of its others.
+  std::vector<double> link_delays(size_t rank) const {
+    const std::vector<RankOperation>& operations = graphs_[rank].operations;
+    std::vector<double> most(operations.size(), 0);
+    for (double LinkUse::*const link : {&LinkUse::link, &LinkUse::network}) {
+      for (const bool sends : {true, false}) {  // links are duplex
+        std::vector<Transfer> transfers;
+        std::vector<size_t> whose;
+        for (size_t i = 0; i < operations.size(); ++i) {
+          const CollectiveRecord& c = ranks_[rank].record->collectives()[operations[i].index];
+          if (is_message(c) && is_send(c) != sends) continue;
+          const double seconds = links_[rank][i].*link;
+          if (seconds <= 0) continue;
+          transfers.push_back({graph_->begin(joined_[rank][i]), seconds});
+          whose.push_back(i);
+        }
+        const std::vector<double> delays = sharing_delays(transfers);
+        for (size_t n = 0; n < whose.size(); ++n)
+          most[whose[n]] = std::max(most[whose[n]], delays[n]);
+      }
+    }
+    return most;
+  }
+
   RankTimes times_of(size_t rank) const {
     const RankGraph& own = graphs_[rank];
     const size_t collectives = ranks_[rank].record->collectives().size();
@@ -161,6 +205,7 @@ class Resolver {
   std::vector<RankGraph> graphs_;
   std::optional<TimeGraph> graph_;
   std::vector<std::vector<TimeGraph::Node>> joined_;  // by rank: of its operations
+  std::vector<std::vector<LinkUse>> links_;           // the same, where they share links
 };
 
 }  // namespace

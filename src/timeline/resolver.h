@@ -6,7 +6,8 @@
 // says so, and streams, each of which runs its work in order, once the host has
 // launched it and the work that it waits for is complete. A collective begins when all its members
 // that have records have reached it; members without a record arrive with those that have one. A
-// message begins when both ends have arrived (rendezvous).
+// message begins when both ends have arrived (rendezvous). Operations of a rank that use the same
+// link at the same time share its rate.
 //
 // In the record of a device without side streams (the cpu) the host runs the ops itself, and
 // communication continues beside it until it waits.
@@ -26,6 +27,13 @@ struct RankRecord {
   int64_t begin = 0, end = 0;  // positions, the second one not included
 };
 
+/// How long a collective uses links of a rank at their full rate, in seconds. Both directions, but
+/// a message one: that of its end.
+struct LinkUse {
+  double link = 0;     // the fast links of a domain
+  double network = 0;  // the NIC
+};
+
 /// Durations in seconds.
 struct MachineTimes {
   std::function<double(const OpEntryRecord&)> op;  // on the device, launches not included
@@ -34,6 +42,9 @@ struct MachineTimes {
   double host_wait = 0;  // from the end of what the host waits for to its next launch
   /// Factor on the duration of ops for the part that runs beside communication.
   double slowdown = 1;
+  /// Operations of a rank that run at the same time share its links; none: each has them for
+  /// itself.
+  std::function<LinkUse(const CollectiveRecord&)> link_use = {};
 };
 
 struct TimeSpan {

@@ -102,6 +102,16 @@ void take_biases(Engine& engine, SumsByLayer& layers) {
   }
 }
 
+/// The mean of a layer's balancing losses by their coefficients; `sums` has a row of each.
+double mean_balance_loss(const std::vector<double>& sums, const std::vector<BalanceLoss>& losses) {
+  double sum = 0, weight = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    sum += losses[i].coefficient * sums[i * RouterLog::kSums + RouterLog::balance_loss];
+    weight += losses[i].coefficient;
+  }
+  return sum / weight;
+}
+
 LayerRouting routing_of(int64_t layer, const LayerSums& of, const MoeConfig& moe) {
   const auto experts = static_cast<int64_t>(of.sums.size() - kCounts) / 2;
   const auto choices = of.sums.begin() + kCounts;
@@ -115,8 +125,7 @@ LayerRouting routing_of(int64_t layer, const LayerSums& of, const MoeConfig& moe
   routing.entropy = of.sums[RouterLog::entropy] / tokens;
   routing.dropped = (all - kept) / std::max(1.0, all);
   if (const double rows = of.sums[kRows]; rows > 0) routing.padded = of.sums[kRows + 1] / rows;
-  if (moe.balance_coefficient != 0)
-    routing.balance_loss = of.sums[RouterLog::balance_loss] / tokens;
+  if (!moe.balance_losses.empty()) routing.balance_loss = of.sums[RouterLog::balance_loss] / tokens;
   routing.z_loss = of.sums[RouterLog::z_loss] / tokens;
   if (of.most_bias >= of.least_bias) routing.bias_spread = of.most_bias - of.least_bias;
   return routing;
@@ -133,6 +142,8 @@ std::vector<LayerRouting> collect_routing(Engine& engine) {
       if (!layer.any) continue;
       std::vector<double>& sums = mine[layer.block].sums;
       append_values<double>(engine.device(), layer.sums, sums);
+      if (!moe.balance_losses.empty())
+        sums[RouterLog::balance_loss] = mean_balance_loss(sums, moe.balance_losses);
       sums.resize(kCounts);
       append_values<int64_t>(engine.device(), layer.choices, sums);
       const auto kept = static_cast<int64_t>(sums.size());

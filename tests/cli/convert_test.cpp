@@ -92,6 +92,12 @@ TEST_F(ConvertCommand, HalfPrecisionAndSideFiles) {
   EXPECT_EQ(expected.at("torch_dtype"), "float32");
   expected["torch_dtype"] = "float16";
   EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "back/config.json")), expected);
+  // A file that said nothing says what it has now.
+  expected.erase("torch_dtype");
+  write_file_atomically(folder_ / "back/config.json", expected.dump());
+  ASSERT_EQ(run(folder_ / "back", "wide", "--to-format hf --dtype fp32").status, 0);
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "wide/config.json")).at("torch_dtype"),
+            "float32");
 }
 
 TEST_F(ConvertCommand, AnExportThatOthersWouldComputeOtherwiseIsSaid) {

@@ -45,7 +45,8 @@ TEST(KnobsCommand, AnySpellingShowsTheField) {
   EXPECT_THAT(knobs("recipe.model.config.recompute_granuality").out,
               HasSubstr("model.recompute_granularity"));
   EXPECT_THAT(knobs("log_energy").out, HasSubstr("state        planned"));
-  EXPECT_THAT(knobs("lr").out, HasSubstr("state        cpu built"));
+  EXPECT_THAT(knobs("lr").out, HasSubstr("state        built"));
+  EXPECT_THAT(knobs("lr --json").out, HasSubstr("\"sim\": \"built\""));
   EXPECT_THAT(knobs("NCCL_NVLS_ENABLE").out, HasSubstr("environment variable"));
   EXPECT_THAT(knobs("ProfilingConfig").out, HasSubstr("profiling.profile_ranks"));
 }

@@ -205,6 +205,29 @@ TEST(RouterLosses, OverTheStepAreNotThoseOfTheMicroBatch) {
   EXPECT_GT(most, 5e-4) << "more than layouts may differ";
 }
 
+// Two losses at once, over stages, data ranks and experts' ranks, with recompute.
+TEST(RouterLosses, SeveralTrainLikeOneRank) {
+  const Overrides both{"model.moe_router_load_balancing_type=[seq_aux_loss,global_aux_loss]",
+                       "model.moe_aux_loss_coeff=[0.03,0.05]"};
+  const Overrides rows{"train.micro_batch_size=2"};
+  const Outcome& one = alone(both + rows);
+  const Outcome got =
+      train(both, experts(2, 1,
+                          layout(1, 1, 2, 2,
+                                 {"model.recompute_granularity=full",
+                                  "model.recompute_method=uniform", "model.recompute_num_layers=1"},
+                                 "recompute")));
+  for (const auto& [name, values] : one.tensors)
+    EXPECT_LE(distance(got.tensors.at(name), values), 2e-4) << name;
+  for (const char* of : {"min", "mean", "max"})
+    EXPECT_NEAR(got.routers.at("balance_loss").at(of).get<double>(),
+                one.routers.at("balance_loss").at(of).get<double>(), 1e-4);
+  double most = 0;
+  for (const auto& [name, values] : alone(kOverTheStep + rows).tensors)
+    most = std::max(most, distance(one.tensors.at(name), values));
+  EXPECT_GT(most, 5e-4) << "the first loss has an effect";
+}
+
 /// Documents have their own losses, so rows may share micro-batches.
 TEST(RouterLosses, OfDocumentsDoNotDependOnTheMicroBatch) {
   const Outcome& one = alone(kBalanced);

@@ -35,6 +35,8 @@ const Overrides kRun = tiny_run() + Overrides{"model.num_layers=4",
                                               "dist.threads_per_rank=1",
                                               "dist.distributed_timeout_minutes=1"};
 const Overrides kTied{"model.share_embeddings_and_output_weights=true"};
+/// The table of positions is in the unit of the token table, which both ends read.
+const Overrides kPositions = kTied + Overrides{"model.family=gpt2", "model.num_query_groups=4"};
 const Overrides kFurther{"model.mtp_num_layers=2"};
 
 LayoutCase v(int tp, int dp, Overrides more, const std::string& name) {
@@ -137,8 +139,8 @@ TEST_P(VLayouts, CheckpointsMoveBetweenSchedules) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VLayouts,
-                         testing::Values(Case{"tied", kTied}, Case{"further", kFurther},
-                                         Case{"both", kTied + kFurther}),
+                         testing::Values(Case{"tied", kTied}, Case{"positions", kPositions},
+                                         Case{"further", kFurther}, Case{"both", kTied + kFurther}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

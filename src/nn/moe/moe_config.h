@@ -32,6 +32,13 @@ enum class RouterFormat {
   f64,          // FP64 copies; logits FP64
 };
 
+/// A balancing loss (ops/routing.h).
+struct BalanceLoss {
+  double coefficient = 0;  // in the gradient
+  BalanceScope scope = BalanceScope::micro_batch;
+  bool operator==(const BalanceLoss&) const = default;
+};
+
 struct MoeConfig {
   int64_t experts = 0;       // E; 0: every layer is dense
   int64_t feed_forward = 0;  // F of an expert
@@ -48,9 +55,8 @@ struct MoeConfig {
   /// Tokens on their way to experts, and gradients of results in the backward, are MXFP8
   /// (nn/moe/wire_format.h); also where they stay on their rank, so that layouts round alike.
   bool quantized_tokens = false, quantized_gradients = false;
-  double balance_coefficient = 0;  // of the balancing loss (ops/routing.h)
-  BalanceScope balance_scope = BalanceScope::micro_batch;
-  double z_coefficient = 0;  // of the z-loss
+  std::vector<BalanceLoss> balance_losses;  // of different scopes; no coefficient is 0
+  double z_coefficient = 0;                 // of the z-loss
   /// In training the choice follows logits plus a bias that balances the tokens of a micro-batch
   /// over the experts (ops/sinkhorn.h); `routing` chooses by logits then.
   bool sinkhorn = false;

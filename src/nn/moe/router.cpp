@@ -12,6 +12,22 @@
 #include "ops/step_scalars.h"
 
 namespace viaduct {
+namespace {
+
+/// What a layer keeps for a balancing loss.
+std::string_view counts_name(BalanceScope scope) {
+  switch (scope) {
+    case BalanceScope::micro_batch:
+      return "counts";
+    case BalanceScope::document:
+      return "counts of documents";
+    case BalanceScope::step:
+      return "counts of the step";
+  }
+  return {};
+}
+
+}  // namespace
 
 RouterSegment::RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm,
                              std::shared_ptr<const Parameter> weight,
@@ -70,12 +86,14 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
 
   saved.keep_statistic(this, "logits", logits);
   saved.keep_statistic(this, "choice", choice);
-  Tensor balanced;
+  std::vector<Tensor> balanced;
   // Without a backward there is no balancing.
-  if (moe_.balance_coefficient != 0 && context.gradients != nullptr) {
-    balanced = moe_.balance_scope == BalanceScope::step ? counts_of_step(context, choice, saved)
-                                                        : balanced_counts(context, batch, choice);
-    saved.keep_statistic(this, "counts", balanced);
+  for (const BalanceLoss& loss : moe_.balance_losses) {
+    if (context.gradients == nullptr) break;
+    balanced.push_back(loss.scope == BalanceScope::step
+                           ? counts_of_step(context, choice, saved)
+                           : balanced_counts(context, batch, choice, loss.scope));
+    saved.keep_statistic(this, counts_name(loss.scope), balanced.back());
   }
   if (logs(context, saved)) log(context, batch, logits, choice, kept, balanced);
   TensorSet out(kHidden, x);
@@ -127,17 +145,23 @@ SortByExpertArgs RouterSegment::order_rows(RankContext& context, const Tensor& c
 }
 
 void RouterSegment::log(RankContext& context, const Batch& batch, const Tensor& logits,
-                        const Tensor& choice, const Tensor& kept, const Tensor& balanced) const {
+                        const Tensor& choice, const Tensor& kept,
+                        const std::vector<Tensor>& balanced) const {
   RouterLog::Layer& layer = context.router_log->layer(block_);
   const WriteMode mode = layer.any ? WriteMode::accumulate : WriteMode::assign;
   layer.any = true;
   count_choices(context.ops, {.choice = choice, .counts = layer.choices, .mode = mode});
   count_choices(context.ops, {.choice = kept, .counts = layer.kept, .mode = mode});
-  RouterLossArgs losses{moe_.routing, logits, balanced_tokens(context, batch), balanced,
-                        layer.sums};
-  if (moe_.balance_scope == BalanceScope::document)
-    losses.documents = batch.document_offsets, losses.first_token = batch.stream_begin;
-  router_loss(context.ops, losses);
+  if (balanced.empty())
+    router_loss(context.ops, {moe_.routing, logits, 0, {}, layer.sums.select(0)});
+  for (size_t i = 0; i < balanced.size(); ++i) {
+    const BalanceScope scope = moe_.balance_losses[i].scope;
+    RouterLossArgs losses{moe_.routing, logits, balanced_tokens(context, batch, scope), balanced[i],
+                          layer.sums.select(static_cast<int64_t>(i))};
+    if (scope == BalanceScope::document)
+      losses.documents = batch.document_offsets, losses.first_token = batch.stream_begin;
+    router_loss(context.ops, losses);
+  }
 }
 
 void RouterSegment::choose(RankContext& context, const Tensor& logits, const Tensor& probabilities,
@@ -199,9 +223,9 @@ void RouterSegment::add_margins(RankContext& context, const Tensor& logits) cons
 }
 
 Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
-                                      const Tensor& choice) const {
+                                      const Tensor& choice, BalanceScope scope) const {
   CountChoicesArgs count{.choice = choice};
-  if (moe_.balance_scope == BalanceScope::document) {
+  if (scope == BalanceScope::document) {
     count.documents = batch.document_offsets, count.first_token = batch.stream_begin;
     count.counts = context.ops.allocate(DType::i64, {count.documents.dim(0) - 1, moe_.experts},
                                         MemoryTag::saved);
@@ -233,25 +257,47 @@ Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
   return counts;
 }
 
-int64_t RouterSegment::balanced_tokens(const RankContext& context, const Batch& batch) const {
-  if (moe_.balance_scope == BalanceScope::step) return 0;
+int64_t RouterSegment::balanced_tokens(const RankContext& context, const Batch& batch,
+                                       BalanceScope scope) const {
+  if (scope == BalanceScope::step) return 0;
   return batch.stream_tokens * context.groups.tp().size() * context.groups.cp().size();
 }
 
-RouterLossTerms RouterSegment::loss_terms(RankContext& context, const Batch& batch,
-                                          SavedStore& saved) const {
-  RouterLossTerms losses;
-  losses.balance = moe_.balance_coefficient;
-  losses.z = moe_.z_coefficient;
-  if (losses.balance != 0) {
-    losses.counts = saved.take(this, "counts");
-    losses.tokens = balanced_tokens(context, batch);
-    if (moe_.balance_scope == BalanceScope::document)
-      losses.documents = batch.document_offsets, losses.first_token = batch.stream_begin;
+std::vector<RouterLossTerms> RouterSegment::loss_terms(RankContext& context, const Batch& batch,
+                                                       SavedStore& saved) const {
+  std::vector<RouterLossTerms> terms(std::max<size_t>(1, moe_.balance_losses.size()));
+  for (size_t i = 0; i < moe_.balance_losses.size(); ++i) {
+    const BalanceLoss& loss = moe_.balance_losses[i];
+    terms[i].balance = loss.coefficient;
+    terms[i].counts = saved.take(this, counts_name(loss.scope));
+    terms[i].tokens = balanced_tokens(context, batch, loss.scope);
+    if (loss.scope == BalanceScope::document)
+      terms[i].documents = batch.document_offsets, terms[i].first_token = batch.stream_begin;
   }
-  if (losses.balance != 0 || losses.z != 0)
-    losses.loss_scale = step_scalar(context.scalars, StepScalar::loss_scale);
-  return losses;
+  terms.front().z = moe_.z_coefficient;
+  for (RouterLossTerms& term : terms)
+    if (term.balance != 0 || term.z != 0)
+      term.loss_scale = step_scalar(context.scalars, StepScalar::loss_scale);
+  return terms;
+}
+
+void RouterSegment::route_back(RankContext& context, const Tensor& d_probabilities,
+                               const Tensor& choice, const Tensor& logits,
+                               const std::vector<RouterLossTerms>& terms) const {
+  const auto statistic = [&](const Shape& shape) {
+    return context.ops.allocate(logits.dtype(), shape, MemoryTag::workspace);
+  };
+  Tensor of_more;  // [T, E]: the gradient of the losses after the first
+  for (size_t i = 1; i < terms.size(); ++i) {
+    const Tensor nothing = statistic(choice.shape()), d_logits = statistic(logits.shape());
+    fill(context.ops, {nothing, 0});
+    route_backward(context.ops, {moe_.routing, nothing, logits, choice, d_logits, terms[i]});
+    if (of_more.defined()) add(context.ops, {of_more, d_logits, d_logits});
+    of_more = d_logits;
+  }
+  route_backward(context.ops,
+                 {moe_.routing, d_probabilities, logits, choice, logits, terms.front()});
+  if (of_more.defined()) add(context.ops, {logits, of_more, logits});
 }
 
 TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch,
@@ -263,8 +309,7 @@ TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch
   if (load_bias_ != nullptr) load_bias_backward(context, logits, choice);
   const Tensor d_probabilities =
       in_dtype(context, d_out.get(moe_edge::probabilities), logits.dtype());
-  route_backward(context.ops, {moe_.routing, d_probabilities, logits, choice, logits,
-                               loss_terms(context, batch, saved)});
+  route_back(context, d_probabilities, choice, logits, loss_terms(context, batch, saved));
   Tensor d_normed;
   if (jitters(context)) {
     const Tensor nothing = context.activation(d_tokens.shape(), MemoryTag::activations);

@@ -37,7 +37,7 @@ class RouterSegment final : public Segment {
                               const SavedStore& saved) const;
   /// Adds the micro-batch to the log of the step.
   void log(RankContext& context, const Batch& batch, const Tensor& logits, const Tensor& choice,
-           const Tensor& kept, const Tensor& balanced) const;
+           const Tensor& kept, const std::vector<Tensor>& balanced) const;
   /// Expert and weight of each choice, by the logits and the bias; in the format of the logits, and
   /// then rounded to that of `probabilities`.
   void choose(RankContext& context, const Tensor& logits, const Tensor& probabilities,
@@ -47,7 +47,8 @@ class RouterSegment final : public Segment {
   Tensor balancing_bias(RankContext& context, const Tensor& logits) const;
   /// Choices of each expert over the tokens that are balanced together, on all ranks that share
   /// their rows.
-  Tensor balanced_counts(RankContext& context, const Batch& batch, const Tensor& choice) const;
+  Tensor balanced_counts(RankContext& context, const Batch& batch, const Tensor& choice,
+                         BalanceScope scope) const;
   /// The same over the tokens of all ranks in the step so far, this micro-batch included; a
   /// recomputed layer has those of its first forward.
   Tensor counts_of_step(RankContext& context, const Tensor& choice, const SavedStore& saved) const;
@@ -55,9 +56,14 @@ class RouterSegment final : public Segment {
   /// update sets, its margins in the log of the step.
   void load_bias_backward(RankContext& context, const Tensor& logits, const Tensor& choice) const;
   void add_margins(RankContext& context, const Tensor& logits) const;
-  RouterLossTerms loss_terms(RankContext& context, const Batch& batch, SavedStore& saved) const;
+  /// One for each balancing loss, at least one; the first also has the z-loss.
+  std::vector<RouterLossTerms> loss_terms(RankContext& context, const Batch& batch,
+                                          SavedStore& saved) const;
+  /// logits [T, E] = their gradient, of d_probabilities [T, k] and all losses.
+  void route_back(RankContext& context, const Tensor& d_probabilities, const Tensor& choice,
+                  const Tensor& logits, const std::vector<RouterLossTerms>& terms) const;
   /// Tokens that are balanced together; 0: given by their counts.
-  int64_t balanced_tokens(const RankContext& context, const Batch& batch) const;
+  int64_t balanced_tokens(const RankContext& context, const Batch& batch, BalanceScope scope) const;
 
   MoeConfig moe_;
   ExpertPlace place_;

@@ -24,7 +24,8 @@ RouterLog::RouterLog(OpContext& context, const std::vector<int64_t>& blocks, con
     Layer& layer = layers_.emplace_back();
     layer.block = block;
     layer.choices = counts(), layer.kept = counts();
-    layer.sums = other(DType::f64, {kSums});
+    const auto losses = static_cast<int64_t>(moe.balance_losses.size());
+    layer.sums = other(DType::f64, {std::max<int64_t>(1, losses), kSums});
     layer.rows = other(DType::i64, {1});
     layer.biased = moe.load_bias;
     layer.so_far = counts();

@@ -28,9 +28,11 @@ class RouterLog {
 
   /// One layer's part of the log.
   struct Layer {
-    int64_t block = 0;      // its global number
-    Tensor choices, kept;   // i64 [E]: of each expert; kept: within its capacity
-    Tensor sums;            // f64 [kSums]
+    int64_t block = 0;     // its global number
+    Tensor choices, kept;  // i64 [E]: of each expert; kept: within its capacity
+    /// f64 [max(1, L), kSums] with L balancing losses, each with its own in its row; the other sums
+    /// of the first row count.
+    Tensor sums;
     bool any = false;       // the step has added to it
     Tensor rows;            // i64 [1]: of all experts, where they are filled up to a multiple
     bool any_rows = false;  // the step has added to them

@@ -25,10 +25,11 @@ using Row = std::vector<double>;
 constexpr double kCoefficient = 0.3;
 constexpr int kMicroBatches = 3;
 
-ModelConfig model(double coefficient) {
+using Losses = std::vector<BalanceLoss>;
+
+ModelConfig model(const Losses& losses = {}) {
   ModelConfig config = test::tiny_model("mixtral");
-  config.moe.balance_coefficient = coefficient;
-  config.moe.balance_scope = BalanceScope::step;
+  config.moe.balance_losses = losses;
   return config;
 }
 
@@ -62,19 +63,24 @@ class RouterInputs : public SegmentHooks {
 };
 
 struct Step {
-  std::vector<double> balance_losses;  // by layer, summed over tokens
-  Row gradient;                        // of the last router's weight
-  std::vector<RouterInputs> inputs;    // by micro-batch
-  Row weights[2];                      // of the routers
+  std::vector<std::vector<double>> sums;  // by layer: of each loss, summed over tokens
+  Row gradient;                           // of the last router's weight
+  std::vector<RouterInputs> inputs;       // by micro-batch
+  Row weights[2];                         // of the routers
+
+  double balance_sum(int layer, int loss) const {
+    return sums[static_cast<size_t>(layer)]
+               [static_cast<size_t>(loss * RouterLog::kSums + RouterLog::balance_loss)];
+  }
 };
 
-Step run_step(double coefficient) {
+Step run_step(const Losses& losses) {
   const auto device = make_cpu_device(2);
   const OpTable ops = cpu_ops(test::instruction_set());
   ResolvedRun run;
   run.layers.precision = precision_recipe("fp64");
   run.positions = 16;
-  const ModelConfig config = model(coefficient);
+  const ModelConfig config = model(losses);
   Engine engine(*device, ops, config, run);
   engine.initialize();
   Step step;
@@ -92,7 +98,8 @@ Step run_step(double coefficient) {
                            [&](int64_t i) { return micro_batch(i, config.vocabulary); });
   engine.finish_step(1, false);
   for (const RouterLog::Layer& layer : engine.router_log()->layers())
-    step.balance_losses.push_back(layer.sums.data<double>()[RouterLog::balance_loss]);
+    step.sums.emplace_back(layer.sums.data<double>(),
+                           layer.sums.data<double>() + layer.sums.elements());
   int router = 0;
   for (const Parameter* p : engine.store().parameters()) {
     if (!p->path.ends_with(".mlp.router.weight")) continue;
@@ -118,9 +125,9 @@ Row softmax(const Row& weight, const Row& token, size_t experts) {
 }
 
 TEST(RouterBalance, OverTheStepCountsTheChoicesSoFar) {
-  const Step with = run_step(kCoefficient), without = run_step(0);
-  const auto experts = static_cast<size_t>(model(0).moe.experts);
-  const auto k = static_cast<size_t>(model(0).moe.routing.topk);
+  const Step with = run_step({{kCoefficient, BalanceScope::step}}), without = run_step({});
+  const auto experts = static_cast<size_t>(model().moe.experts);
+  const auto k = static_cast<size_t>(model().moe.routing.topk);
   for (size_t layer = 0; layer < 2; ++layer) {
     Row counts(experts, 0);
     double tokens = 0, loss = 0;
@@ -151,7 +158,8 @@ TEST(RouterBalance, OverTheStepCountsTheChoicesSoFar) {
                 kCoefficient * p[e] * (slope[e] - mean) * inputs[t][h];
       }
     }
-    EXPECT_NEAR(with.balance_losses[layer], loss, 1e-12 * loss) << "layer " << layer;
+    EXPECT_NEAR(with.balance_sum(static_cast<int>(layer), 0), loss, 1e-12 * loss)
+        << "layer " << layer;
     if (layer == 0) continue;
     // No other loss lies between the last router and the head, so the coefficient adds exactly its
     // gradient.
@@ -162,6 +170,23 @@ TEST(RouterBalance, OverTheStepCountsTheChoicesSoFar) {
     }
     EXPECT_GT(size, 1e-3);
   }
+}
+
+// Their gradients add up, and each is logged for itself.
+TEST(RouterBalance, SeveralLossesAddUp) {
+  const BalanceLoss step{kCoefficient, BalanceScope::step}, document{0.7, BalanceScope::document},
+      micro{0.4, BalanceScope::micro_batch};
+  const Step none = run_step({});
+  const Step both = run_step({document, step}), all = run_step({micro, document, step});
+  const Step alone[] = {run_step({micro}), run_step({document}), run_step({step})};
+  for (size_t i = 0; i < none.gradient.size(); ++i) {
+    const auto added = [&](int loss) { return alone[loss].gradient[i] - none.gradient[i]; };
+    EXPECT_NEAR(both.gradient[i] - none.gradient[i], added(1) + added(2), 1e-12) << i;
+    EXPECT_NEAR(all.gradient[i] - none.gradient[i], added(0) + added(1) + added(2), 1e-12) << i;
+  }
+  for (int layer = 0; layer < 2; ++layer)
+    for (int loss = 0; loss < 3; ++loss)
+      EXPECT_EQ(all.balance_sum(layer, loss), alone[loss].balance_sum(layer, 0)) << layer << loss;
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "base/output_file.h"
 #include "plan/largest.h"
@@ -180,6 +182,16 @@ TEST(Search, BoundsOfQuantizedProductsAreNeverAboveTheDryRun) {
   }
 }
 
+TEST(Search, BoundsOfOffloadedStatesAreNeverAboveTheDryRun) {
+  for (const char* fraction : {"1", "0.5"}) {
+    SCOPED_TRACE(fraction);
+    expect_bounds_below(
+        sample(request_of({"optimizer.optimizer_cpu_offload=true",
+                           fmt::format("optimizer.optimizer_offload_fraction={}", fraction)}),
+               11));
+  }
+}
+
 TEST(Search, ExpertsAndVariantsAreSearchedToTheFastest) {
   PlanRequest request =
       expert_request({"dist.ranks=4", "train.global_batch_size=4", "model.context_parallel_size=1",
@@ -231,8 +243,8 @@ TEST(Search, WeightsGatheredInFp8AreSearchedWithSharding) {
 TEST(Largest, TheNextStepFitsInNoLayout) {
   // All layouts of the next size are considered.
   const PlanRequest request = request_of(
-      {"dist.ranks=2", "train.global_batch_size=2", "model.hidden_size=8192",
-       "model.num_attention_heads=64", "model.ffn_hidden_size=28672", "train.micro_batch_size=1"});
+      {"dist.ranks=2", "train.global_batch_size=2", "model.hidden_size=4096",
+       "model.num_attention_heads=32", "model.ffn_hidden_size=14336", "train.micro_batch_size=1"});
   const LargestFit fit = largest_that_fits(request, LargestOf::layers, 600);
   EXPECT_TRUE(fit.proven);
   ASSERT_GT(fit.value, 0);
@@ -290,6 +302,25 @@ TEST(Search, WhatDoesNotFitIsRejectedByTheBytesOfItsDryRun) {
   }
 }
 
+TEST(Search, WhatRanksOffloadFitsInTheirHost) {
+  PlanRequest request =
+      request_of({"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1",
+                  "model.tensor_model_parallel_size=1"});
+  const SearchSettings settings{.time_limit_seconds = 600, .least_candidates = 1};
+  const SearchResult result = search_layouts(request, settings);
+  ASSERT_FALSE(result.candidates.empty());
+  const Prediction& best = result.candidates.front().prediction;
+  // FP32 masters and moments of the whole model: 8 data ranks share a host.
+  const auto parameters = static_cast<double>(best.stages.front().run.parameters);
+  EXPECT_GE(best.host_bytes, 12 * parameters);
+  EXPECT_LE(best.host_bytes, 12.5 * parameters);
+  request.cluster.host_memory_bytes = 11 * parameters;
+  const SearchResult full = search_layouts(request, settings);
+  EXPECT_TRUE(full.candidates.empty());
+  ASSERT_FALSE(full.refused.empty());
+  EXPECT_THAT(full.refused.begin()->first, testing::HasSubstr("ranks offload does not fit"));
+}
+
 TEST(Search, OverridesFixChoices) {
   const SearchResult result = search_layouts(
       request_of({"model.tensor_model_parallel_size=2", "model.recompute_granularity=full",
@@ -331,18 +362,24 @@ TEST(Search, SizesThatNothingDividesAreAnError) {
 
 TEST(Search, TheWrittenConfigurationIsTheLayout) {
   const PlanRequest request = request_of({});
-  const SearchResult result = search_layouts(request, {.time_limit_seconds = 600});
-  ASSERT_FALSE(result.candidates.empty());
-  const Candidate& best = result.candidates.front();
-  TemporaryFolder folder;
-  const auto file = folder.path() / "best.yaml";
-  write_file_atomically(file, written_config(request, best.layout, {"a comment"}));
-  RunConfig defaults;
-  defaults.cuda_target = request.cluster.gpu.architecture;
-  const RunSetup read = prepare_run(load_run_config(file, {}, defaults));
-  const Prediction again = predict(read, request.cluster);
-  EXPECT_DOUBLE_EQ(again.step_seconds, best.prediction.step_seconds);
-  EXPECT_EQ(static_cast<int64_t>(peak_of(again)), best.peak_bytes());
+  const SearchResult result =
+      search_layouts(request, {.time_limit_seconds = 600, .least_candidates = 12});
+  std::set<std::string> layouts;
+  for (const Candidate& candidate : result.candidates) {
+    TemporaryFolder folder;
+    const auto file = folder.path() / "candidate.yaml";
+    write_file_atomically(file, written_config(request, candidate.layout, {"a comment"}));
+    RunConfig defaults;
+    defaults.cuda_target = request.cluster.gpu.architecture;
+    const RunSetup read = prepare_run(load_run_config(file, {}, defaults));
+    const Prediction again = predict(read, request.cluster);
+    EXPECT_DOUBLE_EQ(again.step_seconds, candidate.prediction.step_seconds);
+    EXPECT_EQ(static_cast<int64_t>(peak_of(again)), candidate.peak_bytes());
+    layouts.insert(fmt::format("{} {} {}", read.config.parallel.tensor_model_parallel_size,
+                               read.config.parallel.context_parallel_size,
+                               read.config.parallel.pipeline_model_parallel_size));
+  }
+  EXPECT_GT(layouts.size(), 1u) << "one of them is not that of the defaults";
 }
 
 }  // namespace

@@ -45,7 +45,9 @@ struct Program {
     a.field("fast", train.fast, "Fast path.");
     FieldGroup b("train", "");
     b.field("weights", train.weights, "Weights.").range(0, 1);
-    b.field("device", train.device, "Device.").one_of({"cpu", "cuda"});
+    b.field("device", train.device, "Device.")
+        .one_of({"cpu", "cuda"})
+        .alias_switch("use_gpu", "cuda", "cpu");
     FieldGroup c("model", "The model.");
     c.short_form("layers");
     c.field("rate", model.rate, "Rate.").positive();
@@ -70,6 +72,30 @@ void load(Loaded& loaded, const std::string& yaml, const std::vector<std::string
   write_file_atomically(file, yaml);
   loaded.outcome = read_config(loaded.program.schema, {file, overrides}, loaded.problems);
   check_states(loaded.program.schema, KnobDevice::cpu, loaded.outcome, loaded.problems);
+}
+
+// An old name that was a bool stands for two of the field's values, and takes its values, too.
+TEST(ReadConfig, ASwitchStandsForAValue) {
+  const auto device_of = [](const std::string& yaml, const std::vector<std::string>& overrides) {
+    Loaded l;
+    load(l, yaml, overrides);
+    EXPECT_THAT(l.problems.all(), testing::IsEmpty());
+    return l.program.train.device + " " + to_flow_yaml(l.outcome.given.at("train.device"));
+  };
+  EXPECT_EQ(device_of("train: {use_gpu: true}", {}), "cuda cuda");
+  EXPECT_EQ(device_of("train: {use_gpu: false}", {}), "cpu cpu");
+  EXPECT_EQ(device_of("train: {device: cuda}", {"recipe.trainer.use_gpu=False"}), "cpu cpu");
+  EXPECT_EQ(device_of("", {"train.use_gpu=cuda"}), "cuda cuda");
+
+  Loaded l;
+  load(l, "train: {use_gpu: rocm}");
+  EXPECT_THAT(l.problems.all(),
+              ElementsAre(AllOf(HasSubstr("train.device (given as train.use_gpu)"),
+                                HasSubstr("expected one of cpu|cuda, found 'rocm'"))));
+  Loaded by_its_name;
+  load(by_its_name, "train: {device: true}");
+  EXPECT_THAT(by_its_name.problems.all(),
+              ElementsAre(HasSubstr("expected one of cpu|cuda, found 'true'")));
 }
 
 TEST(ReadConfig, ReadsTypesAndOverridesWin) {
@@ -116,7 +142,8 @@ TEST(ReadConfig, AllProblemsAtOnce) {
       AllOf(Contains("run.yaml:2: train.steps: expected int, found ten"),
             Contains("run.yaml:3: unknown field 'train.seeed', did you mean 'train.seed'?"),
             Contains("run.yaml:4: train.weights: expected 0 to 1, found 2"),
-            Contains("run.yaml:5: train.device: expected one of cpu|cuda, found 'cpuu'; nearest: cpu"),
+            Contains(
+                "run.yaml:5: train.device: expected one of cpu|cuda, found 'cpuu'; nearest: cpu"),
             Contains("run.yaml:6: unknown section 'modle', did you mean 'model'?"),
             Contains("run.yaml:7: model.rate: expected > 0, found 0"),
             Contains(HasSubstr("model.tensor_parallel=2 is not implemented yet: issue 5")),

@@ -196,7 +196,7 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
   EXPECT_NE(moe_problems(moe).find("is its sigmoid; expected sigmoid"), std::string::npos);
   moe.routing.score = ScoreFunction::sigmoid, moe.routing.pre_softmax = false;
   EXPECT_EQ(moe_problems(moe), "");
-  moe.balance_coefficient = 0.1, moe.capacity_factor = 1, moe.load_bias = true;
+  moe.balance_losses = {{0.1}}, moe.capacity_factor = 1, moe.load_bias = true;
   moe.routing.groups = 2, moe.routing.group_topk = 1;
   const std::string found = moe_problems(moe);
   for (const char* field : {"moe_aux_loss_coeff: 0.1", "moe_expert_capacity_factor: 1",
@@ -204,7 +204,7 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
     EXPECT_NE(found.find(field), std::string::npos) << field;
 
   MoeFields fields;  // Megatron's command line gives only the balancing
-  fields.moe_router_load_balancing_type = "sinkhorn";
+  fields.moe_router_load_balancing_type = std::string("sinkhorn");
   fields.num_moe_experts.resolve(8);
   for (const int64_t k : {1, 2}) {
     MoeFields own = fields;
@@ -217,9 +217,48 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
   }
 }
 
+TEST(ModelFromFields, SeveralBalancingLossesHaveACoefficientEach) {
+  using Types = std::vector<std::string>;
+  using Coefficients = std::vector<double>;
+  const auto fields_of = [](const OneOrList<std::string>& types,
+                            const OneOrList<double>& coefficients) {
+    MoeFields fields;
+    fields.moe_router_load_balancing_type = types;
+    fields.moe_aux_loss_coeff = coefficients;
+    fields.num_moe_experts.resolve(8);
+    fields.resolve();
+    return fields;
+  };
+  const auto losses = [&](const auto& types, const auto& coefficients) {
+    return to_moe_config(fields_of(types, coefficients), 2, 32).balance_losses;
+  };
+  EXPECT_EQ(losses(Types{"seq_aux_loss", "global_aux_loss"}, Coefficients{0.25, 0.5}),
+            (std::vector<BalanceLoss>{{0.25, BalanceScope::document}, {0.5, BalanceScope::step}}));
+  EXPECT_EQ(losses(Types{"aux_loss", "global_aux_loss"}, Coefficients{0, 0.5}),
+            (std::vector<BalanceLoss>{{0.5, BalanceScope::step}}));
+  EXPECT_EQ(losses(std::string("none"), 0.5), std::vector<BalanceLoss>{});
+
+  const auto problem = [&](const auto& types, const auto& coefficients) {
+    Problems problems;
+    check_balancing(fields_of(types, coefficients), problems);
+    return problems.empty() ? "" : problems.all().front();
+  };
+  const auto expect = [](const std::string& found, const std::string& part) {
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+  };
+  EXPECT_EQ(problem(Types{"aux_loss", "seq_aux_loss"}, Coefficients{0.25, 0.5}), "");
+  EXPECT_EQ(problem(Types{"aux_loss", "seq_aux_loss"}, 0.0), "");
+  EXPECT_EQ(problem(Types{"sinkhorn"}, 0.0), "");
+  expect(problem(Types{}, 0.5), "expected at least one type");
+  expect(problem(Types{"aux_loss", "sinkhorn"}, Coefficients{0.25, 0.5}), "or sinkhorn alone");
+  expect(problem(Types{"aux_loss", "aux_loss"}, Coefficients{0.25, 0.5}), "aux_loss twice");
+  expect(problem(Types{"aux_loss", "seq_aux_loss"}, 0.5), "1 coefficients for 2 types");
+  expect(problem(std::string("aux_loss"), Coefficients{0.5, 0.25}), "2 coefficients for 1 types");
+}
+
 TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {
   MoeFields fields;  // the balancing alone decides scores and bias
-  fields.moe_router_load_balancing_type = "quantile_balancing";
+  fields.moe_router_load_balancing_type = std::string("quantile_balancing");
   fields.num_moe_experts.resolve(8);
   fields.resolve();
   const MoeConfig moe = to_moe_config(fields, 2, 32);
@@ -242,7 +281,7 @@ TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {
          "moe_router_enable_expert_bias: false");
   expect(refused([](MoeConfig& m) { m.routing.topk = 8; }),
          "num_moe_experts = 8 experts; nearest: 7");
-  expect(refused([](MoeConfig& m) { m.balance_coefficient = 0.1; }), "moe_aux_loss_coeff: 0.1");
+  expect(refused([](MoeConfig& m) { m.balance_losses = {{0.1}}; }), "moe_aux_loss_coeff: 0.1");
   expect(refused([](MoeConfig& m) { m.capacity_factor = 2; }), "moe_expert_capacity_factor: 2");
   expect(refused([](MoeConfig& m) { m.routing.groups = 4, m.routing.group_topk = 2; }),
          "moe_router_num_groups: 4");

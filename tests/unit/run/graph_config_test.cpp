@@ -87,6 +87,14 @@ TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
     EXPECT_EQ(refusal(kLayers + more), "");
 }
 
+TEST(GraphConfig, TheOlderSwitchIsTheCaptureOfLayers) {
+  const auto impl_with = [](const std::string& setting) {
+    return setup_of(tiny_run() + Overrides{setting}).config.graph.cuda_graph_impl;
+  };
+  EXPECT_EQ(impl_with("model.enable_cuda_graph=true"), "local");
+  EXPECT_EQ(impl_with("recipe.model.config.enable_cuda_graph=false"), "none");
+}
+
 TEST(GraphConfig, ModulesThatCannotBeCapturedAreRefused) {
   const auto modules = [](const std::string& list) {
     return Overrides{"model.cuda_graph_modules=[" + list + "]"};

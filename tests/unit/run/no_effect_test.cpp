@@ -87,7 +87,7 @@ TEST(NoEffect, ABiasThatIsSetHasNoStep) {
   EXPECT_THAT(notes(experts + quantile + Overrides{"model.moe_router_qb_num_bins=10"}), IsEmpty());
   EXPECT_THAT(notes(experts + Overrides{"model.moe_router_qb_num_bins=10"}),
               ElementsAre("model.moe_router_qb_num_bins has no effect here: "
-                          "model.moe_router_load_balancing_type = aux_loss"));
+                          "model.moe_router_load_balancing_type is not quantile_balancing"));
 }
 
 TEST(NoEffect, FiguresOfLayersNeedRoutersAndTensorBoard) {

@@ -56,6 +56,19 @@ TEST(Setup, SizesOfQuantizedProductsAreCheckedWhenTheyAreKnown) {
       },
       ThrowsMessage<ConfigError>(HasSubstr(
           "num_attention_heads * kv_channels / tensor_model_parallel_size on a rank = 40")));
+  // The sizes are in a folder that the configuration names.
+  const RunSetup wide = prepared({"model.hidden_size=80", "model.num_attention_heads=2",
+                                  "model.ffn_hidden_size=128", "model.vocab_size=64"});
+  test::TemporaryFolder folder;
+  write_file_atomically(folder / "config.json", wide.hf_config);
+  EXPECT_THAT(
+      [&] {
+        prepared({"model.hf_config=" + folder.path().string(), "model.seq_length=32",
+                  "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed", "dataset.mock=true",
+                  "model.tensor_model_parallel_size=2", "dist.ranks=2"},
+                 {});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("on a rank = 40")));
   // Rows are cut over tensor ranks unless the configuration says no.
   Words cut = fp4;
   cut.insert(cut.end(),

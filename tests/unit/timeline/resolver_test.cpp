@@ -193,6 +193,47 @@ TEST(Resolver, ComputeIsSlowerBesideCommunicationOnly) {
   EXPECT_EQ(times.ops[1].seconds(), 2);
 }
 
+// The network is a link that operations use all of their time.
+MachineTimes shared_network() {
+  MachineTimes times = machine();
+  times.link_use = [](const CollectiveRecord& c) {
+    return LinkUse{0, static_cast<double>(c.bytes)};
+  };
+  return times;
+}
+
+TEST(Resolver, OperationsOfTheSameTimeShareTheLink) {
+  Program rank(0);
+  rank.all_reduce(4, 1).op(2).wait(2, 0).all_reduce(4, 2);
+  EXPECT_EQ(resolve_times({rank.part()}, machine()).front().end, 6);
+  const RankTimes times = resolve_times({rank.part()}, shared_network()).front();
+  EXPECT_EQ(times.collectives[0].end, 6);  // alone until 2
+  EXPECT_EQ(times.collectives[1].end, 8);  // alone from 6
+}
+
+TEST(Resolver, AMemberWithASlowLinkHoldsTheOthersBack) {
+  Program first(0, 3), second(1, 3), third(2, 3);
+  for (Program* rank : {&first, &second, &third}) rank->all_reduce(4, 1);
+  first.message("send", 1, 4, 2);
+  second.message("receive", 0, 4, 2);
+  const auto times = resolve_times({first.part(), second.part(), third.part()}, shared_network());
+  for (const RankTimes& rank : times) EXPECT_EQ(rank.collectives[0].end, 8);
+}
+
+TEST(Resolver, AMessageUsesOneDirectionOfTheLink) {
+  Program first(0), second(1);
+  first.message("send", 1, 4, 1).message("receive", 1, 4, 2);
+  second.message("receive", 0, 4, 1).message("send", 0, 4, 2);
+  EXPECT_EQ(resolve_times({first.part(), second.part()}, shared_network()).front().end, 4);
+  // Two that go the same way share it.
+  Program source(0), target(1);
+  source.exchange(1, 4, 1);
+  target.exchange(0, 4, 1);
+  source.message("send", 1, 4, 2, 7);
+  target.message("receive", 0, 4, 2, 7);
+  EXPECT_EQ(resolve_times({source.part(), target.part()}, shared_network()).front().end, 8);
+}
+
 TEST(Resolver, AnyNumberOfThreadsGivesTheSameTimes) {
   // Four ranks in a ring that also sum: each op takes another third of a second.
   std::vector<Program> programs;
