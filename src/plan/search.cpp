@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <queue>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -21,6 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 // Share of the time limit; the rest is for layouts that do not fit.
 constexpr double kSearchShare = 0.8;
+
+// Layouts that are predicted at the end of the time if none fits before.
+constexpr size_t kSmallest = 4;
 
 // Dry runs of layers between two predictions.
 constexpr int64_t kGuessAfter = 16;
@@ -51,6 +55,7 @@ class Search {
         add({model_bound(space->model(), layout), &layout, space.get(), BoundBasis::model});
     }
     while (!empty() && !done()) advance();
+    if (result_.candidates.empty() && !empty()) predict_smallest();
     finish();
     return std::move(result_);
   }
@@ -198,6 +203,27 @@ class Search {
     std::vector<LayoutPrediction> predictions = predict_layouts(request_, pool_, layouts);
     for (size_t i = 0; i < all.size(); ++i) take(all[i], std::move(predictions[i]));
     if (!all.empty()) next_guess_ = made_ + kGuessAfter;
+  }
+
+  /// The time is over and no layout fits yet: predicts those that probably need the least memory.
+  void predict_smallest() {
+    std::vector<Waiting> waiting;
+    while (!empty()) {
+      auto& queue = &front() == (rough_.empty() ? nullptr : &rough_.top()) ? rough_ : refined_;
+      waiting.push_back(queue.top());
+      queue.pop();
+    }
+    const auto keeps_most = [](const Waiting& one) {
+      return std::tuple(one.layout->recompute != Recompute::full,
+                        one.layout->micro_batch * one.layout->vpp,
+                        -one.layout->tp * one.layout->cp * one.layout->pp, one.bound.bytes);
+    };
+    std::stable_sort(waiting.begin(), waiting.end(), [&](const Waiting& a, const Waiting& b) {
+      return keeps_most(a) < keeps_most(b);
+    });
+    const size_t count = std::min(waiting.size(), kSmallest);
+    predict_whole({waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(count)});
+    for (size_t i = count; i < waiting.size(); ++i) add(waiting[i]);
   }
 
   /// Whether a layout may be the fastest, by its bound.
