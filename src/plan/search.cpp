@@ -205,7 +205,10 @@ class Search {
     if (!all.empty()) next_guess_ = made_ + kGuessAfter;
   }
 
-  /// The time is over and no layout fits yet: predicts those that probably need the least memory.
+  bool time_is_left() const { return seconds_since(begin_) <= settings_.time_limit_seconds; }
+
+  /// The search's share of the time is over and no layout fits yet: predicts those that probably
+  /// need the least memory.
   void predict_smallest() {
     std::vector<Waiting> waiting;
     while (!empty()) {
@@ -214,15 +217,16 @@ class Search {
       queue.pop();
     }
     const auto keeps_most = [](const Waiting& one) {
-      return std::tuple(one.layout->recompute != Recompute::full,
-                        one.layout->micro_batch * one.layout->vpp,
-                        -one.layout->tp * one.layout->cp * one.layout->pp, one.bound.bytes);
+      return std::tuple(
+          one.layout->recompute != Recompute::full, one.layout->micro_batch * one.layout->vpp,
+          -one.layout->tp * one.layout->cp * one.layout->pp, -one.layout->tp, one.bound.bytes);
     };
     std::stable_sort(waiting.begin(), waiting.end(), [&](const Waiting& a, const Waiting& b) {
       return keeps_most(a) < keeps_most(b);
     });
-    const size_t count = std::min(waiting.size(), kSmallest);
-    predict_whole({waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(count)});
+    size_t count = 0;
+    while (count < std::min(waiting.size(), kSmallest) && time_is_left())
+      predict_whole({waiting[count++]});
     for (size_t i = count; i < waiting.size(); ++i) add(waiting[i]);
   }
 
@@ -275,7 +279,7 @@ class Search {
     result_.next_bound = empty() ? 0 : front().bound.seconds;
     result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
     look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_,
-                        [this] { return seconds_since(begin_) <= settings_.time_limit_seconds; });
+                        [this] { return time_is_left(); });
     for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
     result_.seconds = seconds_since(begin_);
   }
