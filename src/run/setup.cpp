@@ -14,7 +14,6 @@
 #include "run/no_effect.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
-#include "run/validate_precision.h"
 
 namespace viaduct {
 namespace {
@@ -127,7 +126,6 @@ void check_fit(const RunSetup& setup) {
     problems.add("dataset.fim_rate: {} needs a tokenizer (tokenizer.tokenizer_model)",
                  data.fim_rate);
   check_name_patterns(config, setup.model, problems);
-  validate_product_sizes(config, problems);
   problems.throw_if_any();
 }
 

@@ -120,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
              {"model.family=qwen2_moe", "model.num_moe_experts=4",
               "model.moe_shared_expert_intermediate_size=32", "model.expert_model_parallel_size=2",
               "model.moe_shared_expert_overlap=true"},
-             {"all_to_all expert_tp_ep"}},
+             {"all_to_all expert_tp_ep"},
+             16},  // of 2 steps, micro-batches and layers, in the forward and in the backward
         Case{"experts_of_two_micro_batches",
              {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
               "model.expert_model_parallel_size=2", "model.moe_router_topk=2",

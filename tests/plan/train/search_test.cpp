@@ -240,11 +240,12 @@ TEST(Search, WeightsGatheredInFp8AreSearchedWithSharding) {
   for (const Candidate& c : result.candidates) EXPECT_NE(c.layout.sharding, Sharding::none);
 }
 
-TEST(Largest, TheNextStepFitsInNoLayout) {
-  // All layouts of the next size are considered.
-  const PlanRequest request = request_of(
-      {"dist.ranks=2", "train.global_batch_size=2", "model.hidden_size=4096",
-       "model.num_attention_heads=32", "model.ffn_hidden_size=14336", "train.micro_batch_size=1"});
+// All layouts of the next size are considered.
+void expect_largest(const Overrides& further) {
+  const PlanRequest request =
+      request_of(further + Overrides{"dist.ranks=2", "train.global_batch_size=2",
+                                     "model.hidden_size=4096", "model.num_attention_heads=32",
+                                     "model.ffn_hidden_size=14336", "train.micro_batch_size=1"});
   const LargestFit fit = largest_that_fits(request, LargestOf::layers, 600);
   EXPECT_TRUE(fit.proven);
   ASSERT_GT(fit.value, 0);
@@ -266,6 +267,17 @@ TEST(Largest, TheNextStepFitsInNoLayout) {
     } catch (const ConfigError&) {
     }
   }
+}
+
+TEST(Largest, TheNextStepFitsInNoLayout) {
+  expect_largest({});
+}
+
+// Bounds then leave out what layers keep, so that the dry runs decide.
+TEST(Largest, TheNextStepFitsInNoLayoutWithOffloadedStates) {
+  expect_largest({"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1",
+                  "memory.offload_path=/somewhere", "model.seq_length=8192",
+                  "model.max_position_embeddings=8192"});
 }
 
 TEST(Largest, TimeThatEndsIsSaid) {
