@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/largest_magnitude.h"
+#include "tensor/hadamard.h"
 
 namespace viaduct {
 namespace {
@@ -29,7 +30,9 @@ void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax,
 Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
                        bool gathered) {
   if (!quantization.scales_matrices()) return {};
-  const bool rotates = quantization.scaling == Scaling::nvfp4 && quantization.weight_gradient;
+  // Sizes with which weights have gradients are multiples; prompts have any number of tokens.
+  const bool rotates = quantization.scaling == Scaling::nvfp4 && quantization.weight_gradient &&
+                       matrix.dim(0) % kRotated == 0;
   const Tensor amax = context.ops.allocate(DType::f32, {rotates ? 2 : 1}, MemoryTag::activations);
   largest_magnitude(context.ops, {matrix, amax.slice(0, 0, 1)});
   if (rotates) largest_magnitude(context.ops, {matrix, amax.slice(0, 1, 1), true});

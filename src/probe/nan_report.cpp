@@ -41,7 +41,7 @@ std::string bad_weight(Engine& engine) {
 std::string bad_router(Engine& engine) {
   if (engine.router_log() == nullptr) return "";
   for (const RouterLog::Layer& layer : engine.router_log()->layers()) {
-    const Tensor loss = layer.sums.slice(0, RouterLog::z_loss, 1);
+    const Tensor loss = layer.sums.select(0).slice(0, RouterLog::z_loss, 1);
     if (layer.any && !finite(engine.device(), loss))
       return fmt::format("router of layer{} (its logits)", layer.block);
   }

@@ -73,7 +73,7 @@ constexpr NamedRule kRules[] = {
     {"model.num_moe_experts", reshaped()},
     {"model.moe_router_linear_bias", refused(kArchitecture)},
     {"model.moe_ffn_hidden_size", reshaped()},
-    {"model.moe_layer_freq", refused(kArchitecture)},
+    {"model.moe_layer_freq", reshaped()},
     {"model.moe_shared_expert_intermediate_size", reshaped()},
     {"model.moe_shared_expert_gate", refused(kArchitecture)},
     {"model.moe_router_topk", refused(kArchitecture)},

@@ -265,7 +265,11 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_flex(config, problems);
   validate_padding(config, problems);
   validate_device(config, problems);
-  check_balancing(config.model.moe, problems);
+  if (const auto& freq = moe.moe_layer_freq;
+      !freq.is_auto() && !freq.value().is_list() && freq.value().at(0) < 1)
+    problems.add("model.moe_layer_freq: {}, expected at least 1, or a list of 0 and 1",
+                 freq.value().at(0));
+  check_balancing(moe, problems);
   validate_balance(config, problems);
 }
 

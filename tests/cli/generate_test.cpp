@@ -64,6 +64,19 @@ TEST_F(GenerateCommand, SamplesBySeed) {
   EXPECT_NE(run(arguments + "2").out, first.out);
 }
 
+// Prompts and single tokens are no multiple of the rows that quantized products need in training.
+TEST_F(GenerateCommand, PromptsOfAnyLengthInFourAndEightBits) {
+  for (const char* recipe :
+       {"bf16_with_nvfp4_mixed", "bf16_with_mxfp8_mixed", "bf16_with_fp8_current_scaling_mixed"}) {
+    for (const char* prompt : {"x", "the cat and the hat"}) {
+      const Result result = run("--prompt '" + std::string(prompt) +
+                                "' --temperature 0 --max-new-tokens 3 mixed_precision=" + recipe);
+      EXPECT_EQ(result.status, 0) << recipe << " " << result.err;
+      EXPECT_EQ(result.out.find(prompt), 0u) << recipe;
+    }
+  }
+}
+
 TEST_F(GenerateCommand, StopsAtTheEndToken) {
   const json whole = json::parse(run("--prompt x --temperature 0 --max-new-tokens 12 --json").out);
   const auto tokens = whole.at("tokens").get<std::vector<int>>();

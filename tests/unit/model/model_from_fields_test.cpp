@@ -182,6 +182,8 @@ TEST(ModelFromFields, RoutersHaveWhatTheyNeed) {
   EXPECT_EQ(moe_problems(moe), "");
   moe.experts = 8;
   EXPECT_EQ(moe.capacity(10), 4);  // of 10 tokens · 2 choices / 8 experts · 1.25, rounded up
+  moe.capacity_factor = 1e30;
+  EXPECT_GT(moe.capacity(10), 1'000'000) << "no limit, although it has no integer";
 }
 
 TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {

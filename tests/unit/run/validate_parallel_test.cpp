@@ -87,6 +87,12 @@ TEST(ValidateParallel, SendingByDomainNeedsWholeDomains) {
              "model.moe_pad_expert_input_to_capacity=true");
 }
 
+TEST(ValidateParallel, EveryNthLayerHasExperts) {
+  EXPECT_GOOD(kMixtral, kExperts, "model.moe_layer_freq=1");
+  EXPECT_ONE("model.moe_layer_freq: -2, expected at least 1, or a list of 0 and 1", kMixtral,
+             kExperts, "model.moe_layer_freq=-2");
+}
+
 TEST(ValidateParallel, RowsAreQuantizedByFlexAlone) {
   const std::string flex = "model.moe_token_dispatcher_type=flex",
                     dispatch = "model.moe_dispatch_fwd_dtype=mxfp8",
