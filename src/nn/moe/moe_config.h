@@ -57,6 +57,9 @@ struct MoeConfig {
   bool quantized_tokens = false, quantized_gradients = false;
   std::vector<BalanceLoss> balance_losses;  // of different scopes; no coefficient is 0
   double z_coefficient = 0;                 // of the z-loss
+  /// router_aux_loss_coef of a Hugging Face folder: training reads `balance_losses` alone, and
+  /// `probe` shows the loss with this one where there are none.
+  double folder_coefficient = 0;
   /// In training the choice follows logits plus a bias that balances the tokens of a micro-batch
   /// over the experts (ops/sinkhorn.h); `routing` chooses by logits then.
   bool sinkhorn = false;
