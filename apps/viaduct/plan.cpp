@@ -116,7 +116,7 @@ void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction&
                   {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
                   {"tflops_per_gpu", p.model_tflops_per_gpu},
                   {"mfu", p.mfu},
-                  {"mfu_peak", mfu_peak_text(cluster)},
+                  {"mfu_peak", p.peak.describe()},
                   {"flop_convention", kFlopConvention},
                   {"peak_memory_bytes", std::move(memory)},
                   {"capacity_bytes", p.capacity_bytes},
@@ -160,7 +160,7 @@ void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction&
   fmt::print(
       "step {}, {:.0f} tokens/s a GPU, {:.0f} model TFLOP/s a GPU ({}), MFU {:.1f} % of {}\n",
       format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, p.model_tflops_per_gpu,
-      kFlopConvention, 100 * p.mfu, mfu_peak_text(cluster));
+      kFlopConvention, 100 * p.mfu, p.peak.describe());
   if (calibrated) {
     const auto shares = basis_shares(p);
     fmt::print(

@@ -93,10 +93,6 @@ PlanRequest with_tokens(PlanRequest request, const PlanSearchOptions& options,
   return request;
 }
 
-std::string mfu_peak_text(const Cluster& cluster) {
-  return fmt::format("{:.0f} TFLOP/s dense BF16", cluster.gpu.dense_flops.at("bf16") / 1e12);
-}
-
 SearchSettings search_settings(const PlanSearchOptions& options) {
   return {.time_limit_seconds = options.time_limit, .least_candidates = options.top};
 }

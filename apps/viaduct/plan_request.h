@@ -38,9 +38,6 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
 PlanRequest with_tokens(PlanRequest request, const PlanSearchOptions& options,
                         const SearchResult& result);
 
-/// What MFU is a share of.
-std::string mfu_peak_text(const Cluster& cluster);
-
 SearchSettings search_settings(const PlanSearchOptions& options);
 
 /// What the whole training takes; nothing without --tokens, no cost without a price.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "plan_document.h"
@@ -112,9 +114,10 @@ void print_table(const PlanSearchOptions& options, const Cluster& cluster,
                100 * efficiency(points, point), money, describe(point.best()->layout),
                result.complete ? "" : " (the search was not complete)");
   }
+  const auto found = std::ranges::find_if(points, &Point::best);
   fmt::print(
-      "efficiency: throughput of a GPU over that of the first row with a layout; MFU is of {}\n",
-      mfu_peak_text(cluster));
+      "efficiency: throughput of a GPU over that of the first row with a layout{}\n",
+      found == points.end() ? "" : "; MFU is of " + found->best()->prediction.peak.describe());
   print_answers(options, cluster, points);
 }
 

@@ -59,7 +59,8 @@ void print_candidates(const PlanSearchOptions& options, const Cluster& cluster,
       "    MFU       peak      slack\n");
   const size_t count = std::min(result.candidates.size(), static_cast<size_t>(options.top));
   for (size_t i = 0; i < count; ++i) print_row(options, cluster, result, i, settings);
-  fmt::print("* no other row is both faster and smaller; MFU is of {}\n", mfu_peak_text(cluster));
+  fmt::print("* no other row is both faster and smaller; MFU is of {}\n",
+             result.candidates.front().prediction.peak.describe());
   if (result.left > 0 && count > 1)
     fmt::print("rows after the first are the fastest of the layouts that were predicted\n");
   fmt::print("\n");

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "optim/schedules.h"
 #include "plan/predict.h"
+#include "plan/product_peak.h"
 #include "report/metrics_log.h"
 #include "run/run_length.h"
 
@@ -58,9 +59,7 @@ class SimulatedRun {
         batches_(batch_schedule(setup.config)),
         schedules_(schedules(setup.config.optimizer, setup.config.scheduler,
                              setup.config.train.train_iters, batches_)) {
-    const FormatRates& dense = cluster_.gpu.dense_flops;
-    peak_.tflops = dense.at("bf16") / 1e12;
-    peak_.name = fmt::format("BF16 dense of {}", cluster_.gpu.name);
+    peak_ = product_peak(cluster_.gpu, precision_recipe(setup.config.mixed_precision));
     for (const auto& note : setup.notes) log_info("{}", note);
   }
 

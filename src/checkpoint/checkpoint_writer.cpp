@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
+#include "tensor/contiguous_runs.h"
 
 namespace viaduct {
 namespace {

@@ -12,6 +12,7 @@
 #include "checkpoint/gguf_weights.h"
 #include "checkpoint/safetensors_writer.h"
 #include "model/family.h"
+#include "tensor/contiguous_runs.h"
 
 namespace viaduct {
 namespace {

@@ -44,15 +44,6 @@ void remove_other_weights(const std::filesystem::path& folder, const std::set<st
 
 }  // namespace
 
-void for_each_run(const Tensor& tensor, FunctionRef<void(const void* data, size_t bytes)> write) {
-  if (tensor.elements() == 0) return;
-  if (tensor.is_contiguous()) {
-    write(tensor.raw(), static_cast<size_t>(tensor.bytes()));
-    return;
-  }
-  for (int64_t i = 0; i < tensor.dim(0); ++i) for_each_run(tensor.select(i), write);
-}
-
 void write_safetensors(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                        GetTensor get, const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {

@@ -43,8 +43,4 @@ void write_safetensors_folder(const std::filesystem::path& folder,
                               const std::vector<TensorInfo>& tensors, GetTensor get,
                               int64_t max_shard_bytes = kDefaultShardBytes);
 
-/// Calls `write(address, bytes)` for the elements of a host tensor of any strides, in row-major
-/// order, in contiguous runs.
-void for_each_run(const Tensor& tensor, FunctionRef<void(const void* data, size_t bytes)> write);
-
 }  // namespace viaduct

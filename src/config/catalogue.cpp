@@ -25,7 +25,8 @@ void add_row(FieldGroup& group, const KnobTable& table, const KnobRow& row) {
   field.environment = table.section == "env_vars";
   if (row.reach == KnobReach::nowhere) field.state.fill(KnobState::not_applicable);
   if (row.reach == KnobReach::cuda_only) {
-    field.not_applicable_on(KnobDevice::cpu, std::string(table.reason));
+    for (const KnobDevice device : {KnobDevice::cpu, KnobDevice::sim})
+      field.not_applicable_on(device, std::string(table.reason));
   }
 }
 

@@ -211,9 +211,13 @@ void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcom
         std::find(field.planned_choices.begin(), field.planned_choices.end(), value.scalar) !=
         field.planned_choices.end();
     if (planned_choice || (state == KnobState::planned && !default_or_harmless)) {
-      problems.add("{}: {}={} is not implemented yet{}{} (its default is {})", value.source.text(),
-                   name, shorten(to_flow_yaml(value)), field.reason.empty() ? "" : ": ",
-                   field.reason, to_flow_yaml(field.default_value));
+      const bool elsewhere = std::ranges::any_of(
+          kKnobDevices, [&](KnobDevice one) { return field.state_on(one) != KnobState::planned; });
+      problems.add("{}: {}={} is not implemented yet{}{}{} (its default is {})",
+                   value.source.text(), name, shorten(to_flow_yaml(value)),
+                   elsewhere && !planned_choice ? " on " + to_string(device) : "",
+                   field.reason.empty() ? "" : ": ", field.reason,
+                   to_flow_yaml(field.default_value));
     } else if (state == KnobState::not_applicable) {
       outcome.notes.push_back(fmt::format("{} has no effect on {}{}{}", name, to_string(device),
                                           field.reason.empty() ? "" : ": ", field.reason));

@@ -8,7 +8,7 @@ namespace viaduct {
 
 std::string MatmulPeak::describe() const {
   if (!known()) return "peak unknown";
-  std::string text = fmt::format("{}, {:.3g} TFLOP/s", name, tflops);
+  std::string text = fmt::format("{}, {:.4g} TFLOP/s", name, tflops);
   if (measured) text += fmt::format(" measured on {} thread{}", threads, threads == 1 ? "" : "s");
   return text;
 }

@@ -9,7 +9,7 @@ namespace viaduct {
 struct MatmulPeak {
   /// Dense peak of one rank in TFLOP/s; 0 if unknown (MFU is then null).
   double tflops = 0;
-  /// What it is: "BF16 AMX", "FP32 FMA AVX-512", later "H100 BF16 dense".
+  /// What it is: "BF16 AMX", "FP32 FMA AVX-512", "FP8 dense of h100-sxm".
   std::string name;
   /// Measured on this machine, or taken from a data sheet.
   bool measured = false;

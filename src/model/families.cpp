@@ -42,7 +42,20 @@ std::string body_architecture(const ModelFamily& family) {
   return name + "Model";
 }
 
-ModelConfig read_hf_config(HfConfig reader) {
+/// What Hugging Face's fields say, and the further ones, which may change it.
+struct FamilyModel {
+  ModelConfig config;
+  std::string further;
+};
+
+/// Checks what further fields do not change. A router with one expert a token may get another score
+/// function from them.
+void check_before_further_fields(ModelConfig config) {
+  if (config.moe.routing.topk == 1) config.moe.routing.pre_softmax = true;
+  check_model_config(config);
+}
+
+FamilyModel read_family_model(HfConfig reader) {
   const std::string& where = reader.where();
   const ModelFamily& family = [&]() -> const ModelFamily& {
     try {
@@ -71,14 +84,17 @@ ModelConfig read_hf_config(HfConfig reader) {
     config.notes.push_back(
         fmt::format("{}: unknown fields were ignored: {}", where, fmt::join(unknown, ", ")));
   }
-  check_model_config(config);
-  return further.empty() ? config : with_further_fields(config, further, where);
+  check_before_further_fields(config);
+  return {std::move(config), further};
 }
 
 }  // namespace
 
 ModelConfig read_hf_config(std::string_view text, const std::string& where) {
-  return read_hf_config(HfConfig(text, where));
+  const FamilyModel model = read_family_model(HfConfig(text, where));
+  if (!model.further.empty()) return with_further_fields(model.config, model.further, where);
+  check_model_config(model.config);
+  return model.config;
 }
 
 std::string write_hf_config(const ModelConfig& config) {
@@ -95,7 +111,7 @@ std::string write_hf_config(const ModelConfig& config) {
   json["pad_token_id"] = nullptr;  // explicit: families differ in the default
   if (config.padding_token >= 0) json["pad_token_id"] = config.padding_token;
   const std::string further =
-      further_fields(config, read_hf_config(HfConfig::of_json(json, "config.json")));
+      further_fields(config, read_family_model(HfConfig::of_json(json, "config.json")).config);
   if (!further.empty()) json[kFurtherFields] = further;
   return json.dump(2) + "\n";
 }

@@ -173,6 +173,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.activation = activation_kind(fields.activation_func.value());
   model.gated = fields.gated_linear_unit.value();
   model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
+  if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;
   model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
   model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
   const bool learned = fields.position_embedding_type.value() == "learned_absolute";

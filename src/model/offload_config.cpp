@@ -33,7 +33,8 @@ FieldGroup offload_fields(OffloadConfig& config) {
       .field("fine_grained_activation_offloading", config.fine_grained_activation_offloading,
              "What offload_modules keep in every layer goes to the second memory until the "
              "backward, with the same bits.")
-      .constraint("needs offload_modules");
+      .constraint("needs offload_modules")
+      .planned_on(KnobDevice::cuda, "a GPU offloads whole layers (cpu_offloading)");
   group
       .field(
           "offload_modules", config.offload_modules,
@@ -57,10 +58,12 @@ FieldGroup offload_fields(OffloadConfig& config) {
 
 FieldGroup second_memory_fields(OffloadConfig& config) {
   FieldGroup group("memory", "The second memory, to which saved values are offloaded.");
-  group.field("offload_path", config.offload_path,
-              "Folder for an unnamed file per rank, with direct I/O where the file system supports "
-              "it; the file disappears when the process ends. null: a region of the host's memory "
-              "beside the device's.");
+  group
+      .field("offload_path", config.offload_path,
+             "Folder for an unnamed file per rank, with direct I/O where the file system supports "
+             "it; the file disappears when the process ends. null: a region of the host's memory "
+             "beside the device's.")
+      .planned_on(KnobDevice::cuda, "the second memory of a GPU is pinned host memory");
   group
       .field("offload_bytes", config.offload_bytes,
              "Maximum size of the second memory of a rank; null: as much as is needed.")

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/run_tasks.h"
+#include "plan/product_peak.h"
 #include "run/run_length.h"
 #include "timeline/resolver.h"
 
@@ -285,7 +286,8 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
   prediction.tokens_per_second_per_gpu = tokens / prediction.step_seconds / gpus;
   const double flops = prediction.stages.front().run.model_flops / prediction.step_seconds / gpus;
   prediction.model_tflops_per_gpu = flops / 1e12;
-  prediction.mfu = flops / cluster.gpu.dense_flops.at("bf16");
+  prediction.peak = product_peak(cluster.gpu, precision_recipe(of.config().mixed_precision));
+  prediction.mfu = prediction.model_tflops_per_gpu / prediction.peak.tflops;
   prediction.capacity_bytes = capacity_bytes(cluster, settings);
   double offloaded = 0;
   for (const StagePrediction& stage : prediction.stages)

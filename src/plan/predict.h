@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hardware/cluster.h"
+#include "hardware/matmul_peak.h"
 #include "plan/calibrated_time.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
@@ -67,7 +68,8 @@ struct Prediction {
   double step_seconds = 0;
   double tokens_per_second_per_gpu = 0;
   double model_tflops_per_gpu = 0;
-  double mfu = 0;  // of the dense BF16 peak
+  double mfu = 0;   // of `peak`
+  MatmulPeak peak;  // dense, of the format of the run's products
   double capacity_bytes = 0;
   double host_bytes = 0;  // in a host's memory: what its ranks offload
   double host_capacity_bytes = 0;

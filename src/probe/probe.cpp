@@ -7,6 +7,8 @@
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "engine/engine.h"
+#include "nn/moe/router_log.h"
+#include "probe/aux_loss.h"
 #include "probe/probe_activations.h"
 #include "probe/probe_batch.h"
 
@@ -97,12 +99,20 @@ Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& s
   }
 
   double scale = initial_scale(settings);
+  const MoeConfig& moe = engine.model().config().moe;
+  if (moe.any()) engine.router_log()->keep_logits();
   const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
   dump["loss"] = scalars_tensor({result.loss}, {});
   dump["grad_norm"] = scalars_tensor({result.grad_norm}, {});
   if (!result.depth_losses.empty()) {
     dump["mtp_losses"] =
         scalars_tensor(result.depth_losses, {static_cast<int64_t>(result.depth_losses.size())});
+  }
+  if (moe.any()) {
+    const double aux_loss = collect_aux_loss(engine);
+    dump["aux_loss"] = scalars_tensor({aux_loss}, {});
+    dump["loss_with_aux"] =
+        scalars_tensor({result.loss + aux_loss_coefficient(moe) * aux_loss}, {});
   }
   dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
   if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);

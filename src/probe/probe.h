@@ -35,9 +35,10 @@ struct ProbeSettings {
 
 /// Every rank of `world` (null: this one alone) calls it with the same arguments; rank 0 returns
 /// the tensors, other ranks return an unspecified part. The tensors of `probe`: logits [B,S,V],
-/// loss [], grad_norm [], mtp_losses [D] of multi-token prediction, grad.NAME, … or loss [N],
-/// grad_norm [N], final.NAME with `train`; all f32 on the host. `batch` holds input_ids [B,S] i64
-/// and its companions. Errors name the tensor, expected and found.
+/// loss [], grad_norm [], mtp_losses [D] of multi-token prediction, aux_loss [] and loss_with_aux
+/// [] of routed models (probe/aux_loss.h), grad.NAME, … or loss [N], grad_norm [N], final.NAME with
+/// `train`; all f32 on the host. `batch` holds input_ids [B,S] i64 and its companions. Errors name
+/// the tensor, expected and found.
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
                                         const TensorSource& batch, ProbeSettings settings,

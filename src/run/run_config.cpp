@@ -30,6 +30,12 @@ std::string softmax_note(const RunConfig& config) {
                            : "activations are no narrower than FP32");
 }
 
+KnobDevice knob_device(const DistConfig& dist) {
+  for (const KnobDevice device : kKnobDevices)
+    if (dist.device.value_or("cpu") == to_string(device)) return device;
+  return KnobDevice::cpu;  // an unknown one is refused by its field
+}
+
 }  // namespace
 
 Schema run_schema(RunConfig& config) {
@@ -81,7 +87,7 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   const Schema schema = run_schema(loaded.config);
   Problems problems;
   loaded.outcome = read_config(schema, {file, overrides}, problems);
-  check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
+  check_states(schema, knob_device(loaded.config.dist), loaded.outcome, problems);
   apply_sharding_presets(loaded.config, loaded.outcome);
   const bool has_length = loaded.outcome.is_given("train.train_iters") ||
                           loaded.outcome.is_given("train.train_samples");

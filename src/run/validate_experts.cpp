@@ -128,11 +128,6 @@ void validate_padding(const RunConfig& config, Problems& problems) {
 void validate_device(const RunConfig& config, Problems& problems) {
   const PrecisionConfig& given = config.mixed_precision;
   if (config.dist.device.value_or("cpu") != "cuda") return;
-  if (config.model.moe.moe_router_padding_for_quantization) {
-    problems.add(
-        "model.moe_router_padding_for_quantization: true pads for quantized products of experts, "
-        "which are not implemented yet on dist.device = cuda; expected false");
-  }
   const auto leaves_out = [&](std::string_view layer) {
     return std::ranges::find(given.layers_in_bf16, layer) != given.layers_in_bf16.end();
   };

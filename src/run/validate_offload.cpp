@@ -8,26 +8,6 @@
 namespace viaduct {
 namespace {
 
-/// Rules on the second memory of a GPU, and on what its ranks exchange.
-void validate_device(const RunConfig& config, Problems& problems) {
-  if (config.dist.device.value_or("cpu") != "cuda") return;
-  const auto refuse = [&](bool given, std::string_view field) {
-    if (given)
-      problems.add(
-          "{}: true with dist.device=cuda is not implemented yet; expected false, or "
-          "dist.device=cpu",
-          field);
-  };
-  refuse(config.offload.fine_grained_activation_offloading,
-         "model.fine_grained_activation_offloading");
-  refuse(config.tensor_inspect.enabled, "tensor_inspect.enabled");
-  if (config.offload.offload_path) {
-    problems.add(
-        "memory.offload_path: a file as the second memory of dist.device=cuda is not implemented "
-        "yet; expected null (pinned host memory), or dist.device=cpu");
-  }
-}
-
 void validate_layers(const RunConfig& config, Problems& problems) {
   const OffloadConfig& offload = config.offload;
   const auto& layers = config.model.num_layers;
@@ -115,7 +95,6 @@ void validate_modules(const RunConfig& config, Problems& problems) {
 
 void validate_offload(const RunConfig& config, Problems& problems) {
   const OffloadConfig& offload = config.offload;
-  validate_device(config, problems);
   if (offload.cpu_offloading) validate_layers(config, problems);
   if (offload.moves_weights()) validate_weights(config, problems);
   if (offload.fine_grained_activation_offloading) validate_modules(config, problems);

@@ -226,6 +226,26 @@ void validate_plain_layers(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// Whether both FP8 and FP4 products are asked for, which is a problem.
+bool excludes_fp8(const PrecisionConfig& given, Problems& problems) {
+  const Quantization named = precision_recipe(given.recipe).products;
+  const auto add = [&](const char* field, const std::string& value, const char* format) {
+    problems.add(
+        "mixed_precision.{}={} excludes recipe={}, which has {} products; nearest: recipe={}",
+        field, value, given.recipe, format,
+        precision_recipe(given.recipe).weight == DType::f16 ? "fp16_mixed" : "bf16_mixed");
+    return true;
+  };
+  if (given.fp4 && (given.fp8 || given.fp8_recipe)) {
+    problems.add("mixed_precision.fp4={} excludes {}={}", *given.fp4,
+                 given.fp8 ? "fp8" : "fp8_recipe", given.fp8 ? *given.fp8 : *given.fp8_recipe);
+    return true;
+  }
+  if (given.fp8 && named.scaling == Scaling::nvfp4) return add("fp8", *given.fp8, "FP4");
+  const bool named_fp8 = named.any() && named.scaling != Scaling::nvfp4;
+  return given.fp4 && named_fp8 && add("fp4", *given.fp4, "FP8");
+}
+
 }  // namespace
 
 void validate_product_sizes(const RunConfig& config, Problems& problems) {
@@ -236,11 +256,7 @@ void validate_product_sizes(const RunConfig& config, Problems& problems) {
 void validate_precision(const RunConfig& config, Problems& problems) {
   const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
   const PrecisionConfig& given = config.mixed_precision;
-  if (given.fp4 && (given.fp8 || given.fp8_recipe)) {
-    problems.add("mixed_precision.fp4={} excludes {}={}", *given.fp4,
-                 given.fp8 ? "fp8" : "fp8_recipe", given.fp8 ? *given.fp8 : *given.fp8_recipe);
-    return;
-  }
+  if (excludes_fp8(given, problems)) return;
   if (!recipe.products.any()) return;
   if (dtype_bytes(recipe.weight) != 2) {
     problems.add(

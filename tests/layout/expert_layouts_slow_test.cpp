@@ -110,6 +110,9 @@ TEST_P(ExpertGradients, MatchTheReference) {
   const auto batch = test_data("golden/mixtral/golden.safetensors");
   const auto got = probe_layout(model(), batch, false, GetParam().overrides);
   EXPECT_EQ(test::expect_gradients_of(got, SafetensorsFile(batch), kLimit), 79);
+  // Hugging Face's aux_loss, and the loss with its coefficient, which the folder has.
+  EXPECT_NEAR(*got.at("aux_loss").data<float>(), 2.03026319, 2e-5);
+  EXPECT_NEAR(*got.at("loss_with_aux").data<float>(), 6.01080990, 2e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ExpertGradients, testing::ValuesIn(gradient_cases()),

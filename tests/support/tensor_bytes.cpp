@@ -1,6 +1,6 @@
 #include "support/tensor_bytes.h"
 
-#include "checkpoint/safetensors_writer.h"
+#include "tensor/contiguous_runs.h"
 
 namespace viaduct::test {
 

@@ -32,14 +32,19 @@ int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback
   return experts;
 }
 
-void refuse_router_noise(HfConfig& config) {
-  // Losses of Hugging Face's own training, which asks for them beside the model
-  // (output_router_logits); moe_aux_loss_coeff is ours.
-  config.ignore({"router_aux_loss_coef", "output_router_logits"});
+void read_router_training(HfConfig& config, MoeConfig& moe) {
+  // Hugging Face's own training asks for this loss beside the model (output_router_logits);
+  // moe_aux_loss_coeff is ours.
+  config.ignore({"output_router_logits"});
+  moe.folder_coefficient = config.number("router_aux_loss_coef", 0);
   const double noise = config.number("router_jitter_noise", 0);
   VIADUCT_CHECK(ConfigError, noise == 0,
                 "{}: router_jitter_noise {} is not supported (supported: 0)", config.where(),
                 noise);
+}
+
+void write_router_training(const MoeConfig& moe, nlohmann::ordered_json& json) {
+  if (moe.folder_coefficient != 0) json["router_aux_loss_coef"] = moe.folder_coefficient;
 }
 
 void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices) {
@@ -73,7 +78,7 @@ void read_local_experts(HfConfig& config, const LocalExperts& defaults, ModelCon
   moe.routing.topk = config.integer("num_experts_per_tok", defaults.topk);
   moe.feed_forward = model.feed_forward;
   moe.layers.assign(static_cast<size_t>(model.layers), 1);
-  refuse_router_noise(config);
+  read_router_training(config, moe);
 }
 
 void expect_local_experts(const ModelConfig& model, FamilyChoices& choices) {
@@ -85,6 +90,7 @@ void expect_local_experts(const ModelConfig& model, FamilyChoices& choices) {
 void write_local_experts(const ModelConfig& model, nlohmann::ordered_json& json) {
   json["num_local_experts"] = model.moe.experts;
   json["num_experts_per_tok"] = model.moe.routing.topk;
+  write_router_training(model.moe, json);
 }
 
 void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfig& model) {
@@ -94,12 +100,13 @@ void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfi
   moe.routing.pre_softmax = !config.boolean("norm_topk_prob", false);
   moe.feed_forward = config.integer("moe_intermediate_size", defaults.feed_forward);
   moe.layers = read_sparse_layers(config, model.layers);
-  refuse_router_noise(config);
+  read_router_training(config, moe);
 }
 
 void write_qwen_experts(const ModelConfig& model, nlohmann::ordered_json& json) {
   json["num_experts"] = model.moe.experts;
   json["num_experts_per_tok"] = model.moe.routing.topk;
+  write_router_training(model.moe, json);
   json["norm_topk_prob"] = !model.moe.routing.pre_softmax;
   json["moe_intermediate_size"] = model.moe.feed_forward;
   json["decoder_sparse_step"] = 1;

@@ -79,8 +79,11 @@ void write_qwen_windows(const ModelConfig& config, nlohmann::ordered_json& json)
 
 /// The number of experts, at least 1; ConfigError otherwise.
 int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback);
-/// ConfigError for noise on the router's inputs; ignores the losses of Hugging Face's own training.
-void refuse_router_noise(HfConfig& config);
+/// What Hugging Face's own training does with routers: the coefficient of its balancing loss.
+/// ConfigError for noise on their inputs.
+void read_router_training(HfConfig& config, MoeConfig& moe);
+/// The same as JSON.
+void write_router_training(const MoeConfig& moe, nlohmann::ordered_json& json);
 /// For families without dense layers.
 void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices);
 /// For families whose weights are a softmax over the chosen experts alone.

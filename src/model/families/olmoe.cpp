@@ -26,7 +26,7 @@ ModelConfig read(HfConfig& config) {
   moe.routing.pre_softmax = !config.boolean("norm_topk_prob", false);
   moe.feed_forward = model.feed_forward;
   moe.layers.assign(static_cast<size_t>(model.layers), 1);
-  refuse_router_noise(config);
+  read_router_training(config, moe);
   return model;
 }
 
@@ -48,6 +48,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   json["num_experts"] = model.moe.experts;
   json["num_experts_per_tok"] = model.moe.routing.topk;
   json["norm_topk_prob"] = !model.moe.routing.pre_softmax;
+  write_router_training(model.moe, json);
   return json;
 }
 

@@ -152,6 +152,10 @@ void RouterSegment::log(RankContext& context, const Batch& batch, const Tensor& 
   layer.any = true;
   count_choices(context.ops, {.choice = choice, .counts = layer.choices, .mode = mode});
   count_choices(context.ops, {.choice = kept, .counts = layer.kept, .mode = mode});
+  if (context.router_log->keeps_logits()) {
+    layer.logits.push_back(host_tensor(logits.dtype(), logits.shape()));
+    context.ops.device.copy_to_host(logits, layer.logits.back());
+  }
   if (balanced.empty())
     router_loss(context.ops, {moe_.routing, logits, 0, {}, layer.sums.select(0)});
   for (size_t i = 0; i < balanced.size(); ++i) {

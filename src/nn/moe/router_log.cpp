@@ -39,6 +39,7 @@ void RouterLog::begin_step(OpContext& context) {
   for (Layer& layer : layers_) {
     layer.any = layer.any_rows = layer.any_so_far = layer.any_margins = false;
     layer.first_counts.clear();
+    layer.logits.clear();
     fill(context, {layer.sums, 0});
   }
 }

@@ -38,6 +38,8 @@ class RouterLog {
     bool any_rows = false;  // the step has added to them
     int64_t copies = 1;     // rows of a choice (ops/expert_rows.h)
     bool biased = false;    // its router has a bias that balances experts
+    /// [T, E] of each micro-batch of the step, on the host, where the log keeps them.
+    std::vector<Tensor> logits;
 
     // For BalanceScope::step.
     Tensor so_far;            // i64 [E]: choices of this rank's tokens, counted in first forwards
@@ -66,6 +68,9 @@ class RouterLog {
   /// i64 [layers, E, bins]: the margins of all layers; undefined where none are counted.
   const Tensor& margins() const { return margins_; }
   int64_t topk() const { return topk_; }
+  /// From now on steps keep their logits (Layer::logits).
+  void keep_logits() { keeps_logits_ = true; }
+  bool keeps_logits() const { return keeps_logits_; }
   /// Has `order` add its rows to those of a layer.
   void count_rows(int64_t block, SortByExpertArgs& order);
 
@@ -73,6 +78,7 @@ class RouterLog {
   std::vector<Layer> layers_;
   Tensor margins_;
   int64_t topk_;  // experts of a token
+  bool keeps_logits_ = false;
 };
 
 /// Whether this run of a layer is one that the log has: of two, the one whose results are kept.

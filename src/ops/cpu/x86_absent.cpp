@@ -10,6 +10,7 @@
 #include "ops/cpu/gemm/gemm_kernels.h"
 #include "ops/cpu/gemm/nvfp4_kernels.h"
 #include "ops/cpu/gemm/quantize_kernels.h"
+#include "ops/cpu/optimizer/adafactor_kernels.h"
 #include "ops/cpu/optimizer/optimizer_kernels.h"
 #include "ops/cpu/optimizer/state_kernels.h"
 #include "ops/cpu/rows/activation_kernels.h"
@@ -37,6 +38,7 @@ namespace {
   const AttentionKernels attention_kernels{};          \
   const ScoreKernels score_kernels{};                  \
   const OptimizerKernels optimizer_kernels{};          \
+  const AdafactorKernels adafactor_kernels{};          \
   const StateKernels state_kernels{};                  \
   const RotaryKernels rotary_kernels{};                \
   const NormKernels norm_kernels{};                    \

@@ -7,6 +7,7 @@
 #include "comm/domain_check.h"
 #include "device/memory_tag.h"
 #include "plan/op_time.h"
+#include "plan/product_peak.h"
 #include "precision/recipe.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
@@ -103,7 +104,8 @@ Times times_of(const Prediction& p, const Figures& f) {
   Times times{.step = p.step_seconds,
               .mfu = p.mfu,
               .model_tflops = p.model_tflops_per_gpu,
-              .tokens_per_second = p.tokens_per_second_per_gpu};
+              .tokens_per_second = p.tokens_per_second_per_gpu,
+              .peak = p.peak};
   const auto stages = static_cast<double>(p.stages.size());
   for (const StagePrediction& stage : p.stages) {
     const StageTime& t = stage.time;
@@ -142,6 +144,7 @@ Figures sizes_of(const RunSetup& setup) {
   const PrecisionRecipe recipe = precision_recipe(f.config.mixed_precision);
   f.scaling = scaling_text(recipe);
   f.fp8 = !f.scaling.empty();
+  f.format = product_format(recipe);
   return f;
 }
 

@@ -56,6 +56,7 @@ struct Times {
   std::map<std::string, double> exposed;
   std::vector<double> stage_compute;
   double mfu = 0, model_tflops = 0, tokens_per_second = 0;  // of a GPU
+  MatmulPeak peak;                                          // MFU is of it
 
   double share(double seconds) const { return step > 0 ? seconds / step : 0; }
   double exposed_of(const std::string& axis) const;
@@ -71,6 +72,7 @@ struct Figures {
   int64_t length = 1;                                            // s: tokens of a row
   bool sequence_cut = false, distributed_optimizer = true, fully_sharded = false;
   bool fp8 = false;
+  std::string format;     // of products (plan/product_peak.h)
   std::string scaling;    // of FP8 products: "tensorwise", "delayed", "blockwise", "mxfp8"
   double parameters = 0;  // of the fullest rank
   double parameters_in_all = 0;

@@ -10,25 +10,27 @@
 namespace viaduct::rules {
 namespace {
 
-/// MFU of published pretraining runs of their kind, causal count, rows of at most 8k, 5B parameters
-/// or more: the 10th and 90th percentile.
+/// MFU of published pretraining runs of their kind, of the dense peak of the format of their
+/// products, causal count, rows of at most 8k, 5B parameters or more: the 10th and 90th percentile.
 struct MfuClass {
   const char* gpu;
-  bool fp8, experts;
+  const char* format;
+  bool experts;
   double low, high;
 };
 constexpr MfuClass kClasses[] = {
-    {"a100", false, false, 0.39, 0.57}, {"h100", false, false, 0.40, 0.53},
-    {"h100", true, false, 0.33, 0.42},  {"h100", false, true, 0.07, 0.42},
-    {"h100", true, true, 0.09, 0.26},   {"b200", true, false, 0.30, 0.40},
-    {"b200", true, true, 0.05, 0.17},   {"b300", true, true, 0.15, 0.21},
-    {"gb200", true, false, 0.32, 0.41}, {"gb200", true, true, 0.16, 0.31},
-    {"gb300", true, false, 0.47, 0.52}, {"gb300", true, true, 0.15, 0.32}};
+    {"a100", "bf16", false, 0.39, 0.57}, {"h100", "bf16", false, 0.40, 0.53},
+    {"h100", "fp8", false, 0.33, 0.42},  {"h100", "bf16", true, 0.07, 0.42},
+    {"h100", "fp8", true, 0.09, 0.26},   {"b200", "fp8", false, 0.30, 0.40},
+    {"b200", "fp8", true, 0.05, 0.17},   {"b300", "fp8", true, 0.15, 0.21},
+    {"gb200", "fp8", false, 0.32, 0.41}, {"gb200", "fp8", true, 0.16, 0.31},
+    {"gb200", "fp4", false, 0.20, 0.25}, {"gb300", "fp8", false, 0.47, 0.52},
+    {"gb300", "fp8", true, 0.15, 0.32}};
 
 const MfuClass* class_of(const Figures& f) {
   if (f.length > 8192 || f.parameters_in_all < 5e9) return nullptr;
   for (const MfuClass& one : kClasses)
-    if (f.machine->cluster.gpu.name.starts_with(one.gpu) && one.fp8 == f.fp8 &&
+    if (f.machine->cluster.gpu.name.starts_with(one.gpu) && one.format == f.format &&
         one.experts == f.experts())
       return &one;
   return nullptr;
@@ -83,13 +85,13 @@ Finding mfu_impossible(const Figures& f, const Thresholds& limits) {
   if (!f.times) return unknown(kNoTimes);
   const double mfu = f.times->mfu;
   if (mfu > limits[Limit::mfu_least] && mfu <= limits[Limit::mfu_most])
-    return not_applicable(fmt::format("MFU {:.1f} % of the dense peak", 100 * mfu));
-  const double peak = f.machine->cluster.gpu.dense_flops.at("bf16");
-  return fires(mfu > 1 ? Level::error : Level::warn,
-               fmt::format("MFU {:.1f} % of a dense peak of {:.0f} TFLOP/s cannot be right, or the "
-                           "run is far too small for the GPU",
-                           100 * mfu, peak / 1e12),
-               {{"MFU", mfu, ""}, {"dense peak", peak, "FLOP/s"}});
+    return not_applicable(fmt::format("MFU {:.1f} % of {}", 100 * mfu, f.times->peak.describe()));
+  return fires(
+      mfu > 1 ? Level::error : Level::warn,
+      fmt::format("MFU {:.1f} % of {} cannot be right, or the run is far too small for the "
+                  "GPU",
+                  100 * mfu, f.times->peak.describe()),
+      {{"MFU", mfu, ""}, {"dense peak", 1e12 * f.times->peak.tflops, "FLOP/s"}});
 }
 
 Finding tflops_inconsistent(const Figures& f, const Thresholds& limits) {
@@ -97,7 +99,7 @@ Finding tflops_inconsistent(const Figures& f, const Thresholds& limits) {
   const Times& t = *f.times;
   const double tokens = static_cast<double>(f.global_batch) * static_cast<double>(f.length);
   const double of_step = tokens / t.step / f.ranks;
-  const double of_peak = t.model_tflops * 1e12 / f.machine->cluster.gpu.dense_flops.at("bf16");
+  const double of_peak = t.model_tflops / t.peak.tflops;
   const double apart =
       std::max(std::abs(of_step / t.tokens_per_second - 1), std::abs(of_peak / t.mfu - 1));
   if (apart <= limits[Limit::figures_apart])

@@ -1,6 +1,7 @@
 #include "model/model_from_fields.h"
 
 #include <gtest/gtest.h>
+#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -289,6 +290,22 @@ TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {
          "moe_router_num_groups: 4");
   EXPECT_EQ(refused([](MoeConfig& m) { m.routing.groups = m.routing.group_topk = 1; }), "")
       << "one group is no limit";
+}
+
+TEST(ModelFromFields, OneExpertOfATokenMayHaveTheSigmoidAsItsWeight) {
+  for (const char* family : {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}) {
+    ModelConfig model = test::tiny_model(family);
+    model.moe.routing.topk = 1;
+    model.moe.routing.pre_softmax = false;
+    model.moe.routing.score = ScoreFunction::sigmoid;
+    const std::string text = write_hf_config(model);
+    EXPECT_EQ(read_hf_config(text, "config.json").moe.routing, model.moe.routing) << family;
+    // Without the field that says so, the weight of one expert is 1.
+    const std::string plain =
+        std::regex_replace(text, std::regex("score_function: sigmoid"), "topk: 1");
+    ASSERT_NE(plain, text);
+    EXPECT_THROW(read_hf_config(plain, "config.json"), ConfigError) << family;
+  }
 }
 
 TEST(ModelFromFields, AFamilyOfWeightsOverTheChosenRefusesScaledLogits) {

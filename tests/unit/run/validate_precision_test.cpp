@@ -193,9 +193,13 @@ TEST(ValidatePrecision, Fp4) {
             (Quantization{Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2, false}));
   EXPECT_FALSE(added.recipe.quantizes(0, 8));
   EXPECT_THAT(added.problems, IsEmpty());
-  EXPECT_THAT(outcome_of({"mixed_precision=bf16_with_nvfp4_mixed", "mixed_precision.fp8=hybrid"})
-                  .recipe.products,
-              (Quantization{Scaling::tensor, DType::e4m3, DType::e5m2}));
+  EXPECT_THAT(
+      outcome_of({"mixed_precision=bf16_with_nvfp4_mixed", "mixed_precision.fp8=hybrid"}).problems,
+      ElementsAre(HasSubstr("mixed_precision.fp8=hybrid excludes recipe=bf16_with_nvfp4_"
+                            "mixed, which has FP4 products; nearest: recipe=bf16_mixed")));
+  EXPECT_THAT(
+      outcome_of({"mixed_precision=fp16_with_mxfp8_mixed", "mixed_precision.fp4=e2m1"}).problems,
+      ElementsAre(HasSubstr("which has FP8 products; nearest: recipe=fp16_mixed")));
   EXPECT_THAT(outcome_of({"mixed_precision.fp4=e2m1", "mixed_precision.fp8=hybrid"}).problems,
               ElementsAre(HasSubstr("mixed_precision.fp4=e2m1 excludes fp8=hybrid")));
   EXPECT_THAT(outcome_of({"mixed_precision=fp32", "mixed_precision.fp4=e2m1"}).problems,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "base/file.h"
@@ -151,6 +152,20 @@ TEST(Structure, KernelFilesArePortable) {
     const std::string text = read_file(file);
     EXPECT_TRUE(text.starts_with("// instruction sets: portable ")) << shown(file);
   }
+}
+
+// Kernels of x86 that another processor does not have: without an entry there, nothing links on it.
+TEST(Structure, OtherProcessorsLinkWithoutKernelsOfX86) {
+  const std::string absent = read_file(source_folder() / "src/ops/cpu/x86_absent.cpp");
+  const std::regex table(R"(namespace avx2 \{\n[^}]* (\w+_kernels)(\(\))?;)");
+  int tables = 0;
+  for (const auto& file : files_below("src/ops/cpu", {".h"})) {
+    const std::string text = read_file(file);
+    for (std::sregex_iterator at(text.begin(), text.end(), table), end; at != end; ++at, ++tables)
+      EXPECT_TRUE(contains_word(absent, (*at)[1].str()))
+          << shown(file) << ": " << (*at)[1] << " is not in src/ops/cpu/x86_absent.cpp";
+  }
+  EXPECT_GT(tables, 15);
 }
 
 TEST(Structure, HeavyHeadersStayOutOfHeaders) {
