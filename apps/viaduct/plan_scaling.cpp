@@ -15,6 +15,7 @@ namespace {
 struct Point {
   PlanRequest request;
   SearchResult result;
+  std::string refused;  // why there was no search, or ""
 
   const Candidate* best() const {
     return result.candidates.empty() ? nullptr : &result.candidates.front();
@@ -66,6 +67,20 @@ const Point* fastest_for_budget(const PlanSearchOptions& options, const Cluster&
   return found;
 }
 
+/// Numbers of ranks that nothing divides do not stop the others; ConfigError if there are no
+/// others.
+void search_points(const PlanSearchOptions& options, std::vector<Point>& points) {
+  for (Point& point : points) {
+    try {
+      point.result = search_layouts(point.request, search_settings(options));
+    } catch (const ConfigError& error) {
+      point.refused = error.what();
+    }
+  }
+  if (std::ranges::none_of(points, [](const Point& point) { return point.refused.empty(); }))
+    fail<ConfigError>("{}", points.front().refused);
+}
+
 void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
                    const std::vector<Point>& points) {
   const auto print = [&](const std::string& question, const Point* point) {
@@ -87,8 +102,10 @@ void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
 
 void print_table(const PlanSearchOptions& options, const Cluster& cluster,
                  const std::vector<Point>& points, const std::string& basis) {
+  const auto searched =
+      std::ranges::find_if(points, [](const Point& point) { return point.refused.empty(); });
   fmt::print("{} on {} ({}), rows of {} tokens, {} scaling, predicted from {}\n\n", options.model,
-             cluster.gpu.name, cluster.name, points.front().result.length,
+             cluster.gpu.name, cluster.name, searched->result.length,
              options.weak ? "weak" : "strong", basis);
   fmt::print("{:>7} {:>7} {:>10} {:>11} {:>9} {:>7} {:>10}{}  layout\n", "GPUs", "batch", "step",
              "tokens/s", "per GPU", "MFU", "efficiency",
@@ -97,8 +114,9 @@ void print_table(const PlanSearchOptions& options, const Cluster& cluster,
     const SearchResult& result = point.result;
     fmt::print("{:>7} {:>7} ", result.ranks, result.global_batch);
     if (!point.best()) {
-      fmt::print("{}\n",
-                 result.left > 0 ? "no layout was found within the time limit" : "no layout fits");
+      fmt::print("{}\n", !point.refused.empty() ? point.refused
+                         : result.left > 0      ? "no layout was found within the time limit"
+                                                : "no layout fits");
       continue;
     }
     const Prediction& p = point.best()->prediction;
@@ -125,7 +143,11 @@ void print_json(const PlanSearchOptions& options, const Cluster& cluster,
                 const std::vector<Point>& points, const std::string& basis) {
   auto rows = nlohmann::ordered_json::array();
   for (const Point& point : points) {
-    auto row = search_document(options, point.request, point.result, basis);
+    auto row = point.refused.empty()
+                   ? search_document(options, point.request, point.result, basis)
+                   : nlohmann::ordered_json{{"gpus", point.result.ranks},
+                                            {"candidates", nlohmann::ordered_json::array()},
+                                            {"refused", {{{"reason", point.refused}}}}};
     row["global_batch_size"] = point.result.global_batch;
     row["efficiency"] =
         point.best() ? nlohmann::ordered_json(efficiency(points, point)) : nlohmann::ordered_json();
@@ -163,11 +185,12 @@ int run_plan_scaling(const PlanSearchOptions& options, const Cluster& cluster,
                 cluster.gpu.name);
   // Every number is checked before the first search.
   std::vector<Point> points;
-  for (const int64_t ranks : counts)
-    points.push_back(
-        {plan_request(options, cluster, ranks, batch_on(options, ranks, counts.front())), {}});
-  for (Point& point : points)
-    point.result = search_layouts(point.request, search_settings(options));
+  for (const int64_t ranks : counts) {
+    const int64_t rows = batch_on(options, ranks, counts.front());
+    points.push_back({plan_request(options, cluster, ranks, rows), {}, {}});
+    points.back().result.ranks = ranks, points.back().result.global_batch = rows;
+  }
+  search_points(options, points);
   options.json ? print_json(options, cluster, points, basis)
                : print_table(options, cluster, points, basis);
   for (const Point& point : points) {

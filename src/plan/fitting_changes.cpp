@@ -48,14 +48,10 @@ std::vector<FittingChange> fitting_changes(const PlanRequest& request, const Sea
   std::vector<FittingChange> tried;
   for (FittingChange& change : possible_changes(result, layout)) {
     try {
-      const RunSetup setup = setup_of_layout(request, layout, change.overrides);
-      double offloaded = 0;
-      for (const DryRun& stage : dry_run_stages(setup)) {
-        change.bytes = std::max(change.bytes, static_cast<double>(stage.peak.bytes));
-        offloaded = std::max(offloaded, static_cast<double>(stage.offload.most_bytes));
-      }
-      if (host_bytes(request.cluster, setup.config, offloaded) > request.cluster.host_memory_bytes)
-        continue;
+      const MemoryNeed need =
+          memory_need(setup_of_layout(request, layout, change.overrides), request.cluster);
+      if (need.host_bytes > request.cluster.host_memory_bytes) continue;
+      change.bytes = need.bytes;
     } catch (const ConfigError&) {
       continue;  // it contradicts the rest of the configuration
     }

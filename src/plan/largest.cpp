@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
@@ -118,9 +119,17 @@ class Largest {
       }
       try {
         ++fit_.dry_runs;
-        const double bytes = peak_bytes_of_layout(request, *next.layout);
-        if (bytes <= fit_.capacity_bytes) return {*next.layout, bytes};
-        least = least > 0 ? std::min(least, bytes) : bytes;
+        const MemoryNeed need =
+            memory_need(setup_of_layout(request, *next.layout), request.cluster);
+        if (need.host_bytes > request.cluster.host_memory_bytes) {
+          refused =
+              fmt::format("the ranks of a host offload {}, and it has {}",
+                          format_bytes(static_cast<int64_t>(need.host_bytes)),
+                          format_bytes(static_cast<int64_t>(request.cluster.host_memory_bytes)));
+          continue;
+        }
+        if (need.bytes <= fit_.capacity_bytes) return {*next.layout, need.bytes};
+        least = least > 0 ? std::min(least, need.bytes) : need.bytes;
       } catch (const ConfigError& error) {
         refused = error.what();
       }

@@ -168,11 +168,15 @@ RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
   return prepare_run(load_run_config(request.file, overrides, planning_defaults(request.cluster)));
 }
 
-double peak_bytes_of_layout(const PlanRequest& request, const Layout& layout) {
-  double peak = 0;
-  for (const DryRun& stage : dry_run_stages(setup_of_layout(request, layout)))
-    peak = std::max(peak, static_cast<double>(stage.peak.bytes));
-  return peak;
+MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster) {
+  MemoryNeed need;
+  double offloaded = 0;
+  for (const DryRun& stage : dry_run_stages(setup)) {
+    need.bytes = std::max(need.bytes, static_cast<double>(stage.peak.bytes));
+    offloaded = std::max(offloaded, static_cast<double>(stage.offload.most_bytes));
+  }
+  need.host_bytes = host_bytes(cluster, setup.config, offloaded);
+  return need;
 }
 
 LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant)

@@ -29,8 +29,13 @@ struct PlanRequest {
 RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
                          const std::vector<std::string>& further = {});
 
-/// Bytes of the fullest stage of a layout, by dry runs. ConfigError if the trainer refuses it.
-double peak_bytes_of_layout(const PlanRequest& request, const Layout& layout);
+/// What a run needs of memories of given sizes.
+struct MemoryNeed {
+  double bytes = 0;       // of a rank, in the fullest stage
+  double host_bytes = 0;  // of a host: what its ranks offload
+};
+/// By dry runs. ConfigError if the trainer refuses the run.
+MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster);
 
 /// Of one variant of the request.
 class LayerCosts {

@@ -99,6 +99,22 @@ TEST(PlanSearch, SeveralNumbersOfRanksGiveAScalingTable) {
                                HasSubstr("none of these numbers of GPUs")));
 }
 
+TEST(PlanSearch, ANumberOfRanksThatNothingDividesLeavesTheOthers) {
+  const std::string command =
+      "plan --model llama3-8b --cluster dgx-h100 --global-batch 16 --seq-length 2048 --time-limit "
+      "600 --top 1 model.num_layers=4 --ranks ";
+  const auto table = test::run_viaduct(command + "8,9");
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, AllOf(HasSubstr("100.0 %"), HasSubstr("no layout divides 9 ranks")));
+  const auto document = test::run_viaduct(command + "8,9 --json");
+  const json points = json::parse(document.out)["points"];
+  EXPECT_THAT(points[1]["refused"][0]["reason"].get<std::string>(), HasSubstr("9 ranks"));
+  EXPECT_TRUE(points[1]["candidates"].empty());
+  const auto none = test::run_viaduct(command + "9,11");
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("no layout divides 9 ranks"));
+}
+
 TEST(PlanSearch, GivenPrecisionGoesBeforeThatOfTheConfiguration) {
   const test::TemporaryFolder folder;
   const std::string recipe = folder / "recipe.yaml";

@@ -280,6 +280,26 @@ TEST(Largest, TheNextStepFitsInNoLayoutWithOffloadedStates) {
                   "model.max_position_embeddings=8192"});
 }
 
+TEST(Largest, WhatTheRanksOfAHostOffloadFitsIntoIt) {
+  PlanRequest request = request_of(
+      {"dist.ranks=2", "train.global_batch_size=2", "model.hidden_size=4096",
+       "model.num_attention_heads=32", "model.ffn_hidden_size=14336", "train.micro_batch_size=1",
+       "optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1"});
+  const auto need = [&](const LargestFit& fit) {
+    return memory_need(
+        setup_of_layout(with_value(request, LargestOf::layers, fit.value), fit.layout),
+        request.cluster);
+  };
+  const LargestFit all = largest_that_fits(request, LargestOf::layers, 600);
+  ASSERT_GT(all.value, step_of(LargestOf::layers));
+  request.cluster.host_memory_bytes = need(all).host_bytes / 2;
+  const LargestFit fit = largest_that_fits(request, LargestOf::layers, 600);
+  ASSERT_GT(fit.value, 0);
+  EXPECT_LT(fit.value, all.value);
+  EXPECT_LE(need(fit).host_bytes, request.cluster.host_memory_bytes);
+  EXPECT_THAT(fit.next_refused, testing::HasSubstr("the ranks of a host offload"));
+}
+
 TEST(Largest, TimeThatEndsIsSaid) {
   const LargestFit fit = largest_that_fits(request_of({}), LargestOf::layers, 1e-9);
   EXPECT_FALSE(fit.proven);
