@@ -10,6 +10,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/save_folder.h"
+#include "tensor/contiguous_runs.h"
 
 namespace viaduct {
 namespace {
