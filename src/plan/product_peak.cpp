@@ -18,7 +18,7 @@ std::string shown_format(const std::string& format) {
 
 std::string product_format(const PrecisionRecipe& recipe) {
   if (recipe.products.scaling == Scaling::nvfp4) return "fp4";
-  return recipe.products.any() ? "fp8" : to_string(recipe.weight);
+  return recipe.products.any() ? "fp8" : std::string(dtype_name(recipe.weight));
 }
 
 MatmulPeak product_peak(const Gpu& gpu, const PrecisionRecipe& recipe) {

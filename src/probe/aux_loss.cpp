@@ -52,17 +52,21 @@ void to_probabilities(ScoreFunction score, std::span<double> token) {
   for (double& value : token) value /= sum;
 }
 
-void add_probabilities(ScoreFunction score, const Tensor& logits, RouterSums& sums) {
+/// `T`: the format of logits, float or double.
+template <class T>
+void add_probabilities_of(ScoreFunction score, const Tensor& logits, RouterSums& sums) {
   const int64_t experts = logits.dim(1);
   std::vector<double> token(static_cast<size_t>(experts));
-  dispatch_floating(logits.dtype(), [&](auto zero) {
-    const auto* row = logits.data<decltype(zero)>();
-    for (int64_t t = 0; t < logits.dim(0); ++t, row += experts) {
-      for (size_t e = 0; e < token.size(); ++e) token[e] = static_cast<double>(row[e]);
-      to_probabilities(score, token);
-      for (size_t e = 0; e < token.size(); ++e) sums[e] += token[e];
-    }
-  });
+  for (int64_t t = 0; t < logits.dim(0); ++t) {
+    std::copy_n(logits.data<T>() + t * experts, experts, token.begin());
+    to_probabilities(score, token);
+    for (size_t e = 0; e < token.size(); ++e) sums[e] += token[e];
+  }
+}
+
+void add_probabilities(ScoreFunction score, const Tensor& logits, RouterSums& sums) {
+  if (logits.dtype() == DType::f64) return add_probabilities_of<double>(score, logits, sums);
+  add_probabilities_of<float>(score, logits, sums);
 }
 
 }  // namespace
