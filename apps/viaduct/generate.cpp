@@ -180,6 +180,7 @@ void add_sampling(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--seed", arguments.seed,
                  "The same seed gives the same texts, in every layout and batch")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
 

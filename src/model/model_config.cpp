@@ -1,6 +1,7 @@
 #include "model/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "model/moe_fields.h"
@@ -73,6 +74,12 @@ void check_model_config(const ModelConfig& c) {
   positive("head size", c.head_dim);
   positive("vocabulary", c.vocabulary);
   positive("longest sequence", c.max_positions);
+  const auto above_zero = [&](const char* name, double value) {
+    if (!(value > 0 && std::isfinite(value)))
+      problems.push_back(fmt::format("model: {} is {}, expected a number above 0", name, value));
+  };
+  above_zero("layernorm_epsilon", c.norm_eps);
+  if (c.positions == PositionKind::rotary) above_zero("rotary_base", c.rotary.base);
   if (c.mtp_layers < 0 || c.mtp_layers > kMostMultiTokenLayers)
     problems.push_back(fmt::format("model.mtp_num_layers: {}, expected 0 to {}", c.mtp_layers,
                                    kMostMultiTokenLayers));

@@ -62,6 +62,7 @@ TEST_F(GenerateCommand, SamplesBySeed) {
   ASSERT_EQ(first.status, 0) << first.err;
   EXPECT_EQ(run(arguments + "1").out, first.out);
   EXPECT_NE(run(arguments + "2").out, first.out);
+  EXPECT_EQ(run(arguments + "-3").status, 2);
 }
 
 // Prompts and single tokens are no multiple of the rows that quantized products need in training.
