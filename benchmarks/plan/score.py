@@ -51,20 +51,32 @@ def groups_of(scored):
 
 
 SAME_TRAINING = ("source", "framework", "hardware", "n_gpus", "model", "precision", "global_batch", "seq_len")
+LAYOUT = ("micro_batch", "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "fsdp", "recompute")
+
+
+def layouts_of(rows):
+    """One row of each layout, the fastest: others differ in what a layout is not (a compiler, a release's kernels)."""
+    fastest = {}
+    for r in rows:
+        layout = tuple(r["row"][key] for key in LAYOUT)
+        if layout not in fastest or r["published"] > fastest[layout]["published"]:
+            fastest[layout] = r
+    return list(fastest.values())
 
 
 def regrets(scored):
     """Of each set of rows that differ in layout, micro-batch and recompute alone: how much slower than the fastest row the one is that is
-    predicted to be the fastest; the same for a row picked at random; and the range of published speeds."""
+    predicted to be the fastest of those that fit; the same for a row picked at random; and the range of published speeds."""
     sets = {}
     for r in scored:
         sets.setdefault(tuple(r["row"][key] for key in SAME_TRAINING), []).append(r)
     of_sets = []
     for training, rows in sets.items():
+        rows = layouts_of(rows)
         best, worst = max(r["published"] for r in rows), min(r["published"] for r in rows)
         if best == worst:
             continue
-        pick = max(rows, key=lambda r: r["predicted"])
+        pick = max([r for r in rows if r["fits"]] or rows, key=lambda r: r["predicted"])
         random = statistics.mean(1 - r["published"] / best for r in rows)
         of_sets.append({"training": training, "rows": rows, "pick": pick, "regret": 1 - pick["published"] / best, "random": random,
                         "range": 1 - worst / best})
@@ -77,8 +89,9 @@ def regret_report(scored):
         return ""
     picked = [s["regret"] for s in of_sets]
     text = (f"\nThe order of layouts: {len(of_sets)} sets of rows ({sum(len(s['rows']) for s in of_sets)}) are of one training (model, GPUs, format, "
-            f"batch, sequence, release) with other layouts, micro-batches or recompute. How much slower the row that is predicted to be the fastest is "
-            f"than the fastest one; the same for a row picked at random; and the slowest row:\n\n")
+            f"batch, sequence, release) with other layouts, micro-batches or recompute; of rows with the same layout the fastest counts. How much slower "
+            f"the row that is predicted to be the fastest of those that fit is than the fastest one; the same for a row picked at random; and the "
+            f"slowest row:\n\n")
     text += table(["", "mean", "median", "most"], [
         [name, *(f"{100 * value:.1f} %" for value in (statistics.mean(of), statistics.median(of), max(of)))]
         for name, of in (("predicted fastest", picked), ("at random", [s["random"] for s in of_sets]),
