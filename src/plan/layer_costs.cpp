@@ -84,11 +84,11 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
   return nullptr;
 }
 
-/// Whether an op makes quantized operands: of weights once for all micro-batches, of activations
-/// for each. A lower bound counts neither.
-bool quantizes(const OpEntryRecord& op) {
-  return op.op == "convert_operand" || op.op == "largest_magnitude" || op.op == "note_amax" ||
-         std::string_view(op.op).starts_with("square_");
+/// Whether an op may run for the first micro-batch alone: it makes quantized operands, of weights
+/// once and of activations for each, or clears gradients. A lower bound does not count it.
+bool may_run_once(const OpEntryRecord& op) {
+  return op.op == "fill" || op.op == "convert_operand" || op.op == "largest_magnitude" ||
+         op.op == "note_amax" || std::string_view(op.op).starts_with("square_");
 }
 
 /// Whether a group sums gradients or gathers weights, which is not each micro-batch's.
@@ -110,7 +110,7 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request, bool hide
   const RankTimes times = resolve_times({{0, &record, first, step.end}},
                                         {.op =
                                              [&](const OpEntryRecord& op) {
-                                               return quantizes(op) ? 0 : time.seconds(op) / share;
+                                               return may_run_once(op) ? 0 : time.seconds(op) / share;
                                              },
                                          .collective =
                                              [&](const CollectiveRecord& c) {
