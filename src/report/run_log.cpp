@@ -76,6 +76,7 @@ void take_line(RunLog& log, const Json& line, const std::string& what) {
                                  text_if(line, (name + "_data").c_str()), name == "test"});
   }
   if (!line.contains("step_seconds")) return;
+  log.stopped.clear();  // a run that stopped before this step was resumed
   log.steps.push_back(step_of(line, what));
   log.tokens = static_cast<int64_t>(number_if(line, "tokens").value_or(0));
   log.simulated = log.simulated || line.contains("simulated");

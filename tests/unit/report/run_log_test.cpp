@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "report/metrics.h"
 #include "report/page/symptoms.h"
 #include "support/temporary_folder.h"
@@ -70,6 +71,16 @@ TEST_F(RunLogTest, HasStepsValidationsAndTheEnd) {
   EXPECT_EQ(log.stopped, "signal");
   EXPECT_EQ(log.tokens, 300);
   EXPECT_FALSE(log.truncated);
+}
+
+TEST_F(RunLogTest, AStopThatARunWasResumedFromIsNotItsEnd) {
+  const std::string path = write(steps(3)).string();
+  const std::string text = read_file(path);
+  const std::string stop = json_stopped_line(3, "train.exit_interval=3") + "\n";
+  write_file_atomically(path, text + stop);
+  EXPECT_EQ(read_run_log(path).stopped, "train.exit_interval=3");
+  write_file_atomically(path, text + stop + text);
+  EXPECT_EQ(read_run_log(path).stopped, "");
 }
 
 TEST_F(RunLogTest, TheFirstStepCountsOnlyAlone) {
