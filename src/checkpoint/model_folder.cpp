@@ -50,9 +50,12 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
   VIADUCT_CHECK(IoError, std::filesystem::exists(status), "{}: no such folder", name);
-  VIADUCT_CHECK(IoError, std::filesystem::is_directory(status),
-                "{}: not a folder (expected a Hugging Face folder, a checkpoint or a save folder)",
-                name);
+  VIADUCT_CHECK(
+      IoError, std::filesystem::is_directory(status),
+      "{}: not a folder (expected a Hugging Face folder, a checkpoint or a save folder{})", name,
+      folder.extension() == ".gguf"
+          ? "; viaduct convert --from " + name + " --to FOLDER makes one of it"
+          : "");
   if (has(folder, kCheckpointIndexFile)) return {ModelFolderKind::checkpoint, folder};
   if (has_latest(folder))
     return {ModelFolderKind::checkpoint, folder / step_folder_name(latest_step(folder))};

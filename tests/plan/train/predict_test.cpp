@@ -179,6 +179,17 @@ TEST(Predict, ProductsInFp8TakeLessTime) {
     EXPECT_LT(predicted(fp8, cluster).step_seconds, predicted(wide, cluster).step_seconds);
 }
 
+TEST(Predict, MfuIsOfTheDensePeakOfTheProductsFormat) {
+  const auto peak = [](const std::string& recipe, const std::string& cluster) {
+    const Prediction p = predicted({"dist.ranks=8", "mixed_precision=" + recipe}, cluster);
+    EXPECT_NEAR(p.mfu * p.peak.tflops, p.model_tflops_per_gpu, 1e-9 * p.model_tflops_per_gpu);
+    return p.peak.describe();
+  };
+  EXPECT_EQ(peak("bf16_mixed", "dgx-h100"), "BF16 dense of h100-sxm, 989.4 TFLOP/s");
+  EXPECT_EQ(peak("bf16_with_mxfp8_mixed", "dgx-b200"), "FP8 dense of b200, 4500 TFLOP/s");
+  EXPECT_EQ(peak("bf16_with_nvfp4_mixed", "dgx-b200"), "FP4 dense of b200, 9000 TFLOP/s");
+}
+
 TEST(Predict, SaysWhetherTheModelFits) {
   EXPECT_TRUE(predicted({"dist.ranks=1"}).fits);
   EXPECT_FALSE(predicted({"dist.ranks=1", "model.num_layers=80", "model.hidden_size=8192",

@@ -46,7 +46,7 @@ TEST(RoundedTensor, RoundsToNearestEvenAndCountsWhatItChanges) {
   EXPECT_EQ(total.largest_in, "w");
   EXPECT_EQ(total.text(),
             "3 of 5 elements were rounded, by 0.0335 % over all (L2) and at most 0.0488 % of one "
-            "(w), 1 of them to zero");
+            "that is not zero now (w), 1 of them to zero");
 }
 
 TEST(RoundedTensor, RoundsFp64Once) {
