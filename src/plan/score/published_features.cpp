@@ -92,6 +92,12 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
     set(run, "ddp.overlap_grad_reduce=false");
     return;
   }
+  if (row.text("framework").starts_with("InternEvo")) {
+    // Its optimizer reduces gradients in the weights' format, and its configurations for models of
+    // this size gather weights after the update (overlap_sync_param=False).
+    set(run, "ddp.grad_reduce_in_fp32=false");
+    set(run, "ddp.overlap_param_gather=false");
+  }
   if (row.notes_mention("grad overlap off")) set(run, "ddp.overlap_grad_reduce=false");
   if (sharding.empty() || sharding == "no" || sharding == "0") return;
   if (starts_with_any(sharding, {"zero1", "shard-opt"}))

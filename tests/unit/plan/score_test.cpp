@@ -233,6 +233,10 @@ TEST(PublishedRun, ColumnsBecomeFeatures) {
                     Contains("model.moe_token_dispatcher_type=flex"),
                     Contains("model.recompute_modules=[mla_up_proj, mlp]"),
                     Contains(HasSubstr("pipeline_model_parallel_layout=\"Etttt|tttt|"))));
+  EXPECT_THAT(
+      overrides_of(columns, "InternEvo,llama3-8b,bf16,64,64,1,2048,2,1,1,1,,,zero1:4,none,"),
+      AllOf(Contains("ddp.num_distributed_optimizer_instances=8"),
+            Contains("ddp.grad_reduce_in_fp32=false"), Contains("ddp.overlap_param_gather=false")));
   EXPECT_THAT(overrides_of(columns, "x,llama3-8b,fp8-mx,8,8,1,8192,1,1,,1,,,no,none,"),
               Contains("mixed_precision=bf16_with_mxfp8_mixed"));
 }
