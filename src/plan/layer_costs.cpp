@@ -84,11 +84,13 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
   return nullptr;
 }
 
-/// Whether an op may run for the first micro-batch alone: it makes quantized operands, of weights
-/// once and of activations for each, or clears gradients. A lower bound does not count it.
+/// Whether an op may take longer for the first micro-batch than for others: it makes quantized
+/// operands, of weights once and of activations for each, or clears gradients, as that of a table
+/// of tokens does before it adds to rows. A lower bound does not count it.
 bool may_run_once(const OpEntryRecord& op) {
-  return op.op == "fill" || op.op == "convert_operand" || op.op == "largest_magnitude" ||
-         op.op == "note_amax" || std::string_view(op.op).starts_with("square_");
+  return op.op == "fill" || op.op == "embedding_backward" || op.op == "convert_operand" ||
+         op.op == "largest_magnitude" || op.op == "note_amax" ||
+         std::string_view(op.op).starts_with("square_");
 }
 
 /// Whether a group sums gradients or gathers weights, which is not each micro-batch's.
@@ -107,21 +109,20 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request, bool hide
   const CollectiveTime collective_time(request.cluster, request.prediction.collectives);
   const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
   const int64_t first = measured.run.windows[static_cast<size_t>(MemorySequence::initialize)].end;
-  const RankTimes times = resolve_times({{0, &record, first, step.end}},
-                                        {.op =
-                                             [&](const OpEntryRecord& op) {
-                                               return may_run_once(op) ? 0 : time.seconds(op) / share;
-                                             },
-                                         .collective =
-                                             [&](const CollectiveRecord& c) {
-                                               if (hides_exchange && c.group == "expert_tp_ep")
-                                                 return 0.0;
-                                               return with_data_ranks || !of_data_ranks(c.group)
-                                                          ? collective_time.seconds(c)
-                                                          : 0;
-                                             },
-                                         .slowdown = request.prediction.slowdown})
-                              .front();
+  const RankTimes times =
+      resolve_times(
+          {{0, &record, first, step.end}},
+          {.op =
+               [&](const OpEntryRecord& op) {
+                 return may_run_once(op) ? 0 : time.seconds(op) / share;
+               },
+           .collective =
+               [&](const CollectiveRecord& c) {
+                 if (hides_exchange && c.group == "expert_tp_ep") return 0.0;
+                 return with_data_ranks || !of_data_ranks(c.group) ? collective_time.seconds(c) : 0;
+               },
+           .slowdown = request.prediction.slowdown})
+          .front();
   double begin = times.end, end = 0;
   const auto add = [&](int64_t at, int64_t scope, const TimeSpan& span, bool op) {
     if (at < step.begin || at >= step.end) return;

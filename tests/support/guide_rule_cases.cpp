@@ -1,5 +1,7 @@
 #include "support/guide_rule_cases.h"
 
+#include "plan/product_peak.h"
+
 namespace viaduct::rules::test {
 namespace {
 
@@ -430,7 +432,8 @@ Figures dense() {
                   .stage_compute = {0.9},
                   .mfu = 0.45,
                   .model_tflops = 0.45 * 989.4,
-                  .tokens_per_second = 256.0 * 8192 / 64};
+                  .tokens_per_second = 256.0 * 8192 / 64,
+                  .peak = product_peak(cluster.gpu, precision_recipe("bf16_mixed"))};
   set_sizes(f, 1);
   return f;
 }

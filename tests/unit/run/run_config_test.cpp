@@ -161,11 +161,11 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 
 TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
   const std::vector<std::pair<std::string, std::string>> missing{
-      {"memory.offload_path=/tmp", "pinned host memory"},
-      {"model.fine_grained_activation_offloading=true", "whole layers"},
-      {"tensor_inspect.enabled=true", "compared on the host"},
-      {"model.moe_router_padding_for_quantization=true", "read 16 and 32 bits"},
-      {"mixed_precision.fp8_dot_product_attention=true", "no FP8 kernels"},
+      {"memory.offload_path=/tmp", "the second memory of a GPU"},
+      {"model.fine_grained_activation_offloading=true", "a GPU offloads whole layers"},
+      {"tensor_inspect.enabled=true", "operands are compared"},
+      {"model.moe_router_padding_for_quantization=true", "the products of experts read"},
+      {"mixed_precision.fp8_dot_product_attention=true", "its attention has no FP8"},
       {"comm_overlap.num_sm=4", "a setting of the cuda backend"}};
   for (const auto& [setting, why] : missing) {
     EXPECT_THAT(
