@@ -223,8 +223,8 @@ Subcommand add_generate(CLI::App& root) {
   app->footer(
       "A text ends at a stop token of the tokenizer, generation_config.json or config.json, at a "
       "--stop string,\nor at --max-new-tokens. The text of one prompt is printed as it comes.\n\n"
-      "Example:\n  viaduct generate --model runs/quickstart/checkpoints --prompt \"ROMEO:\" --max-new-tokens "
-      "200 --temperature 0.8 --top-k 40");
+      "Example:\n  viaduct generate --model runs/quickstart/checkpoints --prompt \"ROMEO:\" "
+      "--max-new-tokens 200 --temperature 0.8 --top-k 40");
   return {app, [arguments] { return run(*arguments); }};
 }
 

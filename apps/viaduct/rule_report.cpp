@@ -65,8 +65,8 @@ rules::EvaluationSettings evaluation_settings(const RuleOptions& options) {
 
 void print_rules(const rules::Evaluation& evaluation, bool verbose) {
   fmt::print(
-      "rules of the tuning guides: {} with a finding, {} without gain, {} unknown, {} do not apply; {} "
-      "changes predicted in {:.1f} s{}\n",
+      "rules of the tuning guides: {} with a finding, {} without gain, {} unknown, {} do not "
+      "apply; {} changes predicted in {:.1f} s{}\n",
       evaluation.count(rules::Outcome::fires), evaluation.count(rules::Outcome::no_gain),
       evaluation.count(rules::Outcome::unknown), evaluation.count(rules::Outcome::not_applicable),
       evaluation.predictions, evaluation.seconds,

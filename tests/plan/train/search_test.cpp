@@ -155,10 +155,10 @@ void expect_bounds_below(const std::vector<Sampled>& sampled) {
 
 // What runs once a step, such as clearing the gradient of a large table, is not each micro-batch's.
 TEST(Search, BoundsOfManyMicroBatchesAreNeverAboveTheDryRun) {
-  expect_bounds_below(sample(request_of({"train.global_batch_size=256", "model.vocab_size=128256",
-                                         "model.pipeline_model_parallel_size=1",
-                                         "train.micro_batch_size=1"}),
-                             3));
+  expect_bounds_below(
+      sample(request_of({"train.global_batch_size=256", "model.vocab_size=128256",
+                         "model.pipeline_model_parallel_size=1", "train.micro_batch_size=1"}),
+             3));
 }
 
 TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
