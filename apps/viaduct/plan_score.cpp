@@ -23,6 +23,7 @@ Json score_json(const Score& score) {
                     {"published", row.published},
                     {"error", row.error()},
                     {"note", row.note},
+                    {"fits", row.fits},
                     {"gpu", row.gpu}});
   for (const JudgedMemory& row : score.memory)
     memory.push_back(

@@ -76,7 +76,7 @@ def regrets(scored):
         best, worst = max(r["published"] for r in rows), min(r["published"] for r in rows)
         if best == worst:
             continue
-        pick = max([r for r in rows if "does not fit" not in r["note"]] or rows, key=lambda r: r["predicted"])
+        pick = max([r for r in rows if r["fits"]] or rows, key=lambda r: r["predicted"])
         random = statistics.mean(1 - r["published"] / best for r in rows)
         of_sets.append({"training": training, "rows": rows, "pick": pick, "regret": 1 - pick["published"] / best, "random": random,
                         "range": 1 - worst / best})

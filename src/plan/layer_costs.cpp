@@ -87,7 +87,7 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
 /// Whether an op may take longer for the first micro-batch than for others: it makes quantized
 /// operands, of weights once and of activations for each, or clears gradients, as that of a table
 /// of tokens does before it adds to rows. A lower bound does not count it.
-bool may_run_once(const OpEntryRecord& op) {
+bool takes_longer_at_first(const OpEntryRecord& op) {
   return op.op == "fill" || op.op == "embedding_backward" || op.op == "convert_operand" ||
          op.op == "largest_magnitude" || op.op == "note_amax" ||
          std::string_view(op.op).starts_with("square_");
@@ -114,7 +114,7 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request, bool hide
           {{0, &record, first, step.end}},
           {.op =
                [&](const OpEntryRecord& op) {
-                 return may_run_once(op) ? 0 : time.seconds(op) / share;
+                 return takes_longer_at_first(op) ? 0 : time.seconds(op) / share;
                },
            .collective =
                [&](const CollectiveRecord& c) {

@@ -204,7 +204,6 @@ PrecisionRecipe precision_recipe(const PrecisionConfig& config) {
   PrecisionRecipe recipe = precision_recipe(config.recipe, config.fp32_residual_connection);
   Quantization& products = recipe.products;
   if (config.fp4) products = nvfp4_products();
-  if (config.fp8 && products.scaling == Scaling::nvfp4) products = {};  // of the recipe's name
   if (config.fp8) {
     if (!products.any()) products.scaling = Scaling::tensor;
     products.gradient = gradient_element(*config.fp8);

@@ -227,7 +227,7 @@ void validate_plain_layers(const RunConfig& config, Problems& problems) {
 }
 
 /// Whether both FP8 and FP4 products are asked for, which is a problem.
-bool excludes_fp8(const PrecisionConfig& given, Problems& problems) {
+bool asks_for_fp8_and_fp4(const PrecisionConfig& given, Problems& problems) {
   const Quantization named = precision_recipe(given.recipe).products;
   const auto add = [&](const char* field, const std::string& value, const char* format) {
     problems.add(
@@ -256,7 +256,7 @@ void validate_product_sizes(const RunConfig& config, Problems& problems) {
 void validate_precision(const RunConfig& config, Problems& problems) {
   const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
   const PrecisionConfig& given = config.mixed_precision;
-  if (excludes_fp8(given, problems)) return;
+  if (asks_for_fp8_and_fp4(given, problems)) return;
   if (!recipe.products.any()) return;
   if (dtype_bytes(recipe.weight) != 2) {
     problems.add(

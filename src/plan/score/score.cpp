@@ -172,7 +172,8 @@ class Scorer {
       score_.memory.push_back({row.id(), task.peak_bytes, task.capacity,
                                failed ? std::nullopt : pending.memory_bytes, !failed});
     }
-    if (task.peak_bytes > task.capacity)
+    const bool fits = task.peak_bytes <= task.capacity;
+    if (!fits)
       notes.push_back(fmt::format("does not fit: {:.1f} GB of {:.1f}", task.peak_bytes / 1e9,
                                   task.capacity / 1e9));
     if (failed) notes.emplace_back("the run is said to be out of memory");
@@ -186,7 +187,7 @@ class Scorer {
     }
     score_.rows.push_back({row.id(), task.cluster.gpu.name,
                            of_memory() ? task.peak_bytes : task.tokens_per_second, *published,
-                           fmt::format("{}", fmt::join(notes, "; "))});
+                           fmt::format("{}", fmt::join(notes, "; ")), fits});
   }
 
   const CsvTable& table_;

@@ -27,6 +27,7 @@ struct ScoredRow {
   std::string gpu;  // of the catalog
   double predicted = 0, published = 0;
   std::string note;
+  bool fits = true;  // into the GPU
   double error() const { return predicted / published - 1; }
 };
 

@@ -1,11 +1,13 @@
 #include "model/model_from_fields.h"
 
 #include <gtest/gtest.h>
+
 #include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "model/family.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_models.h"
 
@@ -293,16 +295,21 @@ TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {
 }
 
 TEST(ModelFromFields, OneExpertOfATokenMayHaveTheSigmoidAsItsWeight) {
-  ModelConfig model = test::tiny_model("mixtral");
-  model.moe.routing.topk = 1;
-  model.moe.routing.score = ScoreFunction::sigmoid;
-  const std::string text = write_hf_config(model);
-  EXPECT_EQ(read_hf_config(text, "config.json").moe.routing, model.moe.routing);
-  // Without the field that says so, the weight of one expert is 1.
-  const std::string plain =
-      std::regex_replace(text, std::regex("score_function: sigmoid"), "topk: 1");
-  ASSERT_NE(plain, text);
-  EXPECT_THROW(read_hf_config(plain, "config.json"), ConfigError);
+  for (const char* family : {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}) {
+    SCOPED_TRACE(family);
+    const auto golden = test::test_data("golden") / family / "model/config.json";
+    ModelConfig model = read_hf_config(read_file(golden), golden.string());
+    model.moe.routing.topk = 1;
+    model.moe.routing.pre_softmax = false;
+    model.moe.routing.score = ScoreFunction::sigmoid;
+    const std::string text = write_hf_config(model);
+    EXPECT_EQ(read_hf_config(text, "config.json").moe.routing, model.moe.routing);
+    // Without the field that says so, the weight of one expert is 1.
+    const std::string plain =
+        std::regex_replace(text, std::regex("score_function: sigmoid"), "topk: 1");
+    ASSERT_NE(plain, text);
+    EXPECT_THROW(read_hf_config(plain, "config.json"), ConfigError);
+  }
 }
 
 TEST(ModelFromFields, AFamilyOfWeightsOverTheChosenRefusesScaledLogits) {
