@@ -1,5 +1,7 @@
 #include "nn/attention.h"
 
+#include <utility>
+
 #include "nn/branch_end.h"
 #include "ops/elementwise.h"
 
@@ -27,9 +29,9 @@ AttentionHeads AttentionSegment::split(const Tensor& qkv) const {
 }
 
 AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& batch,
-                                          const Tensor& normed, SavedStore& saved) const {
+                                          LinearInput normed, SavedStore& saved) const {
   const MemoryTag tag = saved.tag();
-  AttentionHeads heads = split(parts_.qkv.forward(context, normed, saved, tag));
+  AttentionHeads heads = split(parts_.qkv.forward(context, std::move(normed), saved, tag));
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
   if (parts_.q_wide_norm)
@@ -42,14 +44,14 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
 }
 
 AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batch,
-                                         const Tensor& normed, SavedStore& saved) const {
+                                         LinearInput normed, SavedStore& saved) const {
   const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
     const auto* self = static_cast<const AttentionSegment*>(layer);
     return self->heads_of(rank, rows, inputs[0], store).tensors();
   };
-  ReplayableUnit scope(saved, unit::qkv_linear, {normed}, {this, again});
-  const AttentionHeads heads = heads_of(context, batch, normed, saved);
+  ReplayableUnit scope(saved, unit::qkv_linear, {normed.x.tensor()}, {this, again});
+  const AttentionHeads heads = heads_of(context, batch, std::move(normed), saved);
   scope.made(heads.tensors());
   return heads;
 }
@@ -57,10 +59,11 @@ AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batc
 TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                     SavedStore& saved) {
   const Tensor x = in.get(kHidden);  // [stream tokens, H]
+  ProducedForms forms = parts_.qkv.allocate_input_forms(context, x.dim(0));
   // [stream tokens, H]
-  const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved);
-  const Operand attended =  // [T, N · D]
-      core_.forward(context, batch, project(context, batch, normed, saved), saved);
+  const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved, forms);
+  const AttentionHeads heads = project(context, batch, {normed, std::move(forms)}, saved);
+  const Operand attended = core_.forward(context, batch, heads, saved);  // [T, N · D]
   const UnitScope scope(saved, unit::attn_proj);
   return TensorSet(
       kHidden, end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},

@@ -47,9 +47,9 @@ class AttentionSegment final : public StreamSegment {
   TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
                              SavedStore& saved, bool both);
   /// The unit qkv_linear: from the normed stream [T, H] to q [T, N, D], k and v [T, K, D].
-  AttentionHeads project(RankContext& context, const Batch& batch, const Tensor& normed,
+  AttentionHeads project(RankContext& context, const Batch& batch, LinearInput normed,
                          SavedStore& saved) const;
-  AttentionHeads heads_of(RankContext& context, const Batch& batch, const Tensor& normed,
+  AttentionHeads heads_of(RankContext& context, const Batch& batch, LinearInput normed,
                           SavedStore& saved) const;
   /// Views of the three column ranges of [T, (N + 2K) D] as [T, heads, D].
   AttentionHeads split(const Tensor& qkv) const;

@@ -1,5 +1,7 @@
 #include "nn/branch_end.h"
 
+#include <utility>
+
 #include "nn/tensor_exchange.h"
 
 namespace viaduct {
@@ -15,7 +17,7 @@ DType branch_format(const RankContext& context, const BranchEnd& end) {
 
 }  // namespace
 
-Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
+Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, LinearInput x,
                   const Tensor& stream, SavedStore& saved) {
   const bool read = saved.output_is_read();
   if (!read && !end.norm) {
@@ -23,13 +25,13 @@ Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end
     return {};
   }
   if (!end.norm && !end.dropout.active(context) && end.linear.takes_epilogue(context)) {
-    return end.linear.forward(context, x, saved, saved.output_tag(), {.residual = stream},
-                              branch_format(context, end));
+    return end.linear.forward(context, std::move(x), saved, saved.output_tag(),
+                              {.residual = stream}, branch_format(context, end));
   }
   // branch [stream tokens, H] = x · Wᵀ + b. A norm keeps its input.
-  Tensor branch =
-      end.linear.forward(context, x, saved, end.norm ? saved.tag() : MemoryTag::activations, {},
-                         branch_format(context, end));
+  Tensor branch = end.linear.forward(context, std::move(x), saved,
+                                     end.norm ? saved.tag() : MemoryTag::activations, {},
+                                     branch_format(context, end));
   if (end.norm) branch = end.norm->forward(context, branch, saved);
   if (!read) return {};
   return end.dropout.forward(context, batch, branch, stream, saved.output_tag());

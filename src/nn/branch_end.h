@@ -19,7 +19,7 @@ struct BranchEnd {
 
 /// The stream after the branch, from the input of its last linear layer and the stream before;
 /// undefined where it is not read (`SavedStore::output_is_read`).
-Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
+Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, LinearInput x,
                   const Tensor& stream, SavedStore& saved);
 
 }  // namespace viaduct

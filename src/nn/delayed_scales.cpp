@@ -80,24 +80,22 @@ Tensor DelayedScales::chosen(const Parameter& parameter, LayerOperand operand) c
 }
 
 Tensor DelayedScales::chosen_for(OpContext& context, const Parameter& parameter,
-                                 LayerOperand operand, const Tensor& matrix,
-                                 const Tensor& offsets) const {
+                                 LayerOperand operand, const Tensor& amax) const {
   const Tensor now = chosen(parameter, operand);
   const auto like_it = [&] {
     return context.allocate(DType::f32, now.shape(), MemoryTag::activations);
   };
-  const Tensor amax = like_it(), unused = like_it(), out = like_it();
-  largest_magnitude(context, {matrix, amax, false, offsets});
+  const Tensor unused = like_it(), out = like_it();
   fill(context, {unused, 0});
   viaduct::note_amax(context, {amax, unused, now, out});
   return out;
 }
 
 Tensor DelayedScales::note(OpContext& context, const Parameter& parameter, LayerOperand operand,
-                           const Tensor& matrix, const Tensor& offsets) {
+                           const Tensor& matrix) {
   const Tensor amax =
       context.allocate(DType::f32, chosen(parameter, operand).shape(), MemoryTag::activations);
-  largest_magnitude(context, {matrix, amax, false, offsets});
+  largest_magnitude(context, {matrix, amax});
   return note_amax(context, parameter, operand, amax);
 }
 

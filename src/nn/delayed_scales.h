@@ -36,13 +36,14 @@ class DelayedScales {
   /// The amax f32 [1] that the operand's scale is made for in this step; of experts' weights [E'],
   /// for those here.
   Tensor chosen(const Parameter& parameter, LayerOperand operand) const;
-  /// The same, but infinity if an element of `matrix` is not finite, so that results show it.
+  /// The same, but infinity where the operand's largest magnitude `amax` is, so that results show
+  /// it.
   Tensor chosen_for(OpContext& context, const Parameter& parameter, LayerOperand operand,
-                    const Tensor& matrix, const Tensor& offsets = {}) const;
+                    const Tensor& amax) const;
   /// The same. Notes the magnitude of the matrix, which is this rank's part of the operand: the
   /// largest of a step, for a weight the last.
   Tensor note(OpContext& context, const Parameter& parameter, LayerOperand operand,
-              const Tensor& matrix, const Tensor& offsets = {});
+              const Tensor& matrix);
   /// The same for an operand whose largest magnitude f32 [1] ([E']) is known.
   Tensor note_amax(OpContext& context, const Parameter& parameter, LayerOperand operand,
                    const Tensor& amax);

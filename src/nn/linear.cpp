@@ -50,34 +50,10 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
                std::shared_ptr<const Parameter> bias)
     : role_(role), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
-Operand Linear::keep_input(RankContext& context, const Operand& x, const Tensor& amax,
-                           SavedStore& saved) const {
-  if (!x.form().plain()) {
-    VIADUCT_CHECK(ShapeError, !columns() && x.form() == kept_forms(context).b,
-                  "{}: x comes as {}, but its weight gradient reads {}", weight_->path,
-                  describe(x.form()), describe(kept_forms(context).b));
-    keep_operand(saved, this, "x", x);
-    return x;
-  }
-  saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
-  const Operand kept =
-      keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
-  if (keeps_amax(context)) saved.keep(this, "x amax", amax);
-  return kept_or_matrix(context, GemmForm::forward, quantization(context), kept, x.tensor());
-}
-
-Tensor Linear::input_amax(RankContext& context, const Operand& x, const SavedStore& saved) const {
-  return x.form().plain() ? amax_of(context, LayerOperand::input, x.tensor(), saved) : Tensor();
-}
-
-void Linear::keep(RankContext& context, const Operand& x, SavedStore& saved) const {
-  keep_input(context, x, input_amax(context, x, saved), saved);
-}
-
-Tensor Linear::forward(RankContext& context, const Operand& x, SavedStore& saved, MemoryTag tag,
+Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
-  const Tensor amax = input_amax(context, x, saved);
-  const Operand in = keep_input(context, x, amax, saved);
+  const Tensor amax = input_amax(context, input, saved);
+  const Operand in = keep_input(context, input, amax, saved);
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
                               weight_run(context, row, epilogue, weight_->shape[0]));
@@ -92,7 +68,7 @@ Tensor Linear::forward(RankContext& context, const Operand& x, SavedStore& saved
   // y [T, N] = x [T, K] · Wᵀ (+ bias [N]), W [N, K]; N or K are those of this rank
   const Tensor y = !columns() ? multiply_and_reduce(context, row, product, in, tag)
                    : stream_is_cut(context)
-                       ? gather_and_multiply(context, row, product, x.tensor(), tag)
+                       ? gather_and_multiply(context, row, product, input.x.tensor(), tag)
                        : multiply(context, product, in, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
   return y;
@@ -114,6 +90,11 @@ bool Linear::adds_bias_in_gemm(const RankContext& context) const {
 bool Linear::takes_epilogue(const RankContext& context) const {
   return context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
          (columns() || !sums_products(context));
+}
+
+bool Linear::multiplies_all_rows(const RankContext& context) const {
+  const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
+  return !stream_is_cut(context) || row.method != OverlapMethod::ring_exchange;
 }
 
 Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
@@ -211,14 +192,14 @@ Quantization Linear::quantization(const RankContext& context) const {
 }
 
 Tensor Linear::amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
-                       const SavedStore& saved) const {
+                       const SavedStore& saved, const Tensor& found) const {
   const Quantization how = quantization(context);
   if (!how.scales_matrices()) return {};
   if (context.delayed == nullptr) {
     const bool is_stream = columns() == (operand == LayerOperand::input);
-    return amax_over_ranks(context, how, matrix, is_stream && stream_is_cut(context));
+    return amax_over_ranks(context, how, matrix, is_stream && stream_is_cut(context), found);
   }
-  return delayed_amax(context, *weight_, operand, matrix, saved);
+  return delayed_amax(context, *weight_, operand, matrix, saved, {}, found);
 }
 
 bool Linear::keeps_amax(const RankContext& context) const {
@@ -251,13 +232,9 @@ Tensor Linear::take_amax(const RankContext& context, SavedStore& saved) const {
 void Linear::log_operand(RankContext& context, GemmForm form, const Tensor& matrix,
                          const Tensor& amax, const StochasticRounding& rounding) const {
   if (context.quantization_log == nullptr) return;
-  GemmRequest request{form, matrix.dtype()};
-  request.m = matrix.dim(0), request.n = weight_->shape[0], request.k = weight_->shape[1];
-  request.quantization = quantization(context);
-  const OperandForm read = gemm_operand_forms(context.ops.ops, request).a;
   context.quantization_log->add(context.ops,
                                 layer_path() + (form == GemmForm::forward ? " x" : " dy"), matrix,
-                                read, amax, rounding);
+                                read_form(context, form, matrix.dim(0)), amax, rounding);
 }
 
 void Linear::log_weight(RankContext& context, const Operand& operand) const {

@@ -6,11 +6,13 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "nn/context.h"
 #include "nn/delayed_scales.h"
 #include "nn/saved.h"
 #include "ops/gemm.h"
+#include "ops/produced_forms.h"
 
 namespace viaduct {
 
@@ -23,6 +25,17 @@ enum class LinearRole {
   fc2,   // row-parallel
 };
 
+/// What a linear layer reads: a matrix, or of a row-parallel layer an operand in the form that its
+/// products read; and what the producer of a matrix has made of it besides
+/// (`Linear::allocate_input_forms`).
+struct LinearInput {
+  LinearInput(Operand input) : x(std::move(input)) {}        // NOLINT: implicit, as Operand's
+  LinearInput(const Tensor& input, ProducedForms made = {})  // NOLINT
+      : x(input), forms(std::move(made)) {}
+  Operand x;
+  ProducedForms forms = {};
+};
+
 class Linear {
  public:
   /// `bias` may be null; a row-parallel layer adds it once.
@@ -32,12 +45,16 @@ class Linear {
   /// y [T, out] = x [T, in] · Wᵀ + b; out and in as held by this rank. The side that is the stream
   /// has this rank's rows of it. `epilogue`: only if `takes_epilogue`; its tensors have y's rows.
   /// `format` of y: if absent, the activation format, which sums over tensor ranks always have.
-  /// x of a row-parallel layer may be an operand in the form that its products read.
-  Tensor forward(RankContext& context, const Operand& x, SavedStore& saved,
+  Tensor forward(RankContext& context, LinearInput input, SavedStore& saved,
                  MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {},
                  std::optional<DType> format = {}) const;
   /// The part of the forward that the backward needs: keeps x, and computes no y.
-  void keep(RankContext& context, const Operand& x, SavedStore& saved) const;
+  void keep(RankContext& context, const LinearInput& input, SavedStore& saved) const;
+  /// For the producer of x, of `rows` as held by this rank: what the forward would make of x
+  /// itself, as far as the backend's producers do. `of_product`: an activation in the epilogue of a
+  /// product.
+  ProducedForms allocate_input_forms(const RankContext& context, int64_t rows,
+                                     bool of_product = false) const;
   /// dx [T, in] = dy [T, out] · W; the gradient of the bias accumulates (+=). With an `epilogue`
   /// (row-parallel layers) the gradient of its `raised`, in place.
   Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
@@ -50,6 +67,8 @@ class Linear {
 
   /// Whether the forward's GEMM may have an epilogue: its result is the whole sum, with the bias.
   bool takes_epilogue(const RankContext& context) const;
+  /// Whether the forward is one product of all rows, so that its epilogue sees the whole result.
+  bool multiplies_all_rows(const RankContext& context) const;
   const std::shared_ptr<const Parameter>& weight() const { return weight_; }
   /// Output features held by this rank.
   int64_t outputs() const { return weight_->shape[0]; }
@@ -68,13 +87,16 @@ class Linear {
   Quantization quantization(const RankContext& context) const;
   /// Keeps x for the weight gradient and returns it as the forward's product reads it. `amax`: of
   /// a tensor.
-  Operand keep_input(RankContext& context, const Operand& x, const Tensor& amax,
+  Operand keep_input(RankContext& context, const LinearInput& input, const Tensor& amax,
                      SavedStore& saved) const;
   /// The largest magnitude that the scale of x or dy is made for; undefined without such a scale.
+  /// `found`: that of the rank's own part, if it is known.
   Tensor amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
-                 const SavedStore& saved) const;
+                 const SavedStore& saved, const Tensor& found = {}) const;
   /// The same for the forward's x, which may be an operand that has its scales.
-  Tensor input_amax(RankContext& context, const Operand& x, const SavedStore& saved) const;
+  Tensor input_amax(RankContext& context, const LinearInput& input, const SavedStore& saved) const;
+  /// The form in which the product of a forward or data gradient reads x or dy of `rows`.
+  OperandForm read_form(const RankContext& context, GemmForm form, int64_t rows) const;
   /// Whether x waits for the weight gradient as a tensor whose scale was made in the forward.
   bool keeps_amax(const RankContext& context) const;
   /// That scale's largest magnitude, or undefined.

@@ -1,5 +1,7 @@
 #include "nn/mlp.h"
 
+#include <utility>
+
 #include "nn/branch_end.h"
 #include "ops/elementwise.h"
 
@@ -16,36 +18,50 @@ Tensor one_head(const Tensor& x) {
 TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                               SavedStore& saved) {
   const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
-  const Tensor normed = parts_.input_norm.forward_unit(unit::mlp_norm, context, x, saved);
-  const Tensor activated = raise_unit(context, batch, normed, saved);  // [T, F]
+  ProducedForms forms = parts_.up.allocate_input_forms(context, x.dim(0));
+  const Tensor normed = parts_.input_norm.forward_unit(unit::mlp_norm, context, x, saved, forms);
+  ProducedForms of_activated = allocate_activated_forms(context, batch);
+  const Tensor activated =  // [T, F]
+      raise_unit(context, batch, {normed, std::move(forms)}, saved, of_activated);
   const UnitScope scope(saved, unit::mlp);
   return TensorSet(kHidden,
                    end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
-                              activated, x, saved));
+                              {activated, std::move(of_activated)}, x, saved));
 }
 
-Tensor MlpSegment::raise(RankContext& context, const Batch& batch, const Tensor& normed,
-                         SavedStore& saved) const {
-  if (!parts_.up.takes_epilogue(context))
-    return activate(context, parts_.up.forward(context, normed, saved, saved.tag()), saved);
+ProducedForms MlpSegment::allocate_activated_forms(const RankContext& context,
+                                                   const Batch& batch) const {
+  const bool in_product = parts_.up.takes_epilogue(context);
+  const bool in_op = !in_product && !gates_apart(context);
+  if (!in_op && !(in_product && parts_.up.multiplies_all_rows(context))) return {};
+  return parts_.down.allocate_input_forms(context, batch.tokens(), in_product);
+}
+
+Tensor MlpSegment::raise(RankContext& context, const Batch& batch, LinearInput normed,
+                         SavedStore& saved, const ProducedForms& forms) const {
+  if (!parts_.up.takes_epilogue(context)) {
+    return activate(context, parts_.up.forward(context, std::move(normed), saved, saved.tag()),
+                    saved, forms);
+  }
   GemmEpilogue with = epilogue();
+  with.forms = forms;
   with.activated = context.activation(
       {batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)}, saved.tag());
   // raised [T, 2F if gated, else F] = normed · W_upᵀ, and with.activated [T, F] in its epilogue
-  const Tensor raised = parts_.up.forward(context, normed, saved, saved.tag(), with);
+  const Tensor raised = parts_.up.forward(context, std::move(normed), saved, saved.tag(), with);
   saved.keep(this, "raised", raised);
   return with.activated;
 }
 
-Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, const Tensor& normed,
-                              SavedStore& saved) const {
+Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, LinearInput normed,
+                              SavedStore& saved, const ProducedForms& forms) const {
   const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
     const auto* self = static_cast<const MlpSegment*>(layer);
     return std::vector{self->raise(rank, rows, inputs[0], store)};
   };
-  ReplayableUnit scope(saved, unit::mlp, {normed}, {this, again});
-  const Tensor activated = raise(context, batch, normed, saved);
+  ReplayableUnit scope(saved, unit::mlp, {normed.x.tensor()}, {this, again});
+  const Tensor activated = raise(context, batch, std::move(normed), saved, forms);
   scope.made({activated});
   return activated;
 }
@@ -64,12 +80,14 @@ GemmEpilogue MlpSegment::epilogue() const {
   return {.activation = parts_.activation, .gated = parts_.gated};
 }
 
-Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedStore& saved) const {
+Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedStore& saved,
+                            const ProducedForms& forms) const {
   const int64_t tokens = raised.dim(0), width = raised.dim(1) / (parts_.gated ? 2 : 1);
   const Tensor activated = context.activation({tokens, width}, saved.tag());  // [T, F]
   saved.keep(this, "raised", raised);
   if (!gates_apart(context)) {
-    activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
+    activation_forward(context.ops,
+                       {parts_.activation, parts_.gated, raised, activated, {}, forms});
     return activated;
   }
   const Tensor gate = context.activation({tokens, width}, saved.tag());  // [T, F]

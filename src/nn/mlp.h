@@ -35,17 +35,20 @@ class MlpSegment final : public StreamSegment {
 
  private:
   int64_t features() const override { return parts_.input_norm.features(); }
-  /// From the input [T, H] of `up` to the input [T, F] of `down`; keeps what `lower` reads.
-  /// `raise_unit`: the same as the unit mlp.
-  Tensor raise(RankContext& context, const Batch& batch, const Tensor& normed,
-               SavedStore& saved) const;
-  Tensor raise_unit(RankContext& context, const Batch& batch, const Tensor& normed,
-                    SavedStore& saved) const;
+  /// From the input [T, H] of `up` to the input [T, F] of `down`, and `forms` of that; keeps what
+  /// `lower` reads. `raise_unit`: the same as the unit mlp.
+  Tensor raise(RankContext& context, const Batch& batch, LinearInput normed, SavedStore& saved,
+               const ProducedForms& forms = {}) const;
+  Tensor raise_unit(RankContext& context, const Batch& batch, LinearInput normed, SavedStore& saved,
+                    const ProducedForms& forms) const;
+  /// Those that `raise` makes of its result.
+  ProducedForms allocate_activated_forms(const RankContext& context, const Batch& batch) const;
   /// The gradient of the output of `up`, from the gradient of the output of `down`.
   Tensor lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
   /// `raise` and `lower` without epilogues: from the output of `up` to the input of `down`; and the
   /// gradient of that output, in place.
-  Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
+  Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved,
+                  const ProducedForms& forms) const;
   Tensor deactivate(RankContext& context, const Tensor& d_activated, SavedStore& saved) const;
   /// The activation as an epilogue of the GEMM, with `activated` or `raised` not set.
   GemmEpilogue epilogue() const;

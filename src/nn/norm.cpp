@@ -6,7 +6,8 @@ Norm::Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
            std::shared_ptr<const Parameter> bias)
     : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
-Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) const {
+Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved,
+                     const ProducedForms& forms) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
   const int64_t rows = x.elements() / x.dim(-1);
   NormForwardArgs args;
@@ -16,6 +17,7 @@ Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) c
   args.y = context.activation(x.shape(), saved.tag());
   args.eps = spec_.eps;
   args.weight_offset = spec_.weight_offset;
+  args.forms = forms;
   if (saved.keeps()) {
     args.rstd = context.statistic({rows});  // [R], as mean
     if (spec_.kind == NormKind::layer_norm) args.mean = context.statistic({rows});
@@ -34,13 +36,13 @@ Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) c
 }
 
 Tensor Norm::forward_unit(std::string_view unit, RankContext& context, const Tensor& x,
-                          SavedStore& saved) const {
+                          SavedStore& saved, const ProducedForms& forms) const {
   const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
     return std::vector{static_cast<const Norm*>(layer)->forward(rank, inputs[0], store)};
   };
   ReplayableUnit scope(saved, unit, {x}, {this, again});
-  const Tensor y = forward(context, x, saved);
+  const Tensor y = forward(context, x, saved, forms);
   scope.made({y});
   return y;
 }

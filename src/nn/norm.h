@@ -24,10 +24,12 @@ class Norm {
 
   /// y = norm(x), x [R, H] or [T, N, H], in the activation or the stream format; y is new,
   /// contiguous and in the activation format.
-  Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved) const;
+  /// `forms`: made of y besides (ops/produced_forms.h).
+  Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved,
+                 const ProducedForms& forms = {}) const;
   /// The same as a replayable unit of its own: y must not be written to.
   Tensor forward_unit(std::string_view unit, RankContext& context, const Tensor& x,
-                      SavedStore& saved) const;
+                      SavedStore& saved, const ProducedForms& forms = {}) const;
   /// dx = (dx_add +) the gradient of the kept x; weight and bias gradients accumulate (+=).
   /// `dx_add` may be undefined; dx has the format of x.
   void backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,

@@ -27,15 +27,24 @@ void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax,
   gemm(context, args);
 }
 
-Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
-                       bool gathered) {
-  if (!quantization.scales_matrices()) return {};
+int magnitudes_of(const Quantization& quantization, int64_t rows) {
+  if (!quantization.scales_matrices()) return 0;
   // Sizes with which weights have gradients are multiples; prompts have any number of tokens.
   const bool rotates = quantization.scaling == Scaling::nvfp4 && quantization.weight_gradient &&
-                       matrix.dim(0) % kRotated == 0;
-  const Tensor amax = context.ops.allocate(DType::f32, {rotates ? 2 : 1}, MemoryTag::activations);
-  largest_magnitude(context.ops, {matrix, amax.slice(0, 0, 1)});
-  if (rotates) largest_magnitude(context.ops, {matrix, amax.slice(0, 1, 1), true});
+                       rows % kRotated == 0;
+  return rotates ? 2 : 1;
+}
+
+Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
+                       bool gathered, const Tensor& found) {
+  const int magnitudes = magnitudes_of(quantization, matrix.dim(0));
+  if (magnitudes == 0) return {};
+  Tensor amax = found;
+  if (!amax) {
+    amax = context.ops.allocate(DType::f32, {magnitudes}, MemoryTag::activations);
+    largest_magnitude(context.ops, {matrix, amax.slice(0, 0, 1)});
+    if (magnitudes == 2) largest_magnitude(context.ops, {matrix, amax.slice(0, 1, 1), true});
+  }
   if (context.settings.precision.amax.source == AmaxSource::own) {
     if (gathered) context.groups.tp().all_reduce(amax, ReduceOp::max).wait();
     return amax;
@@ -46,13 +55,20 @@ Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, c
 }
 
 Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
-                    const Tensor& matrix, const SavedStore& saved, const Tensor& offsets) {
+                    const Tensor& matrix, const SavedStore& saved, const Tensor& offsets,
+                    const Tensor& found) {
+  const Tensor before = context.delayed->chosen(parameter, operand);
+  const auto own = [&] {
+    if (found) return found;
+    const Tensor amax = context.ops.allocate(DType::f32, before.shape(), MemoryTag::activations);
+    largest_magnitude(context.ops, {matrix, amax, false, offsets});
+    return amax;
+  };
   // Evaluation and recomputation do not count.
   if (context.gradients == nullptr)
-    return context.delayed->chosen_for(context.ops, parameter, operand, matrix, offsets);
-  Tensor amax = context.delayed->chosen(parameter, operand);
-  saved.once(
-      [&] { amax = context.delayed->note(context.ops, parameter, operand, matrix, offsets); });
+    return context.delayed->chosen_for(context.ops, parameter, operand, own());
+  Tensor amax = before;
+  saved.once([&] { amax = context.delayed->note_amax(context.ops, parameter, operand, own()); });
   return amax;
 }
 

@@ -26,14 +26,19 @@ void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax = {}
 /// the rank's own part; `gathered`: of the tensor ranks' rows, which are multiplied together. f32
 /// [1]; [2] with that of the rotated matrix if `quantization` rotates; undefined unless it has
 /// scales of whole matrices.
+///
+/// `found`: of the rank's own part, if the producer of the matrix has found it.
 Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
-                       bool gathered);
+                       bool gathered, const Tensor& found = {});
+/// How many magnitudes that are of a matrix of `rows`: 0, 1 or 2.
+int magnitudes_of(const Quantization& quantization, int64_t rows);
 
 /// The same from the histories of delayed scaling (context.delayed): recorded in the first run of a
 /// step, and not in evaluation. f32 [1]; of experts' weights [E'] for those here, whose rows of the
 /// matrix are those of `offsets` (ops/largest_magnitude.h).
 Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
-                    const Tensor& matrix, const SavedStore& saved, const Tensor& offsets = {});
+                    const Tensor& matrix, const SavedStore& saved, const Tensor& offsets = {},
+                    const Tensor& found = {});
 
 /// The forms in which dy [T, N] (a) and x [T, K] (b) are kept for their weight gradient: those that
 /// its product reads, if these have their matrix's shape; else tensors, which the product converts.

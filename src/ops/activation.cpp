@@ -29,6 +29,7 @@ void check(std::string_view op, bool gated, const GateShape& shape, const Tensor
 void activation_forward(OpContext& context, const ActivationForwardArgs& args) {
   constexpr std::string_view op = "activation_forward";
   check(op, args.gated, args.shape, args.in, "out", args.out);
+  check_produced_forms(op, context.ops, args.forms, args.out);
   dispatch(context, op, context.ops.activation_forward, args);
 }
 

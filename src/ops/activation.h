@@ -5,6 +5,7 @@
 // Rows may be strided, dense inside; one floating dtype. Gated ones may have a shape (GPT-OSS).
 
 #include "ops/dispatch.h"
+#include "ops/produced_forms.h"
 
 namespace viaduct {
 
@@ -35,6 +36,7 @@ struct ActivationForwardArgs {
   bool gated = true;
   Tensor in, out;
   GateShape shape = {};
+  ProducedForms forms = {};  // of out
 };
 
 void activation_forward(OpContext& context, const ActivationForwardArgs& args);

@@ -87,8 +87,10 @@ Cost epilogue_cost(const GemmArgs& args) {
     flops = static_cast<double>(args.a.dim(0) * args.b.dim(1)) *
             backward_flops(epilogue.activation, epilogue.gated);
   }
-  return make_cost(args.c.dtype(), flops, {&epilogue.residual, &epilogue.raised},
-                   {&epilogue.activated});
+  Cost cost = make_cost(args.c.dtype(), flops, {&epilogue.residual, &epilogue.raised},
+                        {&epilogue.activated});
+  cost += cost_of(epilogue.forms, epilogue.activated);
+  return cost;
 }
 
 Cost cost_of(const ColumnSumArgs& args) {
@@ -102,8 +104,10 @@ Cost cost_of(const BiasAddArgs& args) {
 }
 
 Cost cost_of(const NormForwardArgs& args) {
-  return make_cost(args.x.dtype(), count(args.x) * (args.kind == NormKind::layer_norm ? 7 : 4),
-                   {&args.x, &args.weight, &args.bias}, {&args.y, &args.mean, &args.rstd});
+  Cost cost = make_cost(args.x.dtype(), count(args.x) * (args.kind == NormKind::layer_norm ? 7 : 4),
+                        {&args.x, &args.weight, &args.bias}, {&args.y, &args.mean, &args.rstd});
+  cost += cost_of(args.forms, args.y);
+  return cost;
 }
 
 Cost cost_of(const NormBackwardArgs& args) {
@@ -114,8 +118,10 @@ Cost cost_of(const NormBackwardArgs& args) {
 }
 
 Cost cost_of(const ActivationForwardArgs& args) {
-  return make_cost(args.in.dtype(), count(args.out) * forward_flops(args.kind, args.gated),
-                   {&args.in}, {&args.out});
+  Cost cost = make_cost(args.in.dtype(), count(args.out) * forward_flops(args.kind, args.gated),
+                        {&args.in}, {&args.out});
+  cost += cost_of(args.forms, args.out);
+  return cost;
 }
 
 Cost cost_of(const ActivationBackwardArgs& args) {

@@ -6,7 +6,7 @@
 namespace viaduct {
 namespace {
 
-void check_epilogue(const GemmArgs& args) {
+void check_epilogue(const OpTable& ops, const GemmArgs& args) {
   constexpr std::string_view kOp = "gemm epilogue";
   const GemmEpilogue& epilogue = args.epilogue;
   const auto check = [&](std::string_view name, const Tensor& tensor, const Shape& shape) {
@@ -29,11 +29,14 @@ void check_epilogue(const GemmArgs& args) {
                   "gemm epilogue: residual is c itself, which the product overwrites");
   }
   if (epilogue.raised) check("raised", epilogue.raised, args.c.shape());
+  VIADUCT_CHECK(ShapeError, epilogue.activated || !epilogue.forms.any(),
+                "gemm epilogue: other forms are made of an activation, and there is none");
   if (!epilogue.activated) return;
   const int64_t columns = args.c.dim(1);
   VIADUCT_CHECK(ShapeError, !epilogue.gated || columns % 2 == 0,
                 "gemm epilogue: expected gate | up of equal width in c, got {}", describe(args.c));
   check("activated", epilogue.activated, {args.c.dim(0), epilogue.gated ? columns / 2 : columns});
+  check_produced_forms("gemm epilogue", ops, epilogue.forms, epilogue.activated, true);
 }
 
 std::string_view form_name(GemmForm form) {
@@ -150,7 +153,7 @@ void gemm(OpContext& context, const GemmArgs& args) {
     check_dtype(kOp, "bias", args.bias, {args.a.dtype(), accumulator_dtype(args.a.dtype())});
     check_dense_rows(kOp, "bias", args.bias);
   }
-  if (args.epilogue.any()) check_epilogue(args);
+  if (args.epilogue.any()) check_epilogue(context.ops, args);
   check_forms(context.ops, args);
   dispatch(context, kOp, context.ops.gemm, args);
 }

@@ -37,6 +37,7 @@ struct GemmEpilogue {
   Tensor raised;
   ActivationKind activation = ActivationKind::silu;  // f
   bool gated = false;
+  ProducedForms forms = {};  // of `activated`
 
   bool any() const { return residual || activated || raised; }
 };

@@ -64,6 +64,7 @@ void norm_forward(OpContext& context, const NormForwardArgs& args) {
   if (args.bias) check_scale(op, "bias", args.bias, args.y);
   if (args.mean) check_statistic(op, "mean", args.mean, args.x);
   if (args.rstd) check_statistic(op, "rstd", args.rstd, args.x);
+  check_produced_forms(op, context.ops, args.forms, args.y);
   dispatch(context, op, context.ops.norm_forward, args);
 }
 

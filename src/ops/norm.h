@@ -10,6 +10,7 @@
 // weight, bias [H] of the dtype of y or f32. mean, rstd: f32 [rows] (f64 for f64).
 
 #include "ops/dispatch.h"
+#include "ops/produced_forms.h"
 
 namespace viaduct {
 
@@ -22,6 +23,7 @@ struct NormForwardArgs {
   Tensor mean, rstd;       // outputs; mean only for layer norm; both optional (generation)
   double eps = 1e-5;
   double weight_offset = 0;
+  ProducedForms forms = {};  // of y [R, H]
 };
 
 void norm_forward(OpContext& context, const NormForwardArgs& args);

@@ -43,6 +43,8 @@ struct OpTable {
   OpEntry<GemmArgs> gemm;
   /// Forms that the products' operands have; null: plain tensors.
   GemmForms (*gemm_forms)(const GemmRequest&, const Traits&) = nullptr;
+  /// The part of a request that producers make besides their matrix; null: nothing.
+  FormsRequest (*produced_forms)(const FormsRequest&, const Traits&) = nullptr;
   OpEntry<ConvertOperandArgs> convert_operand;  // empty where there are no other forms
   OpEntry<ExpandOperandArgs> expand_operand;    // likewise
   OpEntry<LargestMagnitudeArgs> largest_magnitude;

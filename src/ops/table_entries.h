@@ -14,9 +14,9 @@ template <class F>
 void for_each_entry(F&& f) {
   using T = OpTable;
   const auto all = [&]<auto... kEntries>() {
-    // Traits, the function of forms, and entries of one size.
+    // Traits, the functions of forms, and entries of one size.
     constexpr size_t kEntrySize = sizeof(OpEntry<CopyArgs>);
-    static_assert(sizeof(T) == sizeof(Traits) + sizeof(T::gemm_forms) +
+    static_assert(sizeof(T) == sizeof(Traits) + sizeof(T::gemm_forms) + sizeof(T::produced_forms) +
                                    sizeof...(kEntries) * kEntrySize,
                   "an op of the table is not in this list");
     (f.template operator()<kEntries>(), ...);

@@ -14,6 +14,13 @@ inline constexpr Variant variant_of(CpuIsa isa) {
                                  : kAvx512Kernel;
 }
 
+/// The instruction set of a variant; AVX-512 for both of its variants.
+inline constexpr CpuIsa isa_of(const Choice& choice) {
+  return choice.variant == kPortableKernel ? CpuIsa::portable
+         : choice.variant == kAvx2Kernel   ? CpuIsa::avx2
+                                           : CpuIsa::avx512;
+}
+
 /// Kernel "portable", "avx2" or "avx512" for f32, bf16 and f16, "reference" for f64; DeviceError
 /// otherwise.
 Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype);

@@ -1,5 +1,5 @@
 // Choices for quantized operands on a GPU: their conversion to FP8 and NVFP4, codes of parts of
-// NVFP4 weights, magnitudes, delayed scaling. No product reads them yet (`gemm_forms` is empty).
+// NVFP4 weights, magnitudes, delayed scaling.
 
 #include "ops/cuda/cuda_entry.h"
 #include "ops/cuda/kernels/nvfp4.h"

@@ -63,9 +63,8 @@ Choice choose_matrices(const GemmArgs& args, const Traits& traits) {
 
 /// `factor`: of the product, before bias, epilogue and what c has.
 template <CpuIsa kIsa>
-void launch_matrices(OpContext& context, const Choice& choice, const GemmArgs& args,
-                     void* workspace, float factor = 1) {
-  if (choice.variant == kReferenceKernel) return reference::gemm(args);
+void multiply_matrices(OpContext& context, const Choice& choice, const GemmArgs& args,
+                       void* workspace, float factor) {
   ThreadPool& pool = context.device.pool();
   const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
   const int64_t depth = args.a.dim(1);  // of the product with few rows
@@ -81,6 +80,15 @@ void launch_matrices(OpContext& context, const Choice& choice, const GemmArgs& a
                             avx512_bf16::few_rows_kernels(), kernels, workspace, factor);
   }
   run_on_tiles<kIsa>(pool, {&args, 1}, workspace, factor);
+}
+
+template <CpuIsa kIsa>
+void launch_matrices(OpContext& context, const Choice& choice, const GemmArgs& args,
+                     void* workspace, float factor = 1) {
+  if (choice.variant == kReferenceKernel) return reference::gemm(args);
+  begin_forms(args.epilogue.forms);
+  multiply_matrices<kIsa>(context, choice, args, workspace, factor);
+  end_forms(args.epilogue.forms);
 }
 
 template <CpuIsa kIsa>
@@ -171,6 +179,7 @@ OpEntry<ExpandOperandArgs> expand_entry(CpuIsa isa) {
 void add_gemm(OpTable& table, CpuIsa isa) {
   table.column_sum = column_sum_entry(isa);
   table.expand_operand = expand_entry(isa);
+  table.produced_forms = produced_forms;
   if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx) {
     table.gemm_forms = forms<true>;
     table.convert_operand = {choose_convert<true>, launch_convert<CpuIsa::avx512>};

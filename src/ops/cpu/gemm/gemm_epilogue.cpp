@@ -85,7 +85,12 @@ void finish_rows(const GemmArgs& args, const FinishKernels& kernels, const GemmB
       round_to_c(args, kernels, block, block.up_sums,
                  args.epilogue.activated.dim(1) + block.column);
     }
-    return activate(args, kernels, block);
+    activate(args, kernels, block);
+    if (args.epilogue.forms.any()) {
+      make_forms(args.epilogue.forms, args.epilogue.activated, kernels.forms, block.row, block.rows,
+                 block.column, block.columns);
+    }
+    return;
   }
   // c does not hold the product itself.
   alignas(64) char memory[kRoundedBytes];
@@ -108,16 +113,18 @@ void fetch(const Tensor& tensor, const GemmBlock& block, int64_t column) {
 }  // namespace
 
 FinishKernels finish_kernels(CpuIsa isa, DType dtype) {
+  const FormKernels forms = form_kernels(isa);
   if (isa == CpuIsa::portable)
-    return {portable::gemm_kernels(), portable::activation_kernels,
-            portable::elementwise_kernels()};
+    return {portable::gemm_kernels(), portable::activation_kernels, portable::elementwise_kernels(),
+            forms};
   if (isa == CpuIsa::avx2)
-    return {avx2::gemm_kernels(), avx2::activation_kernels, avx2::elementwise_kernels()};
+    return {avx2::gemm_kernels(), avx2::activation_kernels, avx2::elementwise_kernels(), forms};
   if (isa == CpuIsa::avx512)
-    return {avx512::gemm_kernels(), avx512::activation_kernels, avx512::elementwise_kernels()};
+    return {avx512::gemm_kernels(), avx512::activation_kernels, avx512::elementwise_kernels(),
+            forms};
   return {avx512_bf16::gemm_kernels(),
           dtype == DType::bf16 ? avx512_bf16::activation_kernels : avx512::activation_kernels,
-          avx512_bf16::elementwise_kernels()};
+          avx512_bf16::elementwise_kernels(), forms};
 }
 
 void fetch_block(const GemmArgs& args, const GemmBlock& block) {
@@ -135,8 +142,9 @@ void finish_block(const GemmArgs& args, const FinishKernels& kernels, const Gemm
         kernels.gemm.scale(sums, block.stride, block.rows, block.columns, block.factor);
   }
   if (!args.epilogue.any()) return round_to_c(args, kernels, block, block.sums, block.column);
-  const int64_t run =
-      std::max<int64_t>(1, kRoundedBytes / (block.columns * dtype_bytes(args.c.dtype())));
+  const int64_t together = rows_together(args.epilogue.forms);
+  const int64_t fit = kRoundedBytes / (block.columns * dtype_bytes(args.c.dtype()));
+  const int64_t run = std::max<int64_t>(1, fit / together) * together;
   GemmBlock part = block;
   for (int64_t begin = 0; begin < block.rows; begin += run) {
     part.row = block.row + begin;

@@ -5,6 +5,7 @@
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm/gemm_kernels.h"
+#include "ops/cpu/gemm/produced_rows.h"
 #include "ops/cpu/rows/activation_kernels.h"
 #include "ops/cpu/rows/elementwise_kernels.h"
 #include "ops/gemm.h"
@@ -15,6 +16,7 @@ struct FinishKernels {
   const GemmKernels& gemm;
   const ActivationKernels& activation;
   const ElementwiseKernels& elementwise;
+  FormKernels forms;
 };
 
 /// The kernels that the ops of an instruction set run for results of `dtype`.

@@ -119,6 +119,20 @@ int64_t make_scales(const ConvertOperandArgs& args, const QuantizeKernels& kerne
   return groups;
 }
 
+/// Rows of one group of rows, at most kQuantizeColumns columns.
+void quantize_group(const ConvertOperandArgs& args, const QuantizeKernels& kernels, int64_t row,
+                    int64_t rows, int64_t column, int64_t columns) {
+  alignas(64) float scales[kQuantizeColumns];
+  alignas(64) int16_t exponents[kQuantizeColumns];
+  const OperandForm& form = args.out.form();
+  const int64_t count = make_scales(args, kernels, row, rows, column, columns, scales);
+  const GroupScales groups = group_scales(scales, count, group_of(form).columns, exponents);
+  for (int64_t r = row; r < row + rows; ++r) {
+    kernels.encode_groups(row_address(args.matrix, r, column), args.matrix.dtype(), groups, columns,
+                          *form.element, codes_at(args.out.values(), r, column));
+  }
+}
+
 /// Rows that share scales; of one scale for all, one row.
 int64_t height_of(const OperandForm& form) {
   return has_one_scale(form) ? 1 : group_of(form).rows;
@@ -138,33 +152,30 @@ bool is_quantized(const OperandForm& form) {
 
 void quantize(ThreadPool& pool, const ConvertOperandArgs& args, const QuantizeKernels& kernels) {
   const OperandForm& form = args.out.form();
-  const bool whole = has_one_scale(form);
-  float scale = 1;
-  if (whole) {
-    scale = operand_scale(args.amax.data<float>()[0], *form.element, *form.scales);
-    args.out.scales().data<float>()[0] = scale;
+  if (!has_one_scale(form)) {
+    return for_pieces(pool, args.matrix.shape(), height_of(form),
+                      [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
+                        quantize_group(args, kernels, row, rows, column, columns);
+                      });
   }
-  const DType dtype = args.matrix.dtype();
-  for_pieces(pool, args.matrix.shape(), height_of(form),
-             [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
-               alignas(64) float scales[kQuantizeColumns];
-               alignas(64) int16_t exponents[kQuantizeColumns];
-               GroupScales groups;
-               if (!whole) {
-                 const int64_t count =
-                     make_scales(args, kernels, row, rows, column, columns, scales);
-                 groups = group_scales(scales, count, group_of(form).columns, exponents);
-               }
-               for (int64_t r = row; r < row + rows; ++r) {
-                 const void* from = row_address(args.matrix, r, column);
-                 uint8_t* const to = codes_at(args.out.values(), r, column);
-                 if (whole) {
-                   kernels.encode(from, dtype, scale, columns, *form.element, to);
-                 } else {
-                   kernels.encode_groups(from, dtype, groups, columns, *form.element, to);
-                 }
-               }
+  const float scale = operand_scale(args.amax.data<float>()[0], *form.element, *form.scales);
+  args.out.scales().data<float>()[0] = scale;
+  for_pieces(pool, args.matrix.shape(), 1,
+             [&](int64_t row, int64_t, int64_t column, int64_t columns) {
+               kernels.encode(row_address(args.matrix, row, column), args.matrix.dtype(), scale,
+                              columns, *form.element, codes_at(args.out.values(), row, column));
              });
+}
+
+void quantize_part(const ConvertOperandArgs& args, const QuantizeKernels& kernels, int64_t row,
+                   int64_t rows, int64_t column, int64_t columns) {
+  const int64_t height = height_of(args.out.form());
+  for (int64_t r = row; r < row + rows; r += height) {
+    for (int64_t c = column; c < column + columns; c += kQuantizeColumns) {
+      quantize_group(args, kernels, r, std::min(height, row + rows - r), c,
+                     std::min(kQuantizeColumns, column + columns - c));
+    }
+  }
 }
 
 void widen(ThreadPool& pool, const Operand& operand, const Tensor& to,

@@ -16,6 +16,11 @@ bool is_quantized(const OperandForm& form);
 /// args.out, in such a form, of a matrix of f32, bf16 or f16.
 void quantize(ThreadPool& pool, const ConvertOperandArgs& args, const QuantizeKernels& kernels);
 
+/// A part of it, in a form with scales of groups: the rows [row, row + rows), and `columns` columns
+/// from a boundary of groups on.
+void quantize_part(const ConvertOperandArgs& args, const QuantizeKernels& kernels, int64_t row,
+                   int64_t rows, int64_t column, int64_t columns);
+
 /// `to` bf16 [R, C] = the operand's elements, times the scales of their groups; a scale of the
 /// whole matrix is left to `whole_scale`. Exact where the result is a normal BF16 number.
 void widen(ThreadPool& pool, const Operand& operand, const Tensor& to,

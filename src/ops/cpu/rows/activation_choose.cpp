@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/cpu/gemm/produced_rows.h"
 #include "ops/cpu/rows/activation_kernels.h"
 #include "ops/reference/reference.h"
 
@@ -13,10 +14,12 @@ const ActivationKernels& kernels(const Choice& choice) {
 
 constexpr int64_t kTaskElements = 16384;
 
-/// Runs `f(begin, end)` over runs of rows whose boundaries depend only on the shape.
+/// Runs `f(begin, end)` over runs of rows, multiples of `together`, whose boundaries depend only on
+/// the shape.
 template <class F>
-void for_row_runs(OpContext& context, int64_t rows, int64_t width, F&& f) {
-  const int64_t step = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, width));
+void for_row_runs(OpContext& context, int64_t rows, int64_t width, int64_t together, F&& f) {
+  const int64_t step =
+      std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, width * together)) * together;
   context.device.pool().run((rows + step - 1) / step, [&](int64_t task, int) {
     f(task * step, std::min(rows, (task + 1) * step));
   });
@@ -36,8 +39,16 @@ void launch_forward(OpContext& context, const Choice& choice, const ActivationFo
   ActivationRows rows{args.kind,          args.gated, args.out.dim(1), row_view(args.in),
                       row_view(args.out), {},         args.out.dim(1)};
   rows.shape = args.shape;
-  for_row_runs(context, args.in.dim(0), args.in.dim(1),
-               [&](int64_t begin, int64_t end) { kernels(choice).forward(rows, begin, end); });
+  const FormKernels form_kernels = cpu::form_kernels(isa_of(choice));
+  begin_forms(args.forms);
+  for_row_runs(context, args.in.dim(0), args.in.dim(1), rows_together(args.forms),
+               [&](int64_t begin, int64_t end) {
+                 kernels(choice).forward(rows, begin, end);
+                 if (args.forms.any())
+                   make_forms(args.forms, args.out, form_kernels, begin, end - begin, 0,
+                              args.out.dim(1));
+               });
+  end_forms(args.forms);
 }
 
 template <CpuIsa isa>
@@ -55,7 +66,7 @@ void launch_backward(OpContext& context, const Choice& choice, const ActivationB
                       row_view(args.in), row_view(args.d_out), row_view(args.d_in),
                       args.d_out.dim(1)};
   rows.shape = args.shape;
-  for_row_runs(context, args.in.dim(0), args.in.dim(1),
+  for_row_runs(context, args.in.dim(0), args.in.dim(1), 1,
                [&](int64_t begin, int64_t end) { kernels(choice).backward(rows, begin, end); });
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/cpu/gemm/produced_rows.h"
 #include "ops/cpu/rows/norm_kernels.h"
 #include "ops/reference/reference.h"
 
@@ -58,11 +59,17 @@ void launch_forward(OpContext& context, const Choice& choice, const NormForwardA
   rows.rstd = args.rstd ? args.rstd.data<float>() : nullptr;
   rows.eps = static_cast<float>(args.eps);
   rows.weight_offset = static_cast<float>(args.weight_offset);
-  const int64_t count = rows_of(args.x);
-  const int64_t step = std::max<int64_t>(1, kTaskElements / rows.width);
+  const int64_t count = rows_of(args.x), together = rows_together(args.forms);
+  const int64_t step = std::max<int64_t>(1, kTaskElements / (rows.width * together)) * together;
+  const FormKernels form_kernels = cpu::form_kernels(isa_of(choice));
+  begin_forms(args.forms);
   context.device.pool().run((count + step - 1) / step, [&](int64_t task, int) {
-    kernels(choice).forward(rows, task * step, std::min(count, (task + 1) * step));
+    const int64_t begin = task * step, end = std::min(count, begin + step);
+    kernels(choice).forward(rows, begin, end);
+    if (args.forms.any())
+      make_forms(args.forms, args.y, form_kernels, begin, end - begin, 0, rows.width);
   });
+  end_forms(args.forms);
 }
 
 template <CpuIsa isa>

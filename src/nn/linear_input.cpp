@@ -1,0 +1,63 @@
+// The input of a linear layer: what its producer makes of it, what the forward reads, and what is
+// kept for the weight gradient.
+
+#include "base/error.h"
+#include "nn/linear.h"
+#include "nn/product.h"
+#include "nn/quantization_log.h"
+#include "nn/tensor_exchange.h"
+
+namespace viaduct {
+
+Operand Linear::keep_input(RankContext& context, const LinearInput& input, const Tensor& amax,
+                           SavedStore& saved) const {
+  const Operand& x = input.x;
+  if (!x.form().plain()) {
+    VIADUCT_CHECK(ShapeError, !columns() && x.form() == kept_forms(context).b,
+                  "{}: x comes as {}, but its weight gradient reads {}", weight_->path,
+                  describe(x.form()), describe(kept_forms(context).b));
+    keep_operand(saved, this, "x", x);
+    return x;
+  }
+  saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
+  const Operand kept =
+      keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
+  if (keeps_amax(context)) saved.keep(this, "x amax", amax);
+  if (input.forms.operand) return input.forms.operand;
+  return kept_or_matrix(context, GemmForm::forward, quantization(context), kept, x.tensor());
+}
+
+OperandForm Linear::read_form(const RankContext& context, GemmForm form, int64_t rows) const {
+  GemmRequest request{form, context.settings.precision.activation};
+  request.m = rows, request.n = weight_->shape[0], request.k = weight_->shape[1];
+  request.quantization = quantization(context);
+  return gemm_operand_forms(context.ops.ops, request).a;
+}
+
+ProducedForms Linear::allocate_input_forms(const RankContext& context, int64_t rows,
+                                           bool of_product) const {
+  const Quantization how = quantization(context);
+  if (!how.any()) return {};
+  FormsRequest request{context.settings.precision.activation, {rows, weight_->shape[1]}};
+  request.product = of_product;
+  request.magnitudes = context.delayed == nullptr ? magnitudes_of(how, rows)
+                       : how.scales_matrices()    ? 1
+                                                  : 0;
+  // Rows that are gathered first are quantized together.
+  const bool gathers = columns() && stream_is_cut(context);
+  const OperandForm read = read_form(context, GemmForm::forward, rows);
+  if (!gathers && !has_matrix_scale(read)) request.operand = read;
+  return allocate_forms(context.ops, request, MemoryTag::activations);
+}
+
+Tensor Linear::input_amax(RankContext& context, const LinearInput& input,
+                          const SavedStore& saved) const {
+  if (!input.x.form().plain()) return {};
+  return amax_of(context, LayerOperand::input, input.x.tensor(), saved, input.forms.amax);
+}
+
+void Linear::keep(RankContext& context, const LinearInput& input, SavedStore& saved) const {
+  keep_input(context, input, input_amax(context, input, saved), saved);
+}
+
+}  // namespace viaduct
