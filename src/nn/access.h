@@ -54,6 +54,10 @@ class GradientAccess {
   /// overwrites it (=) or adds (+=). Parameters whose gradient does not come from backward_weight
   /// always accumulate.
   virtual Destination gradient(const Parameter& parameter) = 0;
+  /// The same for a contribution that is one product of operands in the activation format. The
+  /// destination may have that format too: products round their FP32 sum, with what the destination
+  /// has, once.
+  virtual Destination product_gradient(const Parameter& parameter) { return gradient(parameter); }
   /// One contribution is complete; follows each `gradient`.
   virtual void done(const Parameter& parameter) = 0;
 };

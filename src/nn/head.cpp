@@ -239,9 +239,10 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
 void HeadSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor d_logits = saved.take(this, "d_logits");
-  auto destination = context.gradients->gradient(*weight_);
   // In the chunks of `backward`, for the same sums.
   const int64_t step = way(context) == Way::recompute ? chunk_tokens() : batch.tokens();
+  auto destination = step >= batch.tokens() ? context.gradients->product_gradient(*weight_)
+                                            : context.gradients->gradient(*weight_);
   for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {
     // dW [V, H] (= the first time, then +=) d_logitsᵀ · normed, both of `count` tokens
     make_weight_gradient(context, d_logits.slice(0, begin, count), normed.slice(0, begin, count),

@@ -252,8 +252,8 @@ std::string Linear::layer_path() const {
 
 void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy,
                              const Tensor& x_amax) const {
-  make_weight_gradient(context, dy, x, context.gradients->gradient(*weight_), quantization(context),
-                       {{}, x_amax});
+  make_weight_gradient(context, dy, x, context.gradients->product_gradient(*weight_),
+                       quantization(context), {{}, x_amax});
   context.gradients->done(*weight_);
 }
 

@@ -31,7 +31,8 @@ Tensor ReplicatedLinear::backward_input(RankContext& context, const Tensor& dy,
 
 void ReplicatedLinear::backward_weight(RankContext& context, SavedStore& saved) const {
   const Tensor dy = saved.take(this, "dy");
-  make_weight_gradient(context, dy, saved.take(this, "x"), context.gradients->gradient(*weight_));
+  make_weight_gradient(context, dy, saved.take(this, "x"),
+                       context.gradients->product_gradient(*weight_));
   context.gradients->done(*weight_);
 }
 

@@ -18,8 +18,8 @@ void make_weight_gradient(RankContext& context, const Operand& dy, const Operand
     return run_product(context.ops, args, amax);
   }
   // temporary [N, K] = dyᵀ · x, then destination (= or +=) temporary
-  args.c = context.ops.allocate(destination.tensor.dtype(), destination.tensor.shape(),
-                                MemoryTag::workspace);
+  args.c = context.ops.allocate(accumulator_dtype(destination.tensor.dtype()),
+                                destination.tensor.shape(), MemoryTag::workspace);
   run_product(context.ops, args, amax);
   copy(context.ops, {args.c, destination.tensor, destination.mode});
 }

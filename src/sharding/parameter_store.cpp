@@ -276,6 +276,14 @@ void ParameterStore::release(const Parameter& parameter, WeightUse) {
 }
 
 GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter) {
+  return destination(parameter, kernel_gradient_);
+}
+
+GradientAccess::Destination ParameterStore::product_gradient(const Parameter& parameter) {
+  return destination(parameter, recipe_.activation);
+}
+
+GradientAccess::Destination ParameterStore::destination(const Parameter& parameter, DType format) {
   Entry& e = entry(parameter);
   end_staging(buckets_[e.bucket].chunk);
   if (shards_gradients() && !gradient_units_->open(e.bucket)) open_gradients(e.bucket);
@@ -285,10 +293,10 @@ GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter)
                 "parameter store: {} gets a gradient after its last one was announced",
                 parameter.path);
   e.open = true;
-  const int64_t before = shards_gradients() ? e.in_unit : e.contributions;
-  const bool overwrite = before == 0 && parameter.weight_gradient;
-  if (const Tensor& target = accumulated(e); target.dtype() == kernel_gradient_)
-    return {target, overwrite ? WriteMode::assign : WriteMode::accumulate};
+  const bool first = (shards_gradients() ? e.in_unit : e.contributions) == 0;
+  const Tensor& target = accumulated(e);
+  if (target.dtype() == kernel_gradient_ || (target.dtype() == format && parameter.weight_gradient))
+    return {target, first && parameter.weight_gradient ? WriteMode::assign : WriteMode::accumulate};
   VIADUCT_CHECK(ShapeError, context_.has_value(),
                 "parameter store: a gradient of {} before the first step began", parameter.path);
   e.contribution = context_->allocate(kernel_gradient_, parameter.shape, MemoryTag::workspace);

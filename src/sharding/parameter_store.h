@@ -171,6 +171,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   Operand acquire(const Parameter& parameter, WeightUse use, int64_t run) override;
   void release(const Parameter& parameter, WeightUse use) override;
   Destination gradient(const Parameter& parameter) override;
+  Destination product_gradient(const Parameter& parameter) override;
   void done(const Parameter& parameter) override;
 
  private:
@@ -260,6 +261,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   static const Tensor& accumulated(const Entry& entry) {
     return entry.accumulation ? entry.accumulation : entry.gradient;
   }
+  /// Opens a contribution, which its kernel writes in FP32 or in `format`.
+  Destination destination(const Parameter& parameter, DType format);
   /// Rounds `accumulation` to the main gradient, once, before it is sent.
   void round_accumulation(OpContext& context, Entry& entry);
   void list_runs();

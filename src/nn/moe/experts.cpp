@@ -191,7 +191,7 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
 void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weight,
                                      const Tensor& dy, const Tensor& x, const Tensor& offsets,
                                      const Tensor& first_token, SavedStore& saved) const {
-  const GradientAccess::Destination destination = context.gradients->gradient(weight);
+  const GradientAccess::Destination destination = context.gradients->product_gradient(weight);
   GroupedGemmArgs args{GemmForm::weight_gradient, dy,      x,
                        destination.tensor,        offsets, destination.mode};
   const Quantization how = quantization_of(context, weight);
@@ -205,8 +205,8 @@ void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weig
   if (context.settings.fusions.gradient_accumulation) {
     grouped_gemm(context.ops, args);
   } else {  // a temporary [E' · N, K], then destination (= or +=) it
-    args.c = context.ops.allocate(destination.tensor.dtype(), destination.tensor.shape(),
-                                  MemoryTag::workspace);
+    args.c = context.ops.allocate(accumulator_dtype(destination.tensor.dtype()),
+                                  destination.tensor.shape(), MemoryTag::workspace);
     args.mode = WriteMode::assign;
     grouped_gemm(context.ops, args);
     copy(context.ops, {args.c, destination.tensor, destination.mode});
