@@ -263,6 +263,10 @@ Converted convert_model(const ConvertSettings& settings) {
         settings.to.string()));
   }
   if (format == ModelFormat::gguf) {
+    std::error_code absent;
+    const auto size = std::filesystem::file_size(to, absent);
+    VIADUCT_CHECK(IoError, absent || size == 0, "{}: exists and is not empty; name a new file",
+                  settings.to.string());
     const GgufWritten written =
         write_gguf(to, from.model, *from.weights, from.side_files, settings.dtype);
     result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());

@@ -1,5 +1,6 @@
 #include "nn/weight_gradient.h"
 
+#include "ops/checks.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {

@@ -96,13 +96,16 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
 
 }  // namespace
 
+int PipelineConfig::virtual_stages(int pp) const {
+  if (virtual_pipeline_model_parallel_size || !pipeline_model_parallel_layout)
+    return virtual_stages();
+  Problems ignored;  // reported by validation
+  const auto stages = parse_stage_layout(*pipeline_model_parallel_layout, 0, pp, ignored);
+  return ignored.empty() ? static_cast<int>(stages.size()) / pp : 1;
+}
+
 void PipelineConfig::resolve(int pp) {
-  if (pipeline_model_parallel_layout && !virtual_pipeline_model_parallel_size) {
-    Problems ignored;  // reported by validation
-    const auto stages = parse_stage_layout(*pipeline_model_parallel_layout, 0, pp, ignored);
-    if (ignored.empty())
-      virtual_pipeline_model_parallel_size = static_cast<int>(stages.size()) / pp;
-  }
+  if (pipeline_model_parallel_layout) virtual_pipeline_model_parallel_size = virtual_stages(pp);
   overlap_p2p_comm.resolve(pp > 1 && virtual_stages() > 1 && !batch_p2p_comm.value_or(false));
   batch_p2p_comm.resolve(!overlap_p2p_comm.value());
 }

@@ -51,6 +51,8 @@ struct PipelineConfig {
   /// number.
   int64_t deferred_micro_batches() const;
   int virtual_stages() const { return virtual_pipeline_model_parallel_size.value_or(1); }
+  /// The same before `resolve`: where only the layout says how many each of `pp` stages has.
+  int virtual_stages(int pp) const;
   int group_size(int pp) const { return microbatch_group_size_per_vp_stage.value_or(pp); }
   /// Replaces each `auto` for `pp` stages.
   void resolve(int pp);

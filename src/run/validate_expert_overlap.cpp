@@ -46,11 +46,11 @@ void validate_order(const RunConfig& config, Problems& problems) {
         "{} needs model.pipeline_schedule = 1f1b or dualpipe_v, found {}, which never runs a "
         "forward beside a backward",
         kOverlap, schedule);
-  } else if (pp > 1 && pipeline.virtual_stages() == 1) {
+  } else if (pp > 1 && pipeline.virtual_stages(pp) == 1) {
     problems.add(
         "{} with model.pipeline_model_parallel_size = {} needs "
         "virtual_pipeline_model_parallel_size of at least 2, found {}",
-        kOverlap, pp, pipeline.virtual_stages());
+        kOverlap, pp, pipeline.virtual_stages(pp));
   }
   const auto& further = config.model.mtp_num_layers;
   if (!further.is_auto() && further.value().value_or(0) > 1) {

@@ -246,6 +246,7 @@ TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   write_file_atomically(folder_ / "bad.gguf", "GGUF");
   expect_refused(run(folder_ / "bad.gguf", "new"), 1, "the version");
   ASSERT_EQ(run(good, "good.gguf").status, 0);
+  expect_refused(run(good, "good.gguf"), 1, "exists and is not empty; name a new file");
   expect_refused(run(folder_ / "good.gguf", "new", "--to-format viaduct dist.ranks=2"), 2,
                  "is a GGUF file, so it cannot be cut");
   expect_refused(run(good, "new.gguf", "dist.ranks=2"), 2, "a GGUF file has no layout of ranks");

@@ -2,6 +2,7 @@
 
 #include "nn/moe/expert_scales.h"
 #include "nn/quantization_log.h"
+#include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/expert_bias.h"
 

@@ -138,6 +138,8 @@ TEST(ValidateParallel, ExchangesOfExpertsBesideAnotherMicroBatch) {
   EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), pp(2), vpp(2), overlap);
   EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), pp(2), vpp(2), overlap,
               "model.pipeline_schedule=dualpipe_v");
+  EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), pp(2), overlap, "model.num_layers=5",
+              "model.pipeline_model_parallel_layout=\"Et|t|t|ttL\"");
   EXPECT_ONE("needs model.expert_model_parallel_size of at least 2, found 1", kMixtral, kExperts,
              bf16, overlap);
   EXPECT_ONE("needs model.moe_token_dispatcher_type = alltoall or flex, found allgather", kMixtral,

@@ -1,0 +1,37 @@
+// Main gradients in the weights' format: products round to them as the sum of an FP32 temporary is
+// rounded, so settings that decide where a product is written change no bit.
+
+#include <gtest/gtest.h>
+
+#include "support/rank_trainers.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+TEST(NarrowGradients, ProductsRoundThemLikeATemporary) {
+  const Overrides narrow{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
+                         "train.micro_batch_size=1", "train.train_iters=3"};
+  for (const char* model : {"llama", "gpt2", "mixtral"}) {
+    for (const Overrides& layout : std::vector<Overrides>{
+             {},
+             {"dist.ranks=2", "ddp.data_parallel_sharding_strategy=optim_grads"},
+             {"dist.ranks=2", "model.tensor_model_parallel_size=2"},
+             {"mixed_precision=bf16_with_mxfp8_mixed"},
+             {"ddp.param_name_patterns_for_fp32_local_accumulation=['*mlp*']"}}) {
+      SCOPED_TRACE(std::string(model) + " " + (layout.empty() ? "" : layout.back()));
+      const Overrides run = tiny_run(model) + narrow + layout;
+      const RunOutcome written = train_run(run);
+      EXPECT_EQ(train_run(run + Overrides{"model.gradient_accumulation_fusion=false"}).tensors,
+                written.tensors);
+      EXPECT_NE(train_run(run + Overrides{"ddp.grad_reduce_in_fp32=true",
+                                          "ddp.param_name_patterns_for_fp32_local_accumulation=[]"})
+                    .tensors,
+                written.tensors);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
