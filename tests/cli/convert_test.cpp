@@ -229,7 +229,8 @@ TEST_F(ConvertCommand, GgufAndBack) {
     expect_same(SafetensorsFolder(folder_ / "hf"), SafetensorsFolder(golden(name)));
     ASSERT_EQ(run(folder_ / "m.gguf", "again", "--to-format viaduct").status, 0);
     expect_same(*open_checkpoint(folder_ / "save"), *open_checkpoint(folder_ / "again"));
-    for (const char* made : {"save", "hf", "again"}) std::filesystem::remove_all(folder_ / made);
+    for (const char* made : {"save", "m.gguf", "hf", "again"})
+      std::filesystem::remove_all(folder_ / made);
   }
 }
 
