@@ -41,14 +41,6 @@ std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) 
   return reason_if(c.model.moe.balances_by("none"), "model.moe_router_load_balancing_type = none");
 }
 
-std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
-  const std::string reason = no_experts(c, outcome);
-  if (!reason.empty()) return reason;
-  const MoeFields& moe = c.model.moe;
-  return reason_if(!moe.moe_expert_capacity_factor && !moe.moe_expert_rank_capacity_factor,
-                   "model.moe_expert_capacity_factor and moe_expert_rank_capacity_factor are null");
-}
-
 /// A rank's limit above all choices that tokens can have among its experts.
 std::string no_full_rank(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
@@ -59,9 +51,18 @@ std::string no_full_rank(const RunConfig& c, const ConfigOutcome& outcome) {
   const double share = static_cast<double>(k) / static_cast<double>(ep);
   return reason_if(
       moe.moe_expert_rank_capacity_factor.value_or(0) * share >= static_cast<double>(most),
-      fmt::format("a token's choices of the {} experts of a rank (model.num_moe_experts / "
-                  "expert_model_parallel_size) are at most {} times an equal share",
-                  moe.experts() / ep, static_cast<double>(most) / share));
+      fmt::format("model.moe_expert_rank_capacity_factor: tokens have at most {} times an equal "
+                  "share of their choices among the {} experts of a rank",
+                  static_cast<double>(most) / share, moe.experts() / ep));
+}
+
+std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const MoeFields& moe = c.model.moe;
+  if (moe.moe_expert_capacity_factor) return {};
+  if (moe.moe_expert_rank_capacity_factor) return no_full_rank(c, outcome);
+  return "model.moe_expert_capacity_factor and moe_expert_rank_capacity_factor are null";
 }
 
 std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {

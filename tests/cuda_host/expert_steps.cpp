@@ -112,8 +112,9 @@ TEST_F(ExpertSteps, LimitsOfManyExpertsTogether) {
         const auto run = static_cast<size_t>(expert) / kTogether;
         ++chosen[run];
         if (element(choice, i) >= 0) ++kept[run];
-        if (policy == DropPolicy::position)
+        if (policy == DropPolicy::position) {
           EXPECT_EQ(element(choice, i) >= 0, chosen[run] <= capacity) << i;
+        }
       }
       for (size_t run = 0; run < kept.size(); ++run)
         EXPECT_EQ(kept[run], std::min<int64_t>(capacity, chosen[run])) << run;
