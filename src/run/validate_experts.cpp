@@ -77,8 +77,7 @@ void validate_rank_capacity(const RunConfig& config, Problems& problems) {
   } else if (moe.moe_flex_dispatcher_backend == "deepep") {
     problems.add(
         "model.moe_expert_rank_capacity_factor: {} with moe_flex_dispatcher_backend = deepep, "
-        "which "
-        "has no limit of a rank; nearest: hybridep",
+        "which has no limit of a rank; nearest: hybridep",
         *factor);
   }
 }
