@@ -9,7 +9,7 @@ def refuse_unless(model, field, value):
 
 def common(m):
     for field, value in (("moe_aux_loss_coeff", 0), ("moe_router_load_balancing_type", "aux_loss"), ("moe_expert_capacity_factor", None),
-                         ("moe_router_topk_scaling_factor", None), ("rope_scaling", None), ("attention_dropout", 0), ("hidden_dropout", 0)):
+                         ("moe_expert_rank_capacity_factor", None), ("moe_router_topk_scaling_factor", None), ("rope_scaling", None), ("attention_dropout", 0), ("hidden_dropout", 0)):
         refuse_unless(m, field, value)
     return {"vocab_size": m["vocab_size"], "hidden_size": m["hidden_size"], "intermediate_size": m["ffn_hidden_size"],
             "num_hidden_layers": m["num_layers"], "num_attention_heads": m["num_attention_heads"],

@@ -1,4 +1,4 @@
-// Planned knobs of mixture-of-experts layers.
+// Knobs of mixture-of-experts layers that have no effect here: experts are computed one way.
 
 #include "config/catalogue.h"
 
@@ -6,11 +6,6 @@ namespace viaduct::catalogue_tables {
 namespace {
 
 constexpr KnobReach kNowhere = KnobReach::nowhere;
-
-constexpr KnobRow kExperts[] = {
-    {"moe_expert_rank_capacity_factor", "number or null", "null", "",
-     "Capacity per rank instead of per expert.", "flex backends"},
-};
 
 constexpr KnobRow kAlways[] = {
     {"moe_grouped_gemm", "bool", "false", "",
@@ -27,8 +22,7 @@ constexpr KnobRow kAlways[] = {
 }  // namespace
 
 std::vector<KnobTable> experts() {
-  return {{"model", "", "experts", kExperts},
-          {"model", "", "experts are always computed so", kAlways}};
+  return {{"model", "", "experts are always computed so", kAlways}};
 }
 
 }  // namespace viaduct::catalogue_tables

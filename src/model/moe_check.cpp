@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/nearest_valid.h"
@@ -58,6 +59,17 @@ void check_groups(const MoeConfig& moe, Problems& problems) {
   }
 }
 
+/// Choices that are balanced otherwise are not dropped; `refuse` takes a field, its value and why.
+template <class Refuse>
+void check_no_limits(const MoeConfig& moe, const Refuse& refuse) {
+  for (const auto& [field, factor] :
+       {std::pair{"moe_expert_capacity_factor", moe.capacity_factor},
+        std::pair{"moe_expert_rank_capacity_factor", moe.rank_capacity_factor}}) {
+    if (factor > 0)
+      refuse(field, std::to_string(factor), "whose experts have about equal load; expected null");
+  }
+}
+
 /// What a balanced choice by scaled logits goes with.
 void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
   if (!moe.sinkhorn) return;
@@ -87,10 +99,7 @@ void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
     refuse("moe_router_enable_expert_bias", "true",
            "which has a bias of its own in each micro-batch; expected false");
   }
-  if (moe.capacity_factor > 0) {
-    refuse("moe_expert_capacity_factor", std::to_string(moe.capacity_factor),
-           "whose experts have about equal load; expected null");
-  }
+  check_no_limits(moe, refuse);
 }
 
 /// What a bias that is set by quantiles of scores goes with.
@@ -122,10 +131,7 @@ void check_quantile(const MoeConfig& moe, Problems& problems) {
     refuse("moe_router_num_groups", std::to_string(routing.groups),
            "whose next best score is that of all experts; expected null or 1");
   }
-  if (moe.capacity_factor > 0) {
-    refuse("moe_expert_capacity_factor", std::to_string(moe.capacity_factor),
-           "whose experts have about equal load; expected null");
-  }
+  check_no_limits(moe, refuse);
 }
 
 }  // namespace
@@ -204,6 +210,13 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
     problems.add(
         "model.moe_pad_expert_input_to_capacity: true needs moe_expert_capacity_factor, which is "
         "null");
+  }
+  if (moe.pad_to_capacity && moe.rank_capacity_factor > 0) {
+    problems.add(
+        "model.moe_expert_rank_capacity_factor: {} with moe_pad_expert_input_to_capacity = true, "
+        "whose rows for the whole capacity of each expert go to a rank whatever it may take; "
+        "nearest: null",
+        moe.rank_capacity_factor);
   }
   if (moe.shared_gate && moe.shared_feed_forward == 0) {
     problems.add(

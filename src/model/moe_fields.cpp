@@ -123,7 +123,7 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
           {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "quantile_balancing", "none"})
       .constraint(
           "sinkhorn: moe_router_score_function=sigmoid with moe_router_topk=1, else "
-          "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacity, "
+          "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacities, "
           "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1. "
           "quantile_balancing: moe_router_score_function=sigmoid, "
           "moe_router_enable_expert_bias=true, moe_router_topk below num_moe_experts; the rest as "
@@ -158,18 +158,32 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
       .field("moe_expert_capacity_factor", fields.moe_expert_capacity_factor,
              "Maximum tokens of an expert from a rank's micro-batch, as a multiple of an equal "
              "share; further ones are dropped: the expert adds nothing to them. Which ones "
-             "depends on how tokens lie on ranks, as no other setting does. null: all tokens stay.")
+             "depends on how tokens lie on ranks, as with no other setting but "
+             "moe_expert_rank_capacity_factor. null: all tokens stay.")
       .positive();
   group
+      .field(
+          "moe_expert_rank_capacity_factor", fields.moe_expert_rank_capacity_factor,
+          "Maximum choices that the micro-batch of a rank sends to each of the ep ranks, for all "
+          "experts there together: this factor · its tokens · moe_router_topk / ep, rounded up; "
+          "further ones are dropped as with moe_expert_capacity_factor, and after those where "
+          "both are set. Thus a rank gets at most this multiple of an equal share; with ep = 1 "
+          "a factor below 1 drops. Which choices are dropped depends on ep and on how tokens "
+          "lie on ranks. null: no limit.")
+      .positive()
+      .constraint(
+          "needs moe_token_dispatcher_type=flex, not with moe_flex_dispatcher_backend=deepep, nor "
+          "with moe_pad_expert_input_to_capacity");
+  group
       .field("moe_token_drop_policy", fields.moe_token_drop_policy,
-             "Which tokens a full expert keeps. probs: those with the largest weights; position: "
-             "the first ones.")
+             "Which tokens a full expert, or rank, keeps. probs: those with the largest weights; "
+             "position: the first ones.")
       .one_of({"probs", "position"});
   group
       .field("moe_pad_expert_input_to_capacity", fields.moe_pad_expert_input_to_capacity,
              "Every expert gets rows for its whole capacity from every rank, so that their number "
              "is the same in every step; rows beyond its tokens do not count.")
-      .constraint("needs moe_expert_capacity_factor");
+      .constraint("needs moe_expert_capacity_factor; not with moe_expert_rank_capacity_factor");
   group
       .field("moe_router_padding_for_quantization", fields.moe_router_padding_for_quantization,
              "Every expert gets from every rank rows of a multiple of 16 (MXFP8: 32), as quantized "
@@ -364,6 +378,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   if (fields.balances_by(kQuantile)) moe.quantile_bins = fields.moe_router_qb_num_bins;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
+  moe.rank_capacity_factor = fields.moe_expert_rank_capacity_factor.value_or(0);
   if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;
   moe.pad_to_capacity = fields.moe_pad_expert_input_to_capacity;
   moe.pad_for_quantization = fields.moe_router_padding_for_quantization;

@@ -38,7 +38,7 @@ struct MoeFields {
   OneOrList<double> moe_aux_loss_coeff;  // one for each type
   std::optional<double> moe_z_loss_coeff;
   std::optional<double> moe_input_jitter_eps;
-  std::optional<double> moe_expert_capacity_factor;
+  std::optional<double> moe_expert_capacity_factor, moe_expert_rank_capacity_factor;
   std::string moe_token_drop_policy = "probs";
   bool moe_pad_expert_input_to_capacity = false;
   bool moe_router_padding_for_quantization = false;

@@ -16,6 +16,9 @@ void limit_experts(OpContext& context, const LimitExpertsArgs& args) {
   VIADUCT_CHECK(ShapeError, args.experts >= 1 && args.capacity >= 1,
                 "{}: {} experts of {} tokens each, expected at least 1 of both", kOp, args.experts,
                 args.capacity);
+  VIADUCT_CHECK(ShapeError, args.experts_together >= 1 && args.experts % args.experts_together == 0,
+                "{}: runs of {} experts, expected a divisor of their number {}", kOp,
+                args.experts_together, args.experts);
   dispatch(context, kOp, context.ops.limit_experts, args);
 }
 

@@ -1,5 +1,7 @@
 // Fields of experts that have no effect.
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "run/no_effect_rules.h"
@@ -39,11 +41,28 @@ std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) 
   return reason_if(c.model.moe.balances_by("none"), "model.moe_router_load_balancing_type = none");
 }
 
+/// A rank's limit above all choices that tokens can have among its experts.
+std::string no_full_rank(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  const MoeFields& moe = c.model.moe;
+  const int64_t ep = c.parallel.expert_model_parallel_size, k = moe.moe_router_topk.value();
+  const int64_t most = std::min(k, moe.experts() / ep);  // choices of a token
+  const double share = static_cast<double>(k) / static_cast<double>(ep);
+  return reason_if(
+      moe.moe_expert_rank_capacity_factor.value_or(0) * share >= static_cast<double>(most),
+      fmt::format("model.moe_expert_rank_capacity_factor: tokens have at most {} times an equal "
+                  "share of their choices among the {} experts of a rank",
+                  static_cast<double>(most) / share, moe.experts() / ep));
+}
+
 std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
-  return reason_if(!c.model.moe.moe_expert_capacity_factor,
-                   "model.moe_expert_capacity_factor is null");
+  const MoeFields& moe = c.model.moe;
+  if (moe.moe_expert_capacity_factor) return {};
+  if (moe.moe_expert_rank_capacity_factor) return no_full_rank(c, outcome);
+  return "model.moe_expert_capacity_factor and moe_expert_rank_capacity_factor are null";
 }
 
 std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -115,6 +134,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
       {{"model.moe_flex_dispatcher_backend"}, not_flex},
       {{"model.moe_router_dtype"}, same_router_format},
       {{"model.moe_token_drop_policy"}, no_capacity},
+      {{"model.moe_expert_rank_capacity_factor"}, no_full_rank},
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},
       {{"model.moe_router_qb_num_bins"}, no_quantile},

@@ -133,6 +133,7 @@ constexpr NamedRule kRules[] = {
     {"model.moe_input_jitter_eps", said(kBalance)},
     {"model.moe_router_force_load_balancing", said("experts are chosen differently from here on")},
     {"model.moe_expert_capacity_factor", said(kDropped)},
+    {"model.moe_expert_rank_capacity_factor", said(kDropped)},
     {"model.moe_token_drop_policy", said(kDropped)},
     {"model.moe_z_loss_coeff", said(kBalance)},
     {"model.attention_softmax_in_fp32", said("steps round differently from here on")},

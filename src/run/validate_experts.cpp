@@ -64,6 +64,24 @@ int nearest_part(int value, int number) {
   return best;
 }
 
+/// A limit on what a rank gets belongs to the exchanges of flex, as in Megatron.
+void validate_rank_capacity(const RunConfig& config, Problems& problems) {
+  const MoeFields& moe = config.model.moe;
+  const auto& factor = moe.moe_expert_rank_capacity_factor;
+  if (!factor) return;
+  if (moe.moe_token_dispatcher_type != "flex") {
+    problems.add(
+        "model.moe_expert_rank_capacity_factor: {} needs moe_token_dispatcher_type=flex, found {}; "
+        "nearest: flex, or with {} moe_expert_capacity_factor, the limit of an expert",
+        *factor, moe.moe_token_dispatcher_type, moe.moe_token_dispatcher_type);
+  } else if (moe.moe_flex_dispatcher_backend == "deepep") {
+    problems.add(
+        "model.moe_expert_rank_capacity_factor: {} with moe_flex_dispatcher_backend = deepep, "
+        "which has no limit of a rank; nearest: hybridep",
+        *factor);
+  }
+}
+
 /// Sending by domain, where it is chosen explicitly, and formats of messages.
 void validate_flex(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
@@ -258,6 +276,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_gathering(config, problems);
   validate_rows_by_number(config, problems);
   validate_flex(config, problems);
+  validate_rank_capacity(config, problems);
   validate_padding(config, problems);
   validate_device(config, problems);
   if (const auto& freq = moe.moe_layer_freq;

@@ -419,7 +419,7 @@ TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
 
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
   for (const char* setting :
-       {"model.moe_expert_rank_capacity_factor=2", "logger.log_energy=true"}) {
+       {"model.encoder_pipeline_model_parallel_size=1", "logger.log_energy=true"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
                    AllOf(HasSubstr(name), HasSubstr("not implemented yet")));

@@ -94,6 +94,34 @@ TEST_F(ExpertSteps, LimitsWithManyEqualProbabilities) {
   }
 }
 
+/// Choices of a run lie in the order of tokens, whatever its experts: the first tokens keep theirs.
+TEST_F(ExpertSteps, LimitsOfManyExpertsTogether) {
+  constexpr int64_t kTokens = 1300, kChosen = 3, kExperts = 96, kTogether = 32;
+  for (const DropPolicy policy : {DropPolicy::probabilities, DropPolicy::position}) {
+    for (const int64_t capacity : {1, 600, 1500}) {
+      const Tensor p = random_tensor(DType::f32, {kTokens, kChosen}, 1);
+      for (int64_t i = 0; i < p.elements(); ++i)
+        set_element(p, i, std::nearbyint(element(p, i) * 4) / 4);
+      const Tensor choice = some_choices(kTokens, kChosen, kExperts);
+      const std::vector<double> before = values(choice);
+      limit_experts(context_, {choice, p, kExperts, capacity, policy, kTogether});
+      std::vector<int64_t> chosen(kExperts / kTogether), kept(kExperts / kTogether);
+      for (int64_t i = 0; i < choice.elements(); ++i) {
+        const double expert = before[static_cast<size_t>(i)];
+        if (expert < 0) continue;
+        const auto run = static_cast<size_t>(expert) / kTogether;
+        ++chosen[run];
+        if (element(choice, i) >= 0) ++kept[run];
+        if (policy == DropPolicy::position) {
+          EXPECT_EQ(element(choice, i) >= 0, chosen[run] <= capacity) << i;
+        }
+      }
+      for (size_t run = 0; run < kept.size(); ++run)
+        EXPECT_EQ(kept[run], std::min<int64_t>(capacity, chosen[run])) << run;
+    }
+  }
+}
+
 TEST_F(ExpertSteps, RoutingAmongManyExpertsAndGroups) {
   constexpr int64_t kTokens = 9, kExperts = 320;
   RoutingRule many, groups, all_groups;

@@ -76,6 +76,8 @@ std::vector<FieldCase> model_cases() {
       {"model.moe_z_loss_coeff", "0.1", kNumbers, kMoe},
       {"model.moe_input_jitter_eps", "0.5", kNumbers, kMoe},
       {"model.moe_expert_capacity_factor", "0.5", kRecord, kMoe},
+      {"model.moe_expert_rank_capacity_factor", "0.5", kRecord,
+       kMoe + Overrides{"model.moe_token_dispatcher_type=flex"}},
       {"model.moe_token_drop_policy", "position", kNumbers,
        kMoe + Overrides{"model.moe_expert_capacity_factor=0.5"}},
       {"model.moe_pad_expert_input_to_capacity", "true", kRecord,

@@ -87,7 +87,7 @@ ExchangeSegment::Begun CombineSegment::begin_backward(RankContext& context, cons
   spread.d_weight = context.statistic(spread.weight.shape(), MemoryTag::activations);
   spread.copies = gathers ? 1 : place_.copies;
   // Rows of dropped choices and of padding have no gradient.
-  if (moe_.capacity_factor > 0 || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
+  if (moe_.drops() || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
   combine_rows_backward(context.ops, spread);
   auto begun = std::make_shared<GradientsLeaving>();
   TensorSet& d_in = begun->d_in;

@@ -34,7 +34,7 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
   } else {
     offsets = context.ops.allocate(DType::i32, {place_.experts_here(moe_) + 1}, tag);
     const int64_t rows =
-        moe_.pad_to_capacity ? sources.dim(0) : chosen_rows(moe_, place_, batch.stream_tokens);
+        moe_.pad_to_capacity ? sources.dim(0) : kept_rows(moe_, place_, batch.stream_tokens);
     order = agree_on_rows(context, moe_, place_, in.get(moe_edge::counts), rows, offsets, tag);
   }
   auto begun = std::make_shared<RowsLeaving>();

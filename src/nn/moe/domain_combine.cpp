@@ -98,7 +98,7 @@ TensorSet DomainCombineSegment::end_backward(RankContext& context, const Batch&,
   spread.d_weight = context.statistic(spread.weight.shape(), MemoryTag::activations);
   spread.copies = place_.copies;
   // Rows of dropped choices and of padding have no gradient.
-  if (moe_.capacity_factor > 0 || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
+  if (moe_.drops() || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
   combine_rows_backward(context.ops, spread);
   leaving.d_in.set(moe_edge::probabilities, spread.d_weight);
   const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};

@@ -82,7 +82,7 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
   const Tensor offsets = context.ops.allocate(DType::i32, {inside.experts_here(moe_) + 1}, tag);
   const ExchangeOrder rows =
       agree_on_rows(context, moe_, inside, order.counts,
-                    chosen_rows(moe_, place_, batch.stream_tokens), offsets, tag);
+                    kept_rows(moe_, place_, batch.stream_tokens), offsets, tag);
   TensorSet out;
   if (beside_) {
     const TensorSet made =

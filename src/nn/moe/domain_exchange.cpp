@@ -24,6 +24,13 @@ void fill_evenly(const Tensor& counts, int64_t tokens, int64_t own) {
     values[domain] = to(domain), values[domains + domain] = to(own);
 }
 
+/// Of the choices of a rank's tokens, those that a dry run keeps.
+double kept_share(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens) {
+  if (tokens == 0) return 1;
+  return static_cast<double>(kept_rows(moe, place, tokens)) /
+         static_cast<double>(chosen_rows(moe, place, tokens));
+}
+
 std::vector<int64_t> row_numbers(const DomainOrder& order, int64_t direction) {
   const int64_t domains = order.rows.dim(1);
   const int64_t* begin = order.rows.data<int64_t>() + direction * domains;
@@ -40,13 +47,25 @@ int64_t DomainOrder::arriving() const {
   return total(row_numbers(*this, 1));
 }
 
-int64_t expected_domain_tokens(const MoeConfig& moe, int64_t domains, int64_t tokens) {
-  const int64_t experts = moe.experts, outside = experts - experts / domains;
+int64_t expected_domain_tokens(const MoeConfig& moe, int64_t domains, int64_t tokens, double kept) {
+  const int64_t experts = moe.experts, inside = experts / domains, outside = experts - inside;
   const RoutingRule& routing = moe.routing;
-  double missed = 1;  // the probability that a domain has none of a token's experts
-  for (int64_t j = 0; j < routing.topk; ++j)
-    missed *=
-        static_cast<double>(std::max<int64_t>(0, outside - j)) / static_cast<double>(experts - j);
+  // in[j]: the probability that a domain has j of a token's experts, of those drawn so far.
+  std::vector<double> in(static_cast<size_t>(routing.topk) + 1, 0.0);
+  in[0] = 1;
+  for (int64_t drawn = 0; drawn < routing.topk; ++drawn) {
+    const auto share = [&](int64_t left) {
+      return static_cast<double>(std::max<int64_t>(0, left)) / static_cast<double>(experts - drawn);
+    };
+    for (int64_t j = drawn + 1; j >= 0; --j) {
+      const auto at = static_cast<size_t>(j);
+      in[at] *= share(outside - (drawn - j));
+      if (j > 0) in[at] += in[at - 1] * share(inside - (j - 1));
+    }
+  }
+  double missed = 0;  // the probability that a domain has none that is kept
+  for (int64_t j = 0; j <= routing.topk; ++j)
+    missed += in[static_cast<size_t>(j)] * std::pow(1 - kept, j);
   double hit = static_cast<double>(domains) * (1 - missed);
   if (routing.groups > 0 && routing.groups % domains == 0)
     hit = std::min(hit, static_cast<double>(routing.group_topk));
@@ -79,7 +98,10 @@ DomainOrder agree_on_domains(RankContext& context, const MoeConfig& moe, const E
   if (device.executes())
     device.copy_to_host(counts, agreed.rows);
   else
-    fill_evenly(agreed.rows, expected_domain_tokens(moe, domains, choice.dim(0)), across.rank());
+    fill_evenly(
+        agreed.rows,
+        expected_domain_tokens(moe, domains, choice.dim(0), kept_share(moe, place, choice.dim(0))),
+        across.rank());
   agreed.tokens = agreed.tokens.slice(0, 0, total(row_numbers(agreed, 0)));
   return agreed;
 }

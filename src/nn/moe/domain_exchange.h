@@ -27,8 +27,10 @@ DomainOrder agree_on_domains(RankContext& context, const MoeConfig& moe, const E
 
 /// U for random, equally likely choices, which a dry run assumes. A token's k
 /// different experts of E, E / M of them in a domain, are in M · (1 − C(E − E/M, k) / C(E, k))
-/// domains on average; with groups of experts inside of domains in `group_topk` at most.
-int64_t expected_domain_tokens(const MoeConfig& moe, int64_t domains, int64_t tokens);
+/// domains on average; with groups of experts inside of domains in `group_topk` at most. `kept`:
+/// the share of choices that are not dropped, of each equally likely.
+int64_t expected_domain_tokens(const MoeConfig& moe, int64_t domains, int64_t tokens,
+                               double kept = 1);
 
 /// Tokens under way to domains.
 class TokensUnderWay {

@@ -8,8 +8,7 @@ namespace viaduct {
 namespace {
 
 /// The sum of `counts` i64 [E'], one read in the record. Where nothing is executed, that of equally
-/// many choices for each expert, as far as whole numbers allow; `choices` of experts from `first`
-/// on.
+/// many of `choices` for each expert, as far as whole numbers allow, of experts from `first` on.
 int64_t read_rows(Device& device, const Tensor& counts, int64_t choices, int64_t first,
                   int64_t experts) {
   if (device.record() != nullptr) {
@@ -59,10 +58,10 @@ OwnRows find_own_rows(RankContext& context, const MoeConfig& moe, const ExpertPl
   order.counts = integers({here}, MemoryTag::activations, DType::i64);
   order.offsets = integers({here + 1}, tag);
   sort_by_expert(context.ops, order);
-  const int64_t rows = moe.pad_to_capacity
-                           ? order.token.dim(0)
-                           : read_rows(context.ops.device, order.counts, choice.elements(),
-                                       order.first_expert, moe.experts);
+  const int64_t kept = place.ranks * kept_rows(moe, place, tokens / place.ranks) / place.copies;
+  const int64_t rows = moe.pad_to_capacity ? order.token.dim(0)
+                                           : read_rows(context.ops.device, order.counts, kept,
+                                                       order.first_expert, moe.experts);
   return {order.token.slice(0, 0, rows), order.offsets, order.position};
 }
 

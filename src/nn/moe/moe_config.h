@@ -74,6 +74,10 @@ struct MoeConfig {
   /// Maximum choices of an expert among the T tokens of a rank, as a multiple of an equal share
   /// T · k / E, rounded up; 0: no limit.
   double capacity_factor = 0;
+  /// Maximum choices that a rank's T tokens have among the experts of one of ep ranks together, as
+  /// a multiple of an equal share T · k / ep, rounded up; 0: no limit. Of the choices that the
+  /// limit of an expert leaves.
+  double rank_capacity_factor = 0;
   DropPolicy drop_policy = DropPolicy::probabilities;
   bool pad_to_capacity = false;  // each expert has rows for its capacity from each rank
   /// The rows of each expert from each rank are a multiple of what the recipe's products read.
@@ -85,6 +89,10 @@ struct MoeConfig {
   bool any() const { return experts > 0; }
   /// Maximum choices of an expert among `tokens` tokens of a rank; 0: no limit.
   int64_t capacity(int64_t tokens) const;
+  /// Maximum choices of the experts of one of `ep` ranks among `tokens` tokens; 0: no limit.
+  int64_t rank_capacity(int64_t tokens, int64_t ep) const;
+  /// Some choices may be dropped.
+  bool drops() const { return capacity_factor > 0 || rank_capacity_factor > 0; }
   /// `rows`, or the next multiple of `rows_multiple`.
   int64_t padded(int64_t rows) const {
     return (rows + rows_multiple - 1) / rows_multiple * rows_multiple;

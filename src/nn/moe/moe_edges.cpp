@@ -1,5 +1,7 @@
 #include "nn/moe/moe_edges.h"
 
+#include <algorithm>
+
 namespace viaduct {
 
 ExpertPlace ExpertPlace::inside_domain() const {
@@ -36,6 +38,16 @@ int64_t sent_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens
 
 int64_t chosen_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens) {
   return tokens * moe.routing.topk * place.copies;
+}
+
+int64_t kept_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens) {
+  int64_t choices = tokens * moe.routing.topk;
+  const int64_t ep = moe.experts / place.experts_here(moe);
+  if (const int64_t most = moe.capacity(tokens); most > 0)
+    choices = std::min(choices, moe.experts * most);
+  if (const int64_t most = moe.rank_capacity(tokens, ep); most > 0)
+    choices = std::min(choices, ep * most);
+  return choices * place.copies;
 }
 
 EdgeTensor MoeEdges::tokens() const {

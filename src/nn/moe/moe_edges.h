@@ -85,6 +85,8 @@ struct ExpertPlace {
 int64_t sent_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
 /// Those of their choices.
 int64_t chosen_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
+/// Those of the choices that limits leave where all experts are chosen equally often.
+int64_t kept_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
 
 /// Declarations of these tensors for a batch.
 class MoeEdges {

@@ -74,13 +74,7 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
   const Tensor probabilities = context.statistic(chosen, tag);
   const Tensor choice = context.ops.allocate(DType::i32, chosen, tag);
   choose(context, logits, probabilities, choice);
-  Tensor kept = choice;
-  if (const int64_t capacity = moe_.capacity(batch.stream_tokens); capacity > 0) {
-    kept = context.ops.allocate(DType::i32, chosen,
-                                place_.orders_later(moe_) ? tag : MemoryTag::activations);
-    copy(context.ops, {choice, kept});
-    limit_experts(context.ops, {kept, probabilities, moe_.experts, capacity, moe_.drop_policy});
-  }
+  const Tensor kept = moe_.drops() ? limited(context, choice, probabilities, tag) : choice;
   SortByExpertArgs order;
   if (!place_.orders_later(moe_)) order = order_rows(context, kept, tag, saved);
 
@@ -120,6 +114,21 @@ Tensor RouterSegment::jittered(RankContext& context, const Batch& batch,
                        {context.settings.seed, jitter_path_},
                        batch.stream_rows(batch.token_index)});
   return noisy;
+}
+
+Tensor RouterSegment::limited(RankContext& context, const Tensor& choice,
+                              const Tensor& probabilities, MemoryTag tag) const {
+  const int64_t tokens = choice.dim(0);
+  const Tensor kept = context.ops.allocate(
+      DType::i32, choice.shape(), place_.orders_later(moe_) ? tag : MemoryTag::activations);
+  copy(context.ops, {choice, kept});
+  LimitExpertsArgs limit{kept, probabilities, moe_.experts, moe_.capacity(tokens),
+                         moe_.drop_policy};
+  if (limit.capacity > 0) limit_experts(context.ops, limit);
+  limit.experts_together = place_.experts_here(moe_);
+  limit.capacity = moe_.rank_capacity(tokens, moe_.experts / limit.experts_together);
+  if (limit.capacity > 0) limit_experts(context.ops, limit);
+  return kept;
 }
 
 SortByExpertArgs RouterSegment::order_rows(RankContext& context, const Tensor& choice,

@@ -32,6 +32,10 @@ class RouterSegment final : public Segment {
   bool jitters(const RankContext& context) const {
     return moe_.input_jitter > 0 && context.training;
   }
+  /// The choices with −1 in place of those beyond the limits of experts and ranks, whose
+  /// probabilities become 0.
+  Tensor limited(RankContext& context, const Tensor& choice, const Tensor& probabilities,
+                 MemoryTag tag) const;
   /// The order of the rows of the choices that have a place.
   SortByExpertArgs order_rows(RankContext& context, const Tensor& choice, MemoryTag tag,
                               const SavedStore& saved) const;

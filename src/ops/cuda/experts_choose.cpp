@@ -36,12 +36,15 @@ Choice choose_logits(std::string_view op, const Tensor& logits, const Traits& tr
   return choice;
 }
 
-/// What sorting choices by expert adds.
-void add_sort(Choice& choice, const ChoiceSort& sort) {
+/// What sorting choices by expert, or by runs of `together` experts, adds.
+void add_sort(Choice& choice, const ChoiceSort& sort, int64_t together) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(TokenOfRow));
   choice.workspace_bytes = sort.workspace_bytes();
   choice.cost.bytes_read += 2 * sort.passes() * sort.choices * kBytes;
   choice.cost.bytes_written += sort.passes() * sort.choices * kBytes;
+  if (together == 1 || sort.choices == 0) return;
+  ++choice.launches;
+  choice.workspace_bytes += sort.choices * static_cast<int64_t>(sizeof(int32_t));
 }
 
 Choice choose_route(const RouteArgs& args, const Traits& traits) {
@@ -84,11 +87,7 @@ Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
                                args.token.bytes() + args.position.bytes() + args.counts.bytes() +
                                    args.offsets.bytes() + bytes_of(args.all_rows),
                                sort.launches() + 3);
-  add_sort(choice, sort);
-  if (args.experts_together > 1 && sort.choices > 0) {
-    ++choice.launches;
-    choice.workspace_bytes += args.choice.bytes();
-  }
+  add_sort(choice, sort, args.experts_together);
   return choice;
 }
 
@@ -181,9 +180,9 @@ Choice choose_move_bias(const MoveLoadBiasArgs& args, const Traits&) {
 Choice choose_limit(const LimitExpertsArgs& args, const Traits& traits) {
   check_f32("limit_experts", args.probabilities.dtype(), traits);
   const int64_t bytes = args.choice.bytes() + args.probabilities.bytes();
-  const ChoiceSort sort{args.choice.elements(), args.experts};
+  const ChoiceSort sort{args.choice.elements(), args.experts / args.experts_together};
   Choice choice = choose_bytes("block_per_expert", bytes, bytes, sort.launches() + 1);
-  add_sort(choice, sort);
+  add_sort(choice, sort, args.experts_together);
   return choice;
 }
 

@@ -11,10 +11,11 @@ namespace viaduct::reference {
 void limit_experts(const LimitExpertsArgs& args) {
   auto* const choice = args.choice.data<int32_t>();
   auto* const p = args.probabilities.data<double>();
-  for (int64_t e = 0; e < args.experts; ++e) {
-    std::vector<int64_t> own;  // choices of this expert, in the order of tokens
+  const int64_t together = args.experts_together;
+  for (int64_t run = 0; run < args.experts / together; ++run) {
+    std::vector<int64_t> own;  // choices of these experts, in the order of tokens
     for (int64_t i = 0; i < args.choice.elements(); ++i)
-      if (choice[i] == e) own.push_back(i);
+      if (choice[i] >= 0 && choice[i] / together == run) own.push_back(i);
     if (args.policy == DropPolicy::probabilities) {
       std::stable_sort(own.begin(), own.end(), [&](int64_t a, int64_t b) {
         return std::isnan(p[a]) ? !std::isnan(p[b]) : p[a] > p[b];

@@ -62,6 +62,8 @@ std::vector<test::TinyModel> variants() {
   full.moe.input_jitter = 0.3;
   ModelConfig first = full;
   first.moe.drop_policy = DropPolicy::position, first.moe.pad_to_capacity = false;
+  ModelConfig rank = tiny_model("mixtral");  // one rank has all experts
+  rank.moe.rank_capacity_factor = 0.7;
   ModelConfig scaled = tiny_model("mixtral");
   scaled.moe.sinkhorn = scaled.moe.routing.choose_logits = true;
   scaled.moe.routing.pre_softmax = true, scaled.moe.z_coefficient = 0;
@@ -100,6 +102,7 @@ std::vector<test::TinyModel> variants() {
           {"scaled_choice_of_one", scaled_one},
           {"full_experts", full},
           {"full_experts_first", first},
+          {"full_rank", rank},
           {"rotary_neighbours", neighbours},
           {"gemma2_unfused", unfused},
           {"gemma2_unfused_steps", steps},

@@ -233,6 +233,37 @@ TEST(ExpertBytes, MarginsOfAStepAreSummedOnce) {
     EXPECT_EQ(summed(2000, rows) - summed(1000, rows), 2 * 8 * 8 * 1000) << rows;
 }
 
+// Limits below an equal share leave this share of the rows in a dry run, those above it all rows.
+TEST(ExpertBytes, LimitsBelowAnEqualShareLeaveFewerRows) {
+  const ExpertRanks grid{.ep = 4, .etp = 2, .tp = 2};
+  const auto rows = [&](const std::string& dispatcher, const Overrides& more) {
+    return by_block(grid, dispatcher, more).at("all_to_all") - 7 * 2 * 8;  // counts
+  };
+  const std::string rank = "model.moe_expert_rank_capacity_factor=",
+                    expert = "model.moe_expert_capacity_factor=";
+  const int64_t all = rows("flex", {});
+  EXPECT_EQ(rows("flex", {rank + "1"}), all);
+  EXPECT_EQ(rows("flex", {rank + "0.5"}), all / 2);
+  EXPECT_EQ(rows("flex", {rank + "0.5", expert + "0.25"}), all / 4);
+  EXPECT_EQ(rows("alltoall", {expert + "0.5"}), all / 2);
+  const Overrides domain{"dist.nvlink_domain_size=4"};
+  const auto inside = [&](const Overrides& more) {
+    return by_block(grid, "flex", domain + more, "expert_tp_ep.inner").at("all_to_all") - 3 * 2 * 8;
+  };
+  EXPECT_EQ(inside({rank + "0.5"}), inside({}) / 2);
+  const auto across = [&](const Overrides& more) {
+    return by_block(grid, "flex", domain + more, "ep.outer").at("all_to_all") - 8;
+  };
+  // Of 28 tokens with 2 of 8 experts a domain of 4 experts has both of 6 and one of 16. Half of the
+  // choices stay: 6 · 3/4 + 16 · 1/2 tokens are left for each of the 2 domains.
+  const auto of_28 = [&](int64_t copies_of_28) {
+    const int64_t copies = (grid.tokens() * copies_of_28 + 14) / 28, own = copies / 2;
+    return ((copies - own) * (2 * kWidth + 2 * kTopk) + own * (2 * kWidth + kTopk)) * kFloat;
+  };
+  EXPECT_EQ(across({}), of_28(44));
+  EXPECT_EQ(across({rank + "0.5"}), of_28(25));
+}
+
 // A dry run knows no routing, so only rows whose number does not follow from it are the same.
 TEST(ExpertBytes, RowsForAWholeCapacityDoNotDependOnTheRouting) {
   for (const char* dispatcher : {"alltoall", "flex"}) {

@@ -185,6 +185,22 @@ TEST(ModelFromFields, RoutersHaveWhatTheyNeed) {
   EXPECT_EQ(moe_problems(moe), "");
   moe.experts = 8;
   EXPECT_EQ(moe.capacity(10), 4);  // of 10 tokens · 2 choices / 8 experts · 1.25, rounded up
+  EXPECT_EQ(moe.rank_capacity(10, 4), 0) << "no limit of a rank";
+  EXPECT_FALSE([&] {
+    MoeConfig none = moe;
+    none.capacity_factor = 0;
+    return none.drops();
+  }());
+  MoeConfig rank = moe;
+  rank.rank_capacity_factor = 1.5;
+  EXPECT_NE(moe_problems(rank).find("moe_expert_rank_capacity_factor: 1.5 with "
+                                    "moe_pad_expert_input_to_capacity = true"),
+            std::string::npos);
+  rank.pad_to_capacity = false, rank.capacity_factor = 0;
+  EXPECT_EQ(moe_problems(rank), "");
+  EXPECT_TRUE(rank.drops());
+  EXPECT_EQ(rank.rank_capacity(10, 4), 8);  // of 10 tokens · 2 choices / 4 ranks · 1.5, rounded up
+  EXPECT_EQ(rank.rank_capacity(10, 1), 30);
   moe.capacity_factor = 1e30;
   EXPECT_GT(moe.capacity(10), 1'000'000) << "no limit, although it has no integer";
 }
@@ -202,9 +218,11 @@ TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
   moe.routing.score = ScoreFunction::sigmoid, moe.routing.pre_softmax = false;
   EXPECT_EQ(moe_problems(moe), "");
   moe.balance_losses = {{0.1}}, moe.capacity_factor = 1, moe.load_bias = true;
+  moe.rank_capacity_factor = 2;
   moe.routing.groups = 2, moe.routing.group_topk = 1;
   const std::string found = moe_problems(moe);
   for (const char* field : {"moe_aux_loss_coeff: 0.1", "moe_expert_capacity_factor: 1",
+                            "moe_expert_rank_capacity_factor: 2",
                             "moe_router_enable_expert_bias: true", "moe_router_num_groups: 2"})
     EXPECT_NE(found.find(field), std::string::npos) << field;
 

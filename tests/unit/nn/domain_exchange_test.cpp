@@ -116,6 +116,8 @@ TEST(DomainExchangeOfDryRuns, CopiesAreThoseOfRandomChoices) {
   // Probability that both experts are in one of two domains: 2 · (4 · 3) / (8 · 7) = 3/7; else one
   // in each.
   EXPECT_EQ(expected_domain_tokens(moe, 2, 700), 700 * 3 / 7 + 2 * 700 * 4 / 7);
+  // Each choice is kept with probability 1/2: a domain with both has one left with 3/4.
+  EXPECT_EQ(expected_domain_tokens(moe, 2, 700, 0.5), 700 * 3 / 7 * 3 / 4 + 2 * 700 * 4 / 7 / 2);
   moe.routing.topk = 8;
   EXPECT_EQ(expected_domain_tokens(moe, 4, 10), 40) << "all experts are in all domains";
   moe.routing.topk = 4, moe.routing.groups = 4, moe.routing.group_topk = 2;

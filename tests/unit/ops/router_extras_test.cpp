@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "ops/expert_capacity.h"
@@ -105,6 +107,25 @@ TEST_F(RouterExtras, AFullExpertKeepsTheMostProbableOrTheFirst) {
   EXPECT_THAT(values(args.probabilities), ElementsAre(0.25, 0.75, 0.5, 0.5, 0, 0.625));
 }
 
+/// Experts 0 and 1 together, 2 and 3 together; both choices of token 1 are in the first run.
+TEST_F(RouterExtras, ExpertsTogetherShareALimitInTheOrderOfTokens) {
+  const auto limited = [&](DropPolicy policy) {
+    LimitExpertsArgs args{integers(DType::i32, {1, 2, 0, 1, -1, 0, 3, 2}).view({4, 2}),
+                          host_tensor(DType::f32, {4, 2}), 4, 2, policy};
+    args.experts_together = 2;
+    set_values(args.probabilities, {0.25, 0.75, 0.5, 0.5, 0, 0.5, 0.5, 0.5});
+    limit_experts(context_, args);
+    return std::pair(values(args.choice), values(args.probabilities));
+  };
+  auto [choice, p] = limited(DropPolicy::probabilities);
+  EXPECT_THAT(choice, ElementsAre(-1, 2, 0, 1, -1, -1, 3, -1)) << "of equal ones the first";
+  EXPECT_THAT(p, ElementsAre(0, 0.75, 0.5, 0.5, 0, 0, 0.5, 0));
+  std::tie(choice, p) = limited(DropPolicy::position);
+  EXPECT_THAT(choice, ElementsAre(1, 2, 0, -1, -1, -1, 3, -1))
+      << "by tokens, not by experts; a choice that was dropped before has no place";
+  EXPECT_THAT(p, ElementsAre(0.25, 0.75, 0.5, 0, 0, 0, 0.5, 0));
+}
+
 TEST_F(RouterExtras, LimitsMatchTheReference) {
   for (const DropPolicy policy : {DropPolicy::probabilities, DropPolicy::position}) {
     for (const int64_t capacity : {1, 5, 12, 1000}) {
@@ -120,6 +141,53 @@ TEST_F(RouterExtras, LimitsMatchTheReference) {
       reference::limit_experts(exact);
       EXPECT_EQ(values(args.choice), values(exact.choice));
       EXPECT_EQ(values(args.probabilities), values(exact.probabilities));
+    }
+  }
+}
+
+/// Independent of the reference: the places of each run are taken one by one.
+TEST_F(RouterExtras, LimitsOfExpertsTogetherMatchAPlainCount) {
+  constexpr int64_t kChoices = 120, kExperts = 12;
+  for (const int64_t together : {1, 2, 3, 4, 6, 12}) {
+    for (const int64_t capacity : {1, 5, 17, 1000}) {
+      std::vector<int64_t> choice, expected(kChoices, -1);
+      for (int64_t i = 0; i < kChoices; ++i)
+        choice.push_back(i % 13 == 4 ? -1 : (i * i + i / 7) % kExperts);
+      const Tensor p = random_tensor(DType::f32, {60, 2}, 1);
+      for (int64_t i = 0; i < kChoices; i += 3) test::set_element(p, i, 0.5);  // ties
+      std::vector<int64_t> order(kChoices);
+      std::iota(order.begin(), order.end(), 0);
+      for (const DropPolicy policy : {DropPolicy::position, DropPolicy::probabilities}) {
+        if (policy == DropPolicy::probabilities) {
+          std::ranges::stable_sort(
+              order, [&](int64_t a, int64_t b) { return element(p, a) > element(p, b); });
+        }
+        std::vector<int64_t> taken(kExperts, 0);
+        std::ranges::fill(expected, -1);
+        for (const int64_t i : order) {
+          const int64_t expert = choice[static_cast<size_t>(i)];
+          if (expert >= 0 && taken[static_cast<size_t>(expert / together)]++ < capacity)
+            expected[static_cast<size_t>(i)] = expert;
+        }
+        const Tensor kept = integers(DType::i32, choice).view({60, 2});
+        const Tensor kept_p = test::converted(p, DType::f32);
+        limit_experts(context_, {kept, kept_p, kExperts, capacity, policy, together});
+        for (int64_t i = 0; i < kChoices; ++i) {
+          const bool stays = expected[static_cast<size_t>(i)] >= 0;
+          const bool was = choice[static_cast<size_t>(i)] >= 0;
+          EXPECT_EQ(element(kept, i), static_cast<double>(expected[static_cast<size_t>(i)])) << i;
+          EXPECT_EQ(element(kept_p, i), stays || !was ? element(p, i) : 0) << i;
+        }
+        LimitExpertsArgs exact{integers(DType::i32, choice).view({60, 2}),
+                               to_f64(p),
+                               kExperts,
+                               capacity,
+                               policy,
+                               together};
+        reference::limit_experts(exact);
+        EXPECT_EQ(values(exact.choice), values(kept));
+        EXPECT_EQ(values(exact.probabilities), values(kept_p));
+      }
     }
   }
 }
@@ -167,6 +235,10 @@ TEST_F(RouterExtras, ChecksRefuseWhatTheContractDoesNotAllow) {
   limit.capacity = 0;
   EXPECT_THAT([&] { limit_experts(context_, limit); },
               ThrowsMessage<ShapeError>(HasSubstr("3 experts of 0 tokens each")));
+  limit.capacity = 1, limit.experts_together = 2;
+  EXPECT_THAT([&] { limit_experts(context_, limit); },
+              ThrowsMessage<ShapeError>(
+                  HasSubstr("runs of 2 experts, expected a divisor of their number 3")));
   const Tensor x = random_tensor(DType::f32, {2, 4}, 1);
   EXPECT_THAT(
       [&] {

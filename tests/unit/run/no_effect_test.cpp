@@ -57,6 +57,33 @@ TEST(NoEffect, BalancingWithoutALossNeedsNoCoefficient) {
               Not(Contains(HasSubstr("moe_router_load_balancing_type"))));
 }
 
+TEST(NoEffect, ALimitThatNoRankReaches) {
+  const Overrides flex{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                       "model.moe_router_topk=2", "model.moe_token_dispatcher_type=flex"};
+  const std::string factor = "model.moe_expert_rank_capacity_factor=";
+  const auto limit = HasSubstr("moe_expert_rank_capacity_factor");
+  EXPECT_THAT(notes(flex + Overrides{factor + "0.99"}), Not(Contains(limit)));
+  EXPECT_THAT(notes(flex + Overrides{factor + "1"}),
+              Contains(HasSubstr("tokens have at most 1 times an equal share of their choices "
+                                 "among the 4 experts of a rank")));
+  const Overrides two = flex + Overrides{"dist.ranks=2", "model.expert_model_parallel_size=2"};
+  EXPECT_THAT(notes(two + Overrides{factor + "1.99"}), IsEmpty());
+  EXPECT_THAT(notes(two + Overrides{factor + "2"}),
+              ElementsAre(HasSubstr("at most 2 times an equal share of their choices among the 2 "
+                                    "experts of a rank")));
+  // Of 4 ranks each has one expert, so a token has one choice of two there.
+  EXPECT_THAT(notes(flex + Overrides{"dist.ranks=4", "model.expert_model_parallel_size=4",
+                                     "train.global_batch_size=8", factor + "2"}),
+              ElementsAre(HasSubstr("at most 2 times an equal share of their choices among the 1 "
+                                    "experts of a rank")));
+  const std::string policy = "model.moe_token_drop_policy=position";
+  EXPECT_THAT(notes(two + Overrides{factor + "1", policy}), IsEmpty());
+  EXPECT_THAT(notes(two + Overrides{factor + "2", policy}),
+              Contains(AllOf(HasSubstr("moe_token_drop_policy"), limit)));
+  EXPECT_THAT(notes(two + Overrides{policy}),
+              ElementsAre(HasSubstr("moe_expert_rank_capacity_factor are null")));
+}
+
 TEST(NoEffect, RoutersOfTheFormatOfActivations) {
   const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
                           "model.moe_router_topk=2", "model.moe_router_dtype=fp32"};

@@ -181,8 +181,8 @@ TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
 }
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
-  EXPECT_THAT(problems_of({"model.moe_expert_rank_capacity_factor=2"}),
-              ElementsAre(HasSubstr("is not implemented yet: experts")));
+  EXPECT_THAT(problems_of({"model.encoder_pipeline_model_parallel_size=1"}),
+              ElementsAre(HasSubstr("is not implemented yet: pipeline parallelism")));
   EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
               ElementsAre(HasSubstr("fully sharded data parallel")));
   EXPECT_THAT(problems_of({"peft.scheme=lora", "logger.log_energy=true"}).size(), 2u);

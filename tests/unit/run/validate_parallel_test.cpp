@@ -87,6 +87,29 @@ TEST(ValidateParallel, SendingByDomainNeedsWholeDomains) {
              "model.moe_pad_expert_input_to_capacity=true");
 }
 
+TEST(ValidateParallel, ALimitOfRanksNeedsAnExchangeOfFlex) {
+  const std::string flex = "model.moe_token_dispatcher_type=flex",
+                    limit = "model.moe_expert_rank_capacity_factor=1.5";
+  const auto backend = [](const std::string& name) {
+    return "model.moe_flex_dispatcher_backend=" + name;
+  };
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), flex, limit);
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), flex, limit, backend("hybridep"));
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), flex, limit, backend("ncclep"));
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), etp(2), tp(2), flex, limit);
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), flex, limit, "model.moe_expert_capacity_factor=1");
+  for (const std::string dispatcher : {"alltoall", "allgather"}) {
+    EXPECT_ONE(
+        "model.moe_expert_rank_capacity_factor: 1.5 needs moe_token_dispatcher_type=flex, "
+        "found " +
+            dispatcher + "; nearest: flex",
+        kMixtral, kExperts, ep(2), limit, "model.moe_token_dispatcher_type=" + dispatcher);
+  }
+  EXPECT_ONE(
+      "moe_flex_dispatcher_backend = deepep, which has no limit of a rank; nearest: hybridep",
+      kMixtral, kExperts, ep(2), flex, limit, backend("deepep"));
+}
+
 TEST(ValidateParallel, EveryNthLayerHasExperts) {
   EXPECT_GOOD(kMixtral, kExperts, "model.moe_layer_freq=1");
   EXPECT_ONE("model.moe_layer_freq: -2, expected at least 1, or a list of 0 and 1", kMixtral,

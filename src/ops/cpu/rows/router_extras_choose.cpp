@@ -64,14 +64,16 @@ void launch_move(OpContext&, const Choice&, const MoveLoadBiasArgs& args, void*)
   });
 }
 
-/// The choices of each expert in the order of tokens, cut by policy.
+/// The choices of each run of experts in the order of tokens, cut by policy.
 template <class T>
 void limit(const LimitExpertsArgs& args) {
   auto* const choice = args.choice.data<int32_t>();
   T* const p = args.probabilities.data<T>();
-  std::vector<std::vector<int32_t>> own(static_cast<size_t>(args.experts));
-  for (int64_t i = 0; i < args.choice.elements(); ++i)
-    own[static_cast<size_t>(choice[i])].push_back(static_cast<int32_t>(i));
+  std::vector<std::vector<int32_t>> own(static_cast<size_t>(args.experts / args.experts_together));
+  for (int64_t i = 0; i < args.choice.elements(); ++i) {
+    if (choice[i] < 0) continue;  // dropped before
+    own[static_cast<size_t>(choice[i] / args.experts_together)].push_back(static_cast<int32_t>(i));
+  }
   const auto capacity = static_cast<size_t>(args.capacity);
   const auto better = [&](int32_t a, int32_t b) {
     const bool nan_a = std::isnan(p[a]), nan_b = std::isnan(p[b]);

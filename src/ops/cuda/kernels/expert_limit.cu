@@ -1,6 +1,7 @@
-// The limit on an expert's tokens: a block has an expert, whose choices lie together in the order
-// of tokens. By probability it finds the one of number `capacity` digit by digit, the largest
-// digits first, and keeps what is above it and as many of its equals as there is room for.
+// The limit on the tokens of experts: a block has an expert, or a run of them, whose choices lie
+// together in the order of tokens. By probability it finds the one of number `capacity` digit by
+// digit, the largest digits first, and keeps what is above it and as many of its equals as there is
+// room for.
 
 #include "ops/cuda/kernels/block_scan.cuh"
 #include "ops/cuda/kernels/expert_order.h"

@@ -28,7 +28,7 @@ __device__ int64_t run_of(const ChoiceRuns& args, int64_t i) {
 __global__ void __launch_bounds__(kThreads) choice_runs_kernel(ChoiceRuns args) {
   for_elements<1>(1, args.choices, kThreads, [&](int64_t, int64_t i, auto) {
     int64_t run = run_of(args, i);
-    for (int64_t j = i - i % args.topk; j < i; ++j)
+    for (int64_t j = i - i % args.topk; args.once && j < i; ++j)
       if (run_of(args, j) == run) run = -1;
     args.run[i] = static_cast<int32_t>(run);
   });

@@ -1,5 +1,5 @@
 #pragma once
-// Orders of rows by expert (ops/expert_rows.h), and the limit on an expert's tokens
+// Orders of rows by expert (ops/expert_rows.h), and the limit on the tokens of experts
 // (ops/expert_capacity.h), from choices that are sorted by expert (`sort_tokens`, stable).
 
 #include "ops/cuda/kernels/embedding.h"
@@ -16,12 +16,13 @@ struct SortedChoices {
 void find_begins(const SortedChoices& args, Stream stream);
 
 /// Runs of `together` neighbouring experts as one: run [choices] is the number of each choice's
-/// run, from `first_expert` on, or −1 for no expert and for a choice whose token chose the run
-/// before.
+/// run, from `first_expert` on, or −1 for no expert and, with `once`, for a choice whose token
+/// chose the run before.
 struct ChoiceRuns {
   const int32_t* choice;  // [choices]
   int32_t* run;
   int64_t choices, topk, first_expert, together;
+  bool once;
 };
 void choice_runs(const ChoiceRuns& args, Stream stream);
 
@@ -46,7 +47,8 @@ struct ArrivalOrder {
 };
 void arrival_order(const ArrivalOrder& args, Stream stream);
 
-/// Of each expert's choices beyond `capacity`, `choice` becomes −1 and the probability 0.
+/// Of each expert's (or run's) choices beyond `capacity`, `choice` becomes −1 and the probability
+/// 0.
 struct ExpertLimit {
   SortedChoices choices;
   int32_t* choice;

@@ -29,23 +29,33 @@ SortedChoices sort_choices(const int32_t* choice, int64_t first_expert, const Ch
   return sorted;
 }
 
+/// Choices [T, k] of runs of experts, as `ChoiceRuns` has them.
+struct Runs {
+  const Tensor& choice;
+  int64_t first_expert, together;
+  bool once;
+};
+
+/// Sorts the choices by run; the numbers of runs are in the workspace after the sort's.
+SortedChoices sort_runs(const Runs& runs, const ChoiceSort& sort, void* workspace, Stream stream) {
+  const auto* const choice = runs.choice.data<int32_t>();
+  if (runs.together == 1 || sort.choices == 0)
+    return sort_choices(choice, runs.first_expert, sort, workspace, stream);
+  auto* const run =
+      reinterpret_cast<int32_t*>(static_cast<std::byte*>(workspace) + sort.workspace_bytes());
+  choice_runs(
+      {choice, run, sort.choices, runs.choice.dim(1), runs.first_expert, runs.together, runs.once},
+      stream);
+  return sort_choices(run, 0, sort, workspace, stream);
+}
+
 void launch_sort(OpContext& context, const Choice&, const SortByExpertArgs& args, void* workspace) {
   const Stream stream = stream_of(context);
   const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};
-  const auto* choice = args.choice.data<int32_t>();
-  int64_t first_expert = args.first_expert;
-  if (args.experts_together > 1 && sort.choices > 0) {
-    auto* const run =
-        reinterpret_cast<int32_t*>(static_cast<std::byte*>(workspace) + sort.workspace_bytes());
-    choice_runs(
-        {choice, run, sort.choices, args.choice.dim(1), first_expert, args.experts_together},
-        stream);
-    choice = run;
-    first_expert = 0;
-  }
-  expert_order({sort_choices(choice, first_expert, sort, workspace, stream), args.choice.dim(1),
-                args.experts_per_rank, args.copies, args.rows_each, args.rows_multiple,
-                args.token.data<int32_t>(), args.position.data<int32_t>(),
+  expert_order({sort_runs({args.choice, args.first_expert, args.experts_together, true}, sort,
+                          workspace, stream),
+                args.choice.dim(1), args.experts_per_rank, args.copies, args.rows_each,
+                args.rows_multiple, args.token.data<int32_t>(), args.position.data<int32_t>(),
                 args.counts.data<int64_t>(), args.offsets.data<int32_t>(), args.token.dim(0),
                 pointer_of<int64_t>(args.all_rows), args.all_rows_mode == WriteMode::accumulate},
                stream);
@@ -63,8 +73,8 @@ void launch_arrival(OpContext& context, const Choice&, const ArrivalOrderArgs& a
 void launch_limit(OpContext& context, const Choice&, const LimitExpertsArgs& args,
                   void* workspace) {
   const Stream stream = stream_of(context);
-  const ChoiceSort sort{args.choice.elements(), args.experts};
-  limit_experts({sort_choices(args.choice.data<int32_t>(), 0, sort, workspace, stream),
+  const ChoiceSort sort{args.choice.elements(), args.experts / args.experts_together};
+  limit_experts({sort_runs({args.choice, 0, args.experts_together, false}, sort, workspace, stream),
                  args.choice.data<int32_t>(), args.probabilities.data<float>(), args.capacity,
                  args.policy == DropPolicy::probabilities},
                 stream);
