@@ -43,6 +43,55 @@ std::string fp8_recipe_of(const PublishedRow& row) {
              : "bf16_with_fp8_current_scaling_mixed";
 }
 
+/// NVIDIA's tables were made with recipes for performance, which differ from those for training:
+/// gradients are reduced in 16 bits (grad_reduce_in_fp32=False in Megatron-Bridge's `perf_recipes`
+/// and NeMo's `scripts/performance`; before that grad_sync_dtype: bf16), and current scaling leaves
+/// no block in BF16 (first_last_layers_bf16=False).
+bool of_performance_recipe(const PublishedRow& row) {
+  return starts_with_any(row.text("framework"),
+                         {"NeMo (", "NeMo 2", "NeMo Megatron", "Megatron-Bridge"});
+}
+
+/// Of the measured rate of products that attention reaches with cuDNN's kernels: fitted to the rows
+/// of llama3-8b and llama3.1-8b of the codes that run them.
+constexpr double kCudnnAttentionShare = 0.6;
+
+/// Year and month of a release of Megatron-Bridge, as 2606; 0 of other codes.
+int64_t bridge_release(const PublishedRow& row) {
+  constexpr std::string_view kName = "Megatron-Bridge ";
+  const std::string framework = row.text("framework");
+  if (!framework.starts_with(kName) || framework.size() < kName.size() + 5) return 0;
+  const std::string release = framework.substr(kName.size());
+  const auto digit = [&](size_t i) { return std::isdigit(static_cast<unsigned char>(release[i])); };
+  if (!digit(0) || !digit(1) || release[2] != '.' || !digit(3) || !digit(4)) return 0;
+  return std::stoll(release.substr(0, 2) + release.substr(3, 2));
+}
+
+/// What of a step is captured in graphs. From release 26.06 on Megatron-Bridge's recipes for
+/// experts in MXFP8 capture whole steps, also where a row does not say so.
+std::string graphs_of(const PublishedRow& row) {
+  const std::string stated = lower(row.text("cuda_graph"));
+  const bool unsaid = stated.empty() && bridge_release(row) >= 2606 &&
+                      row.count("ep").value_or(1) > 1 && row.text("precision") == "fp8-mx";
+  return unsaid ? "full_iteration" : stated;
+}
+
+void add_graphs(const PublishedRow& row, PublishedRun& run) {
+  const std::string graphs = graphs_of(row);
+  const bool experts_over_ranks = row.count("ep").value_or(1) > 1;
+  if (graphs.starts_with("full_iteration") && !experts_over_ranks)
+    return set(run, "model.cuda_graph_impl=full_iteration");
+  std::vector<std::string> modules;
+  for (const char* module : {"attn", "mlp", "moe_router", "moe_preprocess"})
+    if (graphs.starts_with("transformer_engine:") && graphs.find(module) != std::string::npos)
+      modules.emplace_back(module);
+  // The trainer captures layers between the exchanges of their experts.
+  if (graphs.starts_with("full_iteration")) modules = {"attn", "moe_router", "moe_preprocess"};
+  if (modules.empty()) return;
+  set(run, "model.cuda_graph_impl=local");
+  run.overrides.push_back(fmt::format("model.cuda_graph_modules=[{}]", fmt::join(modules, ", ")));
+}
+
 /// Optimizer instances with `shard` ranks each, where the data ranks are more.
 void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
   const int64_t gpus = row.needed_count("n_gpus");
@@ -83,6 +132,8 @@ void add_precision(const PublishedRow& row, PublishedRun& run) {
     throw UnsupportedRow(fmt::format("precision {}: the trainer has no such recipe", precision));
   run.overrides.push_back("mixed_precision=" +
                           (precision == "fp8" ? fp8_recipe_of(row) : found->second));
+  if (of_performance_recipe(row) && run.overrides.back().ends_with("current_scaling_mixed"))
+    set(run, "mixed_precision.first_last_layers_bf16=false");
 }
 
 void add_sharding(const PublishedRow& row, PublishedRun& run) {
@@ -92,6 +143,7 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
     set(run, "ddp.overlap_grad_reduce=false");
     return;
   }
+  if (of_performance_recipe(row)) set(run, "ddp.grad_reduce_in_fp32=false");
   if (row.text("framework").starts_with("InternEvo")) {
     // Its optimizer reduces gradients in the weights' format, and its configurations for models of
     // this size gather weights after the update (overlap_sync_param=False).
@@ -161,6 +213,14 @@ void add_recompute(const PublishedRow& row, PublishedRun& run) {
   run.overrides.push_back(fmt::format("model.recompute_modules=[{}]", fmt::join(units, ", ")));
 }
 
+void add_kernels(const PublishedRow& row, PublishedRun& run) {
+  add_graphs(row, run);
+  // These codes run cuDNN's attention. The planner's own share was fitted to FlashAttention-2.
+  if (of_performance_recipe(row) ||
+      starts_with_any(row.text("framework"), {"MLPerf", "Megatron-Core", "MaxText", "Paxml"}))
+    run.attention_share = kCudnnAttentionShare;
+}
+
 void add_overlap(const PublishedRow& row, PublishedRun& run) {
   const std::string framework = row.text("framework");
   const bool hides_tp = starts_with_any(framework, {"NeMo", "Megatron-Bridge", "MegaScale"}) ||
@@ -170,10 +230,11 @@ void add_overlap(const PublishedRow& row, PublishedRun& run) {
     set(run, "comm_overlap.tp_comm_overlap=false");
   if (row.count("ep").value_or(1) == 1) return;
   const bool can_overlap = row.count("pp").value_or(1) == 1 || row.count("vpp").value_or(1) > 1;
-  if (row.notes_mention("a2a overlap") && can_overlap) {
+  const bool steps = bridge_release(row) > 0 && graphs_of(row).starts_with("full_iteration");
+  if ((row.notes_mention("a2a overlap") || steps) && can_overlap) {
     set(run, "comm_overlap.overlap_moe_expert_parallel_comm=true");
     set(run, "comm_overlap.delay_wgrad_compute=true");
-  } else if (row.notes_mention("dispatcher hybridep") || row.notes_mention("HybridEP") ||
+  } else if (steps || row.notes_mention("dispatcher hybridep") || row.notes_mention("HybridEP") ||
              row.notes_mention("DeepEP") || row.notes_mention("deepep")) {
     set(run, "model.moe_token_dispatcher_type=flex");
   }

@@ -20,6 +20,8 @@ void add_precision(const PublishedRow& row, PublishedRun& run);
 void add_sharding(const PublishedRow& row, PublishedRun& run);
 void add_recompute(const PublishedRow& row, PublishedRun& run);
 /// How tokens are sent to experts, and what runs beside communication.
+/// What graphs capture, and the speed of attention's kernels.
+void add_kernels(const PublishedRow& row, PublishedRun& run);
 void add_overlap(const PublishedRow& row, PublishedRun& run);
 
 }  // namespace viaduct

@@ -87,7 +87,12 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
   run.batch = batch, run.stages = pp;
   const int64_t rows = gpus / model_ranks * *micro;  // of a micro-batch on all data ranks
   run.micro_batches = batch % rows == 0 ? batch / rows : 0;
-  add_stages(layers, pp, row.count("vpp").value_or(1), run);
+  int64_t vpp = row.count("vpp").value_or(1);
+  if (row.text("vpp").empty() && pp > 1 && row.notes_mention("interleaved")) {
+    vpp = 2;
+    run.notes.emplace_back("virtual stages not stated, assumed to be 2");
+  }
+  add_stages(layers, pp, vpp, run);
   if (tp > 1) {
     const bool shared = !of_early_megatron(row);
     run.overrides.push_back(fmt::format("model.sequence_parallel={}", shared));

@@ -75,6 +75,7 @@ PublishedRun published_run(const PublishedRow& row) {
   add_sharding(row, run);
   add_recompute(row, run);
   add_overlap(row, run);
+  add_kernels(row, run);
   if (value_of(run.overrides, "model.num_moe_experts") > 0 && row.notes_mention("tokendrop"))
     run.notes.emplace_back("the run dropped tokens");
   return run;

@@ -2,6 +2,7 @@
 // A published training run as a configuration of ours: its model, layout and features, as far as
 // the table states them.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct PublishedRun {
   std::vector<std::string> notes;      // what was assumed, or is computed differently
   int64_t batch = 1, stages = 1;       // rows of a step, pipeline stages
   int64_t micro_batches = 0;           // of a step; 0: they do not divide the batch
+  /// OpTimeSettings::attention_share of the code's own kernels; none: as for ours.
+  std::optional<double> attention_share = {};
 };
 
 /// Of a table of throughput. UnsupportedRow for what the trainer does not have or the row does not

@@ -117,8 +117,8 @@ class Scorer {
 
   size_t task_of(Cluster cluster, const PublishedRun& run) {
     const std::string key =
-        fmt::format("{} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
-                    fmt::join(run.overrides, " "));
+        fmt::format("{} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
+                    run.attention_share.value_or(0), fmt::join(run.overrides, " "));
     const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
     if (added)
       tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
@@ -127,7 +127,8 @@ class Scorer {
 
   static void predict_task(Task& task) {
     try {
-      const PredictionSettings settings = prediction_settings(task.cluster);
+      PredictionSettings settings = prediction_settings(task.cluster);
+      if (task.run.attention_share) settings.ops.attention_share = *task.run.attention_share;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {
         take_peak(task, dry_run_stages(setup_of(task, task.run.batch)));

@@ -239,6 +239,42 @@ TEST(PublishedRun, ColumnsBecomeFeatures) {
             Contains("ddp.grad_reduce_in_fp32=false"), Contains("ddp.overlap_param_gather=false")));
   EXPECT_THAT(overrides_of(columns, "x,llama3-8b,fp8-mx,8,8,1,8192,1,1,,1,,,no,none,"),
               Contains("mixed_precision=bf16_with_mxfp8_mixed"));
+  EXPECT_THAT(overrides_of(columns, "x,llama3-8b,bf16,8,8,1,8192,1,2,,1,,,no,none,interleaved"),
+              Contains("model.virtual_pipeline_model_parallel_size=2"));
+}
+
+// Recipes for performance differ from those for training.
+TEST(PublishedRun, PerformanceRecipes) {
+  const std::string columns =
+      "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,vpp,cp,ep,cuda_"
+      "graph,"
+      "notes";
+  const auto of = [&](const std::string& framework, const std::string& rest) {
+    return overrides_of(columns, framework + "," + rest);
+  };
+  const auto narrow = Contains("ddp.grad_reduce_in_fp32=false"),
+             all_blocks = Contains("mixed_precision.first_last_layers_bf16=false");
+  const std::string dense = "llama3-8b,fp8-cs,8,8,1,8192,1,1,,1,,,";
+  for (const char* framework : {"Megatron-Bridge 25.09", "NeMo 25.07", "NeMo (DGX)"})
+    EXPECT_THAT(of(framework, dense), AllOf(narrow, all_blocks)) << framework;
+  for (const char* framework : {"NeMo Automodel", "torchtitan"})
+    EXPECT_THAT(of(framework, dense), AllOf(Not(narrow), Not(all_blocks))) << framework;
+  EXPECT_THAT(of("Megatron-Bridge 26.06", "llama3-8b,bf16,8,8,1,8192,1,1,,1,,full_iteration,"),
+              Contains("model.cuda_graph_impl=full_iteration"));
+  EXPECT_THAT(of("Megatron-Bridge 26.02",
+                 "qwen3-30b-a3b,fp8-mx,8,8,1,4096,1,1,,1,8,transformer_engine:attn+moe_router,"),
+              AllOf(Contains("model.cuda_graph_impl=local"),
+                    Contains("model.cuda_graph_modules=[attn, moe_router]"),
+                    Not(Contains("comm_overlap.overlap_moe_expert_parallel_comm=true"))));
+  // Whole steps are captured with what makes them static, whether or not a row says so.
+  for (const char* graph : {"full_iteration:all", ""}) {
+    EXPECT_THAT(of("Megatron-Bridge 26.08-dev",
+                   std::string("qwen3-30b-a3b,fp8-mx,8,8,1,4096,1,1,,1,8,") + graph + ","),
+                AllOf(Contains("model.cuda_graph_modules=[attn, moe_router, moe_preprocess]"),
+                      Contains("comm_overlap.overlap_moe_expert_parallel_comm=true")));
+  }
+  EXPECT_THAT(of("Megatron-Bridge 26.04", "qwen3-30b-a3b,fp8-mx,8,8,1,4096,1,1,,1,8,,"),
+              Not(Contains("model.cuda_graph_impl=local")));
 }
 
 }  // namespace
