@@ -3,6 +3,7 @@
 
 #include "run/graph_config.h"
 #include "run/no_effect_rules.h"
+#include "run/parallel_settings.h"
 
 namespace viaduct {
 namespace {
@@ -29,6 +30,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.position_embedding_type.value() != "rope",
                           "model.position_embedding_type = learned_absolute");
+       }},
+      {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_head_dim", "model.qk_pos_emb_head_dim",
+        "model.v_head_dim"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.latent.multi_latent_attention.value(),
+                          "model.multi_latent_attention = false");
        }},
       {{"env_vars.CUDA_DEVICE_MAX_CONNECTIONS", "env_vars.NCCL_NET_GDR_C2C",
         "env_vars.NCCL_NET_GDR_LEVEL", "env_vars.NCCL_NVLS_ENABLE", "env_vars.NCCL_GRAPH_REGISTER",
@@ -184,6 +191,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
         "checkpoint.save_optim", "checkpoint.continue_on_save_failure"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.checkpoint.save, "checkpoint.save is null: nothing is saved");
+       }},
+      {{"checkpoint.fully_parallel_save"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (!c.checkpoint.save) return std::string("checkpoint.save is null: nothing is saved");
+         return reason_if(data_parallel_size(c) * c.parallel.context_parallel_size == 1,
+                          "one data-parallel rank has no copies to share");
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {

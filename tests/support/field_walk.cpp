@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "base/error.h"
@@ -243,7 +244,10 @@ RunText run_text(const Overrides& overrides, bool save) {
     text.said += error.what();
     text.failed = true;
   }
-  text.said += screen.text();
+  // What took how long, at which rate, says nothing of a setting.
+  static const std::regex kTimes(
+      R"([0-9.]+(m[0-9]+s|h[0-9]+m|[kKMGT]? ?([KMG]i)?(ms|us|s|B/s|tokens/s))\b)");
+  text.said += std::regex_replace(screen.text(), kTimes, "#");
   replace_all(text.said, folder.path().string(), "");
   for (const auto& [name, hash] : tensors) text.numbers += fmt::format("{} {}\n", name, hash);
   if (fs::exists(run / "metrics.jsonl")) add_metrics(run / "metrics.jsonl", text);

@@ -239,6 +239,19 @@ TEST_P(FieldWalk, AnotherValueShows) {
   }
 }
 
+// Otherwise a difference of texts would mean nothing.
+TEST(FieldWalk, ATextIsTheSameEachTime) {
+  for (const Overrides& plain : plain_runs()) {
+    const RunText first = run_text(plain, true);
+    for (int i = 0; i < 5; ++i) {
+      const RunText again = run_text(plain, true);
+      EXPECT_EQ(again.said, first.said);
+      EXPECT_EQ(again.numbers, first.numbers);
+      EXPECT_EQ(again.files, first.files);
+    }
+  }
+}
+
 TEST_P(FieldWalk, NothingIsSilentInAPlainRun) {
   const WalkFiles files;
   for (const FieldCase& one : cases()) {
