@@ -293,10 +293,11 @@ GradientAccess::Destination ParameterStore::destination(const Parameter& paramet
                 "parameter store: {} gets a gradient after its last one was announced",
                 parameter.path);
   e.open = true;
-  const bool first = (shards_gradients() ? e.in_unit : e.contributions) == 0;
+  const int64_t before = shards_gradients() ? e.in_unit : e.contributions;
+  const bool overwrite = before == 0 && parameter.weight_gradient;
   const Tensor& target = accumulated(e);
   if (target.dtype() == kernel_gradient_ || (target.dtype() == format && parameter.weight_gradient))
-    return {target, first && parameter.weight_gradient ? WriteMode::assign : WriteMode::accumulate};
+    return {target, overwrite ? WriteMode::assign : WriteMode::accumulate};
   VIADUCT_CHECK(ShapeError, context_.has_value(),
                 "parameter store: a gradient of {} before the first step began", parameter.path);
   e.contribution = context_->allocate(kernel_gradient_, parameter.shape, MemoryTag::workspace);

@@ -30,8 +30,8 @@ Shape with_rows(Shape shape, int64_t rows) {
 
 PendingTensor gather_tokens(RankContext& context, const ExpertPlace& place, const Tensor& own,
                             MemoryTag tag) {
-  const Tensor all = context.ops.allocate(
-      own.dtype(), with_rows(own.shape(), place.ranks * own.dim(0)), tag);
+  const Tensor all =
+      context.ops.allocate(own.dtype(), with_rows(own.shape(), place.ranks * own.dim(0)), tag);
   return {place.group(context).all_gather(own, all), all};
 }
 
