@@ -1,5 +1,9 @@
 #include "run/validate_parallel.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "config/nearest_valid.h"
 #include "run/parallel_settings.h"
 #include "run/run_length.h"
@@ -38,6 +42,15 @@ void validate_mesh(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// ", or micro_batch_size = 2": the largest smaller one with which `batch` is a whole number of
+/// micro-batches on `data_ranks`; empty if there is none.
+std::string smaller_micro_batch(int64_t batch, int64_t micro_batch, int64_t data_ranks) {
+  if (batch % data_ranks != 0) return "";
+  for (int64_t rows = micro_batch - 1; rows >= 1; --rows)
+    if (batch % (rows * data_ranks) == 0) return fmt::format(", or micro_batch_size = {}", rows);
+  return "";
+}
+
 /// The global batch is a whole number of micro-batches on each data-parallel rank.
 void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   // Only settings of the user: `probe` and `bench` set the batch themselves.
@@ -49,9 +62,11 @@ void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Probl
   if (given && !rounded && rows > 0 && config.train.global_batch_size % rows != 0) {
     problems.add(
         "train.global_batch_size: {} is not divisible by micro_batch_size · data-parallel ranks = "
-        "{} · {}; nearest: {}",
+        "{} · {}; nearest: {}{}",
         config.train.global_batch_size, config.train.micro_batch_size, data_ranks,
-        nearest_multiple(config.train.global_batch_size, rows));
+        nearest_multiple(config.train.global_batch_size, rows),
+        smaller_micro_batch(config.train.global_batch_size, config.train.micro_batch_size,
+                            data_ranks));
   }
 }
 

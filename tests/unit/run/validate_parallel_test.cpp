@@ -227,6 +227,8 @@ TEST(ValidateParallel, TheBatchIsWholeMicroBatches) {
   EXPECT_ONE(
       "30 is not divisible by micro_batch_size · data-parallel ranks = 1 · 8; nearest: 24 or 32",
       "train.global_batch_size=30");
+  EXPECT_ONE("ranks = 8 · 8; nearest: 64, or micro_batch_size = 4", "train.global_batch_size=32",
+             "train.micro_batch_size=8");
   EXPECT_GOOD("train.global_batch_size=30", tp(8));
 }
 
