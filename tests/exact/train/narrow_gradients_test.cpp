@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "support/field_walk.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
 
 namespace viaduct {
 namespace {
@@ -36,6 +38,22 @@ TEST(NarrowGradients, ProductsRoundThemLikeATemporary) {
                                      "ddp.param_name_patterns_for_fp32_local_accumulation=[]"}),
           written);
     }
+  }
+}
+
+// Of four micro-batches: the sum, and not the last one's.
+TEST(NarrowGradients, MicroBatchesAddUp) {
+  for (const char* model : {"llama", "mixtral"}) {
+    const auto norm = [&](const char* fp32) {
+      const TemporaryFolder folder;
+      (void)train_run(tiny_run(model) + Overrides{"mixed_precision=bf16_mixed",
+                                                  std::string("ddp.grad_reduce_in_fp32=") + fp32,
+                                                  "train.micro_batch_size=1", "train.train_iters=1",
+                                                  "checkpoint.save=" + (folder / "run").string()});
+      return metric(folder / "run/metrics.jsonl", "grad_norm").at(0);
+    };
+    const double wide = norm("true");
+    EXPECT_NEAR(norm("false"), wide, 0.01 * wide) << model;
   }
 }
 
