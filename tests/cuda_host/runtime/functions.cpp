@@ -43,11 +43,11 @@ bool all_done() {
   });
 }
 
-/// The host must not wait for work that is only captured; hosts of other devices may wait for
-/// theirs.
+/// A thread must not wait for work that it only captures. Captures are in relaxed mode, so another
+/// thread, such as that of a second rank on the device, may wait for its own work meanwhile.
 cudaError_t wait_host(const std::function<bool()>& done) {
   for (const CUstream_st* stream : runtime().streams)
-    if (stream->capture != nullptr && stream->device == current_device())
+    if (stream->capture != nullptr && stream->capture->capturer == std::this_thread::get_id())
       return cudaErrorStreamCaptureUnsupported;
   return runtime().until(done);
 }

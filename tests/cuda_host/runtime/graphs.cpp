@@ -22,6 +22,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (call.error != cudaSuccess) return call.error;
   if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
   stream->capture = std::make_shared<CUgraph_st>();
+  stream->capture->capturer = std::this_thread::get_id();
   stream->origin = true;
   return cudaSuccess;
 }

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@ struct Block {
 
 /// Work as it was captured, by stream.
 struct CUgraph_st {
+  std::thread::id capturer;  // the thread that began the capture
   std::vector<std::pair<CUstream_st*, cuda_host::Work>> nodes;
 };
 struct CUgraphExec_st {
