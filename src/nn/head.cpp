@@ -9,13 +9,10 @@
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "ops/step_scalars.h"
+#include "ops/table.h"
 
 namespace viaduct {
 namespace {
-
-// FP32 logits of a chunk: enough tokens that reading the weight and adding to its gradient, once
-// for each chunk, cost little compared with the products.
-constexpr int64_t kChunkBytes = int64_t{128} << 20;
 
 /// A log-sum-exp or a target logit of each token: FP64, for the loss of a confident token is their
 /// small difference.
@@ -33,8 +30,8 @@ void for_each_chunk(int64_t tokens, int64_t chunk, F&& f) {
 HeadSegment::HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight)
     : spec_(spec), norm_(std::move(norm)), weight_(std::move(weight)) {}
 
-int64_t HeadSegment::chunk_tokens() const {
-  const int64_t fit = kChunkBytes / (4 * std::max<int64_t>(1, weight_->shape[0]));
+int64_t HeadSegment::chunk_tokens(const Traits& traits) const {
+  const int64_t fit = traits.head_chunk_bytes / (4 * std::max<int64_t>(1, weight_->shape[0]));
   return std::clamp<int64_t>(fit / 128 * 128, 128, 4096);
 }
 
@@ -101,7 +98,7 @@ void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const 
   const int64_t width = weight_->shape[0];
   Tensor all;
   if (keeps && saved.keeps()) all = context.activation({batch.tokens(), width});
-  const int64_t step = all ? batch.tokens() : chunk_tokens();
+  const int64_t step = all ? batch.tokens() : chunk_tokens(context.ops.ops.traits);
   for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {
     CrossEntropyForwardArgs args;
     args.logits = all     ? all.slice(0, begin, count)
@@ -184,7 +181,7 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
   const Tensor lse = saved.take(this, "lse");
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
   auto destination = context.gradients->gradient(*weight_);
-  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
+  for_each_chunk(batch.tokens(), chunk_tokens(context.ops.ops.traits), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
     const Tensor d_logits = context.settings.precision.activation == logits.dtype()
@@ -207,7 +204,7 @@ Tensor HeadSegment::fused_backward(RankContext& context, const Batch& batch, con
   const Tensor all =
       kept ? saved.take(this, "logits") : context.activation({batch.tokens(), weight_->shape[0]});
   for_each_chunk(
-      batch.tokens(), kept ? batch.tokens() : chunk_tokens(), [&](int64_t begin, int64_t count) {
+      batch.tokens(), kept ? batch.tokens() : chunk_tokens(context.ops.ops.traits), [&](int64_t begin, int64_t count) {
         const Tensor d_logits = all.slice(0, begin, count);
         const Tensor logits =
             kept ? d_logits
@@ -240,7 +237,7 @@ void HeadSegment::backward_weight(RankContext& context, const Batch& batch, Save
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor d_logits = saved.take(this, "d_logits");
   // In the chunks of `backward`, for the same sums.
-  const int64_t step = way(context) == Way::recompute ? chunk_tokens() : batch.tokens();
+  const int64_t step = way(context) == Way::recompute ? chunk_tokens(context.ops.ops.traits) : batch.tokens();
   auto destination = step >= batch.tokens() ? context.gradients->product_gradient(*weight_)
                                             : context.gradients->gradient(*weight_);
   for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {

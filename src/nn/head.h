@@ -51,9 +51,9 @@ class HeadSegment final : public Segment {
   Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
 
-  /// Tokens of a chunk: depends only on the vocabulary, so that sums do not depend on batch size
-  /// or threads.
-  int64_t chunk_tokens() const;
+  /// Tokens of a chunk: depends only on the vocabulary and the backend, so that sums do not depend
+  /// on batch size or threads.
+  int64_t chunk_tokens(const Traits& traits) const;
 
  private:
   /// What the forward keeps for the backward.

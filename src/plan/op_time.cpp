@@ -14,14 +14,14 @@ double rate_of(const FormatRates& rates, std::string_view format) {
   return found == rates.end() ? 0 : found->second;
 }
 
-// Passes over their operands of kernels that quantize, which are fused everywhere.
-constexpr double kQuantizationPasses = 1;
-
-/// Kernels that make operands of FP8 and FP4, or their scales. `extra_passes` stands for chains of
-/// element-wise kernels in the runs that it was fitted to; these kernels have no such chain.
+/// `extra_passes` stands for chains of element-wise kernels in the runs that it was fitted to.
+/// Kernels that make operands of FP8 and FP4 or their scales, and those that only move values (the
+/// rows of experts among them), have no such chain in any trainer.
 bool is_one_pass(const OpEntryRecord& op) {
   const std::string_view name = op.op;
-  return name == "convert_operand" || name == "largest_magnitude" || name.starts_with("square_");
+  return name == "convert_operand" || name == "largest_magnitude" || name.starts_with("square_") ||
+         name == "embedding_forward" || name.starts_with("combine_rows") || name == "copy" ||
+         name == "fill";
 }
 
 }  // namespace
@@ -86,8 +86,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   if (kind != OpKind::other) compute += settings_.half_seconds;
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
   double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
-  if (kind == OpKind::other)
-    memory *= is_one_pass(op) ? kQuantizationPasses : settings_.extra_passes;
+  if (kind == OpKind::other && !is_one_pass(op)) memory *= settings_.extra_passes;
   return settings_.start_seconds * op.launches + std::max(compute, memory);
 }
 

@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/gemm/nvfp4.h"
-#include "ops/cpu/gemm/quantize_kernels.h"
+#include "ops/cpu/gemm/magnitudes.h"
 #include "ops/cpu/rows/runs.h"
 #include "tensor/hadamard.h"
 
@@ -39,31 +38,6 @@ Choice choose(const LargestMagnitudeArgs& args, const Traits&) {
   return choice;
 }
 
-int32_t largest_of_rotated(const Tensor& matrix, const Nvfp4Kernels& kernels, int64_t begin,
-                           int64_t end) {
-  int32_t most = 0;
-  for (int64_t row = begin; row < end; row += kRotated)
-    most = std::max(
-        most, rotated_magnitude(matrix, row, std::min<int64_t>(kRotated, end - row), kernels));
-  return most;
-}
-
-int32_t largest_of_rows(const Tensor& matrix, const QuantizeKernels& kernels, int64_t begin,
-                        int64_t end) {
-  int32_t most = 0;
-  const int64_t columns = matrix.dim(1);
-  for (int64_t row = begin; row < end; ++row) {
-    for (int64_t column = 0; column < columns; column += kQuantizeColumns) {
-      int32_t here = 0;
-      kernels.group_magnitudes(row_address(matrix, row, column), matrix.dtype(),
-                               std::min(kQuantizeColumns, columns - column), kQuantizeColumns,
-                               &here);
-      most = std::max(most, here);
-    }
-  }
-  return most;
-}
-
 /// The largest magnitude of one matrix.
 template <CpuIsa kIsa>
 float largest_of(OpContext& context, const LargestMagnitudeArgs& args, void* workspace) {
@@ -71,8 +45,9 @@ float largest_of(OpContext& context, const LargestMagnitudeArgs& args, void* wor
   auto* const largest = static_cast<int32_t*>(workspace);
   context.device.pool().run(tasks, [&](int64_t task, int) {
     const int64_t begin = task * rows, end = std::min(args.matrix.dim(0), begin + rows);
-    largest[task] = args.rotated ? largest_of_rotated(args.matrix, nvfp4_kernels(kIsa), begin, end)
-                                 : largest_of_rows(args.matrix, quantize_kernels(kIsa), begin, end);
+    const Tensor part = args.matrix.slice(0, begin, end - begin);
+    largest[task] = args.rotated ? largest_rotated_bits(part, nvfp4_kernels(kIsa))
+                                 : largest_bits(part, quantize_kernels(kIsa));
   });
   const auto bits = tasks > 0 ? *std::max_element(largest, largest + tasks) : 0;
   const auto amax = std::bit_cast<float>(bits);

@@ -6,30 +6,13 @@
 #include <limits>
 
 #include "ops/cpu/gemm/few_rows.h"
-#include "ops/cpu/gemm/nvfp4.h"
+#include "ops/cpu/gemm/magnitudes.h"
 #include "ops/cpu/gemm/quantize.h"
-#include "ops/cpu/rows/runs.h"
 #include "ops/cpu/tiles/tiles.h"
 #include "tensor/hadamard.h"
 
 namespace viaduct::cpu {
 namespace {
-
-/// The largest bits of the magnitudes of a part of a matrix; NaN is above all numbers.
-int32_t largest_bits(const Tensor& matrix, const QuantizeKernels& kernels, int64_t row,
-                     int64_t rows, int64_t column, int64_t columns) {
-  int32_t most = 0;
-  for (int64_t r = row; r < row + rows; ++r) {
-    for (int64_t c = column; c < column + columns; c += kQuantizeColumns) {
-      int32_t here = 0;
-      kernels.group_magnitudes(row_address(matrix, r, c), matrix.dtype(),
-                               std::min(kQuantizeColumns, column + columns - c), kQuantizeColumns,
-                               &here);
-      most = std::max(most, here);
-    }
-  }
-  return most;
-}
 
 /// The bits of an element of amax: numbers that are not negative compare as their bits do.
 int32_t& bits_of(const Tensor& amax, int64_t index) {
@@ -77,14 +60,9 @@ void begin_forms(const ProducedForms& forms) {
 void make_forms(const ProducedForms& forms, const Tensor& matrix, const FormKernels& kernels,
                 int64_t row, int64_t rows, int64_t column, int64_t columns) {
   if (forms.amax) {
-    raise(forms.amax, 0, largest_bits(matrix, kernels.quantize, row, rows, column, columns));
-    if (forms.amax.dim(0) == 2) {
-      const Tensor part = matrix.slice(1, column, columns);
-      int32_t most = 0;
-      for (int64_t r = row; r < row + rows; r += kRotated)
-        most = std::max(most, rotated_magnitude(part, r, kRotated, kernels.nvfp4));
-      raise(forms.amax, 1, most);
-    }
+    const Tensor part = matrix.slice(0, row, rows).slice(1, column, columns);
+    raise(forms.amax, 0, largest_bits(part, kernels.quantize));
+    if (forms.amax.dim(0) == 2) raise(forms.amax, 1, largest_rotated_bits(part, kernels.nvfp4));
   }
   if (forms.operand)
     quantize_part({matrix, forms.operand}, kernels.quantize, row, rows, column, columns);
