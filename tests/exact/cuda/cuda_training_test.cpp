@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "cublaslt_double.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "generate/prompts.h"
@@ -32,6 +33,7 @@ struct Case {
   Overrides settings;
   double limit;
   bool guard = false;  // one of the orders also forbids host access to the device's memory
+  int capability = 90;
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -39,6 +41,8 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class CudaModels : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override { cublaslt_double::set_capability(GetParam().capability); }
+  void TearDown() override { cublaslt_double::set_capability(90); }
   static std::map<std::string, Tensor> probe(const Overrides& more) {
     const auto folder = test_data("golden/" + GetParam().model);
     return probe_layout(folder / "model", folder / "golden.safetensors", false,
@@ -52,7 +56,9 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   const uint64_t seeds = stream_seeds(2);
   for (uint64_t seed = 0; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1 && GetParam().guard});
+    cuda_host::reset_runtime({.seed = seed,
+                              .compute_capability = GetParam().capability,
+                              .guard = seed == 1 && GetParam().guard});
     const auto cuda = probe({kCuda});
     EXPECT_GT(cuda_host::runtime_counts().kernels, 100);
     ASSERT_EQ(cuda.size(), cpu.size());
@@ -93,6 +99,18 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
 
 const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone;
 
+/// Mixtures of experts in FP8. Every token chooses all experts, so that no rounding changes a
+/// choice.
+Case experts(const std::string& name, const std::string& recipe, const Overrides& more = {},
+             int capability = 90) {
+  return {"mixtral_" + name,
+          "mixtral",
+          Overrides{"mixed_precision=" + recipe, "model.moe_router_topk=4"} + more,
+          0.25,
+          false,
+          capability};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, CudaModels,
     testing::Values(
@@ -112,7 +130,13 @@ INSTANTIATE_TEST_SUITE_P(
             "mixtral_ep2", "mixtral", {"dist.ranks=2", "model.expert_model_parallel_size=2"}, 2e-5},
         Case{"llama_pp2", "llama", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}, 2e-5},
         Case{"llama_cp2", "llama", {"dist.ranks=2", "model.context_parallel_size=2"}, 2e-5},
-        Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true}),
+        Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true},
+        experts("fp8", "bf16_with_fp8_current_scaling_mixed"),
+        experts("fp8_delayed", "bf16_with_fp8_delayed_scaling_mixed"),
+        experts("fp8_blocks", "bf16_with_fp8_subchannel_scaling_mixed"),
+        experts("mxfp8", "bf16_with_mxfp8_mixed", {}, 100),
+        experts("fp8_ep2", "bf16_with_fp8_current_scaling_mixed",
+                {"dist.ranks=2", "model.expert_model_parallel_size=2"})),
     [](const auto& info) { return info.param.name; });
 
 /// Relative L2 distance of two tensors' bytes as FP32 numbers.
