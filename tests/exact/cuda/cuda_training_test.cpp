@@ -99,14 +99,14 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
 
 const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone;
 
-/// Mixtures of experts in FP8. Every token chooses all experts, so that no rounding changes a
-/// choice.
+/// Mixtures of experts in FP8 and FP4, which amplifies last bits more. Every token chooses all
+/// experts, so that no rounding changes a choice.
 Case experts(const std::string& name, const std::string& recipe, const Overrides& more = {},
-             int capability = 90) {
+             int capability = 90, double limit = 0.25) {
   return {"mixtral_" + name,
           "mixtral",
           Overrides{"mixed_precision=" + recipe, "model.moe_router_topk=4"} + more,
-          0.25,
+          limit,
           false,
           capability};
 }
@@ -135,6 +135,9 @@ INSTANTIATE_TEST_SUITE_P(
         experts("fp8_delayed", "bf16_with_fp8_delayed_scaling_mixed"),
         experts("fp8_blocks", "bf16_with_fp8_subchannel_scaling_mixed"),
         experts("mxfp8", "bf16_with_mxfp8_mixed", {}, 100),
+        experts("nvfp4", "bf16_with_nvfp4_mixed", {}, 100, 0.5),
+        experts("fp8_padded", "bf16_with_fp8_current_scaling_mixed",
+                {"model.moe_router_padding_for_quantization=true"}),
         experts("fp8_ep2", "bf16_with_fp8_current_scaling_mixed",
                 {"dist.ranks=2", "model.expert_model_parallel_size=2"})),
     [](const auto& info) { return info.param.name; });
