@@ -58,9 +58,10 @@ OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(setti
   const double bf16 = rate_of(gpu.dense_flops, "bf16");
   for (int i = 0; i < kFlopFormats; ++i) {
     const auto format = static_cast<size_t>(i);
-    const double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
+    double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
     double measured = rate_of(gpu.measured_flops, kFormatNames[i]);
     // FP16 products run at the rate of BF16 ones.
+    if (dense == 0 && kFormatNames[i] == "f16") dense = bf16;
     if (measured == 0 && kFormatNames[i] == "f16" && dense == bf16)
       measured = rate_of(gpu.measured_flops, "bf16");
     matrix_rates_[format] = measured > 0 ? measured : dense * settings.matrix_share;

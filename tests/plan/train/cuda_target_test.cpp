@@ -217,7 +217,7 @@ TEST(CudaTarget, QuantizedProductsOfExpertsCountTheirOperands) {
       SCOPED_TRACE(row.kernel);
       RunSetup setup = setup_of(tiny_run("qwen3_moe") +
                                 Overrides{"model.num_moe_experts=8", "model.moe_router_topk=2",
-                                          "model.packed_weights=false"} +
+                                          "model.num_layers=3", "model.packed_weights=false"} +
                                 row.recipe);
       setup.config.cuda_target = target;
       int64_t calls = 0, launches = 0;
