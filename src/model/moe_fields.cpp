@@ -191,8 +191,7 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
              "count in scales and nowhere else. Without it products complete the last rows "
              "themselves.")
       .alias("moe_router_padding_for_fp8")
-      .constraint("needs FP8 or FP4 products; not with moe_token_dispatcher_type=allgather")
-      .planned_on(KnobDevice::cuda, "the products of experts read 16 and 32 bits");
+      .constraint("needs FP8 or FP4 products; not with moe_token_dispatcher_type=allgather");
 }
 
 void add_dispatcher(FieldGroup& group, MoeFields& fields) {

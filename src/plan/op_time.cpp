@@ -24,6 +24,15 @@ bool is_one_pass(const OpEntryRecord& op) {
          name == "fill";
 }
 
+/// The format in which an op's operations of `format` run.
+FlopFormat running_format(const OpEntryRecord& op, FlopFormat format,
+                          const OpTimeSettings& settings) {
+  if (!settings.narrow_experts || format != FlopFormat::f16 || op.op != "grouped_gemm")
+    return format;
+  if (op.kernel == "grouped_nvfp4") return FlopFormat::fp4;
+  return op.kernel.find("fp8") != std::string::npos ? FlopFormat::fp8 : format;
+}
+
 }  // namespace
 
 OpKind op_kind(const OpEntryRecord& op) {
@@ -49,9 +58,10 @@ OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(setti
   const double bf16 = rate_of(gpu.dense_flops, "bf16");
   for (int i = 0; i < kFlopFormats; ++i) {
     const auto format = static_cast<size_t>(i);
-    const double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
+    double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
     double measured = rate_of(gpu.measured_flops, kFormatNames[i]);
     // FP16 products run at the rate of BF16 ones.
+    if (dense == 0 && kFormatNames[i] == "f16") dense = bf16;
     if (measured == 0 && kFormatNames[i] == "f16" && dense == bf16)
       measured = rate_of(gpu.measured_flops, "bf16");
     matrix_rates_[format] = measured > 0 ? measured : dense * settings.matrix_share;
@@ -73,11 +83,12 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   for (int i = 0; i < kFlopFormats; ++i) {
     const double flops = op.cost.flops[static_cast<size_t>(i)];
     if (flops == 0) continue;
+    const auto format = running_format(op, static_cast<FlopFormat>(i), settings_);
     const double rate =
-        kind == OpKind::other ? vector_rate_ : matrix_rates_[static_cast<size_t>(i)];
+        kind == OpKind::other ? vector_rate_ : matrix_rates_[static_cast<size_t>(format)];
     VIADUCT_CHECK(ConfigError, rate > 0,
                   "prediction: {} computes in {}, but the GPU has no rate for it", op.op,
-                  kFormatNames[i]);
+                  kFormatNames[static_cast<size_t>(format)]);
     const double share = kind == OpKind::product     ? settings_.product_share
                          : kind == OpKind::attention ? settings_.attention_share
                                                      : 1;

@@ -142,23 +142,6 @@ void validate_padding(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// Products of experts on a GPU read 16 and 32 bits.
-void validate_device(const RunConfig& config, Problems& problems) {
-  const PrecisionConfig& given = config.mixed_precision;
-  if (config.dist.device.value_or("cpu") != "cuda") return;
-  const auto leaves_out = [&](std::string_view layer) {
-    return std::ranges::find(given.layers_in_bf16, layer) != given.layers_in_bf16.end();
-  };
-  if (!precision_recipe(given).products.any() ||
-      (leaves_out("experts.up") && leaves_out("experts.down")))
-    return;
-  problems.add(
-      "mixed_precision: quantized products of num_moe_experts = {} experts are not implemented yet "
-      "on dist.device = cuda (they are on cpu, and in plans); nearest: "
-      "mixed_precision.layers_in_bf16=[experts.up,experts.down]",
-      config.model.moe.experts());
-}
-
 /// Where tokens are balanced together without a loss, all tokens of a rank count.
 void validate_balance(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
@@ -278,7 +261,6 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_flex(config, problems);
   validate_rank_capacity(config, problems);
   validate_padding(config, problems);
-  validate_device(config, problems);
   if (const auto& freq = moe.moe_layer_freq;
       !freq.is_auto() && !freq.value().is_list() && freq.value().at(0) < 1)
     problems.add("model.moe_layer_freq: {}, expected at least 1, or a list of 0 and 1",

@@ -243,6 +243,7 @@ OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> famil
   for (AddFamily add : families) add(table_, CpuIsa::portable);
   OpTable kernels = cuda_ops_with_launches(CudaTarget::sm_90a);
   kernels.gemm = gemm_of_targets();
+  kernels.grouped_gemm = grouped_gemm_of_targets();
   put_kernels(table_, kernels);
 }
 

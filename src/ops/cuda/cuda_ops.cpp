@@ -14,6 +14,7 @@ OpTable cuda_ops(CudaTarget target) {
   cuda::add_rows(table);
   cuda::add_elementwise(table);
   cuda::add_experts(table);
+  cuda::add_grouped_gemm(table, target);
   cuda::add_quantize(table);
   cuda::add_optimizer(table);
   return table;

@@ -1,6 +1,5 @@
 // Choices for the ops of experts on a GPU: routing (a warp a token), the order of rows by expert
-// (a stable sort, prefix sums and the places, without atomics), what moves rows, and the products
-// of all experts of a rank in one launch, whose tiles find their expert by the offsets.
+// (a stable sort, prefix sums and the places, without atomics), and what moves rows.
 
 #include "ops/cuda/choice_sort.h"
 #include "ops/cuda/cuda_entry.h"
@@ -127,39 +126,6 @@ Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits
   return choice;
 }
 
-Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
-  const DType dtype = args.a.dtype();
-  check_rows("grouped_gemm", dtype, traits);
-  const Shape& weights = shape_of_weights(args);
-  const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
-  const bool accumulate = args.mode == WriteMode::accumulate;
-  Choice choice = choose_bytes(
-      "grouped_tiles",
-      args.a.bytes() + args.b.bytes() + args.offsets.bytes() + (accumulate ? args.c.bytes() : 0),
-      args.c.bytes());
-  const double products =
-      static_cast<double>(rows) * static_cast<double>(weights[0] / experts * weights[1]);
-  add_vector_flops(choice.cost, dtype, 2.0 * products);
-  const GemmForms forms = expert_forms(args);
-  if (forms.a.plain()) {
-    use_matrix_units(choice.cost, dtype);
-    return choice;
-  }
-  // Planned, not launched yet: each operand that is a tensor is converted in the
-  // workspace, and read there.
-  const bool fp4 = forms.a.element == DType::e2m1x2;
-  move_flops(choice.cost, fp4 ? FlopFormat::fp4 : FlopFormat::fp8);
-  choice.kernel = "grouped_quantized";
-  const bool b_there = !args.b.form().plain();
-  choice.launches = b_there ? 2 : 3;
-  const int64_t elements = args.a.shape().elements() + (b_there ? 0 : args.b.shape().elements());
-  const int64_t made = fp4 ? elements / 2 : elements;
-  choice.cost.bytes_read += made;
-  choice.cost.bytes_written += made;
-  choice.workspace_bytes = made;
-  return choice;
-}
-
 Choice choose_expert_bias(const ExpertBiasArgs& args, const Traits& traits) {
   return choose_kernel("expert_bias", "rows", args.x.dtype(), args, traits);
 }
@@ -242,7 +208,6 @@ void add_experts(OpTable& table) {
   add_entry(table.arrival_order, choose_arrival);
   add_entry(table.combine_rows, choose_combine);
   add_entry(table.combine_rows_backward, choose_combine_backward);
-  add_entry(table.grouped_gemm, choose_grouped);
   add_entry(table.expert_bias, choose_expert_bias);
   add_entry(table.expert_bias_backward, choose_expert_bias_backward);
   add_entry(table.load_error, choose_load_error);

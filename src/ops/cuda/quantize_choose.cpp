@@ -65,7 +65,9 @@ Choice choose_magnitude(const LargestMagnitudeArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "magnitudes";
   choice.launches = 2;
-  choice.workspace_bytes = kMagnitudeBlocks * static_cast<int64_t>(sizeof(uint32_t));
+  const int64_t matrices = std::max<int64_t>(1, args.out.dim(0));
+  choice.workspace_bytes =
+      matrices * magnitude_blocks(matrices) * static_cast<int64_t>(sizeof(uint32_t));
   add_vector_flops(choice.cost, args.matrix.dtype(), static_cast<double>(args.matrix.elements()));
   choice.cost.bytes_read = args.matrix.bytes();
   choice.cost.bytes_written = args.out.bytes();

@@ -128,6 +128,7 @@ class Scorer {
   static void predict_task(Task& task) {
     try {
       PredictionSettings settings = prediction_settings(task.cluster);
+      settings.ops.narrow_experts = true;  // other trainers have such kernels
       if (task.run.attention_share) settings.ops.attention_share = *task.run.attention_share;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {

@@ -204,6 +204,36 @@ TEST(CudaTarget, QuantizedProductsHoldAndSendTheBytesOfTheCpu) {
   }
 }
 
+/// Rows of experts are quantized by a launch of their own, weights once a step; the products run at
+/// the rate of FP16.
+TEST(CudaTarget, QuantizedProductsOfExpertsCountTheirOperands) {
+  const std::vector<CudaTarget> both{CudaTarget::sm_90a, CudaTarget::sm_100a},
+      newest{CudaTarget::sm_100a};
+  for (const RecipeRow& row :
+       {RecipeRow{kDelayed, "grouped_fp8", both}, RecipeRow{kCurrent, "grouped_fp8", both},
+        RecipeRow{kBlocks, "grouped_fp8_blocks", both}, RecipeRow{kMx, "grouped_mxfp8", newest},
+        RecipeRow{kFp4, "grouped_nvfp4", newest}}) {
+    for (const CudaTarget target : row.targets) {
+      SCOPED_TRACE(row.kernel);
+      RunSetup setup = setup_of(tiny_run("qwen3_moe") +
+                                Overrides{"model.num_moe_experts=8", "model.moe_router_topk=2",
+                                          "model.num_layers=3", "model.packed_weights=false"} +
+                                row.recipe);
+      setup.config.cuda_target = target;
+      int64_t calls = 0, launches = 0;
+      for (const KernelUse& use : dry_run(setup).kernels) {
+        if (use.op != "grouped_gemm" || use.kernel != row.kernel) continue;
+        calls += use.calls, launches += use.launches;
+        EXPECT_EQ(use.cost.flops[static_cast<size_t>(FlopFormat::f16)], use.cost.total_flops());
+        EXPECT_GT(use.workspace_bytes, 0);
+      }
+      EXPECT_GT(calls, 0);
+      // Forward and data gradients quantize rows, weight gradients both operands.
+      EXPECT_EQ(3 * launches, 7 * calls);
+    }
+  }
+}
+
 TEST(CudaTarget, AGenerationWithoutTheProductsOfARecipeIsNamed) {
   const auto refusal = [](CudaTarget target, const Overrides& recipe) -> std::string {
     try {

@@ -29,6 +29,23 @@ TEST(OpTime, LargeProductsReachTheirShareOfTheMeasuredRate) {
   EXPECT_GT(time.seconds(product(1e10, 1000)), 1e10 / rate);
 }
 
+/// Kernels of experts multiply FP16, whatever their operands are; those of others may not.
+TEST(OpTime, QuantizedProductsOfExpertsRunAsFp16UnlessOtherKernelsDo) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  OpEntryRecord experts{.op = "grouped_gemm", .kernel = "grouped_fp8"};
+  experts.cost.flops[static_cast<size_t>(FlopFormat::f16)] = 1e15;
+  OpEntryRecord dense{.op = "gemm", .kernel = "cublaslt_fp8"};
+  OpEntryRecord half{.op = "gemm", .kernel = "cublaslt_f16"};
+  dense.cost.flops[static_cast<size_t>(FlopFormat::fp8)] = 1e15;
+  half.cost.flops[static_cast<size_t>(FlopFormat::f16)] = 1e15;
+  const OpTime ours(gpu), theirs(gpu, {.narrow_experts = true});
+  EXPECT_EQ(ours.seconds(experts), ours.seconds(half));
+  EXPECT_EQ(theirs.seconds(experts), theirs.seconds(dense));
+  EXPECT_EQ(theirs.seconds(half), ours.seconds(half));
+  experts.kernel = "grouped_tiles";
+  EXPECT_EQ(theirs.seconds(experts), ours.seconds(half));
+}
+
 TEST(OpTime, NarrowProductsRunAtTheirOwnRate) {
   const Gpu gpu = load_gpu("h100-sxm");
   const OpTime time(gpu);

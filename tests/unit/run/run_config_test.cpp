@@ -164,7 +164,6 @@ TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
       {"memory.offload_path=/tmp", "the second memory of a GPU"},
       {"model.fine_grained_activation_offloading=true", "a GPU offloads whole layers"},
       {"tensor_inspect.enabled=true", "operands are compared"},
-      {"model.moe_router_padding_for_quantization=true", "the products of experts read"},
       {"mixed_precision.fp8_dot_product_attention=true", "its attention has no FP8"},
       {"comm_overlap.num_sm=4", "a setting of the cuda backend"}};
   for (const auto& [setting, why] : missing) {

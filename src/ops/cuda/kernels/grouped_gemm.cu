@@ -5,28 +5,15 @@
 #include "ops/cuda/kernels/grouped_gemm.h"
 
 #include "ops/cuda/kernels/async_copy.cuh"
+#include "ops/cuda/kernels/grouped_multiply.cuh"
 #include "ops/cuda/kernels/grouped_tile.cuh"
-#include "ops/cuda/kernels/mma.cuh"
 
 namespace viaduct::cuda {
 namespace {
 
 constexpr int kTile = static_cast<int>(kGroupedTile);
-constexpr int kThreads = 128, kDepth = 32, kRun = 8, kGap = 8, kStages = 2;
+constexpr int kThreads = kGroupedThreads, kDepth = kGroupedDepth, kRun = 8;
 constexpr int kFloatThreads = 256, kFloatDepth = 16, kOwn = 4;
-
-/// A tile of an operand in the order of its memory: 64 rows of 32 deep, or 32 of 64. The gap keeps
-/// eight rows that a warp reads at once in different banks.
-template <bool kLast>
-struct SharedTile {
-  static constexpr int kRows = kLast ? kTile : kDepth, kColumns = kLast ? kDepth : kTile;
-  uint16_t values[kRows][kColumns + kGap];
-};
-template <bool kLastA, bool kLastB>
-struct SharedTiles {
-  SharedTile<kLastA> a[kStages];
-  SharedTile<kLastB> b[kStages];
-};
 
 /// Rows [row, row + 64) of an operand with `height` rows, depths [depth, depth + 32) of `most`;
 /// zeros beyond. kWide: runs of 8 elements are whole and aligned.
@@ -50,48 +37,6 @@ __device__ void fill_tile(SharedTile<kLast>& to, const uint16_t* from, int64_t s
   }
 }
 
-/// Of a [16, 16] that begins at (row, depth) of the tile.
-template <bool kLast>
-__device__ void load_a(uint32_t (&to)[4], const SharedTile<kLast>& tile, int row, int depth) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, matrix = lane / 8;
-  const int i = row + matrix % 2 * 8, l = depth + matrix / 2 * 8, own = lane % 8;
-  load_matrices<!kLast>(to, kLast ? &tile.values[i + own][l] : &tile.values[l + own][i]);
-}
-/// Of two b [16, 8] side by side.
-template <bool kLast>
-__device__ void load_b(uint32_t (&to)[4], const SharedTile<kLast>& tile, int column, int depth) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, matrix = lane / 8;
-  const int j = column + matrix / 2 * 8, l = depth + matrix % 2 * 8, own = lane % 8;
-  load_matrices<!kLast>(to, kLast ? &tile.values[j + own][l] : &tile.values[l + own][j]);
-}
-
-/// Sums of a warp's quarter: [2 × 16 rows, 4 × 8 columns].
-struct QuarterSums {
-  float d[2][4][4] = {};
-};
-
-template <class T, bool kLastA, bool kLastB>
-__device__ void multiply_tiles(QuarterSums& sums, const SharedTile<kLastA>& a,
-                               const SharedTile<kLastB>& b, int row, int column) {
-#pragma unroll
-  for (int depth = 0; depth < kDepth; depth += 16) {
-    uint32_t of_a[2][4], of_b[2][4];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      load_a(of_a[half], a, row + 16 * half, depth);
-      load_b(of_b[half], b, column + 16 * half, depth);
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const uint32_t pair[2] = {of_b[j / 2][j % 2 * 2], of_b[j / 2][j % 2 * 2 + 1]};
-        mma_16x8x16<T>(sums.d[i][j], of_a[i], pair);
-      }
-    }
-  }
-}
-
 template <class T, bool kLastA, bool kLastB, bool kWide>
 __global__ void __launch_bounds__(kThreads) grouped_gemm_kernel(GroupedProduct args) {
   const GroupedTile<uint16_t> tile = grouped_tile<uint16_t>(args);
@@ -99,14 +44,13 @@ __global__ void __launch_bounds__(kThreads) grouped_gemm_kernel(GroupedProduct a
   auto& shared_tiles = shared<SharedTiles<kLastA, kLastB>>();
   const int64_t steps = (tile.depth + kDepth - 1) / kDepth;
   const auto fill = [&](int64_t step) {
-    const int stage = static_cast<int>(step % kStages);
+    const int stage = static_cast<int>(step % kGroupedStages);
     fill_tile<kLastA, kWide>(shared_tiles.a[stage], tile.a, args.a_stride, tile.row, tile.height,
                              step * kDepth, tile.depth);
     fill_tile<kLastB, kWide>(shared_tiles.b[stage], tile.b, args.b_stride, tile.column, tile.width,
                              step * kDepth, tile.depth);
   };
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  const int row = warp / 2 * 32, column = warp % 2 * 32;
+  const int row = quarter_row(), column = quarter_column();
   QuarterSums sums;
   if (steps > 0) fill(0);
   commit_copies();
@@ -115,22 +59,13 @@ __global__ void __launch_bounds__(kThreads) grouped_gemm_kernel(GroupedProduct a
     commit_copies();
     wait_for_copies<1>();
     __syncthreads();
-    const int stage = static_cast<int>(step % kStages);
+    const int stage = static_cast<int>(step % kGroupedStages);
     multiply_tiles<T>(sums, shared_tiles.a[stage], shared_tiles.b[stage], row, column);
     __syncthreads();
   }
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        store_sum(args, tile, tile.row + row + 16 * i + lane / 4 + e / 2 * 8,
-                  tile.column + column + 8 * j + lane % 4 * 2 + e % 2, sums.d[i][j][e]);
-      }
-    }
-  }
+  for_quarter(row, column, [&](int r, int c, int i, int j, int e) {
+    store_sum(args, tile, tile.row + r, tile.column + c, sums.d[i][j][e]);
+  });
 }
 
 /// Depths of both operands, each [depth, 64].
@@ -151,7 +86,7 @@ __device__ void fill_floats(float (&to)[kFloatDepth][kTile + 4], const float* fr
 }
 
 template <bool kLastA, bool kLastB>
-__global__ void __launch_bounds__(kFloatThreads) grouped_gemm_f32_kernel(GroupedProduct args) {
+__global__ void __launch_bounds__(kFloatThreads, 3) grouped_gemm_f32_kernel(GroupedProduct args) {
   const GroupedTile<float> tile = grouped_tile<float>(args);
   if (!tile.there) return;  // the whole block
   FloatTiles& tiles = shared<FloatTiles>();

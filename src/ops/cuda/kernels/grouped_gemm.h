@@ -8,18 +8,24 @@ namespace viaduct::cuda {
 
 enum class GroupedForm : uint8_t { forward, data_gradient, weight_gradient };
 
-/// Row r of a tensor begins at element r · stride.
-struct GroupedProduct {
+/// The products whatever their operands are. Row r of c begins at element r · c_stride.
+struct GroupedShape {
   GroupedForm form;
-  Format format, c_format;  // of a and b; of c
+  Format c_format;
   bool accumulate;
-  const void *a, *b;
   void* c;
-  int64_t a_stride, b_stride, c_stride;
+  int64_t c_stride;
   const int32_t* offsets;  // [experts + 1]
   int64_t experts;
   int64_t rows;  // of a: those from offsets[experts] on belong to no expert
   int64_t n, k;  // of a weight
+};
+
+/// Row r of a tensor begins at element r · stride.
+struct GroupedProduct : GroupedShape {
+  Format format;  // of a and b
+  const void *a, *b;
+  int64_t a_stride, b_stride;
 };
 /// Sums in FP32, in the order of the contracted dim.
 void grouped_gemm(const GroupedProduct& args, Stream stream);
@@ -28,7 +34,7 @@ void grouped_gemm(const GroupedProduct& args, Stream stream);
 inline constexpr int64_t kGroupedTile = 64;
 
 /// Blocks of a launch: each expert may end with a tile that is not full.
-inline int64_t grouped_tiles(const GroupedProduct& args) {
+inline int64_t grouped_tiles(const GroupedShape& args) {
   const auto tiles = [](int64_t size) { return (size + kGroupedTile - 1) / kGroupedTile; };
   if (args.form == GroupedForm::weight_gradient)
     return args.experts * tiles(args.n) * tiles(args.k);

@@ -3,6 +3,7 @@
 
 #include "ops/cuda/kernels/nvfp4.h"
 
+#include "ops/cuda/kernels/matrix_rows.cuh"
 #include "ops/cuda/kernels/nvfp4.cuh"
 #include "ops/cuda/kernels/philox.cuh"
 #include "ops/cuda/kernels/rotation.cuh"
@@ -21,21 +22,36 @@ struct Tile {
   float divisors[kRows][kColumns];  // [0][column], [row][group] or [0][group]
 };
 
-/// The place of a thread's 8 elements in the tile, and how many columns of the matrix there are.
+/// The place of a thread's 8 elements in the tile, and the tile's in its matrix.
 struct Own {
   int row, column;
-  int64_t first_row, first_column;
-  int count;
+  int64_t matrix, first_column;
+  int64_t first_row;  // of the operand
+  int64_t code_row;   // where the codes of that row are
+  int64_t row_in_matrix;
+  int64_t scale_at;     // of the scales of the tile's first row
+  int rows, code_rows;  // of the tile
+  int columns;          // of the 8 elements, those of the matrix
 };
 
 __device__ Own own_elements(const Nvfp4Rows& args) {
   Own own;
   own.row = static_cast<int>(threadIdx.x) / (kColumns / kRun);
   own.column = static_cast<int>(threadIdx.x) % (kColumns / kRun) * kRun;
-  own.first_row = int64_t{blockIdx.y} * kRows, own.first_column = int64_t{blockIdx.x} * kColumns;
+  const RowsOfGroup group = rows_of_group(args.rows, blockIdx.y, kRows);
+  own.matrix = group.matrix, own.first_row = group.begin;
+  own.row_in_matrix = group.number * kRows;
+  own.rows = static_cast<int>(group.end - group.begin);
+  own.code_row = args.complete_rows ? int64_t{blockIdx.y} * kRows : group.begin;
+  own.code_rows = args.complete_rows ? kRows : own.rows;
+  own.first_column = int64_t{blockIdx.x} * kColumns;
   const int64_t left = args.columns - own.first_column - own.column;
-  const bool there = own.first_row + own.row < args.rows && left > 0;
-  own.count = there ? static_cast<int>(left < kRun ? left : kRun) : 0;
+  own.columns = static_cast<int>(left < 0 ? 0 : left < kRun ? left : kRun);
+  const int64_t groups = own.row_in_matrix / args.group_rows;
+  own.scale_at =
+      args.rows.offsets != nullptr
+          ? (first_group(args.rows, group.matrix, args.group_rows) + groups) * args.scale_row_stride
+          : group.matrix * args.scale_matrix_stride + groups * args.scale_row_stride;
   return own;
 }
 
@@ -44,10 +60,11 @@ __device__ void load_tile(const Nvfp4Rows& args, const Own& own, Tile& tile) {
   float x[kRun] = {};
   const void* const row = address_of(args.matrix, own.first_row + own.row);
   const int64_t column = own.first_column + own.column;
-  if (kWide && own.count == kRun) {
+  const int count = own.row < own.rows ? own.columns : 0;
+  if (kWide && count == kRun) {
     load(row, args.matrix.format, column, x);
   } else {
-    for (int j = 0; j < own.count; ++j) {
+    for (int j = 0; j < count; ++j) {
       float one[1];
       load(row, args.matrix.format, column + j, one);
       x[j] = one[0];
@@ -70,9 +87,9 @@ __device__ void load_tile(const Nvfp4Rows& args, const Own& own, Tile& tile) {
 __device__ float make_scale(const Nvfp4Rows& args, const Own& own, int row, int column,
                             uint32_t most, float matrix_scale) {
   const uint8_t code = group_scale_of(__uint_as_float(most), matrix_scale);
-  const int64_t r = own.first_row + row, c = own.first_column + column;
-  if (r < args.rows && c < args.columns) {
-    args.scales[r / args.group_rows * args.scale_row_stride +
+  const int64_t c = own.first_column + column;
+  if (row < own.rows && c < args.columns) {
+    args.scales[own.scale_at + row / args.group_rows * args.scale_row_stride +
                 c / args.group_columns * args.scale_column_stride] = code;
   }
   return divisor_of(code, matrix_scale);
@@ -115,11 +132,15 @@ __device__ float divisor_at(const Nvfp4Rows& args, const Tile& tile, int row, in
 /// The 16 random bits of features of one token; a counter has those of 8.
 class Drawn {
  public:
-  __device__ Drawn(const RandomBits& random, int64_t row)
-      : random_(random), token_(static_cast<uint64_t>(random.token_index[row])) {}
+  __device__ Drawn(const RandomBits& random, int64_t token)
+      : random_(random), token_(static_cast<uint64_t>(token)) {}
+  /// `column`: counted through all matrices.
   __device__ uint32_t of(int64_t column) {
-    int r = 0;
-    while (r + 1 < random_.runs && random_.begin[r + 1] <= column) ++r;
+    int r = 0, beyond = random_.runs;
+    while (beyond - r > 1) {
+      const int middle = (r + beyond) / 2;
+      (random_.begin[middle] <= column ? r : beyond) = middle;
+    }
     const uint64_t feature = random_.first[r] + static_cast<uint64_t>(column - random_.begin[r]);
     if (!drawn_ || feature / 8 != counter_) {
       counter_ = feature / 8, drawn_ = true;
@@ -137,41 +158,49 @@ class Drawn {
 
 template <bool kWide>
 __device__ void encode(const Nvfp4Rows& args, const Own& own, const Tile& tile) {
-  if (own.count == 0) return;
+  if (own.columns == 0 || own.row >= own.code_rows) return;
   uint32_t codes[kRun] = {};
   const auto scaled = [&](int j) {
     return tile.values[own.row][own.column + j] / divisor_at(args, tile, own.row, own.column + j);
   };
   if (args.random.token_index == nullptr) {
-    for (int j = 0; j < own.count; ++j) codes[j] = nearest_e2m1(scaled(j));
+    for (int j = 0; j < own.columns; ++j) codes[j] = nearest_e2m1(scaled(j));
   } else {
-    Drawn drawn(args.random, own.first_row + own.row);
-    for (int j = 0; j < own.count; ++j) {
-      const auto random = static_cast<float>(drawn.of(own.first_column + own.column + j));
+    const RandomBits& random_bits = args.random;
+    Drawn drawn(random_bits, random_bits.one_token
+                                 ? random_bits.token_index[0] + own.row_in_matrix + own.row
+                                 : random_bits.token_index[own.first_row + own.row]);
+    const int64_t first = own.matrix * args.columns + own.first_column + own.column;
+    for (int j = 0; j < own.columns; ++j) {
+      const auto random = static_cast<float>(drawn.of(first + j));
       codes[j] = encode_e2m1(scaled(j), [&](float steps) {
         return static_cast<uint32_t>(steps + (random + 0.5f) * 0x1p-16f);
       });
     }
   }
-  uint8_t* const to = args.values + (own.first_row + own.row) * args.values_stride +
+  uint8_t* const to = args.values + (own.code_row + own.row) * args.values_stride +
                       (own.first_column + own.column) / 2;
   Run<uint8_t, kRun / 2> pairs;
 #pragma unroll
   for (int j = 0; j < kRun; j += 2)
     pairs.values[j / 2] = static_cast<uint8_t>(codes[j] | codes[j + 1] << 4);
-  if (kWide && own.count == kRun) {
+  if (kWide && own.columns == kRun) {
     *reinterpret_cast<Run<uint8_t, kRun / 2>*>(to) = pairs;
   } else {
-    for (int j = 0; j < own.count; j += 2) to[j / 2] = pairs.values[j / 2];
+    for (int j = 0; j < own.columns; j += 2) to[j / 2] = pairs.values[j / 2];
   }
 }
 
 template <bool kWide>
 __global__ void __launch_bounds__(kThreads) quantize_nvfp4_kernel(Nvfp4Rows args) {
   auto& tile = shared<Tile>();
-  const float matrix_scale = matrix_scale_of(args.amax[0]);
-  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *args.matrix_scale = matrix_scale;
+  if (blockIdx.x == 0 && blockIdx.y == 0) {
+    for (int64_t m = threadIdx.x; m < args.rows.count; m += kThreads)
+      args.matrix_scale[m] = matrix_scale_of(args.amax[m]);
+  }
   const Own own = own_elements(args);
+  if (own.rows <= 0) return;  // the whole block
+  const float matrix_scale = matrix_scale_of(args.amax[own.matrix]);
   load_tile<kWide>(args, own, tile);
   make_scales(args, own, matrix_scale, tile);
   encode<kWide>(args, own, tile);
@@ -182,7 +211,7 @@ __global__ void __launch_bounds__(kThreads) quantize_nvfp4_kernel(Nvfp4Rows args
 void quantize_nvfp4(const Nvfp4Rows& args, Stream stream) {
   static_assert(sizeof(Nvfp4Rows) <= 4096, "what all drivers take as parameters");
   // A matrix without elements still has a scale.
-  const int64_t across = blocks_for(args.columns, kColumns), down = blocks_for(args.rows, kRows);
+  const int64_t across = blocks_for(args.columns, kColumns), down = row_groups(args.rows, kRows);
   const bool wide = is_wide(args.matrix) && is_wide(args.values) && args.values_stride % 4 == 0;
   launch("quantize_nvfp4", wide ? quantize_nvfp4_kernel<true> : quantize_nvfp4_kernel<false>,
          Grid(across > 0 ? across : 1, down > 0 ? down : 1), kThreads, stream, args);

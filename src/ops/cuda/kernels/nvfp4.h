@@ -2,6 +2,7 @@
 // Quantized operands of 4 bits (tensor/nvfp4.h) with the cpu's bits: codes of e2m1, two in a byte,
 // E4M3 scales of groups and one scale of the matrix.
 
+#include "ops/cuda/kernels/matrix_rows.h"
 #include "ops/cuda/kernels/views.h"
 
 namespace viaduct::cuda {
@@ -9,23 +10,28 @@ namespace viaduct::cuda {
 /// How elements are rounded: to nearest even without tokens, else stochastic
 /// (ops/stochastic_rounding.h).
 struct RandomBits {
-  static constexpr int kMostRuns = 64;
+  static constexpr int kMostRuns = 192;
   uint64_t key = 0;
-  const int64_t* token_index = nullptr;
+  const int64_t* token_index = nullptr;  // of each row, or
+  bool one_token = false;  // [1]: of the first row of each matrix, whose rows count on from there
   int runs = 0;
-  int64_t begin[kMostRuns];   // columns
+  int64_t begin[kMostRuns];   // columns, counted through all matrices
   uint64_t first[kMostRuns];  // features
 };
 
+/// One operand, or one for each of several matrices.
 struct Nvfp4Rows {
   Rows matrix;
-  int64_t rows, columns;  // an even number
-  bool rotated;           // columns, in runs of 16 rows
-  const float* amax;      // [1]
-  float* matrix_scale;    // [1]
+  MatrixRows rows;
+  int64_t columns;             // an even number
+  bool rotated = false;        // columns, in runs of 16 rows
+  bool complete_rows = false;  // each group of 16 rows has 16 rows of codes, at 16 · its number
+  const float* amax;           // [matrices]
+  float* matrix_scale;         // [matrices]
   uint8_t* values;
   int64_t values_stride;  // bytes
   uint8_t* scales;
+  int64_t scale_matrix_stride = 0;                // as `QuantizedRows` has it
   int64_t scale_row_stride, scale_column_stride;  // of groups
   int group_rows, group_columns;                  // 1 × 16, 16 × 1 or 16 × 16
   RandomBits random;

@@ -4,6 +4,7 @@
 #include "ops/cuda/kernels/quantize.h"
 
 #include "ops/cuda/kernels/float8.cuh"
+#include "ops/cuda/kernels/matrix_rows.cuh"
 #include "ops/cuda/kernels/row_group.cuh"
 
 namespace viaduct::cuda {
@@ -25,15 +26,16 @@ __device__ void store_scale(const QuantizedRows& args, int64_t at, float scale) 
   }
 }
 
-__global__ void __launch_bounds__(kThreads) quantize_groups_kernel(QuantizedRows args) {
+__global__ void __launch_bounds__(kThreads)
+    quantize_groups_kernel(QuantizedRows args, int64_t tiles) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int64_t width = args.group_columns < kWarpLanes ? kWarpLanes : args.group_columns;
   const int64_t across = (args.columns + width - 1) / width;
-  const int64_t down = (args.rows + args.group_rows - 1) / args.group_rows;
   const int64_t tile = int64_t{blockIdx.x} * (kThreads / kWarpLanes) + threadIdx.x / kWarpLanes;
-  if (tile >= across * down) return;  // the whole warp
-  const int64_t row_begin = tile / across * args.group_rows, column_begin = tile % across * width;
-  const int64_t row_end = min(args.rows, row_begin + args.group_rows);
+  if (tile >= tiles) return;  // the whole warp
+  const RowsOfGroup group = rows_of_group(args.rows, tile / across, args.group_rows);
+  if (group.begin >= group.end) return;
+  const int64_t row_begin = group.begin, row_end = group.end, column_begin = tile % across * width;
   const int64_t column_end = min(args.columns, column_begin + width);
   uint32_t most = 0;
   for (int64_t r = row_begin; r < row_end; ++r) {
@@ -46,10 +48,11 @@ __global__ void __launch_bounds__(kThreads) quantize_groups_kernel(QuantizedRows
   const float scale = scale_of(__uint_as_float(most), args.e5m2, false);
   const int64_t own = column_begin + lane;  // the first column of this lane
   if (own < column_end && lane % args.group_columns == 0) {
-    store_scale(
-        args,
-        tile / across * args.scale_row_stride + own / args.group_columns * args.scale_column_stride,
-        scale);
+    const int64_t group_row =
+        args.rows.offsets != nullptr
+            ? tile / across * args.scale_row_stride
+            : group.matrix * args.scale_matrix_stride + group.number * args.scale_row_stride;
+    store_scale(args, group_row + own / args.group_columns * args.scale_column_stride, scale);
   }
   for (int64_t r = row_begin; r < row_end; ++r) {
     for (int64_t c = own; c < column_end; c += kWarpLanes) {
@@ -60,11 +63,18 @@ __global__ void __launch_bounds__(kThreads) quantize_groups_kernel(QuantizedRows
 }
 
 template <int kRun>
-__global__ void __launch_bounds__(kThreads) quantize_matrix_kernel(QuantizedRows args) {
-  const float scale = scale_of(args.amax[0], args.e5m2, true);
-  if (blockIdx.x == 0 && threadIdx.x == 0) store_scale(args, 0, scale);
-  for_elements<kRun>(args.rows, args.columns, kThreads, [&](int64_t row, int64_t i, auto count) {
+__global__ void __launch_bounds__(kThreads)
+    quantize_matrix_kernel(QuantizedRows args, int64_t groups) {
+  if (blockIdx.x == 0) {
+    for (int64_t m = threadIdx.x; m < args.rows.count; m += kThreads)
+      store_scale(args, m, scale_of(args.amax[m], args.e5m2, true));
+  }
+  for_elements<kRun>(groups, args.columns, kThreads, [&](int64_t at, int64_t i, auto count) {
     constexpr int n = decltype(count)::value;
+    const RowsOfGroup group = rows_of_group(args.rows, at, 1);
+    if (group.begin >= group.end) return;
+    const int64_t row = group.begin;
+    const float scale = scale_of(args.amax[group.matrix], args.e5m2, true);
     float x[n];
     Run<uint8_t, n> codes;
     load(address_of(args.matrix, row), args.matrix.format, i, x);
@@ -79,17 +89,17 @@ __global__ void __launch_bounds__(kThreads) quantize_matrix_kernel(QuantizedRows
 void quantize(const QuantizedRows& args, Stream stream) {
   if (args.amax == nullptr) {
     const int64_t width = args.group_columns < kWarpLanes ? kWarpLanes : args.group_columns;
-    const int64_t tiles = blocks_for(args.columns, width) * blocks_for(args.rows, args.group_rows);
+    const int64_t tiles = blocks_for(args.columns, width) * row_groups(args.rows, args.group_rows);
     launch("quantize", quantize_groups_kernel, Grid(blocks_for(tiles, kThreads / kWarpLanes)),
-           kThreads, stream, args);
+           kThreads, stream, args, tiles);
     return;
   }
   const bool wide = is_wide(args.matrix) && is_wide(args.values) && args.values_stride % 8 == 0;
   // A matrix without elements still has a scale.
-  const int64_t rows = args.columns > 0 ? args.rows : 0;
-  const Grid grid = grid_for_elements(rows, args.columns, wide ? 8 : 1, kThreads);
+  const int64_t groups = args.columns > 0 ? row_groups(args.rows, 1) : 0;
+  const Grid grid = grid_for_elements(groups, args.columns, wide ? 8 : 1, kThreads);
   launch("quantize", wide ? quantize_matrix_kernel<8> : quantize_matrix_kernel<1>,
-         Grid(grid.x > 0 ? grid.x : 1), kThreads, stream, args);
+         Grid(grid.x > 0 ? grid.x : 1), kThreads, stream, args, groups);
 }
 
 }  // namespace viaduct::cuda

@@ -1,6 +1,7 @@
 // Launches of the products of experts.
 
 #include "ops/cuda/kernels/grouped_gemm.h"
+#include "ops/cuda/launch/grouped_codes.h"
 #include "ops/cuda/launch/launch_args.h"
 
 namespace viaduct::cuda {
@@ -18,22 +19,23 @@ GroupedForm form_of(GemmForm form) {
   return GroupedForm::weight_gradient;
 }
 
-void launch_grouped(OpContext& context, const Choice&, const GroupedGemmArgs& args, void*) {
+void launch_grouped(OpContext& context, const Choice& choice, const GroupedGemmArgs& args,
+                    void* workspace) {
   constexpr std::string_view op = "grouped_gemm";
-  VIADUCT_CHECK(DeviceError, expert_forms(args).a.plain(),
-                "{}: {} has no kernel for quantized operands yet; it has f32, bf16 and f16", op,
-                context.ops.traits.name);
-  const Tensor& b = args.b.tensor();
   const Shape& weights = shape_of_weights(args);
-  GroupedProduct product{form_of(args.form), format_of(op, args.a.dtype()),
-                         format_of(op, args.c.dtype()), args.mode == WriteMode::accumulate};
-  product.a = args.a.raw(), product.b = b.raw(), product.c = args.c.raw();
+  GroupedShape shape{form_of(args.form), format_of(op, args.c.dtype()),
+                     args.mode == WriteMode::accumulate};
+  shape.c = args.c.raw(), shape.c_stride = args.c.stride(0);
+  shape.offsets = args.offsets.data<int32_t>();
+  shape.experts = args.offsets.dim(0) - 1;
+  shape.rows = args.a.dim(0);
+  shape.n = weights[0] / shape.experts, shape.k = weights[1];
+  if (!expert_forms(args).a.plain())
+    return launch_grouped_codes(context, choice, args, shape, workspace);
+  const Tensor& b = args.b.tensor();
+  GroupedProduct product{shape, format_of(op, args.a.dtype())};
+  product.a = args.a.raw(), product.b = b.raw();
   product.a_stride = args.a.stride(0), product.b_stride = b.stride(0);
-  product.c_stride = args.c.stride(0);
-  product.offsets = args.offsets.data<int32_t>();
-  product.experts = args.offsets.dim(0) - 1;
-  product.rows = args.a.dim(0);
-  product.n = weights[0] / product.experts, product.k = weights[1];
   grouped_gemm(product, stream_of(context));
 }
 

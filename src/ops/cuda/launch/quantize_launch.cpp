@@ -3,10 +3,10 @@
 #include "ops/cuda/kernels/nvfp4.h"
 #include "ops/cuda/kernels/quantize.h"
 #include "ops/cuda/launch/launch_args.h"
+#include "ops/cuda/launch/random_bits.h"
 #include "tensor/number_formats.h"
 
 namespace viaduct::cuda {
-namespace {
 
 RandomBits random_bits(const StochasticRounding& rounding, bool row_wise) {
   RandomBits random;
@@ -22,21 +22,27 @@ RandomBits random_bits(const StochasticRounding& rounding, bool row_wise) {
   return random;
 }
 
+namespace {
+
 void convert_nvfp4(OpContext& context, const ConvertOperandArgs& args) {
   const OperandForm& form = args.out.form();
   const Tensor &values = args.out.values(), &scales = args.out.scales();
   const bool row_wise = form.orientation == Orientation::row_wise;
   const OperandExtent& group = form.scales->group;
   // Scales are [groups along kept, groups along contracted].
-  quantize_nvfp4(
-      {rows_of("convert_operand", args.matrix), args.matrix.dim(0), args.matrix.dim(1),
-       form.rotated, args.amax.data<float>(), args.out.matrix_scale().data<float>(),
-       static_cast<uint8_t*>(values.raw()), values.stride(0), static_cast<uint8_t*>(scales.raw()),
-       row_wise ? scales.stride(0) : 1, row_wise ? 1 : scales.stride(0),
-       static_cast<int>(row_wise ? group.kept : group.contracted),
-       static_cast<int>(row_wise ? group.contracted : group.kept),
-       random_bits(args.rounding, row_wise)},
-      stream_of(context));
+  Nvfp4Rows rows{rows_of("convert_operand", args.matrix), one_matrix(args.matrix.dim(0)),
+                 args.matrix.dim(1)};
+  rows.rotated = form.rotated;
+  rows.amax = args.amax.data<float>();
+  rows.matrix_scale = args.out.matrix_scale().data<float>();
+  rows.values = static_cast<uint8_t*>(values.raw()), rows.values_stride = values.stride(0);
+  rows.scales = static_cast<uint8_t*>(scales.raw());
+  rows.scale_row_stride = row_wise ? scales.stride(0) : 1;
+  rows.scale_column_stride = row_wise ? 1 : scales.stride(0);
+  rows.group_rows = static_cast<int>(row_wise ? group.kept : group.contracted);
+  rows.group_columns = static_cast<int>(row_wise ? group.contracted : group.kept);
+  rows.random = random_bits(args.rounding, row_wise);
+  quantize_nvfp4(rows, stream_of(context));
 }
 
 void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs& args, void*) {
@@ -44,7 +50,7 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
   if (form.element == DType::e2m1x2) return convert_nvfp4(context, args);
   const Tensor& scales = args.out.scales();
   QuantizedRows rows{rows_of("convert_operand", args.matrix),
-                     args.matrix.dim(0),
+                     one_matrix(args.matrix.dim(0)),
                      args.matrix.dim(1),
                      static_cast<uint8_t*>(args.out.values().raw()),
                      args.out.values().stride(0),
@@ -68,13 +74,15 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
 
 void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
                       void* workspace) {
-  VIADUCT_CHECK(DeviceError, args.out.dim(0) == 1 && !args.offsets,
-                "largest_magnitude: {} has no kernel for {} matrices at once, only for one",
-                context.ops.traits.name, args.out.dim(0));
-  largest_magnitude(
-      {rows_of("largest_magnitude", args.matrix), args.matrix.dim(0), args.matrix.dim(1),
-       static_cast<uint32_t*>(workspace), args.out.data<float>(), args.rotated},
-      stream_of(context));
+  const int64_t matrices = args.out.dim(0), rows = args.matrix.dim(0);
+  if (matrices == 0) return;
+  largest_magnitude({rows_of("largest_magnitude", args.matrix),
+                     {rows, rows / matrices, matrices, pointer_of<int32_t>(args.offsets)},
+                     args.matrix.dim(1),
+                     static_cast<uint32_t*>(workspace),
+                     args.out.data<float>(),
+                     args.rotated},
+                    stream_of(context));
 }
 
 template <class Args>
@@ -104,9 +112,9 @@ void launch_square_codes(OpContext& context, const Choice&, const SquareCodesArg
 }
 
 void launch_note(OpContext& context, const Choice&, const NoteAmaxArgs& args, void*) {
-  for (int64_t i = 0; i < args.amax.dim(0); ++i)
-    note_amax(args.amax.data<float>() + i, args.noted.data<float>() + i,
-              args.chosen.data<float>() + i, args.out.data<float>() + i, stream_of(context));
+  note_amax({args.amax.data<float>(), args.chosen.data<float>(), args.noted.data<float>(),
+             args.out.data<float>(), args.amax.elements()},
+            stream_of(context));
 }
 
 void launch_choose(OpContext& context, const Choice&, const ChooseAmaxArgs& args, void*) {
