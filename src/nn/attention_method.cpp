@@ -3,14 +3,24 @@
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/score_matrix.h"
+#include "ops/table.h"
 
 namespace viaduct {
 namespace {
 
 /// [heads, queries, keys of the longest document].
+Tensor score_matrix(OpContext& context, const AttentionProblem& problem, const Tensor& q,
+                    DType dtype) {
+  return context.allocate(dtype, {q.dim(1), q.dim(0), problem.max_keys}, MemoryTag::activations);
+}
 Tensor score_matrix(OpContext& context, const AttentionProblem& problem, const Tensor& q) {
-  return context.allocate(accumulator_dtype(q.dtype()), {q.dim(1), q.dim(0), problem.max_keys},
-                          MemoryTag::activations);
+  return score_matrix(context, problem, q, accumulator_dtype(q.dtype()));
+}
+
+/// Where an op writes its factors of products if not in place: narrow, if products round them.
+Tensor narrow_matrix(OpContext& context, const AttentionProblem& problem, const Tensor& q) {
+  if (!context.ops.narrow_score_factors || dtype_bytes(q.dtype()) != 2) return {};
+  return score_matrix(context, problem, q, q.dtype());
 }
 
 /// Rounds the matrix to the format of a softmax that is not in FP32.
@@ -21,26 +31,51 @@ void round(OpContext& context, const AttentionMethod& method, const Tensor& matr
   copy(context, {narrow, matrix});
 }
 
-void softmax(OpContext& context, const AttentionMethod& method, ScoreSoftmaxArgs args,
-             DType format) {
-  if (method.masked_softmax_fusion && method.softmax_in_fp32) return score_softmax(context, args);
+/// Returns the probabilities: `narrow`, or the matrix if that is undefined.
+Tensor softmax(OpContext& context, const AttentionMethod& method, ScoreSoftmaxArgs args,
+               DType format, const Tensor& narrow) {
+  if (method.masked_softmax_fusion && method.softmax_in_fp32) {
+    args.narrow = narrow;
+    score_softmax(context, args);
+    return narrow ? narrow : args.matrix;
+  }
   for (const ScoreSteps step : {ScoreSteps::scale, ScoreSteps::mask, ScoreSteps::softmax}) {
     args.steps = step;
+    if (step == ScoreSteps::softmax) args.narrow = narrow;
     score_softmax(context, args);
-    if (step != ScoreSteps::mask) round(context, method, args.matrix, format);
+    if (step != ScoreSteps::mask && !args.narrow) round(context, method, args.matrix, format);
   }
+  return narrow ? narrow : args.matrix;
 }
 
-void softmax_backward(OpContext& context, const AttentionMethod& method,
-                      ScoreSoftmaxBackwardArgs args, DType format) {
-  if (method.masked_softmax_fusion && method.softmax_in_fp32)
-    return score_softmax_backward(context, args);
+/// Returns the gradient of the scores: args.narrow, or the matrix of the gradient.
+Tensor softmax_backward(OpContext& context, const AttentionMethod& method,
+                        ScoreSoftmaxBackwardArgs args, DType format) {
+  const Tensor narrow = args.narrow;
+  if (method.masked_softmax_fusion && method.softmax_in_fp32) {
+    score_softmax_backward(context, args);
+    return narrow ? narrow : args.gradient;
+  }
   round(context, method, args.gradient, format);
   for (const ScoreSteps step : {ScoreSteps::softmax, ScoreSteps::scale}) {
     args.steps = step;
+    args.narrow = step == ScoreSteps::scale ? narrow : Tensor();
     score_softmax_backward(context, args);
-    round(context, method, args.gradient, format);
+    if (!args.narrow) round(context, method, args.gradient, format);
   }
+  return narrow ? narrow : args.gradient;
+}
+
+/// softmax(q · kᵀ) [N, Tq, keys] with the lse given.
+Tensor probabilities_again(OpContext& context, const AttentionMethod& method,
+                           const AttentionBackwardArgs& args) {
+  const AttentionProblem& problem = args.problem;
+  const Tensor matrix = score_matrix(context, problem, args.q);
+  score_product(context, {ScoreProduct::scores, problem, matrix, args.q, args.k});
+  // The slope of a cap is computed from the probability, which must be exact.
+  const Tensor narrow = problem.softcap > 0 ? Tensor() : narrow_matrix(context, problem, args.q);
+  return softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse, true},
+                 args.q.dtype(), narrow);
 }
 
 }  // namespace
@@ -51,33 +86,34 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
   const Tensor matrix = score_matrix(context, problem, args.q);
   // matrix [N, Tq, keys] = q · kᵀ
   score_product(context, {ScoreProduct::scores, problem, matrix, args.q, args.k});
-  softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse}, args.q.dtype());
-  if (problem.dropout > 0) score_dropout(context, {problem, matrix, matrix});
-  // out [Tq, N, D] = matrix · v
-  score_product(context, {ScoreProduct::values, problem, matrix, args.out, args.v});
+  const Tensor p = softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse},
+                           args.q.dtype(), narrow_matrix(context, problem, args.q));
+  if (problem.dropout > 0) score_dropout(context, {problem, p, p});
+  // out [Tq, N, D] = p · v
+  score_product(context, {ScoreProduct::values, problem, p, args.out, args.v});
 }
 
 void attend_backward(OpContext& context, const AttentionMethod& method,
                      const AttentionBackwardArgs& args) {
   if (method.flash) return attention_backward(context, args);
   const AttentionProblem& problem = args.problem;
-  const Tensor p = score_matrix(context, problem, args.q);         // [N, Tq, keys]
-  const Tensor gradient = score_matrix(context, problem, args.q);  // [N, Tq, keys]
-  // p = softmax(q · kᵀ)
-  score_product(context, {ScoreProduct::scores, problem, p, args.q, args.k});
-  softmax(context, method, {ScoreSteps::all, problem, p, args.lse, true}, args.q.dtype());
+  const Tensor p = probabilities_again(context, method, args);  // [N, Tq, keys]
   // dv [Tk, K, D] += pᵀ · d_out, p with dropout
   if (problem.dropout > 0) {
-    score_dropout(context, {problem, p, gradient});
-    score_product(context, {ScoreProduct::keys, problem, gradient, args.d_out, args.dv});
+    const Tensor dropped = score_matrix(context, problem, args.q, p.dtype());
+    score_dropout(context, {problem, p, dropped});
+    score_product(context, {ScoreProduct::keys, problem, dropped, args.d_out, args.dv});
   } else {
     score_product(context, {ScoreProduct::keys, problem, p, args.d_out, args.dv});
   }
   // gradient = d_out · vᵀ, then through dropout and softmax
+  Tensor gradient = score_matrix(context, problem, args.q);  // [N, Tq, keys]
   score_product(context, {ScoreProduct::scores, problem, gradient, args.d_out, args.v});
   if (problem.dropout > 0) score_dropout(context, {problem, gradient, gradient});
-  softmax_backward(context, method, {ScoreSteps::all, problem, p, gradient, args.lse, args.delta},
-                   args.q.dtype());
+  gradient = softmax_backward(context, method,
+                              {ScoreSteps::all, problem, p, gradient, args.lse, args.delta,
+                               narrow_matrix(context, problem, args.q)},
+                              args.q.dtype());
   // dq [Tq, N, D] += gradient · k, dk [Tk, K, D] += gradientᵀ · q
   score_product(context,
                 {ScoreProduct::values, problem, gradient, args.dq, args.k, WriteMode::accumulate});

@@ -21,6 +21,8 @@ struct AttentionMethod {
 /// As attention_forward and attention_backward. Composed attention holds a matrix f32 (f64 for f64)
 /// [heads, queries, longest run of keys] while it runs; the backward holds two and recomputes the
 /// probabilities from the log-sum-exp: no tensor of this size is kept between forward and backward.
+/// Where products round their factors (OpTable::narrow_score_factors), these are matrices of 16
+/// bits: the forward holds one beside the scores, the backward two beside the gradient.
 void attend(OpContext& context, const AttentionMethod& method, const AttentionForwardArgs& args);
 void attend_backward(OpContext& context, const AttentionMethod& method,
                      const AttentionBackwardArgs& args);

@@ -25,7 +25,7 @@ int64_t matrix_bytes(const Tensor& matrix, const AttentionProblem& problem) {
 Cost cost_of(const ScoreProductArgs& args) {
   Cost cost;
   add_vector_flops(
-      cost, args.matrix.dtype(),
+      cost, accumulator_dtype(args.matrix.dtype()),
       2 * matrix_elements(args.matrix, args.problem) * static_cast<double>(args.queries.dim(2)));
   const int64_t matrix = matrix_bytes(args.matrix, args.problem);
   const int64_t queries = bytes_of(args.queries), keys = bytes_of(args.keys);
@@ -54,7 +54,8 @@ Cost cost_of(const ScoreSoftmaxArgs& args) {
   Cost cost;
   add_vector_flops(cost, args.matrix.dtype(),
                    per_element * matrix_elements(args.matrix, args.problem));
-  cost.bytes_read = cost.bytes_written = matrix_bytes(args.matrix, args.problem);
+  cost.bytes_read = matrix_bytes(args.matrix, args.problem);
+  cost.bytes_written = matrix_bytes(args.narrow ? args.narrow : args.matrix, args.problem);
   if (args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax)
     (args.known_lse ? cost.bytes_read : cost.bytes_written) += bytes_of(args.lse);
   return cost;
@@ -67,17 +68,18 @@ Cost cost_of(const ScoreSoftmaxBackwardArgs& args) {
   Cost cost;
   add_vector_flops(cost, args.gradient.dtype(),
                    per_element * matrix_elements(args.gradient, args.problem));
-  cost.bytes_written = matrix_bytes(args.gradient, args.problem);
-  // The scale step reads probabilities only for the slope of the cap.
-  const bool reads = args.steps != ScoreSteps::scale || args.problem.softcap > 0;
+  cost.bytes_written = matrix_bytes(args.narrow ? args.narrow : args.gradient, args.problem);
   cost.bytes_read =
-      (reads ? 2 : 1) * cost.bytes_written + bytes_of(args.lse) + bytes_of(args.delta);
+      matrix_bytes(args.gradient, args.problem) + bytes_of(args.lse) + bytes_of(args.delta);
+  // The scale step reads probabilities only for the slope of the cap.
+  if (args.steps != ScoreSteps::scale || args.problem.softcap > 0)
+    cost.bytes_read += matrix_bytes(args.probabilities, args.problem);
   return cost;
 }
 
 Cost cost_of(const ScoreDropoutArgs& args) {
   Cost cost;
-  add_vector_flops(cost, args.x.dtype(), matrix_elements(args.x, args.problem));
+  add_vector_flops(cost, accumulator_dtype(args.x.dtype()), matrix_elements(args.x, args.problem));
   cost.bytes_read = cost.bytes_written = matrix_bytes(args.x, args.problem);
   return cost;
 }

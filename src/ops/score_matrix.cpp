@@ -7,12 +7,18 @@
 namespace viaduct {
 namespace {
 
-/// Checks for [N, Tq, L] with N heads and `queries` queries, wide enough for the problem.
+/// Checks for [N, Tq, L] with N heads and `queries` queries, wide enough for the problem. `factor`:
+/// it may be narrow.
 void check_matrix(std::string_view op, std::string_view argument, const Tensor& matrix,
-                  const AttentionProblem& problem, int64_t heads, int64_t queries) {
+                  const AttentionProblem& problem, int64_t heads, int64_t queries,
+                  bool factor = false) {
   check_rank(op, argument, matrix, 3);
   check_shape(op, argument, matrix, {heads, queries, matrix.dim(2)});
-  check_dtype(op, argument, matrix, {DType::f32, DType::f64});
+  if (factor) {
+    check_floating(op, argument, matrix);
+  } else {
+    check_dtype(op, argument, matrix, {DType::f32, DType::f64});
+  }
   check_contiguous(op, argument, matrix);
   VIADUCT_CHECK(ShapeError, matrix.dim(2) >= problem.max_keys,
                 "{}: {}: expected rows of at least max_keys = {}, found {}", op, argument,
@@ -23,6 +29,15 @@ void check_matrix(std::string_view op, std::string_view argument, const Tensor& 
 void check_problem(std::string_view op, const AttentionProblem& problem, const Tensor& matrix) {
   check_attention_problem(op, problem, matrix.dim(1),
                           problem.key_position ? problem.key_position.dim(0) : 0);
+}
+
+/// Checks for the narrow result of an op on `matrix`, if it has one.
+void check_narrow(std::string_view op, const Tensor& narrow, const Tensor& matrix) {
+  if (!narrow) return;
+  check_shape(op, "narrow", narrow, matrix.shape());
+  check_dtype(op, "narrow", narrow, {DType::bf16, DType::f16});
+  check_dtype(op, "matrix", matrix, {DType::f32});
+  check_contiguous(op, "narrow", narrow);
 }
 
 void check_steps(std::string_view op, const Tensor& tensor, std::string_view argument,
@@ -37,10 +52,11 @@ void check_side(std::string_view op, std::string_view argument, const Tensor& te
   check_rank(op, argument, tensor, 3);
   check_floating(op, argument, tensor);
   check_dense_rows(op, argument, tensor);
-  VIADUCT_CHECK(ShapeError, accumulator_dtype(tensor.dtype()) == matrix.dtype(),
+  const DType sums = accumulator_dtype(matrix.dtype());
+  VIADUCT_CHECK(ShapeError, accumulator_dtype(tensor.dtype()) == sums,
                 "{}: {}: expected a dtype that is summed in {}, found {}", op, argument,
-                dtype_name(matrix.dtype()), describe(tensor));
-  if (summed) check_dtype(op, argument, tensor, {matrix.dtype()});
+                dtype_name(sums), describe(tensor));
+  if (summed) check_dtype(op, argument, tensor, {sums});
 }
 
 }  // namespace
@@ -50,7 +66,8 @@ void score_product(OpContext& context, const ScoreProductArgs& args) {
                               : args.form == ScoreProduct::values ? "attention_values"
                                                                   : "attention_keys";
   check_rank(op, "queries", args.queries, 3);
-  check_matrix(op, "matrix", args.matrix, args.problem, args.queries.dim(1), args.queries.dim(0));
+  check_matrix(op, "matrix", args.matrix, args.problem, args.queries.dim(1), args.queries.dim(0),
+               args.form != ScoreProduct::scores);
   check_side(op, "queries", args.queries, args.matrix,
              args.form == ScoreProduct::values && args.mode == WriteMode::accumulate);
   check_side(op, "keys", args.keys, args.matrix, args.form == ScoreProduct::keys);
@@ -74,6 +91,10 @@ void score_softmax(OpContext& context, const ScoreSoftmaxArgs& args) {
   check_problem(op, args.problem, args.matrix);
   if (args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax)
     check_steps(op, args.lse, "lse", args.matrix);
+  VIADUCT_CHECK(ShapeError,
+                !args.narrow || args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax,
+                "{}: only probabilities may be narrow", op);
+  check_narrow(op, args.narrow, args.matrix);
   dispatch(context, op, context.ops.score_softmax, args);
 }
 
@@ -85,12 +106,13 @@ void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& 
                 "{}: hidden keys have probability 0 and need no separate step", op);
   check_rank(op, "probabilities", args.probabilities, 3);
   check_matrix(op, "probabilities", args.probabilities, args.problem, args.probabilities.dim(0),
-               args.probabilities.dim(1));
+               args.probabilities.dim(1), args.problem.softcap == 0);
   check_shape(op, "gradient", args.gradient, args.probabilities.shape());
-  check_dtype(op, "gradient", args.gradient, {args.probabilities.dtype()});
+  check_dtype(op, "gradient", args.gradient, {accumulator_dtype(args.probabilities.dtype())});
   check_contiguous(op, "gradient", args.gradient);
-  check_steps(op, args.lse, "lse", args.probabilities);
-  check_steps(op, args.delta, "delta", args.probabilities);
+  check_steps(op, args.lse, "lse", args.gradient);
+  check_steps(op, args.delta, "delta", args.gradient);
+  check_narrow(op, args.narrow, args.gradient);
   check_problem(op, args.problem, args.probabilities);
   dispatch(context, op, context.ops.score_softmax_backward, args);
 }
@@ -98,7 +120,7 @@ void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& 
 void score_dropout(OpContext& context, const ScoreDropoutArgs& args) {
   constexpr std::string_view op = "score_dropout";
   check_rank(op, "x", args.x, 3);
-  check_matrix(op, "x", args.x, args.problem, args.x.dim(0), args.x.dim(1));
+  check_matrix(op, "x", args.x, args.problem, args.x.dim(0), args.x.dim(1), true);
   check_shape(op, "out", args.out, args.x.shape());
   check_dtype(op, "out", args.out, {args.x.dtype()});
   check_contiguous(op, "out", args.out);

@@ -68,6 +68,8 @@ struct OpTable {
   OpEntry<AttentionSinkBackwardArgs> attention_sink_backward;
   OpEntry<RepeatHeadsArgs> repeat_heads;
   OpEntry<SumHeadsArgs> sum_heads;
+  /// Products of a score matrix round their factors to the format of q: they may be stored in it.
+  bool narrow_score_factors = false;
   OpEntry<ScoreProductArgs> score_product;
   OpEntry<ScoreSoftmaxArgs> score_softmax;
   OpEntry<ScoreSoftmaxBackwardArgs> score_softmax_backward;

@@ -14,10 +14,11 @@ template <class F>
 void for_each_entry(F&& f) {
   using T = OpTable;
   const auto all = [&]<auto... kEntries>() {
-    // Traits, the functions of forms, and entries of one size.
-    constexpr size_t kEntrySize = sizeof(OpEntry<CopyArgs>);
+    // Traits, the functions of forms, a switch that fills the place of a pointer, and entries of
+    // one size.
+    constexpr size_t kEntrySize = sizeof(OpEntry<CopyArgs>), kSwitch = alignof(OpEntry<CopyArgs>);
     static_assert(sizeof(T) == sizeof(Traits) + sizeof(T::gemm_forms) + sizeof(T::produced_forms) +
-                                   sizeof...(kEntries) * kEntrySize,
+                                   kSwitch + sizeof...(kEntries) * kEntrySize,
                   "an op of the table is not in this list");
     (f.template operator()<kEntries>(), ...);
   };

@@ -38,6 +38,9 @@ FlopFormat running_format(const OpEntryRecord& op, FlopFormat format,
 OpKind op_kind(const OpEntryRecord& op) {
   const std::string_view name = op.op;  // compares lengths first
   if (name == "gemm" || name == "grouped_gemm") return OpKind::product;
+  // Of unfused attention: products that read or write the score matrix (ops/score_matrix.h).
+  if (name == "attention_scores" || name == "attention_values" || name == "attention_keys")
+    return OpKind::product;
   return name == "attention_forward" || name == "attention_backward" ? OpKind::attention
                                                                      : OpKind::other;
 }

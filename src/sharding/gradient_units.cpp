@@ -90,6 +90,16 @@ void GradientUnits::settle() {
   shard_changed(unit);
 }
 
+std::vector<bool> GradientUnits::summed() const {
+  std::vector<bool> list;
+  for (const State& state : states_) list.push_back(state.summed);
+  return list;
+}
+
+void GradientUnits::summed_by_graph(const std::vector<bool>& units) {
+  for (size_t i = 0; i < states_.size(); ++i) states_[i].summed = units.at(i);
+}
+
 void GradientUnits::finish() {
   settle();
   std::vector<CommHandle> handles;

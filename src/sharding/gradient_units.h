@@ -41,6 +41,12 @@ class GradientUnits {
   const Tensor& gradients(size_t unit);
   /// All contributions of a backward are complete: they are summed over ranks into the shard.
   void send(size_t unit);
+  /// Returns when all that was sent is in the shards.
+  void finish_sent() { settle(); }
+  /// Which units have sums of this step in their shards.
+  std::vector<bool> summed() const;
+  /// A graph has made these sums of this step.
+  void summed_by_graph(const std::vector<bool>& units);
   /// Returns when the part that this rank updates holds the sums of the step, over instances as
   /// well; zero where nothing was sent. No unit is open.
   void finish();

@@ -10,8 +10,9 @@
 namespace viaduct {
 
 void ParameterStore::begin_program() {
-  VIADUCT_CHECK(ShapeError, !shards_gradients() && !shards_weights(),
-                "parameter store: a program of a graph with shards, whose memory comes and goes");
+  VIADUCT_CHECK(ShapeError, !shards_weights(),
+                "parameter store: a program of a graph with sharded weights, which are gathered "
+                "as long as they are in use");
   const auto make_now = [&](const Parameter& parameter) {
     forms_->make(parameter, weight(parameter), generation_);
   };
@@ -31,8 +32,16 @@ void ParameterStore::begin_program() {
 
 void ParameterStore::end_program() {
   if (!staging_) gather_->finish();
-  reduction_->finish_sent();
-  program_ = {.gradients = {}, .sent = reduction_->sent_count(), .forms = {}};
+  program_ = {};
+  if (shards_gradients()) {
+    // Memory of whole gradients belongs to the program: none is left at its end.
+    send_open_units(*context_);
+    gradient_units_->finish_sent();
+    program_.summed = gradient_units_->summed();
+  } else {
+    reduction_->finish_sent();
+    program_.sent = reduction_->sent_count();
+  }
   for (const Parameter* parameter : parameters_) {
     const Entry& e = entry(*parameter);
     program_.gradients.push_back({e.contributions, e.rounded});
@@ -46,7 +55,11 @@ void ParameterStore::program_ran() {
     e.contributions = program_.gradients.at(i).contributions;
     e.rounded = program_.gradients[i].rounded;
   }
-  reduction_->sent_by_graph(program_.sent);
+  if (shards_gradients()) {
+    gradient_units_->summed_by_graph(program_.summed);
+  } else {
+    reduction_->sent_by_graph(program_.sent);
+  }
   if (!staging_) gather_->gathered();
   if (forms_) forms_->set_made(program_.forms, generation_);
 }

@@ -195,7 +195,8 @@ void ParameterStore::finish_gradients(OpContext& context) {
     round_accumulation(context, e);
   }
   if (shards_gradients()) {
-    finish_units(context);
+    send_open_units(context);
+    gradient_units_->finish();
   } else {
     reduction_->finish();
   }

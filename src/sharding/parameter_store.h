@@ -145,7 +145,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// complete. If this is not called, `finish_gradients` sends all.
   void expect_backwards(int64_t backwards);
   // A step's forward and backward as a program that is captured into a graph, which later does all
-  // of it without the host (engine/step_graph.h). Not for sharded gradients or weights.
+  // of it without the host (engine/step_graph.h). Not for sharded weights.
 
   /// Before the program runs, or a graph in its place: the program then has all gathers and forms
   /// that belong to it, whatever was used since the update.
@@ -241,7 +241,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Whether all parameters had the same number of backwards since the unit was allocated.
   bool unit_complete(const BucketPlace& place) const;
   void send_gradients(size_t unit);
-  void finish_units(OpContext& context);
+  /// Sends the units that wait for contributions, which count as zero.
+  void send_open_units(OpContext& context);
   Tensor weight_of_unit(const Parameter& parameter) const;
   void gather_all_units();
   bool in_use(const BucketPlace& place) const;
@@ -311,6 +312,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
     };
     std::vector<Gradient> gradients;  // of `parameters_`
     size_t sent = 0;                  // buckets
+    std::vector<bool> summed;         // units of sharded gradients
     std::vector<bool> forms;          // that it has made
   };
   ProgramNotes program_;

@@ -91,7 +91,7 @@ void ParameterStore::send_gradients(size_t unit) {
   gradient_units_->send(unit);
 }
 
-void ParameterStore::finish_units(OpContext& context) {
+void ParameterStore::send_open_units(OpContext& context) {
   for (size_t unit = 0; unit < buckets_.size(); ++unit) {
     if (!gradient_units_->open(unit)) continue;
     for (const Parameter* parameter : buckets_[unit].parameters) {
@@ -100,7 +100,6 @@ void ParameterStore::finish_units(OpContext& context) {
     }
     send_gradients(unit);
   }
-  gradient_units_->finish();
 }
 
 void ParameterStore::gather_gradients() {

@@ -59,6 +59,7 @@ COPY, PRODUCT, READ = "LDGSTS.E.BYPASS.128 [R1], [R2.64]", "HMMA.16816.F32.BF16 
 # Names as c++filt prints them.
 WHOLE = [("_ZN7viaduct4cuda18elementwise_kernelILi8EEEvi", [READ]),
          ("_ZN7viaduct4cuda14forward_kernelINS0_4Bf16ELi64ELi64EEEvi", [COPY, PRODUCT]),
+         ("_ZN7viaduct4cuda13scores_kernelINS0_4Bf16ELi64EEEvi", [COPY, PRODUCT]),
          ("_ZN7viaduct4cuda19grouped_gemm_kernelINS0_3F16ELb0ELb0ELb1EEEvi", [COPY, PRODUCT])]
 
 
@@ -76,7 +77,7 @@ class MachineCode(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_counts_what_is_right(self):
-        self.assertEqual(self.check(WHOLE), (0, "machine code of 3 kernels: 0 problems\n"))
+        self.assertEqual(self.check(WHOLE), (0, "machine code of 4 kernels: 0 problems\n"))
 
     def test_a_narrow_read_fails_and_names_the_kernel(self):
         status, out = self.check([(WHOLE[0][0], ["LDG.E R4, [R2.64]", "STG.E.128 [R2.64], R4"])] + WHOLE[1:])

@@ -1,5 +1,6 @@
 #include "nn/moe/token_exchange.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "nn/moe/wire_format.h"
@@ -84,14 +85,23 @@ int64_t rows_leaving(const ExchangeOrder& order) {
 ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                             const Tensor& counts, int64_t rows, const Tensor& offsets,
                             MemoryTag tag) {
-  Communicator& group = place.group(context);
   const int64_t n = place.ranks, here = place.experts_here(moe);
-  const Tensor both = context.ops.allocate(DType::i64, {2, n, here}, MemoryTag::workspace);
-  copy(context.ops, {counts, both.select(0).view({n * here})});
-  const std::vector<int64_t> one_each(static_cast<size_t>(n), 1);
-  group.all_to_all(both.select(0), both.select(1), one_each, one_each).wait();
+  Tensor arriving = counts.view({n, here}), host;
+  if (moe.pad_to_capacity) {
+    // Each rank sends each expert the same number of rows, whatever its router chose: nothing has
+    // to be exchanged or read.
+    host = host_tensor(DType::i64, {2, n, here});
+    std::fill_n(host.data<int64_t>(), host.elements(), rows / (n * here));
+  } else {
+    Communicator& group = place.group(context);
+    const Tensor both = context.ops.allocate(DType::i64, {2, n, here}, MemoryTag::workspace);
+    copy(context.ops, {counts, both.select(0).view({n * here})});
+    const std::vector<int64_t> one_each(static_cast<size_t>(n), 1);
+    group.all_to_all(both.select(0), both.select(1), one_each, one_each).wait();
+    host = read_counts(context.ops.device, moe, both, rows, group.rank());
+    arriving = both.select(1);
+  }
   int64_t rows_here = 0;
-  const Tensor host = read_counts(context.ops.device, moe, both, rows, group.rank());
   ExchangeOrder order{host_tensor(DType::i64, {2, n}), {}};
   for (int64_t i = 0; i < 2 * n; ++i) {
     const int64_t* row = host.data<int64_t>() + i * here;
@@ -99,8 +109,7 @@ ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const Ex
     if (i >= n) rows_here += order.rows.data<int64_t>()[i];
   }
   order.arrival = context.ops.allocate(DType::i32, {2, rows_here}, tag);
-  arrival_order(context.ops,
-                {both.select(1), order.arrival.select(0), order.arrival.select(1), offsets});
+  arrival_order(context.ops, {arriving, order.arrival.select(0), order.arrival.select(1), offsets});
   return order;
 }
 

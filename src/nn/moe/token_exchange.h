@@ -1,9 +1,9 @@
 #pragma once
 // Rows of tokens to the ranks that hold their experts, and back: an all-to-all with as many rows to
 // each rank as its experts were chosen. The host must read only the numbers of rows, once for each
-// forward; backwards reuse them. Where the exchange is fused with the order of rows
-// (ExpertPlace::fused), it reads each row where it is and writes it where it belongs, without
-// copies in the order of destinations or of senders.
+// forward; backwards reuse them. Where rows are padded to a capacity it knows them. Where the
+// exchange is fused with the order of rows (ExpertPlace::fused), it reads each row where it is and
+// writes it where it belongs, without copies in the order of destinations or of senders.
 
 #include <vector>
 
@@ -22,7 +22,8 @@ struct ExchangeOrder {
 int64_t rows_leaving(const ExchangeOrder& order);
 
 /// From `counts` i64 [n · E'] of this rank's rows for each expert of each rank: what it gets. Fills
-/// `offsets` i32 [E' + 1]. `rows`: those of choices, which a dry run spreads evenly.
+/// `offsets` i32 [E' + 1]. `rows`: those of choices, which a dry run spreads evenly; with
+/// pad_to_capacity all rows that leave, equally many for each expert.
 ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                             const Tensor& counts, int64_t rows, const Tensor& offsets,
                             MemoryTag tag);

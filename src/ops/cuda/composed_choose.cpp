@@ -1,7 +1,8 @@
-// Choices for what is composed of ops on a GPU: the score matrix of unfused attention, whose
-// products are computed in FP32 by vector units, and the steps of softmax cross entropy.
+// Choices for what is composed of ops on a GPU: the score matrix of unfused attention, and the
+// steps of softmax cross entropy.
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/kernels/score_matrix.h"
 
 namespace viaduct::cuda {
 namespace {
@@ -14,10 +15,24 @@ Choice choose_rows(std::string_view op, const Tensor& x, const Args& args, const
   return choose_kernel("rows", args);
 }
 
+/// The 16-bit format of the inputs beside the matrix; f32 where they have none in common (a narrow
+/// matrix has it too), or are wider than the kernels of matrix units: vector units compute these.
+DType factor_dtype(const ScoreProductArgs& args) {
+  const DType dtype = args.form == ScoreProduct::keys ? args.queries.dtype() : args.keys.dtype();
+  const DType matrix = args.matrix.dtype();
+  const bool alike = args.form == ScoreProduct::scores ? args.queries.dtype() == dtype
+                                                       : matrix == DType::f32 || matrix == dtype;
+  return alike && args.queries.dim(2) <= kWidestScores ? dtype : DType::f32;
+}
+
+/// A matrix of scores or of factors of products has any format but f64.
 Choice choose_product(const ScoreProductArgs& args, const Traits& traits) {
-  constexpr std::string_view op = "score_product";
-  Choice choice = choose_rows(op, args.matrix, args, traits);
-  choice.kernel = "tiles_f32";
+  const DType dtype = factor_dtype(args);
+  const bool matrix_units = dtype != DType::f32;
+  Choice choice = choose_kernel("score_product", matrix_units ? "tiles_mma" : "tiles_f32",
+                                args.matrix.dtype(), args, traits);
+  choice.variant = matrix_units ? kMatrixScores : kVectorScores;
+  use_matrix_units(choice.cost, dtype);
   return choice;
 }
 Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits& traits) {
@@ -27,7 +42,7 @@ Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Trait
   return choose_rows("score_softmax_backward", args.gradient, args, traits);
 }
 Choice choose_dropout(const ScoreDropoutArgs& args, const Traits& traits) {
-  return choose_rows("score_dropout", args.x, args, traits);
+  return choose_kernel("score_dropout", "rows", args.x.dtype(), args, traits);
 }
 
 Choice choose_soft_cap(const SoftCapArgs& args, const Traits& traits) {
@@ -58,6 +73,7 @@ Choice choose_loss_backward(const SoftmaxLossBackwardArgs& args, const Traits& t
 }  // namespace
 
 void add_composed(OpTable& table) {
+  table.narrow_score_factors = true;
   add_entry(table.score_product, choose_product);
   add_entry(table.score_softmax, choose_softmax);
   add_entry(table.score_softmax_backward, choose_softmax_backward);

@@ -97,7 +97,8 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   }
 }
 
-const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone;
+const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone,
+    kUnfused{"model.attention_backend=unfused"};
 
 /// Mixtures of experts in FP8 and FP4, which amplifies last bits more. Every token chooses all
 /// experts, so that no rounding changes a choice.
@@ -115,6 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
     Models, CudaModels,
     testing::Values(
         Case{"llama", "llama", kNone, 2e-5, true}, Case{"llama_bf16", "llama", kBf16, 3e-2},
+        Case{"llama_unfused", "llama", kUnfused, 2e-5},
+        Case{"llama_unfused_bf16", "llama", kBf16 + kUnfused, 3e-2, true},
         Case{"llama_tied_tp2",
              "llama_tied",
              {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},

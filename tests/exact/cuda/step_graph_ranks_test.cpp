@@ -59,7 +59,14 @@ Overrides two_ranks(const Overrides& more) {
 }
 
 const Overrides kSmallBuckets{"ddp.bucket_size=2000"}, kBf16{"mixed_precision=bf16_mixed"};
+const Overrides kShardedGradients{"ddp.data_parallel_sharding_strategy=optim_grads"};
 const Overrides kPipeline = two_ranks({"model.pipeline_model_parallel_size=2"});
+const Overrides kPaddedExperts{"model.family=qwen2_moe",
+                               "model.num_moe_experts=4",
+                               "model.moe_shared_expert_intermediate_size=32",
+                               "model.expert_model_parallel_size=2",
+                               "model.moe_expert_capacity_factor=1",
+                               "model.moe_pad_expert_input_to_capacity=true"};
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, StepGraphRanks,
@@ -77,6 +84,12 @@ INSTANTIATE_TEST_SUITE_P(
              two_ranks(kSmallBuckets + kBf16 +
                        Overrides{"ddp.grad_reduce_in_fp32=false",
                                  "ddp.reduce_scatter_with_fp32_accumulation=true"})},
+        Case{"dp2_sharded_gradients", two_ranks(kSmallBuckets + kShardedGradients)},
+        Case{"dp2_sharded_narrow_gradients", two_ranks(kSmallBuckets + kShardedGradients + kBf16 +
+                                                       Overrides{"ddp.grad_reduce_in_fp32=false"})},
+        Case{"dp4_sharded_two_instances",
+             kSmallBuckets + kShardedGradients +
+                 Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
         Case{
             "dp4_two_instances",
             kSmallBuckets + Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
@@ -89,6 +102,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"tp2_pp2",
              {"dist.ranks=4", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
               "model.pipeline_model_parallel_size=2"}},
+        Case{"ep2", two_ranks(kPaddedExperts)},
+        Case{"ep2_gathered",
+             two_ranks(kPaddedExperts + Overrides{"model.moe_token_dispatcher_type=allgather"})},
+        Case{"ep2_dp2", kSmallBuckets + kPaddedExperts + Overrides{"dist.ranks=4"}},
+        Case{"ep2_shared_overlap",
+             two_ranks(kPaddedExperts + Overrides{"model.moe_shared_expert_overlap=true"})},
         Case{"dp2_fp8_current",
              two_ranks(kSmallBuckets +
                        Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},

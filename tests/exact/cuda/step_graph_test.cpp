@@ -90,6 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(StepGraph, UsesThePlannedMemoryAndReportsItsPeak) {
   expect_planned_memory(kCuda + kGraphs, 4);
+  expect_planned_memory(
+      kCuda + kGraphs + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads"}, 4);
 }
 
 }  // namespace

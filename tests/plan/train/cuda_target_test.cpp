@@ -81,6 +81,29 @@ TEST(CudaTarget, AGraphOfAStepIsOneLaunchOfTheSameWork) {
   EXPECT_LE(whole.peak.bytes, plain.peak.bytes + rows);
 }
 
+TEST(CudaTarget, GraphsOfStepsHaveExpertsOverRanksThatNoHostReads) {
+  const Overrides experts{"dist.ranks=2",
+                          "model.family=qwen3_moe",
+                          "model.num_moe_experts=4",
+                          "model.moe_router_topk=2",
+                          "model.expert_model_parallel_size=2",
+                          "model.moe_expert_capacity_factor=1",
+                          "model.moe_pad_expert_input_to_capacity=true"};
+  for (const char* dispatcher : {"alltoall", "allgather"}) {
+    const Overrides run =
+        experts + Overrides{std::string("model.moe_token_dispatcher_type=") + dispatcher};
+    const DryRun dense =
+        dry_run(setup_for(CudaTarget::sm_90a, {"dist.ranks=2"}), {0}, nullptr, false);
+    const DryRun whole = dry_run(
+        setup_for(CudaTarget::sm_90a, run + Overrides{"model.cuda_graph_impl=full_iteration"}), {0},
+        nullptr, false);
+    EXPECT_EQ(whole.host_reads, dense.host_reads) << dispatcher;
+    const DryRun plain = dry_run(setup_for(CudaTarget::sm_90a, run), {0}, nullptr, false);
+    EXPECT_EQ(whole.cost.total_flops(), plain.cost.total_flops()) << dispatcher;
+    EXPECT_LT(whole.launches, plain.launches / 4) << dispatcher;
+  }
+}
+
 TEST(CudaTarget, GraphsOfLayersAreALaunchForEachPass) {
   const auto run_with = [](Overrides more) {
     return dry_run(setup_for(CudaTarget::sm_90a, more), {0}, nullptr, false);

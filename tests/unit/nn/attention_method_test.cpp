@@ -33,23 +33,45 @@ class ComposedAttention : public ::testing::TestWithParam<CpuIsa> {
   OpMachine machine{
       GetParam(), 3, {cpu::add_attention, cpu::add_score_matrix, cpu::add_elementwise}};
   OpContext context = machine.context();
+
+  /// A GPU's matrix units read probabilities and gradients of scores in 16 bits; the cpu's kernels
+  /// do not round them.
+  void allow_rounded_factors(AttentionBounds& bounds, DType dtype) const {
+    if (machine.table().narrow_score_factors && dtype_bytes(dtype) == 2)
+      bounds.allow_rounded_factors(dtype, true);
+  }
 };
 
+/// The features of attention, and heads as wide as the kernels have, and wider.
+std::vector<AttentionCase> cases() {
+  std::vector<AttentionCase> list = test::attention_cases();
+  for (const int64_t width : {200, 256, 264}) {
+    AttentionCase c;
+    c.name = "heads of " + std::to_string(width);
+    c.width = width, c.value_width = 456 - width;
+    c.heads = 4, c.q_offsets = c.kv_offsets = {0, 1, 66};
+    list.push_back(c);
+  }
+  return list;
+}
+
 TEST_P(ComposedAttention, FollowsTheReference) {
-  for (const AttentionCase& c : test::attention_cases()) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+  for (const AttentionCase& c : cases()) {
+    for (DType dtype : test::kKernelDTypes) {
       SCOPED_TRACE(c.name + " " + std::string(dtype_name(dtype)));
       AttentionData data = data_of(c, dtype);
       AttentionData expected = data.in_f64();
       attend(context, kOneSoftmax, data.forward());
       reference::attention_forward(expected.forward());
-      const AttentionBounds forward(expected);
+      AttentionBounds forward(expected);
+      allow_rounded_factors(forward, dtype);
       test::expect_close(data.out, expected.out, forward.terms, forward.out);
       test::expect_close(data.lse, expected.lse, forward.terms, forward.lse);
 
       attention_delta(context, {data.out, data.d_out, data.delta});
       expected = data.in_f64();
-      const AttentionBounds backward(expected);
+      AttentionBounds backward(expected);
+      allow_rounded_factors(backward, dtype);
       attend_backward(context, kOneSoftmax, data.backward());
       reference::attention_backward(expected.backward());
       test::expect_close(data.dq, expected.dq, backward.terms, backward.dq);
@@ -151,6 +173,31 @@ TEST_P(ComposedAttention, ASoftmaxOfTheActivationsFormatRoundsScores) {
     EXPECT_EQ(rounded, 0.5);
     EXPECT_EQ(rounded_dq, -0.25);
     EXPECT_NEAR(outcome({false, fusion, false}, DType::f32).first, p, 1e-6) << "nothing to round";
+  }
+}
+
+// Factors of products are stored in 16 bits where products round them, except probabilities from
+// which the slope of a cap is computed.
+TEST_P(ComposedAttention, FactorsAreAsNarrowAsTheirProducts) {
+  for (const bool narrow : {false, true}) {
+    if (narrow && !machine.table().narrow_score_factors) continue;
+    for (const double cap : {0.0, 2.0}) {
+      AttentionCase c;
+      c.softcap = cap;
+      const AttentionData data = data_of(c, narrow ? DType::bf16 : DType::f32);
+      StepRecord record;
+      machine.device().set_record(&record);
+      attend(context, kOneSoftmax, data.forward());
+      attend_backward(context, kOneSoftmax, data.backward());
+      machine.device().set_record(nullptr);
+      const int64_t f32 = c.heads * 37 * 37 * 4, factor = narrow ? f32 / 2 : f32;
+      std::vector<int64_t> written, expected{f32, factor, f32, cap > 0 ? f32 : factor, f32, factor};
+      for (const OpEntryRecord& op : record.ops())
+        if (op.op == "attention_scores" || op.op.starts_with("masked_softmax"))
+          written.push_back(op.cost.bytes_written);
+      expected[1] += c.heads * 37 * 4;  // the forward writes lse
+      EXPECT_EQ(written, expected) << "cap " << cap << (narrow ? " narrow" : "");
+    }
   }
 }
 

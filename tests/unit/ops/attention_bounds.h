@@ -83,12 +83,14 @@ struct AttentionBounds {
   }
 
   /// The additional error that ops/attention.h allows where probabilities and score gradients are
-  /// rounded to `format`.
-  void allow_rounded_factors(DType format = DType::bf16) {
+  /// rounded to `format`. `narrow`: the gradients of scores are computed from rounded probabilities
+  /// too (ops/score_matrix.h).
+  void allow_rounded_factors(DType format = DType::bf16, bool narrow = false) {
     const double half_unit = format == DType::f16 ? 0x1p-11 : 0x1p-8;
     const double share = half_unit / (4 * 0x1p-23 * std::sqrt(std::max(1.0, terms)));
     for (const Tensor* sums : {&out, &dq, &dk, &dv}) {
-      for (int64_t i = 0; i < sums->elements(); ++i) sums->data<double>()[i] *= 1 + share;
+      const double halves = narrow && (sums == &dq || sums == &dk) ? 2 : 1;
+      for (int64_t i = 0; i < sums->elements(); ++i) sums->data<double>()[i] *= 1 + halves * share;
     }
   }
   /// For results of this instruction set in this dtype.

@@ -61,6 +61,16 @@ TEST(OpTime, NarrowProductsRunAtTheirOwnRate) {
   EXPECT_THROW(time.seconds(fp8), ConfigError);
 }
 
+TEST(OpTime, ProductsOfAScoreMatrixAreProducts) {
+  const OpTime time(load_gpu("h100-sxm"));
+  const OpEntryRecord gemm = product(1e12, 1000000);
+  for (const std::string_view name : {"attention_scores", "attention_values", "attention_keys"}) {
+    OpEntryRecord op = gemm;
+    op.op = name;
+    EXPECT_EQ(time.seconds(op), time.seconds(gemm)) << name;
+  }
+}
+
 TEST(OpTime, WhatMovesManyBytesTakesTheirTime) {
   const Gpu gpu = load_gpu("h100-sxm");
   OpEntryRecord op;

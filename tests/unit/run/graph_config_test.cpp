@@ -18,6 +18,12 @@ using testing::Contains;
 using testing::HasSubstr;
 
 const Overrides kWhole{"dist.device=cuda", "model.cuda_graph_impl=full_iteration"};
+const Overrides kExperts{"model.family=qwen2_moe", "model.num_moe_experts=4",
+                         "model.moe_shared_expert_intermediate_size=32"};
+const Overrides kTwoExpertRanks =
+    kExperts + Overrides{"dist.ranks=2", "model.expert_model_parallel_size=2"};
+const Overrides kPadded{"model.moe_expert_capacity_factor=1",
+                        "model.moe_pad_expert_input_to_capacity=true"};
 
 std::string refusal(const Overrides& more) {
   try {
@@ -28,13 +34,17 @@ std::string refusal(const Overrides& more) {
   return "";
 }
 
-TEST(GraphConfig, DenseModelsHaveTheirPlaceInAnyLayoutAndFormat) {
-  for (const Overrides& more :
-       std::vector<Overrides>{{},
-                              {"mixed_precision=bf16_mixed"},
-                              {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
-                              {"dist.ranks=8", "model.tensor_model_parallel_size=2",
-                               "model.pipeline_model_parallel_size=2", "ddp.bucket_size=2000"}})
+TEST(GraphConfig, StepsAreCapturedInAnyLayoutAndFormat) {
+  for (const Overrides& more : std::vector<Overrides>{
+           {},
+           {"mixed_precision=bf16_mixed"},
+           {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
+           {"dist.ranks=8", "model.tensor_model_parallel_size=2",
+            "model.pipeline_model_parallel_size=2", "ddp.bucket_size=2000"},
+           {"dist.ranks=2", "ddp.data_parallel_sharding_strategy=optim_grads"},
+           kExperts,
+           kTwoExpertRanks + kPadded,
+           kTwoExpertRanks + kPadded + Overrides{"model.moe_token_dispatcher_type=allgather"}})
     EXPECT_EQ(refusal(kWhole + more), "");
 }
 
@@ -44,21 +54,21 @@ TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
     std::string why;
   };
   for (const Row& row : std::vector<Row>{
-           {{"dist.ranks=2", "model.family=qwen2_moe", "model.num_moe_experts=4",
-             "model.moe_shared_expert_intermediate_size=32", "model.expert_model_parallel_size=2"},
-            "experts over 2 ranks"},
+           {kTwoExpertRanks, "experts over 2 ranks"},
            {{"dist.ranks=2", "model.pipeline_model_parallel_size=2",
              "model.variable_seq_lengths=true"},
             "the shapes of messages"},
-           {{"ddp.data_parallel_sharding_strategy=optim_grads"}, "units are gathered"},
+           {{"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "units are gathered"},
            {{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1"}, "a second memory"},
            {{"dataset.reset_attention_mask=true", "dataset.eod_id=1"}, "other documents"}}) {
     EXPECT_THAT(refusal(kWhole + row.settings),
                 AllOf(HasSubstr("model.cuda_graph_impl: full_iteration with"), HasSubstr(row.why),
-                      HasSubstr("expected cuda_graph_impl = ")));
+                      HasSubstr("cuda_graph_impl = ")));
     EXPECT_EQ(refusal(row.settings + Overrides{"model.cuda_graph_impl=full_iteration"}), "")
         << "without a GPU it has no effect: " << row.why;
   }
+  EXPECT_THAT(refusal(kWhole + kTwoExpertRanks),
+              HasSubstr("expected model.moe_pad_expert_input_to_capacity = true"));
   EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_impl=transformer_engine"}),
               HasSubstr("a library that is not used here"));
   EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_modules=[attn]"}),
@@ -69,10 +79,6 @@ TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
 }
 
 const Overrides kLayers{"dist.device=cuda", "model.cuda_graph_impl=local"};
-const Overrides kExperts{"model.family=qwen2_moe", "model.num_moe_experts=4",
-                         "model.moe_shared_expert_intermediate_size=32"};
-const Overrides kTwoExpertRanks =
-    kExperts + Overrides{"dist.ranks=2", "model.expert_model_parallel_size=2"};
 
 TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
   for (const Overrides& more : std::vector<Overrides>{
@@ -82,8 +88,7 @@ TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
            kExperts,
            kExperts + Overrides{"model.cuda_graph_modules=[moe]"},
            kTwoExpertRanks + Overrides{"model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
-           kTwoExpertRanks + Overrides{"model.moe_expert_capacity_factor=1",
-                                       "model.moe_pad_expert_input_to_capacity=true"}})
+           kTwoExpertRanks + kPadded})
     EXPECT_EQ(refusal(kLayers + more), "");
 }
 

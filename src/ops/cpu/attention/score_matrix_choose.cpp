@@ -40,8 +40,16 @@ int64_t product_floats(const ScoreProductArgs& args) {
   return round_up_to(score_scratch(args.queries.dim(2)), 16);
 }
 
+/// The cpu's kernels do not round factors, and read them in FP32.
+void check_wide(std::string_view op, const Tensor& matrix, const Tensor& narrow = {}) {
+  VIADUCT_CHECK(DeviceError, !narrow && dtype_bytes(matrix.dtype()) >= 4,
+                "{}: the cpu has no kernel for a score matrix in {}; it has f32 and f64", op,
+                dtype_name(narrow ? narrow.dtype() : matrix.dtype()));
+}
+
 template <CpuIsa isa>
 Choice choose_product(const ScoreProductArgs& args, const Traits&) {
+  check_wide("score_product", args.matrix);
   Choice choice = vector_choice("score_product", isa, args.matrix.dtype());
   choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel)
@@ -136,6 +144,7 @@ void for_score_rows(OpContext& context, const Documents& documents, const Attent
 
 template <CpuIsa isa>
 Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits&) {
+  check_wide("score_softmax", args.matrix, args.narrow);
   Choice choice = vector_choice("score_softmax", isa, args.matrix.dtype());
   choice.cost = cost_of(args);
   return choice;
@@ -154,6 +163,7 @@ void launch_softmax(OpContext& context, const Choice& choice, const ScoreSoftmax
 
 template <CpuIsa isa>
 Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Traits&) {
+  check_wide("score_softmax_backward", args.probabilities, args.narrow);
   Choice choice = vector_choice("score_softmax_backward", isa, args.gradient.dtype());
   choice.cost = cost_of(args);
   return choice;
@@ -176,6 +186,7 @@ void launch_softmax_backward(OpContext& context, const Choice& choice,
 
 template <CpuIsa isa>
 Choice choose_dropout(const ScoreDropoutArgs& args, const Traits&) {
+  check_wide("score_dropout", args.x);
   Choice choice = vector_choice("score_dropout", isa, args.x.dtype());
   choice.cost = cost_of(args);
   return choice;

@@ -67,8 +67,13 @@ __global__ void __launch_bounds__(kThreads, 3) score_product_kernel(ScoreProduct
   const int64_t head = blockIdx.y, key_head = by_keys ? head : head / p.group;
   const auto rows =
       static_cast<int>(smaller(kSide, (by_keys ? block.keys : block.queries) - block.begin));
-  const auto matrix = [&](int64_t n, int query, int key) -> float& {
-    return args.matrix[(n * p.queries + block.first_query + query) * args.row + key];
+  const auto place = [&](int64_t n, int query, int key) {
+    return (n * p.queries + block.first_query + query) * args.row + key;
+  };
+  const auto matrix = [&](int64_t n, int query, int key) {
+    float value[1];
+    load(args.matrix, args.matrix_format, place(n, query, key), value);
+    return value[0];
   };
   const auto key_element = [&](int key, int at) {
     return element(args.keys, args.key_format, block.first_key + key, key_head, at);
@@ -81,7 +86,9 @@ __global__ void __launch_bounds__(kThreads, 3) score_product_kernel(ScoreProduct
         tiles, rows, block.keys, args.width,
         [&](int row, int k) { return query_element(head, block.begin + row, k); },
         [&](int k, int column) { return key_element(column, k); },
-        [&](int row, int column, float sum) { matrix(head, block.begin + row, column) = sum; });
+        [&](int row, int column, float sum) {
+          static_cast<float*>(args.matrix)[place(head, block.begin + row, column)] = sum;
+        });
   } else if (args.form == ScoreForm::values) {
     multiply_block(
         tiles, rows, args.width, block.keys,

@@ -35,6 +35,22 @@ __device__ bool find_row(const AttentionProblemView& p, int64_t number, ScoreRow
   return true;
 }
 
+/// Element `at` of the result.
+__device__ void write(const ScoreRowsView& args, int64_t at, float value) {
+  if (args.narrow == nullptr) {
+    args.matrix[at] = value;
+  } else {
+    const float values[1] = {value};
+    store(args.narrow, args.narrow_format, at, values);
+  }
+}
+
+__device__ float element(const void* matrix, Format format, int64_t at) {
+  float value[1];
+  load(matrix, format, at, value);
+  return value[0];
+}
+
 template <class Group, class F>
 __device__ void for_keys(const ScoreRow& row, F&& f) {
   for (int j = Group::thread(); j < row.keys; j += Group::kThreadsOfRow) f(j);
@@ -46,32 +62,32 @@ __global__ void __launch_bounds__(kRowThreads) score_softmax_kernel(ScoreRowsVie
   const AttentionProblemView& p = args.problem;
   ScoreRow row;
   if (!find_row(p, Group::row(), row)) return;
-  float* const scores = args.matrix + row.at * args.row;
+  const int64_t begin = row.at * args.row;
   const float inverse_cap = p.softcap > 0 ? 1.0f / p.softcap : 0.0f;
-  float most = -INFINITY;
-  for_keys<Group>(row, [&](int j) {
-    float s = scores[j];
+  // What the steps before the softmax make of a score. It is made again where it is needed, so that
+  // the row is written once; after the first time it comes from a cache.
+  const auto score = [&](int j) {
+    float s = args.matrix[begin + j];
     if (args.scale) {
       s *= p.scale;
       if (p.softcap > 0) s = p.softcap * tanhf(s * inverse_cap);
     }
-    if (args.mask && (j < row.first || j >= row.end)) s = -INFINITY;
-    scores[j] = s;
-    most = fmaxf(most, s);
-  });
-  if (!args.softmax) return;
+    return args.mask && (j < row.first || j >= row.end) ? -INFINITY : s;
+  };
+  if (!args.softmax) return for_keys<Group>(row, [&](int j) { write(args, begin + j, score(j)); });
   float lse = args.known_lse ? p.lse[row.at] : 0.0f;
   if (!args.known_lse) {
+    float most = -INFINITY, total = 0;
+    for_keys<Group>(row, [&](int j) { most = fmaxf(most, score(j)); });
     most = Group::join(most, LargestOf{});
-    float total = 0;
-    if (most != -INFINITY) for_keys<Group>(row, [&](int j) { total += expf(scores[j] - most); });
+    if (most != -INFINITY) for_keys<Group>(row, [&](int j) { total += expf(score(j) - most); });
     total = Group::join(total, SumOf{});
     lse = most == -INFINITY ? -INFINITY : most + logf(total);
     if (Group::thread() == 0) p.lse[row.at] = lse;
   }
   // A query without visible keys: e^(−inf − inf) = 0.
   const float base = lse == -INFINITY ? INFINITY : lse;
-  for_keys<Group>(row, [&](int j) { scores[j] = expf(scores[j] - base); });
+  for_keys<Group>(row, [&](int j) { write(args, begin + j, expf(score(j) - base)); });
 }
 
 template <int kThreads>
@@ -80,21 +96,23 @@ __global__ void __launch_bounds__(kRowThreads) score_softmax_backward_kernel(Sco
   const AttentionProblemView& p = args.problem;
   ScoreRow row;
   if (!find_row(p, Group::row(), row)) return;
-  float* const gradient = args.matrix + row.at * args.row;
-  const float* const probabilities = args.probabilities + row.at * args.row;
+  const int64_t begin = row.at * args.row;
+  const auto probability_of = [&](int j) {
+    return element(args.probabilities, args.probability_format, begin + j);
+  };
   const float delta = args.delta[row.at], lse = p.lse[row.at];
   const bool capped = p.softcap > 0;
   for_keys<Group>(row, [&](int j) {
-    float d = gradient[j];
-    if (args.softmax) d = probabilities[j] * (d - delta);
+    float d = args.matrix[begin + j];
+    if (args.softmax) d = probability_of(j) * (d - delta);
     if (args.scale && !capped) d *= p.scale;
     if (args.scale && capped) {
       // p was computed from the capped score.
-      const float probability = probabilities[j];
+      const float probability = probability_of(j);
       const float t = probability == 0 ? 0.0f : (logf(probability) + lse) / p.softcap;
       d *= p.scale * (1.0f - t * t);
     }
-    gradient[j] = d;
+    write(args, begin + j, d);
   });
 }
 
@@ -108,7 +126,9 @@ __global__ void __launch_bounds__(kRowThreads) score_dropout_kernel(ScoreDropout
                      p.first_head + static_cast<uint32_t>(row.head)};
   const int64_t begin = row.at * args.row;
   for_keys<Group>(row, [&](int j) {
-    args.out[begin + j] = args.x[begin + j] * factor_of(p, row.block, draw, j);
+    const float dropped[1] = {element(args.x, args.format, begin + j) *
+                              factor_of(p, row.block, draw, j)};
+    store(args.out, args.format, begin + j, dropped);
   });
 }
 

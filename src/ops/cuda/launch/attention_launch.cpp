@@ -10,13 +10,6 @@
 namespace viaduct::cuda {
 namespace {
 
-/// Whether every head's row may be copied by 16 bytes, and its width too.
-bool is_wide_heads(const Tensor& x) {
-  const int64_t run = 16 / dtype_bytes(x.dtype());
-  return is_wide(x.raw()) && x.stride(0) % run == 0 && x.stride(1) % run == 0 &&
-         x.dim(2) % run == 0;
-}
-
 void checked_int(std::string_view op, std::string_view what, int64_t value) {
   VIADUCT_CHECK(DeviceError, value <= std::numeric_limits<int32_t>::max(),
                 "{}: cuda counts {} in 32 bits, found {}", op, what, value);
@@ -109,6 +102,12 @@ void launch_sum_heads(OpContext& context, const Choice&, const SumHeadsArgs& arg
 
 Heads heads_of(const Tensor& x) {
   return {x.raw(), x.stride(0), x.stride(1)};
+}
+
+bool is_wide_heads(const Tensor& x) {
+  const int64_t run = 16 / dtype_bytes(x.dtype());
+  return is_wide(x.raw()) && x.stride(0) % run == 0 && x.stride(1) % run == 0 &&
+         x.dim(2) % run == 0;
 }
 
 AttentionProblemView document_view(std::string_view op, const AttentionProblem& problem,

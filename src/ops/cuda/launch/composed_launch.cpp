@@ -18,17 +18,28 @@ AttentionProblemView matrix_problem(std::string_view op, const AttentionProblem&
   return view;
 }
 
-void launch_product(OpContext& context, const Choice&, const ScoreProductArgs& args, void*) {
+void launch_product(OpContext& context, const Choice& choice, const ScoreProductArgs& args, void*) {
   constexpr std::string_view op = "score_product";
   const ScoreForm form = args.form == ScoreProduct::scores   ? ScoreForm::scores
                          : args.form == ScoreProduct::values ? ScoreForm::values
                                                              : ScoreForm::keys;
-  score_product(
-      {matrix_problem(op, args.problem, args.matrix, args.keys.dim(0), args.keys.dim(1)), form,
-       args.matrix.data<float>(), args.matrix.dim(2), heads_of(args.queries), heads_of(args.keys),
-       format_of(op, args.queries.dtype()), format_of(op, args.keys.dtype()),
-       static_cast<int>(args.queries.dim(2)), args.mode == WriteMode::accumulate},
-      stream_of(context));
+  ScoreProductView view{
+      matrix_problem(op, args.problem, args.matrix, args.keys.dim(0), args.keys.dim(1)),
+      form,
+      args.matrix.raw(),
+      format_of(op, args.matrix.dtype()),
+      args.matrix.dim(2),
+      heads_of(args.queries),
+      heads_of(args.keys),
+      format_of(op, args.queries.dtype()),
+      format_of(op, args.keys.dtype()),
+      static_cast<int>(args.queries.dim(2)),
+      args.mode == WriteMode::accumulate,
+      is_wide(args.matrix.raw()) && args.matrix.dim(2) % 2 == 0};
+  view.problem.wide = (form == ScoreForm::values || is_wide_heads(args.queries)) &&
+                      (form == ScoreForm::keys || is_wide_heads(args.keys));
+  choice.variant == kMatrixScores ? score_product_mma(view, stream_of(context))
+                                  : score_product(view, stream_of(context));
 }
 
 bool has(ScoreSteps steps, ScoreSteps step) {
@@ -48,9 +59,16 @@ ScoreRowsView rows_view(std::string_view op, const AttentionProblem& problem, co
   return view;
 }
 
+void set_narrow(std::string_view op, const Tensor& narrow, ScoreRowsView& view) {
+  if (!narrow) return;
+  view.narrow = narrow.raw();
+  view.narrow_format = format_of(op, narrow.dtype());
+}
+
 void launch_softmax(OpContext& context, const Choice&, const ScoreSoftmaxArgs& args, void*) {
   ScoreRowsView view = rows_view("score_softmax", args.problem, args.matrix, args.steps, args.lse);
   view.known_lse = args.known_lse;
+  set_narrow("score_softmax", args.narrow, view);
   score_softmax(view, stream_of(context));
 }
 
@@ -58,14 +76,17 @@ void launch_softmax_backward(OpContext& context, const Choice&,
                              const ScoreSoftmaxBackwardArgs& args, void*) {
   ScoreRowsView view =
       rows_view("score_softmax_backward", args.problem, args.gradient, args.steps, args.lse);
-  view.probabilities = args.probabilities.data<float>();
+  view.probabilities = args.probabilities.raw();
+  view.probability_format = format_of("score_softmax_backward", args.probabilities.dtype());
+  set_narrow("score_softmax_backward", args.narrow, view);
   view.delta = args.delta.data<float>();
   score_softmax_backward(view, stream_of(context));
 }
 
 void launch_dropout(OpContext& context, const Choice&, const ScoreDropoutArgs& args, void*) {
-  score_dropout({matrix_problem("score_dropout", args.problem, args.x, 0, args.x.dim(0)),
-                 args.x.data<float>(), args.out.data<float>(), args.x.dim(2)},
+  constexpr std::string_view op = "score_dropout";
+  score_dropout({matrix_problem(op, args.problem, args.x, 0, args.x.dim(0)), args.x.raw(),
+                 args.out.raw(), format_of(op, args.x.dtype()), args.x.dim(2)},
                 stream_of(context));
 }
 

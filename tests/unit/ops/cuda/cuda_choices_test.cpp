@@ -106,6 +106,43 @@ TEST_P(CudaChoices, AttentionsBackwardMakesTheScoresAgain) {
   }
 }
 
+TEST_P(CudaChoices, ProductsOfAScoreMatrixAreMadeByMatrixUnits) {
+  AttentionProblem problem;
+  problem.max_keys = 100;
+  const auto matrix = sized(DType::f32, {8, 128, 100});
+  const auto kernel = [&](ScoreProduct form, const Tensor& queries, const Tensor& keys) {
+    const Choice choice = choose(table_.score_product, {form, problem, matrix, queries, keys});
+    const FlopFormat format = choice.kernel == "tiles_f32" ? FlopFormat::f32
+                              : queries.dtype() == DType::f16 || keys.dtype() == DType::f16
+                                  ? FlopFormat::f16
+                                  : FlopFormat::bf16;
+    const auto width = static_cast<double>(queries.dim(2));
+    EXPECT_DOUBLE_EQ(flops(choice, format), 2.0 * 8 * 128 * 100 * width);
+    EXPECT_EQ(choice.launches, 1);
+    return choice.kernel;
+  };
+  const auto heads = [&](DType dtype, int64_t width) { return sized(dtype, {128, 8, width}); };
+  const Tensor sums = heads(DType::f32, 64);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensor x = heads(dtype, 64), wide = heads(dtype, 264);
+    EXPECT_EQ(kernel(ScoreProduct::scores, x, x), "tiles_mma");
+    EXPECT_EQ(kernel(ScoreProduct::values, x, x), "tiles_mma");
+    EXPECT_EQ(kernel(ScoreProduct::values, sums, x), "tiles_mma");
+    EXPECT_EQ(kernel(ScoreProduct::keys, x, sums), "tiles_mma");
+    EXPECT_EQ(kernel(ScoreProduct::scores, wide, wide), "tiles_f32");
+    // A narrow matrix is read in half of the bytes.
+    const auto bytes = [&](DType of) {
+      const ScoreProductArgs args{ScoreProduct::values, problem, sized(of, {8, 128, 100}), sums, x};
+      const Choice choice = choose(table_.score_product, args);
+      EXPECT_EQ(choice.kernel, "tiles_mma");
+      return choice.cost.bytes_read;
+    };
+    EXPECT_EQ(bytes(DType::f32) - bytes(dtype), 2 * 8 * 128 * 100);
+    EXPECT_EQ(kernel(ScoreProduct::scores, x, sums), "tiles_f32");
+  }
+  EXPECT_EQ(kernel(ScoreProduct::scores, sums, sums), "tiles_f32");
+}
+
 TEST_P(CudaChoices, WhatIsComposedOfOpsIsFp32) {
   AttentionProblem problem;
   const ScoreSoftmaxArgs softmax{ScoreSteps::all, problem, sized(DType::f32, {2, 8, 16}),
