@@ -1,5 +1,5 @@
 // Whole models and runs with dist.device=cuda: the GPU's kernels on the emulator, over the doubles
-// of the runtime and of cuBLASLt. Gradients and losses follow the cpu's within the format's
+// of the runtime, of cuBLASLt and of cuDNN. Gradients and losses follow the cpu's within the format's
 // tolerance, and have the same bits in any order of streams and blocks.
 
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "cuda_host/cudnn/cudnn_double.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "generate/prompts.h"
@@ -32,6 +33,7 @@ struct Case {
   Overrides settings;
   double limit;
   bool guard = false;  // one of the orders also forbids host access to the device's memory
+  Overrides on_cuda = {};  // of the cuda runs alone
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -53,8 +55,10 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   for (uint64_t seed = 0; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     cuda_host::reset_runtime({.seed = seed, .guard = seed == 1 && GetParam().guard});
-    const auto cuda = probe({kCuda});
+    const int64_t by_library = cudnn_double::executions();
+    const auto cuda = probe(Overrides{kCuda} + GetParam().on_cuda);
     EXPECT_GT(cuda_host::runtime_counts().kernels, 100);
+    EXPECT_EQ(cudnn_double::executions() > by_library, !GetParam().on_cuda.empty());
     ASSERT_EQ(cuda.size(), cpu.size());
     for (const auto& [name, values] : cpu) {
       EXPECT_LE(relative_error(cuda.at(name), values), GetParam().limit) << name;
@@ -92,11 +96,19 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
 }
 
 const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone;
+const Overrides kFused{"model.attention_backend=fused"};
 
 INSTANTIATE_TEST_SUITE_P(
     Models, CudaModels,
     testing::Values(
         Case{"llama", "llama", kNone, 2e-5, true}, Case{"llama_bf16", "llama", kBf16, 3e-2},
+        Case{"llama_fused", "llama", kBf16, 3e-2, true, kFused},
+        Case{"llama_tied_fused_tp2",
+             "llama_tied",
+             kBf16 + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"},
+             3e-2,
+             false,
+             kFused},
         Case{"llama_tied_tp2",
              "llama_tied",
              {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
@@ -128,17 +140,18 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
   struct Row {
     std::string precision;
     double limit;
+    Overrides on_cuda = {};
   };
-  for (const Row& row :
-       {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2}}) {
-    SCOPED_TRACE(row.precision);
+  for (const Row& row : {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2},
+                         Row{"mixed_precision=bf16_mixed", 0.2, kFused}}) {
+    SCOPED_TRACE(row.precision + (row.on_cuda.empty() ? "" : " fused"));
     const Overrides run = tiny_run() + Overrides{row.precision, "train.train_iters=4"};
     const RunOutcome cpu = train_run(run);
     std::optional<RunOutcome> first;
     const uint64_t seeds = stream_seeds(2);
     for (uint64_t seed = 0; seed <= seeds; ++seed) {
       cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
-      const RunOutcome cuda = train_run(run + Overrides{kCuda});
+      const RunOutcome cuda = train_run(run + Overrides{kCuda} + row.on_cuda);
       ASSERT_EQ(cuda.tensors.size(), cpu.tensors.size());
       for (const auto& [name, bytes] : cpu.tensors) {
         ASSERT_EQ(cuda.tensors.at(name).size(), bytes.size()) << name;
