@@ -22,13 +22,14 @@ CudnnDescriptor& CudnnGraph::make(cudnnBackendDescriptorType_t type) {
 
 CudnnTensor CudnnGraph::tensor(int64_t id, cudnnDataType_t type, const CudnnDims& dims,
                                const CudnnDims& strides, bool within, bool by_value) {
-  constexpr int64_t kAlignment = 16;
+  // Values per query begin at any of them.
+  const int64_t alignment = type == CUDNN_DATA_FLOAT ? 4 : 16;
   const CudnnDescriptor& made = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
   made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
   made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims.data());
   made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data());
-  made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment);
+  made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
   if (within) made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true);
   if (by_value) made.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, true);
   made.finalize();
