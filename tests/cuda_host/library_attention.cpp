@@ -119,7 +119,7 @@ TEST(LibraryAttentionOnCuda, PartsOfDocumentsAndHeadsAddUpToTheSameBits) {
   ASSERT_TRUE(cuda::library_takes(args, calls));
   calls.kind.documents = 2, calls.document_calls = 2;
   calls.kind.heads = 2, calls.kind.kv_heads = 1, calls.head_calls = 3;
-  const Tensor workspace = test::host_tensor(DType::u8, {calls.workspace_bytes});
+  const Tensor workspace = host_tensor(DType::u8, {calls.workspace_bytes});
   cuda::launch_library_backward(context, calls, args, workspace.raw());
   test::expect_same_bits(parts.dq, whole.dq);
   test::expect_same_bits(parts.dk, whole.dk);

@@ -88,8 +88,8 @@ TEST(NoEffect, AttentionThatALibraryDoesNotCompute) {
   RunSetup setup = setup_of(tiny_run() + Overrides{"mixed_precision=bf16_mixed"});
   setup.config.model.attention_backend = std::string("fused");
   ConfigOutcome outcome;
-  outcome.given.emplace_back("model.attention_backend", Value{});
-  const auto said = [&] { return notes_of_no_effect(setup.config, outcome); };
+  outcome.given["model.attention_backend"] = Value{};
+  const auto said = [&] { return settings_without_effect(setup.config, outcome); };
   EXPECT_THAT(said(), IsEmpty());
   setup.config.model.window_size = std::optional<int64_t>(8);
   EXPECT_THAT(said(), ElementsAre(AllOf(HasSubstr("model.attention_backend has no effect here"),
