@@ -9,6 +9,16 @@ file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/la
 # Checks at compile time that the tests' double of the runtime has this toolkit's values.
 list(APPEND launch_sources ${PROJECT_SOURCE_DIR}/tests/cuda_host/runtime/check_values.cpp)
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/kernels/*.cu)
+# cuDNN is loaded at run time too; a build without its header has no attention_backend=fused.
+find_path(VIADUCT_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC
+  "Folder of cudnn_graph.h (package libcudnn9-dev-cuda-13, or nvidia/cudnn/include of the wheel nvidia-cudnn-cu13)")
+if(VIADUCT_CUDNN_INCLUDE)
+  list(FILTER launch_sources EXCLUDE REGEX "/attention_library_absent\\.cpp$")
+  list(APPEND launch_sources ${PROJECT_SOURCE_DIR}/tests/cuda_host/cudnn/check_values.cpp)
+else()
+  list(FILTER launch_sources EXCLUDE REGEX "/(attention_library|cudnn_[a-z]+)\\.cpp$")
+  message(STATUS "No cudnn_graph.h (VIADUCT_CUDNN_INCLUDE): built without attention by cuDNN")
+endif()
 # NCCL is loaded at run time, so the build needs only its header.
 find_path(VIADUCT_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED DOC
   "Folder of nccl.h (package libnccl-dev, or nvidia/nccl/include of the wheel nvidia-nccl-cu13)")
@@ -21,7 +31,8 @@ target_include_directories(viaduct_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
 # The files here need only the headers of viaduct::ops; targets that link this library link it too.
 target_link_libraries(viaduct_cuda INTERFACE viaduct::ops viaduct::comm CUDA::cudart_static CUDA::cublasLt)
 target_link_libraries(viaduct_cuda PRIVATE fmt::fmt)
-target_include_directories(viaduct_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${VIADUCT_NCCL_INCLUDE})
+target_include_directories(viaduct_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${VIADUCT_NCCL_INCLUDE}
+  $<$<BOOL:${VIADUCT_CUDNN_INCLUDE}>:${VIADUCT_CUDNN_INCLUDE}>)
 # The project's compile options are for the C++ compiler only, not for nvcc.
 get_target_property(host_options viaduct_cuda COMPILE_OPTIONS)
 set_target_properties(viaduct_cuda PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${host_options}>")

@@ -54,6 +54,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(c.kind_of(layer))];
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
+  spec.method.library = c.library_attention;
   if (!m.settings.context_exchange.empty())
     spec.context_exchange = m.settings.context_exchange.at(static_cast<size_t>(layer));
   return spec;

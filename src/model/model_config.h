@@ -19,11 +19,11 @@ enum class PositionKind { learned, rotary };
 /// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
 /// values of all heads come from one compressed vector of a token, queries may.
 struct LatentSizes {
-  int64_t q_rank = 0;     // of compressed queries; 0: queries come from the stream directly
-  int64_t kv_rank = 0;    // of compressed keys and values; 0: attention is not latent
-  int64_t plain_dim = 0;  // of a head of queries and keys, the part without positions
+  int64_t q_rank = 0;      // of compressed queries; 0: queries come from the stream directly
+  int64_t kv_rank = 0;     // of compressed keys and values; 0: attention is not latent
+  int64_t plain_dim = 0;   // of a head of queries and keys, the part without positions
   int64_t rotary_dim = 0;  // … with rotary positions; shared by all heads of keys
-  int64_t value_dim = 0;  // of a head of values
+  int64_t value_dim = 0;   // of a head of values
 
   bool any() const { return kv_rank > 0; }
   bool operator==(const LatentSizes&) const = default;
@@ -100,7 +100,8 @@ struct ModelConfig {
   // How attention is computed, with the same numbers within rounding (nn/attention_method.h,
   // nn/rotary_embedding.h).
   bool flash_attention = true, masked_softmax_fusion = true, rope_fusion = true;
-  bool softmax_in_fp32 = true;  // false: composed attention rounds to the activations' format
+  bool library_attention = false;  // flash attention by the vendor's library
+  bool softmax_in_fp32 = true;     // false: composed attention rounds to the activations' format
 
   // Lookups of this token do not train its row, as in Hugging Face; −1: none.
   int64_t padding_token = -1;

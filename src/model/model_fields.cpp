@@ -143,13 +143,12 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
   group
       .field("attention_backend", config.attention_backend,
-             "How attention is computed; auto: flash, which holds no score matrix. unfused: a "
+             "How attention is computed; auto: flash, which holds no score matrix. fused: cuDNN "
+             "on cuda, where it supports the call, and flash elsewhere (docs/cuda.md). unfused: a "
              "chain of ops over a matrix [heads, queries, keys] in FP32.")
-      .one_of({"flash", "unfused"})
-      .planned_values(
-          {"fused", "local"},
-          "cuDNN's kernels and the framework's own, of the cuda backend; nearest on cpu: "
-          "flash for fused, unfused for local")
+      .one_of({"flash", "fused", "unfused"})
+      .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
+      .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
       .alias("AttnBackend");
   group.field("masked_softmax_fusion", config.masked_softmax_fusion,
               "attention_backend=unfused: scale, mask and softmax in one op; false: in three.");

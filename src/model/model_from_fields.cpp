@@ -190,7 +190,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
   model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
   model.embedding_scale = fields.embedding_multiplier.value();
-  model.flash_attention = fields.attention_backend.value() == "flash";
+  model.flash_attention = fields.attention_backend.value() != "unfused";
+  model.library_attention = fields.attention_backend.value() == "fused";
   model.masked_softmax_fusion = fields.masked_softmax_fusion;
   model.softmax_in_fp32 = fields.attention_softmax_in_fp32;
   model.rope_fusion = fields.apply_rope_fusion;

@@ -16,6 +16,8 @@ struct AttentionMethod {
   bool softmax_in_fp32 = true;
   /// Attended values in the statistic format, which are rounded where they are passed on.
   bool wide_output = false;
+  /// Flash attention only: by the vendor's library where it supports the call (ops/attention.h).
+  bool library = false;
 };
 
 /// As attention_forward and attention_backward. Composed attention holds a matrix f32 (f64 for f64)

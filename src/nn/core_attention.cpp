@@ -71,6 +71,7 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
   p.first_head = spec_.first_head;
   p.query_index = batch.token_index;
   p.max_queries = p.max_keys = batch.max_document;
+  p.library = spec_.method.library;
   return p;
 }
 
@@ -194,6 +195,7 @@ AttendedGradient CoreAttention::begin_backward(RankContext& context, const Tenso
   const Tensor scale =
       hands_on_fp8(context, projection_.get()) ? saved.take(this, "out scale") : Tensor();
   attention_delta(context.ops, {out, gradient.values, gradient.delta, scale, gradient.scale});
+  if (spec_.method.library && !gradient.scale) gradient.out = out;
   return gradient;
 }
 
@@ -211,8 +213,10 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   }
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   base.first_head += way.heads->rank() * q.dim(1);
-  const AttendedGradient d_heads{exchange.to_heads({d_out.values}).front(), d_out.scale,
-                                 exchange.per_query_to_heads(d_out.delta)};
+  AttendedGradient d_heads{exchange.to_heads({d_out.values}).front(), d_out.scale,
+                           exchange.per_query_to_heads(d_out.delta)};
+  // The output is not exchanged once more for a library, whose backward needs it.
+  if (way.heads->size() == 1) d_heads.out = d_out.out;
   add_sink_gradients(context, lse, d_heads.delta, way.heads->rank() * q.dim(1));
   const AttentionHeads d =
       ring_backward(context, *way.ring, way.layout, spec_.method, base, {q, k, v}, d_heads, lse);

@@ -133,6 +133,7 @@ void attention_backward(OpContext& context, const AttentionBackwardArgs& args) {
               codes ? args.d_out.dtype() : args.q.dtype());
   check_per_query(op, "lse", args.lse, args.q);
   check_per_query(op, "delta", args.delta, args.q);
+  if (args.out) check_heads(op, "out", args.out, args.d_out.shape(), args.d_out.dtype());
   const auto check_gradient = [&](std::string_view argument, const Tensor& tensor,
                                   const Tensor& of) {
     check_shape(op, argument, tensor, of.shape());

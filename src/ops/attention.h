@@ -60,6 +60,10 @@ struct AttentionProblem {
   /// Visible (query, key) pairs of a head, for the cost; 0: estimated from the bounds.
   double visible_pairs = 0;
   Tensor scales;  // f32 [3]: of q, k and v where they are codes, and only then
+  /// The vendor's library may compute the call (cuDNN on cuda), where it supports it and documents
+  /// have equal lengths; the backend's own kernels compute the others. Same results within the
+  /// tolerance of 16-bit products.
+  bool library = false;
 };
 
 struct AttentionForwardArgs {
@@ -88,6 +92,9 @@ struct AttentionBackwardArgs {
   Tensor q, k, v, d_out, lse, delta;
   Tensor dq, dk, dv;        // +=
   Tensor d_out_scale = {};  // f32 [1], where d_out is codes, and only then
+  /// Optional [Tq, N, Dv], of d_out's dtype: the output that delta was computed from. Libraries
+  /// compute delta themselves, so without it none is used.
+  Tensor out = {};
 };
 
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args);

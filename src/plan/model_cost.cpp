@@ -22,7 +22,10 @@ LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
   const FlopCount flops = training_flops(sizes, space.global_batch, space.length);
   const double head = 6 * static_cast<double>(sizes.hidden * sizes.vocabulary) *
                       static_cast<double>(space.global_batch * space.length);
-  const OpTime time(request.cluster.gpu, request.prediction.ops);
+  OpTimeSettings settings = request.prediction.ops;
+  if (run.model.library_attention)
+    settings.attention_share = std::max(settings.attention_share, settings.library_attention_share);
+  const OpTime time(request.cluster.gpu, settings);
   const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
   return {(time.least_seconds(flops.token_part, OpKind::product, narrow) +
            time.least_seconds(flops.attention_part, OpKind::attention, narrow)) /

@@ -80,6 +80,10 @@ double OpTime::least_seconds(double flops, OpKind kind, bool narrow) const {
          (rate * (kind == OpKind::attention ? settings_.attention_share : settings_.product_share));
 }
 
+double OpTime::attention_share(const OpEntryRecord& op) const {
+  return op.kernel == "cudnn" ? settings_.library_attention_share : settings_.attention_share;
+}
+
 double OpTime::seconds(const OpEntryRecord& op) const {
   const OpKind kind = op_kind(op);
   double compute = 0;
@@ -93,7 +97,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
                   "prediction: {} computes in {}, but the GPU has no rate for it", op.op,
                   kFormatNames[static_cast<size_t>(format)]);
     const double share = kind == OpKind::product     ? settings_.product_share
-                         : kind == OpKind::attention ? settings_.attention_share
+                         : kind == OpKind::attention ? attention_share(op)
                                                      : 1;
     compute += flops / (rate * share);
   }

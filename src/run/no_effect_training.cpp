@@ -1,6 +1,7 @@
 // Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have no
 // effect.
 
+#include "base/error.h"
 #include "run/graph_config.h"
 #include "run/no_effect_rules.h"
 #include "run/parallel_settings.h"
@@ -17,6 +18,19 @@ bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
 }
 
+/// Why flash kernels compute all attention in spite of attention_backend=fused.
+std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
+  const ModelFields& m = c.model;
+  if (m.attention_backend.value() != "fused") return "";
+  const auto without = [](std::string_view what) {
+    return fmt::format("cuDNN computes no attention with {} here, flash kernels do", what);
+  };
+  if (m.attention_dropout.value() > 0) return without("model.attention_dropout");
+  if (m.attn_logit_softcapping.value()) return without("model.attn_logit_softcapping");
+  return reason_if(m.window_size.value() && m.window_layers.value().empty(),
+                   without("model.window_size on every layer"));
+}
+
 bool constant_rate(const RunConfig& c) {
   return c.scheduler.lr_decay_style == "constant";
 }
@@ -25,6 +39,7 @@ bool constant_rate(const RunConfig& c) {
 
 const std::vector<NoEffectRule>& training_without_effect() {
   static const std::vector<NoEffectRule> kRules{
+      {{"model.attention_backend"}, no_library_attention},
       {{"model.rotary_base", "model.rotary_percent", "model.rope_scaling",
         "model.apply_rope_fusion"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -22,11 +22,12 @@ constexpr int64_t kSimulatedSteps = 3;
 /// Why attention_softmax_in_fp32=false changes nothing, or "".
 std::string softmax_note(const RunConfig& config) {
   if (config.model.attention_softmax_in_fp32) return "";
-  const bool flash = config.model.attention_backend.value_or("flash") == "flash";
+  const std::string backend = config.model.attention_backend.value_or("flash");
+  const bool flash = backend != "unfused";
   const bool narrow = dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation) < 4;
   if (!flash && narrow) return "";
   return fmt::format("model.attention_softmax_in_fp32=false has no effect: {}",
-                     flash ? "the softmax inside attention_backend=flash is FP32"
+                     flash ? "the softmax inside attention_backend=" + backend + " is FP32"
                            : "activations are no narrower than FP32");
 }
 
@@ -99,10 +100,12 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
     Problems said;  // by validate
     resolve_gemm_overlap(loaded.config.tensor_overlap, {}, said, &loaded.outcome.notes);
     const ModelFields& model = loaded.config.model;
-    if (!model.masked_softmax_fusion && model.attention_backend.value_or("flash") == "flash") {
+    const std::string backend = model.attention_backend.value_or("flash");
+    if (!model.masked_softmax_fusion && backend != "unfused") {
       loaded.outcome.notes.push_back(
-          "model.masked_softmax_fusion=false has no effect: attention_backend=flash has no softmax "
-          "of its own");
+          fmt::format("model.masked_softmax_fusion=false has no effect: attention_backend={} has "
+                      "no softmax of its own",
+                      backend));
     }
     const std::string softmax = softmax_note(loaded.config);
     if (!softmax.empty()) loaded.outcome.notes.push_back(softmax);

@@ -291,6 +291,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);
   validate_precision(config, problems);
+  validate_attention_backend(config, problems);
   validate_graphs(config, problems);
   if (config.dist.device.value_or("cpu") == "cuda")
     static_cast<void>(nccl_options(config.dist, problems));

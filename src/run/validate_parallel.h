@@ -33,6 +33,9 @@ void validate_recompute(const RunConfig& config, Problems& problems);
 /// Offloading between forward and backward.
 void validate_offload(const RunConfig& config, Problems& problems);
 
+/// What attention by cuDNN needs.
+void validate_attention_backend(const RunConfig& config, Problems& problems);
+
 /// What a run in virtual time runs on.
 void validate_simulation(const RunConfig& config, Problems& problems);
 

@@ -1,5 +1,6 @@
 """Runs whose results are compared: with the cpu device, and under compute-sanitizer."""
 
+import ctypes
 import json
 import math
 import os
@@ -44,22 +45,32 @@ def tests(options):
     return {"rows": [("tests of ops on the device", said.strip().splitlines()[-1])]}
 
 
+def has_cudnn():
+    try:
+        return bool(ctypes.CDLL(os.environ.get("VIADUCT_CUDNN_LIBRARY", "libcudnn.so.9")))
+    except OSError:
+        return False
+
+
 def beside_cpu(options):
     """Compares the losses of 20 steps on the GPU and the cpu. Tokens are random, so a difference is an error of the weights."""
-    rows, limits = [], {"fp32": 2e-4, "bf16_mixed": 2e-2}
-    worst = {}
-    for recipe, limit in limits.items():
+    cases = [("fp32", "fp32", 2e-4, []), ("bf16_mixed", "bf16_mixed", 2e-2, [])]
+    if has_cudnn():
+        cases.append(("bf16_mixed, attention by cuDNN", "bf16_mixed", 2e-2, ["model.attention_backend=fused"]))
+    rows, worst, bad = [], {}, []
+    for name, recipe, limit, on_gpu in cases:
         settings = [*TINY, "train.train_iters=20", f"mixed_precision={recipe}"]
         cpu = train(options, [*settings, "dist.device=cpu"], 60)
-        cuda = train(options, [*settings, "dist.device=cuda"], 60)
+        cuda = train(options, [*settings, "dist.device=cuda", *on_gpu], 60)
         if len(cpu) != 20 or len(cuda) != 20:
-            raise Failed(f"{recipe}: {len(cpu)} steps on the cpu, {len(cuda)} on the GPU")
+            raise Failed(f"{name}: {len(cpu)} steps on the cpu, {len(cuda)} on the GPU")
         differences = [abs(a["loss"] - b["loss"]) for a, b in zip(cpu, cuda)]
-        worst[recipe] = max(differences) if all(map(math.isfinite, differences)) else math.inf
-        rows.append((f"20 steps, {recipe}", f"largest difference of the loss from the cpu's {worst[recipe]:.1e} (limit {limit:.0e})"))
-    bad = [recipe for recipe, limit in limits.items() if not worst[recipe] <= limit]
+        worst[name] = max(differences) if all(map(math.isfinite, differences)) else math.inf
+        rows.append((f"20 steps, {name}", f"largest difference of the loss from the cpu's {worst[name]:.1e} (limit {limit:.0e})"))
+        if not worst[name] <= limit:
+            bad.append(f"{name} {worst[name]:.1e}")
     if bad:
-        raise Failed(f"losses differ from the cpu's: {', '.join(f'{recipe} {worst[recipe]:.1e}' for recipe in bad)}")
+        raise Failed(f"losses differ from the cpu's: {', '.join(bad)}")
     return {"rows": rows, "differences": worst}
 
 

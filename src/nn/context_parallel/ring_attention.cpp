@@ -154,6 +154,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   AttentionBackwardArgs args;
   args.q = heads.q, args.lse = lse;
   args.d_out = d_out.values, args.d_out_scale = d_out.scale, args.delta = d_out.delta;
+  args.out = d_out.out;
   args.dq = statistic(heads.q.shape());  // [I, N, D], += per block
   fill(context.ops, {args.dq, 0});
   Tensor mine, arriving, leaving;  // dk [I, K, D] and dv [I, K, Dv] of a block, one after the other

@@ -32,9 +32,11 @@ struct AttentionHeads {
 };
 
 /// The gradient of attended values [I, N, Dv], with the scale f32 [1] of codes, and the row sums
-/// [N, I] of its product with the values.
+/// [N, I] of its product with the values. `out`: the attended values themselves, for attention that
+/// a library may compute.
 struct AttendedGradient {
   Tensor values, scale, delta;
+  Tensor out = {};
 };
 
 /// Attended values [I, N, Dv] and log-sum-exp [N, I].

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/cuda_entry.h"
 #include "ops/cuda/kernels/attention.h"
+#include "ops/cuda/library_attention.h"
 
 namespace viaduct::cuda {
 namespace {
@@ -27,8 +28,31 @@ std::string_view flash_kernel(const Tensor& q) {
   return q.dtype() == DType::f32 ? "flash_f32" : "flash_mma";
 }
 
+template <class Args>
+Choice library_choice(const Args& args, const LibraryCalls& calls) {
+  Choice choice = choose_kernel("cudnn", args);
+  use_matrix_units(choice.cost, args.q.dtype());
+  choice.workspace_bytes = calls.workspace_bytes;
+  choice.plan = std::make_shared<LibraryCalls>(calls);
+  return choice;
+}
+
+/// Beyond the contract, memory has the matrix of score gradients and the gradients in 16 bits, each
+/// written and read, and our kernels add the latter.
+Choice library_backward_choice(const AttentionBackwardArgs& args, const LibraryCalls& calls) {
+  Choice choice = library_choice(args, calls);
+  const int64_t gradients = calls.library_at - calls.dq_at;
+  const int64_t twice = calls.calls() * calls.library_bytes + gradients;
+  choice.cost.bytes_read += twice + args.out.bytes() + args.d_out.bytes();
+  choice.cost.bytes_written += twice;
+  choice.launches = static_cast<int>(calls.calls()) * kLibraryBackwardKernels + 3;
+  return choice;
+}
+
 Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_forward";
+  LibraryCalls calls;
+  if (library_takes(args, calls)) return library_choice(args, calls);
   checked_widths(op, args.q, args.v, traits);
   const DType dtype = product_dtype(args.q);
   Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
@@ -38,6 +62,8 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
 
 Choice choose_backward(const AttentionBackwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_backward";
+  LibraryCalls calls;
+  if (library_takes(args, calls)) return library_backward_choice(args, calls);
   const int parts = checked_widths(op, args.q, args.v, traits).parts;
   const DType dtype = product_dtype(args.q);
   Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <map>
 
+#include "plan/op_time.h"
+
 namespace viaduct {
 namespace {
 
@@ -51,10 +53,6 @@ bool of_performance_recipe(const PublishedRow& row) {
   return starts_with_any(row.text("framework"),
                          {"NeMo (", "NeMo 2", "NeMo Megatron", "Megatron-Bridge"});
 }
-
-/// Of the measured rate of products that attention reaches with cuDNN's kernels: fitted to the rows
-/// of llama3-8b and llama3.1-8b of the codes that run them.
-constexpr double kCudnnAttentionShare = 0.6;
 
 /// Year and month of a release of Megatron-Bridge, as 2606; 0 of other codes.
 int64_t bridge_release(const PublishedRow& row) {
@@ -218,7 +216,7 @@ void add_kernels(const PublishedRow& row, PublishedRun& run) {
   // These codes run cuDNN's attention. The planner's own share was fitted to FlashAttention-2.
   if (of_performance_recipe(row) ||
       starts_with_any(row.text("framework"), {"MLPerf", "Megatron-Core", "MaxText", "Paxml"}))
-    run.attention_share = kCudnnAttentionShare;
+    run.attention_share = OpTimeSettings{}.library_attention_share;
 }
 
 void add_overlap(const PublishedRow& row, PublishedRun& run) {

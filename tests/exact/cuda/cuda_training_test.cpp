@@ -1,6 +1,6 @@
 // Whole models and runs with dist.device=cuda: the GPU's kernels on the emulator, over the doubles
-// of the runtime and of cuBLASLt. Gradients and losses follow the cpu's within the format's
-// tolerance, and have the same bits in any order of streams and blocks.
+// of the runtime, of cuBLASLt and of cuDNN. Gradients and losses follow the cpu's within the
+// format's tolerance, and have the same bits in any order of streams and blocks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cublaslt_double.h"
+#include "cuda_host/cudnn/cudnn_double.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "generate/prompts.h"
@@ -32,7 +33,8 @@ struct Case {
   std::string name, model;
   Overrides settings;
   double limit;
-  bool guard = false;  // one of the orders also forbids host access to the device's memory
+  bool guard = false;      // one of the orders also forbids host access to the device's memory
+  Overrides on_cuda = {};  // of the cuda runs alone
   int capability = 90;
 };
 void PrintTo(const Case& c, std::ostream* out) {
@@ -59,8 +61,10 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
     cuda_host::reset_runtime({.seed = seed,
                               .compute_capability = GetParam().capability,
                               .guard = seed == 1 && GetParam().guard});
-    const auto cuda = probe({kCuda});
+    const int64_t by_library = cudnn_double::executions();
+    const auto cuda = probe(Overrides{kCuda} + GetParam().on_cuda);
     EXPECT_GT(cuda_host::runtime_counts().kernels, 100);
+    EXPECT_EQ(cudnn_double::executions() > by_library, !GetParam().on_cuda.empty());
     ASSERT_EQ(cuda.size(), cpu.size());
     for (const auto& [name, values] : cpu) {
       EXPECT_LE(relative_error(cuda.at(name), values), GetParam().limit) << name;
@@ -98,7 +102,7 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
 }
 
 const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone,
-    kUnfused{"model.attention_backend=unfused"};
+    kUnfused{"model.attention_backend=unfused"}, kFused{"model.attention_backend=fused"};
 
 /// Mixtures of experts in FP8 and FP4, which amplifies last bits more. Every token chooses all
 /// experts, so that no rounding changes a choice.
@@ -109,6 +113,7 @@ Case experts(const std::string& name, const std::string& recipe, const Overrides
           Overrides{"mixed_precision=" + recipe, "model.moe_router_topk=4"} + more,
           limit,
           false,
+          {},
           capability};
 }
 
@@ -118,6 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"llama", "llama", kNone, 2e-5, true}, Case{"llama_bf16", "llama", kBf16, 3e-2},
         Case{"llama_unfused", "llama", kUnfused, 2e-5},
         Case{"llama_unfused_bf16", "llama", kBf16 + kUnfused, 3e-2, true},
+        Case{"llama_fused", "llama", kBf16, 3e-2, true, kFused},
+        Case{"llama_tied_fused_tp2", "llama_tied",
+             kBf16 + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"}, 3e-2, false,
+             kFused},
         Case{"llama_tied_tp2",
              "llama_tied",
              {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
@@ -158,17 +167,18 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
   struct Row {
     std::string precision;
     double limit;
+    Overrides on_cuda = {};
   };
-  for (const Row& row :
-       {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2}}) {
-    SCOPED_TRACE(row.precision);
+  for (const Row& row : {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2},
+                         Row{"mixed_precision=bf16_mixed", 0.2, kFused}}) {
+    SCOPED_TRACE(row.precision + (row.on_cuda.empty() ? "" : " fused"));
     const Overrides run = tiny_run() + Overrides{row.precision, "train.train_iters=4"};
     const RunOutcome cpu = train_run(run);
     std::optional<RunOutcome> first;
     const uint64_t seeds = stream_seeds(2);
     for (uint64_t seed = 0; seed <= seeds; ++seed) {
       cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
-      const RunOutcome cuda = train_run(run + Overrides{kCuda});
+      const RunOutcome cuda = train_run(run + Overrides{kCuda} + row.on_cuda);
       ASSERT_EQ(cuda.tensors.size(), cpu.tensors.size());
       for (const auto& [name, bytes] : cpu.tensors) {
         ASSERT_EQ(cuda.tensors.at(name).size(), bytes.size()) << name;

@@ -56,6 +56,22 @@ TEST(CudaTarget, HoldsTheSameStateAndSendsTheSameBytesAsTheCpu) {
   }
 }
 
+TEST(CudaTarget, AttentionByALibraryShowsInTheRecord) {
+  RunSetup setup = setup_for(CudaTarget::sm_90a, {});
+  const DryRun flash = dry_run(setup);
+  setup.model.library_attention = true;
+  const DryRun fused = dry_run(setup);
+  const auto kernels = [](const DryRun& run) {
+    std::set<std::string> names;
+    for (const KernelUse& use : run.kernels)
+      if (use.op == "attention_forward" || use.op == "attention_backward") names.insert(use.kernel);
+    return names;
+  };
+  EXPECT_THAT(kernels(flash), testing::ElementsAre("flash_mma"));
+  EXPECT_THAT(kernels(fused), testing::ElementsAre("cudnn"));
+  EXPECT_GT(bytes_of(fused, MemoryTag::workspace) + fused.peak.bytes, flash.peak.bytes);
+}
+
 TEST(CudaTarget, AGraphOfAStepIsOneLaunchOfTheSameWork) {
   const RunSetup setup = setup_for(CudaTarget::sm_90a, {});
   const DryRun plain = dry_run(setup, {0}, nullptr, false, true);

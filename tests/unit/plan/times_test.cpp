@@ -101,6 +101,17 @@ TEST(OpTime, AttentionIsSlowerThanAProductOfItsOperations) {
   EXPECT_NEAR(time.seconds(op) / products, settings.product_share / settings.attention_share, 0.01);
 }
 
+TEST(OpTime, AttentionOfALibraryHasAShareOfItsOwn) {
+  const OpTime time(load_gpu("a100-80gb-sxm"));
+  OpEntryRecord op = product(1e13, 1000);
+  op.op = "attention_forward";
+  const double ours = time.seconds(op);
+  op.kernel = "cudnn";
+  const OpTimeSettings settings;
+  EXPECT_NEAR(ours / time.seconds(op),
+              settings.library_attention_share / settings.attention_share, 0.01);
+}
+
 TEST(OpTime, EachLaunchCosts) {
   const OpTime time(load_gpu("h200"));
   OpEntryRecord op = product(1e9, 1000);

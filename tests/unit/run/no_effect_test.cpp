@@ -84,6 +84,22 @@ TEST(NoEffect, ALimitThatNoRankReaches) {
               ElementsAre(HasSubstr("moe_expert_rank_capacity_factor are null")));
 }
 
+TEST(NoEffect, AttentionThatALibraryDoesNotCompute) {
+  RunSetup setup = setup_of(tiny_run() + Overrides{"mixed_precision=bf16_mixed"});
+  setup.config.model.attention_backend = std::string("fused");
+  ConfigOutcome outcome;
+  outcome.given["model.attention_backend"] = Value{};
+  const auto said = [&] { return settings_without_effect(setup.config, outcome); };
+  EXPECT_THAT(said(), IsEmpty());
+  setup.config.model.window_size = std::optional<int64_t>(8);
+  EXPECT_THAT(said(), ElementsAre(AllOf(HasSubstr("model.attention_backend has no effect here"),
+                                        HasSubstr("no attention with model.window_size"))));
+  setup.config.model.attn_logit_softcapping = std::optional<double>(30);
+  EXPECT_THAT(said(), ElementsAre(HasSubstr("with model.attn_logit_softcapping here")));
+  setup.config.model.attention_dropout = 0.1;
+  EXPECT_THAT(said(), ElementsAre(HasSubstr("with model.attention_dropout here")));
+}
+
 TEST(NoEffect, RoutersOfTheFormatOfActivations) {
   const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
                           "model.moe_router_topk=2", "model.moe_router_dtype=fp32"};

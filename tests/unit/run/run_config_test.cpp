@@ -218,10 +218,24 @@ TEST(RunConfig, AttentionBackends) {
   EXPECT_THAT(notes({steps, "model.attention_backend=unfused", "model.apply_rope_fusion=false"}),
               Not(Contains(HasSubstr("model."))));
   EXPECT_THAT(notes({steps}), Contains(HasSubstr("masked_softmax_fusion=false has no effect")));
-  for (const char* other : {"fused", "local"}) {
-    EXPECT_THAT(problems_of({std::string("model.attention_backend=") + other}),
-                ElementsAre(HasSubstr("nearest on cpu: flash for fused, unfused for local")));
-  }
+  EXPECT_THAT(problems_of({"model.attention_backend=local"}),
+              ElementsAre(HasSubstr("the framework's own kernels; nearest: unfused")));
+}
+
+TEST(RunConfig, AttentionByALibraryNeedsAGpuAnd16Bits) {
+  const std::string fused = "model.attention_backend=fused", bf16 = "mixed_precision=bf16_mixed";
+  EXPECT_THAT(problems_of({fused, bf16}),
+              ElementsAre(HasSubstr("fused (cuDNN) needs dist.device = cuda, or a dry run for a "
+                                    "GPU; nearest on cpu: flash")));
+  RunConfig for_gpu;
+  for_gpu.cuda_target = CudaTarget::sm_90a;
+  const LoadedRunConfig loaded =
+      load_run_config({}, {fused, bf16, "model.masked_softmax_fusion=false"}, for_gpu);
+  EXPECT_THAT(loaded.outcome.notes,
+              Contains(HasSubstr("masked_softmax_fusion=false has no effect: "
+                                 "attention_backend=fused has no softmax")));
+  EXPECT_THAT([&] { load_run_config({}, {fused, "mixed_precision=fp32"}, for_gpu); },
+              ThrowsMessage<ConfigError>(HasSubstr("mixed_precision.recipe = fp32 are wider")));
 }
 
 TEST(RunConfig, RulesOverSeveralSectionsReportTogether) {

@@ -5,6 +5,7 @@
 
 #include "ops/cuda/kernels/attention_rows.h"
 #include "ops/cuda/launch/attention_view.h"
+#include "ops/cuda/launch/library_attention_launch.h"
 #include "ops/table.h"
 
 namespace viaduct::cuda {
@@ -35,14 +36,23 @@ AttentionProblemView problem_of(std::string_view op, const AttentionProblem& pro
   return view;
 }
 
-void launch_forward(OpContext& context, const Choice&, const AttentionForwardArgs& args, void*) {
+const LibraryCalls& calls_of(const Choice& choice) {
+  return *static_cast<const LibraryCalls*>(choice.plan.get());
+}
+
+void launch_forward(OpContext& context, const Choice& choice, const AttentionForwardArgs& args,
+                    void* workspace) {
+  if (is_library(choice)) return launch_library_forward(context, calls_of(choice), args, workspace);
   const AttentionForwardView view{
       problem_of("attention_forward", args.problem, args.q, args.k, args.v, args.lse),
       heads_of(args.out)};
   attention_forward(view, stream_of(context));
 }
 
-void launch_backward(OpContext& context, const Choice&, const AttentionBackwardArgs& args, void*) {
+void launch_backward(OpContext& context, const Choice& choice, const AttentionBackwardArgs& args,
+                     void* workspace) {
+  if (is_library(choice))
+    return launch_library_backward(context, calls_of(choice), args, workspace);
   AttentionBackwardView view{
       problem_of("attention_backward", args.problem, args.q, args.k, args.v, args.lse),
       heads_of(args.d_out),

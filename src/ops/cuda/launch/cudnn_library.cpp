@@ -1,0 +1,56 @@
+// cuDNN is loaded when attention needs it: other runs train without it.
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "base/toolkit_library.h"
+#include "ops/cuda/launch/cudnn_calls.h"
+#include "ops/cuda/launch/cudnn_version.h"
+
+namespace viaduct::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcudnn.so.9";
+constexpr const char* kVariable = "VIADUCT_CUDNN_LIBRARY";
+
+template <class Function>
+void find(void* library, const char* place, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  VIADUCT_CHECK(DeviceError, function != nullptr,
+                "model.attention_backend=fused: {} has no function {}: {}", place, name,
+                kInstallCudnn);
+}
+
+CudnnCalls load() {
+  const char* named = std::getenv(kVariable);
+  const char* place = named != nullptr ? named : kLibrary;
+  std::string reasons;
+  void* library = nullptr;
+  if (named == nullptr) {
+    library = open_toolkit_library(kLibrary, RTLD_NOW | RTLD_LOCAL, reasons);
+  } else if (library = ::dlopen(named, RTLD_NOW | RTLD_LOCAL); library == nullptr) {
+    const char* reason = ::dlerror();
+    reasons = reason != nullptr ? reason : "no reason given";
+  }
+  VIADUCT_CHECK(DeviceError, library != nullptr,
+                "model.attention_backend=fused needs {}, which cannot be loaded ({}): {}", kLibrary,
+                reasons, kInstallCudnn);
+  CudnnCalls calls;
+#define VIADUCT_CUDNN_FIND(name) find(library, place, #name, calls.name);
+  VIADUCT_CUDNN_CALLS(VIADUCT_CUDNN_FIND)
+#undef VIADUCT_CUDNN_FIND
+  check_cudnn_version(calls.cudnnGetVersion());
+  return calls;
+}
+
+}  // namespace
+
+const CudnnCalls& cudnn_calls() {
+  static const CudnnCalls calls = load();
+  return calls;
+}
+
+}  // namespace viaduct::cuda
