@@ -46,9 +46,8 @@ EXPECTED = [
     (r"^(forward|backward_keys|backward_queries)_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
     (r"^(scores|values|keys)_kernel<", PRODUCT, "products of the matrix units"),
     (r"^(scores|values|keys)_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
-    (r"^grouped_gemm_kernel<", PRODUCT, "products of the matrix units"),
+    (r"^grouped_(gemm|codes)_kernel<", PRODUCT, "products of the matrix units"),
     (r"^grouped_gemm_kernel<.*, (true|1)>$", WIDE_COPY, "copies of 16 bytes to shared memory"),
-    (r"^grouped_codes_kernel<", PRODUCT, "products of the matrix units"),
 ]
 
 

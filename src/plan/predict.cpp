@@ -154,6 +154,12 @@ double end_before(const StepRecord& record, const RankTimes& times, int64_t at) 
   return end;
 }
 
+/// Of the host before a product of experts, besides its launch.
+double expert_host_seconds(const RunConfig& config, const PredictionSettings& settings) {
+  return settings.expert_product_seconds * static_cast<double>(config.model.moe.experts()) /
+         config.parallel.expert_model_parallel_size;
+}
+
 /// Adds what the copies to and from the host's memory take longer than the step, beside which they
 /// run.
 void add_offload(const Cluster& cluster, const PredictionSettings& settings,
@@ -243,6 +249,11 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
       .launch = settings.launch_seconds,
       .host_wait = settings.host_wait_seconds,
       .slowdown = settings.slowdown};
+  if (const double host = expert_host_seconds(of.config(), settings); host > 0) {
+    machine.host = [host](const OpEntryRecord& op) {
+      return op.op == "grouped_gemm" && op.host_launches() > 0 ? host : 0;
+    };
+  }
   // A calibration has measured what ranks on cores copy, which have no links.
   if (!calibrated)
     machine.link_use = [&](const CollectiveRecord& c) { return collective_time.link_use(c); };

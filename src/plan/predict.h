@@ -27,11 +27,14 @@ struct PredictionSettings {
   CollectiveTimeSettings collectives;
   double launch_seconds = 4e-6;     // of the host, for each launch
   double host_wait_seconds = 1e-5;  // from a value's arrival until the host continues
-  double slowdown = 1.1;            // of ops beside communication, which holds some of the SMs
-  double reserve_bytes = 1.5e9;     // of a GPU: driver's context and communicators
-  double cpu_reserve_bytes = 2e8;   // of a rank on a CPU: the process and the system
-  bool spec_sheet = false;          // leaves out Gpu::step_share
-  bool timeline = false;            // fills StagePrediction::timeline
+  /// Of the host for each product of one expert, in trainers that launch one for each expert; ours
+  /// launch one for all.
+  double expert_product_seconds = 0;
+  double slowdown = 1.1;           // of ops beside communication, which holds some of the SMs
+  double reserve_bytes = 1.5e9;    // of a GPU: driver's context and communicators
+  double cpu_reserve_bytes = 2e8;  // of a rank on a CPU: the process and the system
+  bool spec_sheet = false;         // leaves out Gpu::step_share
+  bool timeline = false;           // fills StagePrediction::timeline
   /// Of the machine whose cores the ranks are on; none: the figures above and the cluster's.
   std::shared_ptr<const Calibration> calibration;
 };

@@ -116,7 +116,7 @@ class Builder {
 
   void add_op(std::size_t index) {
     const OpEntryRecord& op = record_.ops()[index];
-    host_step(machine_.launch * op.host_launches());
+    host_step(machine_.launch * op.host_launches() + (machine_.host ? machine_.host(op) : 0));
     const double alone = machine_.op(op);
     const Node node = graph_.part.add(alone);
     graph_.alone[index] = alone, graph_.ops[index] = node;

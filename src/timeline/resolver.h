@@ -38,7 +38,9 @@ struct LinkUse {
 struct MachineTimes {
   std::function<double(const OpEntryRecord&)> op;  // on the device, launches not included
   std::function<double(const CollectiveRecord&)> collective;  // from when all members are there
-  double launch = 0;     // of the host, for each launch of a kernel or of an operation
+  double launch = 0;  // of the host, for each launch of a kernel or of an operation
+  /// Of the host before an op's launches, besides these; none: nothing.
+  std::function<double(const OpEntryRecord&)> host = {};
   double host_wait = 0;  // from the end of what the host waits for to its next launch
   /// Factor on the duration of ops for the part that runs beside communication.
   double slowdown = 1;

@@ -1,27 +1,14 @@
 #include "ops/cuda/grouped_operands.h"
 
 #include "ops/cuda/kernels/matrix_rows.h"
+#include "ops/cuda/regions.h"
 #include "tensor/nvfp4.h"
 
 namespace viaduct::cuda {
 namespace {
 
-// Elements at whose multiples rows of codes begin, so that 16 are read at once; bytes at whose
-// multiples regions of the workspace begin.
-constexpr int64_t kRun = 16, kRegionBytes = 256;
-
-int64_t pieces_of(int64_t size, int64_t piece) {
-  return (size + piece - 1) / piece;
-}
-int64_t rounded_up(int64_t value, int64_t to) {
-  return pieces_of(value, to) * to;
-}
-
-int64_t take(int64_t& end, int64_t bytes) {
-  const int64_t at = end;
-  end = rounded_up(end + bytes, kRegionBytes);
-  return at;
-}
+/// Elements at whose multiples rows of codes begin, so that 16 are read at once.
+constexpr int64_t kCodesTogether = 16;
 
 /// Groups of elements with a scale, of `matrices` with `rows` rows in all.
 void place_scales(GroupedOperand& operand, int64_t rows, int64_t matrices) {
@@ -54,19 +41,20 @@ GroupedOperand place(const OperandForm& form, const Operand& from, bool of_rows,
   operand.of_rows = of_rows;
   operand.complete_rows = of_rows && halves;
   operand.columns = from.dim(1);
-  operand.stride = operand.made ? rounded_up(operand.columns, kRun) : operand.columns;
+  operand.stride = operand.made ? rounded_up(operand.columns, kCodesTogether) : operand.columns;
   if (!has_one_scale(form)) place_scales(operand, rows, matrices);
   if (!operand.made) {
     operand.scales_bytes = 0;
     return operand;
   }
-  const int64_t code_rows =
-      operand.complete_rows ? kRun * groups_of_offsets(rows, matrices, kRun) : rows;
+  const int64_t code_rows = operand.complete_rows
+                                ? kCodesTogether * groups_of_offsets(rows, matrices, kCodesTogether)
+                                : rows;
   operand.values_bytes = code_rows * operand.stride / (halves ? 2 : 1);
   if (has_matrix_scale(form)) operand.matrix_scales_bytes = matrices * dtype_bytes(DType::f32);
-  operand.values_at = take(end, operand.values_bytes);
-  operand.scales_at = take(end, operand.scales_bytes);
-  operand.matrix_scales_at = take(end, operand.matrix_scales_bytes);
+  operand.values_at = take_region(end, operand.values_bytes);
+  operand.scales_at = take_region(end, operand.scales_bytes);
+  operand.matrix_scales_at = take_region(end, operand.matrix_scales_bytes);
   return operand;
 }
 

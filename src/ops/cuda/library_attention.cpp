@@ -1,5 +1,7 @@
 #include "ops/cuda/library_attention.h"
 
+#include "ops/cuda/regions.h"
+
 namespace viaduct::cuda {
 namespace {
 
@@ -11,10 +13,6 @@ constexpr int64_t kMostWidth = 128;
 constexpr int64_t kRun = 8;
 /// Beyond the matrices: counters of the library, 256 bytes in 9.19.
 constexpr int64_t kSmallParts = 4096;
-
-int64_t up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 bool has_plans_for(const Tensor& heads) {
   const int64_t width = heads.dim(2);
@@ -88,7 +86,7 @@ bool cut(LibraryCalls& calls) {
 int64_t library_workspace(const LibraryAttention& kind) {
   if (!kind.backward) return kSmallParts;
   constexpr int64_t kBytes = 2;  // of an element
-  const int64_t matrix = up(kind.queries, 64) * up(kind.keys, 128);
+  const int64_t matrix = rounded_up(kind.queries, 64) * rounded_up(kind.keys, 128);
   // dk and dv of each query head, before they are summed over those of a key-value head.
   const int64_t parts =
       kind.heads == kind.kv_heads ? 0 : kind.keys * (kind.width + kind.value_width);
@@ -116,7 +114,7 @@ bool library_takes(const AttentionBackwardArgs& args, LibraryCalls& calls) {
   int64_t end = 0;
   const auto place = [&](int64_t bytes) {
     const int64_t begin = end;
-    end += up(bytes, kLibraryAlignment);
+    end += rounded_up(bytes, kLibraryAlignment);
     return begin;
   };
   const auto in_16_bits = [](const Tensor& gradient) { return 2 * gradient.elements(); };

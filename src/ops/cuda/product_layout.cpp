@@ -1,29 +1,19 @@
 #include "ops/cuda/product_layout.h"
 
 #include "base/error.h"
+#include "ops/cuda/regions.h"
 #include "tensor/nvfp4.h"
 
 namespace viaduct::cuda {
 namespace {
 
-// Bytes at whose multiples rows of narrow operands and regions of the workspace begin.
-constexpr int64_t kRowBytes = 16, kRegionBytes = 256;
-
-int64_t rounded_up(int64_t value, int64_t to) {
-  return (value + to - 1) / to * to;
-}
-int64_t groups_of(int64_t size, int64_t group) {
-  return (size + group - 1) / group;
-}
+/// Bytes at whose multiples rows of narrow operands begin.
+constexpr int64_t kRowBytes = 16;
 
 /// Places in the workspace after the library's own.
 class Regions {
  public:
-  int64_t take(int64_t bytes) {
-    const int64_t at = end_;
-    end_ = rounded_up(end_ + bytes, kRegionBytes);
-    return at;
-  }
+  int64_t take(int64_t bytes) { return take_region(end_, bytes); }
   int64_t end() const { return end_; }
 
  private:
@@ -52,17 +42,17 @@ void place_scales(LibraryOperand& operand, int64_t contracted, Regions& regions)
     case LibraryScales::matrix:
       return;
     case LibraryScales::lines_128:
-      operand.scale_rows = operand.kept, operand.scale_columns = groups_of(contracted, 128);
+      operand.scale_rows = operand.kept, operand.scale_columns = pieces_of(contracted, 128);
       break;
     case LibraryScales::squares_128:
-      operand.scale_rows = groups_of(operand.kept, 128);
-      operand.scale_columns = rounded_up(groups_of(contracted, 128), 4);
+      operand.scale_rows = pieces_of(operand.kept, 128);
+      operand.scale_columns = rounded_up(pieces_of(contracted, 128), 4);
       break;
     case LibraryScales::lines_32:
     case LibraryScales::lines_16:
       operand.scale_rows = rounded_up(operand.kept, 128);
       operand.scale_columns = rounded_up(
-          groups_of(contracted, operand.scales == LibraryScales::lines_32 ? 32 : kNvfp4Group), 4);
+          pieces_of(contracted, operand.scales == LibraryScales::lines_32 ? 32 : kNvfp4Group), 4);
       break;
   }
   const bool bytes =

@@ -17,6 +17,7 @@ struct PublishedRun {
   int64_t micro_batches = 0;           // of a step; 0: they do not divide the batch
   /// OpTimeSettings::attention_share of the code's own kernels; none: as for ours.
   std::optional<double> attention_share = {};
+  double expert_product_seconds = 0;  // as in PredictionSettings
 };
 
 /// Of a table of throughput. UnsupportedRow for what the trainer does not have or the row does not

@@ -116,9 +116,9 @@ class Scorer {
   }
 
   size_t task_of(Cluster cluster, const PublishedRun& run) {
-    const std::string key =
-        fmt::format("{} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
-                    run.attention_share.value_or(0), fmt::join(run.overrides, " "));
+    const std::string key = fmt::format(
+        "{} {} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
+        run.attention_share.value_or(0), run.expert_product_seconds, fmt::join(run.overrides, " "));
     const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
     if (added)
       tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
@@ -130,6 +130,7 @@ class Scorer {
       PredictionSettings settings = prediction_settings(task.cluster);
       settings.ops.narrow_experts = true;  // other trainers have such kernels
       if (task.run.attention_share) settings.ops.attention_share = *task.run.attention_share;
+      settings.expert_product_seconds = task.run.expert_product_seconds;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {
         take_peak(task, dry_run_stages(setup_of(task, task.run.batch)));
