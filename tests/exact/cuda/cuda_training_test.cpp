@@ -1,6 +1,6 @@
 // Whole models and runs with dist.device=cuda: the GPU's kernels on the emulator, over the doubles
-// of the runtime, of cuBLASLt and of cuDNN. Gradients and losses follow the cpu's within the format's
-// tolerance, and have the same bits in any order of streams and blocks.
+// of the runtime, of cuBLASLt and of cuDNN. Gradients and losses follow the cpu's within the
+// format's tolerance, and have the same bits in any order of streams and blocks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Case {
   std::string name, model;
   Overrides settings;
   double limit;
-  bool guard = false;  // one of the orders also forbids host access to the device's memory
+  bool guard = false;      // one of the orders also forbids host access to the device's memory
   Overrides on_cuda = {};  // of the cuda runs alone
 };
 void PrintTo(const Case& c, std::ostream* out) {
@@ -103,11 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"llama", "llama", kNone, 2e-5, true}, Case{"llama_bf16", "llama", kBf16, 3e-2},
         Case{"llama_fused", "llama", kBf16, 3e-2, true, kFused},
-        Case{"llama_tied_fused_tp2",
-             "llama_tied",
-             kBf16 + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"},
-             3e-2,
-             false,
+        Case{"llama_tied_fused_tp2", "llama_tied",
+             kBf16 + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"}, 3e-2, false,
              kFused},
         Case{"llama_tied_tp2",
              "llama_tied",
