@@ -108,8 +108,8 @@ TEST(OpTime, AttentionOfALibraryHasAShareOfItsOwn) {
   const double ours = time.seconds(op);
   op.kernel = "cudnn";
   const OpTimeSettings settings;
-  EXPECT_NEAR(ours / time.seconds(op),
-              settings.library_attention_share / settings.attention_share, 0.01);
+  EXPECT_NEAR(ours / time.seconds(op), settings.library_attention_share / settings.attention_share,
+              0.01);
 }
 
 TEST(OpTime, EachLaunchCosts) {

@@ -231,11 +231,13 @@ TEST(RunConfig, AttentionByALibraryNeedsAGpuAnd16Bits) {
   for_gpu.cuda_target = CudaTarget::sm_90a;
   const LoadedRunConfig loaded =
       load_run_config({}, {fused, bf16, "model.masked_softmax_fusion=false"}, for_gpu);
-  EXPECT_THAT(loaded.outcome.notes,
-              Contains(HasSubstr("masked_softmax_fusion=false has no effect: "
-                                 "attention_backend=fused has no softmax")));
-  EXPECT_THAT([&] { load_run_config({}, {fused, "mixed_precision=fp32"}, for_gpu); },
-              ThrowsMessage<ConfigError>(HasSubstr("mixed_precision.recipe = fp32 are wider")));
+  EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("masked_softmax_fusion=false has no effect: "
+                                                       "attention_backend=fused has no softmax")));
+  EXPECT_THAT(
+      [&] {
+        load_run_config({}, {fused, "mixed_precision=fp32"}, for_gpu);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("mixed_precision.recipe = fp32 are wider")));
 }
 
 TEST(RunConfig, RulesOverSeveralSectionsReportTogether) {

@@ -22,7 +22,8 @@ class CudnnGraph {
  public:
   explicit CudnnGraph(const CudnnCalls& calls) : calls_(calls) {}
 
-  /// In device memory, at a multiple of 16 bytes (FP32: of 4); `id` stands for its address in `execute`.
+  /// In device memory, at a multiple of 16 bytes (FP32: of 4); `id` stands for its address in
+  /// `execute`.
   CudnnTensor memory(int64_t id, cudnnDataType_t type, const CudnnDims& dims,
                      const CudnnDims& strides);
   /// One FP32 number, in host memory at each execution.
