@@ -199,6 +199,22 @@ TEST(CudaTarget, KernelsAreTheGpus) {
   EXPECT_EQ(launches, run.launches);
 }
 
+/// A GPU makes more operations for each byte of the head's weight that it reads.
+TEST(CudaTarget, LogitsAreMadeInLargerChunksThanOnTheCpu) {
+  const Overrides head{"model.vocab_size=262144", "model.seq_length=2048",
+                       "model.max_position_embeddings=2048", "model.recompute_logits=true",
+                       "train.global_batch_size=1"};
+  const auto chunks = [&](std::optional<CudaTarget> target) {
+    const DryRun run = dry_run(setup_for(target, head));
+    const auto use = std::find_if(run.kernels.begin(), run.kernels.end(), [](const KernelUse& u) {
+      return u.op == "cross_entropy_forward";
+    });
+    return use == run.kernels.end() ? 0 : use->calls;
+  };
+  EXPECT_EQ(chunks({}), 2048 / 128);
+  EXPECT_EQ(chunks(CudaTarget::sm_90a), 2048 / 1024);
+}
+
 /// Sizes that support the products of all recipes, and layers between the first and the last.
 const Overrides kWide{"model.num_layers=3", "model.hidden_size=128", "model.ffn_hidden_size=256",
                       "model.num_query_groups=2"};

@@ -143,6 +143,24 @@ TEST(Predict, ExchangesBetweenDomainsHideUnderAnotherMicroBatch) {
   EXPECT_LT(beside.step_seconds, plain.step_seconds);
 }
 
+/// Four experts on each of two ranks; six products of each expert in a layer and a micro-batch.
+TEST(Predict, AHostThatLaunchesProductsOfEachExpertHoldsTheStepBack) {
+  const RunSetup setup = setup_of(
+      tiny_run("qwen3_moe") +
+      Overrides{"model.num_moe_experts=8", "dist.ranks=2", "model.expert_model_parallel_size=2",
+                "train.micro_batch_size=1", "train.global_batch_size=8",
+                "mixed_precision=bf16_mixed", "model.packed_weights=false"});
+  const Cluster cluster = load_cluster("dgx-h100");
+  PredictionSettings settings = prediction_settings(cluster);
+  const double without = predict(setup, cluster, settings).step_seconds;
+  settings.expert_product_seconds = 1e-3;
+  const auto layers = static_cast<double>(setup.model.layers);
+  const double host = 1e-3 * 4 * 6 * layers * 4;
+  const double with = predict(setup, cluster, settings).step_seconds;
+  EXPECT_GT(with, host);
+  EXPECT_LT(with, host + without);
+}
+
 TEST(Predict, AVHasLessBubbleThanVirtualStages) {
   const Overrides pp{"dist.ranks=4", "model.pipeline_model_parallel_size=4",
                      "model.virtual_pipeline_model_parallel_size=2", "train.global_batch_size=8",

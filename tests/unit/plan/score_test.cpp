@@ -117,6 +117,24 @@ TEST(Score, LongStepsAreTheirRoundsLongerThanShortOnes) {
   }
 }
 
+TEST(Score, HostsOfOtherTrainersLaunchTheProductsOfEachExpertUnlessTheStepIsCaptured) {
+  const std::string columns =
+      "id,framework,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,ep,"
+      "cuda_graph,tokens_per_sec_per_gpu\n";
+  const auto seconds = [&](const std::string& framework, const std::string& graph) {
+    const CsvTable table =
+        parse_csv(columns + "h," + framework + ",H100-SXM,8,mixtral-8x7b,bf16,64,1,2048,1,1,8," +
+                      graph + ",1000\n",
+                  "t.csv");
+    return published_run(PublishedRow(table, table.rows[0])).expert_product_seconds;
+  };
+  EXPECT_GT(seconds("Megatron-Bridge 26.02", ""), 0);
+  EXPECT_EQ(seconds("Megatron-Bridge 26.02", "transformer_engine:moe_router"),
+            seconds("NeMo 25.04", ""));
+  EXPECT_EQ(seconds("Megatron-Bridge 26.06", "full_iteration"), 0);
+  EXPECT_EQ(seconds("MaxText", ""), 0);
+}
+
 TEST(Score, StepsOfFewOrUnevenRoundsAreNotShortened) {
   EXPECT_FALSE(LongStep(20, 4).is_shortened());
   EXPECT_FALSE(LongStep(41, 4).is_shortened());

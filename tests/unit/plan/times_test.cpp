@@ -82,14 +82,18 @@ TEST(OpTime, WhatMovesManyBytesTakesTheirTime) {
   EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * passes * least);
 }
 
-TEST(OpTime, QuantizationIsOnePassOverItsOperands) {
+TEST(OpTime, QuantizationAndMovesAreOnePassOverTheirOperands) {
   const Gpu gpu = load_gpu("h100-sxm");
   OpEntryRecord op;
-  op.op = "convert_operand";
   op.cost.bytes_read = op.cost.bytes_written = int64_t{4} << 30;
   const double least = static_cast<double>(int64_t{8} << 30) / gpu.memory_bytes_per_second;
-  EXPECT_GT(OpTime(gpu).seconds(op), least);
-  EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * least);
+  for (const char* name : {"convert_operand", "largest_magnitude", "square_codes", "copy", "fill",
+                           "embedding_forward", "combine_rows", "combine_rows_backward"}) {
+    SCOPED_TRACE(name);
+    op.op = name;
+    EXPECT_GT(OpTime(gpu).seconds(op), least);
+    EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * least);
+  }
 }
 
 TEST(OpTime, AttentionIsSlowerThanAProductOfItsOperations) {
