@@ -31,13 +31,7 @@ NcclCalls load() {
   const char* named = std::getenv(kVariable);
   const char* place = named != nullptr ? named : kLibrary;
   std::string reasons;
-  void* library = nullptr;
-  if (named == nullptr) {
-    library = open_toolkit_library(kLibrary, RTLD_NOW | RTLD_LOCAL, reasons);
-  } else if (library = ::dlopen(named, RTLD_NOW | RTLD_LOCAL); library == nullptr) {
-    const char* reason = ::dlerror();
-    reasons = reason != nullptr ? reason : "no reason given";
-  }
+  void* const library = open_toolkit_library(kLibrary, RTLD_NOW | RTLD_LOCAL, reasons, named);
   if (library == nullptr) {
     fail<DeviceError>(
         "dist.device=cuda: ranks with a GPU each need {}, which cannot be loaded ({}): {}",
