@@ -19,7 +19,7 @@ else()
 endif()
 
 # Libraries that decide, parse and print, and leave the work on elements to ops: -O2 instead of CMake's -O3, which makes their
-# code a seventh larger and no command faster.
+# code an eighth larger.
 set(VIADUCT_WITHOUT_LOOPS config timeline hardware precision pipeline model generate run engine report probe train plan)
 
 # viaduct_inline_checks(TARGET): makes AddressSanitizer's checks inline (GCC's default), for targets with loops over elements.

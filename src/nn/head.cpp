@@ -30,8 +30,9 @@ void for_each_chunk(int64_t tokens, int64_t chunk, F&& f) {
 HeadSegment::HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight)
     : spec_(spec), norm_(std::move(norm)), weight_(std::move(weight)) {}
 
-int64_t HeadSegment::chunk_tokens(const Traits& traits) const {
-  const int64_t fit = traits.head_chunk_bytes / (4 * std::max<int64_t>(1, weight_->shape[0]));
+int64_t HeadSegment::chunk_tokens(const OpContext& context) const {
+  const int64_t row_bytes = 4 * std::max<int64_t>(1, weight_->shape[0]);
+  const int64_t fit = context.ops.traits.head_chunk_bytes / row_bytes;
   return std::clamp<int64_t>(fit / 128 * 128, 128, 4096);
 }
 
@@ -98,7 +99,7 @@ void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const 
   const int64_t width = weight_->shape[0];
   Tensor all;
   if (keeps && saved.keeps()) all = context.activation({batch.tokens(), width});
-  const int64_t step = all ? batch.tokens() : chunk_tokens(context.ops.ops.traits);
+  const int64_t step = all ? batch.tokens() : chunk_tokens(context.ops);
   for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {
     CrossEntropyForwardArgs args;
     args.logits = all     ? all.slice(0, begin, count)
@@ -181,7 +182,7 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
   const Tensor lse = saved.take(this, "lse");
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
   auto destination = context.gradients->gradient(*weight_);
-  for_each_chunk(batch.tokens(), chunk_tokens(context.ops.ops.traits), [&](int64_t begin, int64_t count) {
+  for_each_chunk(batch.tokens(), chunk_tokens(context.ops), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
     const Tensor d_logits = context.settings.precision.activation == logits.dtype()
@@ -203,15 +204,15 @@ Tensor HeadSegment::fused_backward(RankContext& context, const Batch& batch, con
   const Tensor lse = saved.take(this, "lse");
   const Tensor all =
       kept ? saved.take(this, "logits") : context.activation({batch.tokens(), weight_->shape[0]});
-  for_each_chunk(
-      batch.tokens(), kept ? batch.tokens() : chunk_tokens(context.ops.ops.traits), [&](int64_t begin, int64_t count) {
-        const Tensor d_logits = all.slice(0, begin, count);
-        const Tensor logits =
-            kept ? d_logits
-                 : logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
-        logits_gradient(context, batch, begin, logits, lse, d_logits);
-        normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
-      });
+  for_each_chunk(batch.tokens(), kept ? batch.tokens() : chunk_tokens(context.ops),
+                 [&](int64_t begin, int64_t count) {
+                   const Tensor d_logits = all.slice(0, begin, count);
+                   const Tensor logits = kept ? d_logits
+                                              : logits_here(context, normed.slice(0, begin, count),
+                                                            MemoryTag::workspace);
+                   logits_gradient(context, batch, begin, logits, lse, d_logits);
+                   normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
+                 });
   return all;
 }
 
@@ -237,7 +238,7 @@ void HeadSegment::backward_weight(RankContext& context, const Batch& batch, Save
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor d_logits = saved.take(this, "d_logits");
   // In the chunks of `backward`, for the same sums.
-  const int64_t step = way(context) == Way::recompute ? chunk_tokens(context.ops.ops.traits) : batch.tokens();
+  const int64_t step = way(context) == Way::recompute ? chunk_tokens(context.ops) : batch.tokens();
   auto destination = step >= batch.tokens() ? context.gradients->product_gradient(*weight_)
                                             : context.gradients->gradient(*weight_);
   for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {

@@ -53,7 +53,7 @@ class HeadSegment final : public Segment {
 
   /// Tokens of a chunk: depends only on the vocabulary and the backend, so that sums do not depend
   /// on batch size or threads.
-  int64_t chunk_tokens(const Traits& traits) const;
+  int64_t chunk_tokens(const OpContext& context) const;
 
  private:
   /// What the forward keeps for the backward.

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "engine/cut_batch.h"
-#include "ops/table.h"
 
 namespace viaduct {
 namespace {
@@ -47,7 +46,7 @@ Tensor in_token_order(const Tensor& rows, const std::vector<int64_t>& origin, in
 /// Logits [R, V] of normed rows [R, H] on the host, made chunk by chunk.
 Tensor full_logits(RankContext& context, const HeadSegment& head, const Tensor& normed) {
   const Tensor out = host_tensor(DType::f32, {normed.dim(0), head.spec().vocabulary});
-  const int64_t chunk = head.chunk_tokens(context.ops.ops.traits);
+  const int64_t chunk = head.chunk_tokens(context.ops);
   for (int64_t begin = 0; begin < normed.dim(0); begin += chunk) {
     const int64_t count = std::min(chunk, normed.dim(0) - begin);
     const Tensor rows =

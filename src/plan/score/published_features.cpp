@@ -57,7 +57,9 @@ bool of_performance_recipe(const PublishedRow& row) {
 /// Codes whose experts are Transformer Engine's GroupedLinear. Its host launches the products of
 /// each expert, and the conversion of their operands, one by one; ours launches one for all.
 bool has_launches_of_each_expert(const PublishedRow& row) {
-  return starts_with_any(row.text("framework"), {"NeMo", "Megatron"});
+  const std::string framework = row.text("framework");
+  return starts_with_any(framework, {"NeMo", "Megatron"}) &&
+         !framework.starts_with("NeMo Automodel");
 }
 
 /// Of the host for each of these products, outside of graphs: fitted to the rows of qwen3-30b-a3b.

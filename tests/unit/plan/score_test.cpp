@@ -133,6 +133,7 @@ TEST(Score, HostsOfOtherTrainersLaunchTheProductsOfEachExpertUnlessTheStepIsCapt
             seconds("NeMo 25.04", ""));
   EXPECT_EQ(seconds("Megatron-Bridge 26.06", "full_iteration"), 0);
   EXPECT_EQ(seconds("MaxText", ""), 0);
+  EXPECT_EQ(seconds("NeMo Automodel (PyTorch DTensor)", ""), 0);
 }
 
 TEST(Score, StepsOfFewOrUnevenRoundsAreNotShortened) {
