@@ -7,8 +7,9 @@
 namespace viaduct::cpu {
 namespace {
 
-// Bytes of a result between rounding and epilogue: half of an L1 cache.
-constexpr int64_t kRoundedBytes = 16 * 1024;
+// Bytes of a result between rounding and epilogue: half of an L1 cache. Where results are streamed,
+// they are made in the first two thirds of it.
+constexpr int64_t kStagedBytes = 5 * 1024, kRoundedBytes = 16 * 1024;
 
 std::byte* address(const Tensor& tensor, int64_t row, int64_t column) {
   return static_cast<std::byte*>(tensor.raw()) +
@@ -24,7 +25,8 @@ RowView rows_from(const Tensor& tensor, int64_t row, int64_t column) {
 /// Writes sums whose first column is `column` of c, with bias, to rows of c's dtype `to_stride`
 /// elements apart.
 void round_sums(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
-                const float* sums, int64_t column, void* to, int64_t to_stride) {
+                const float* sums, int64_t column, void* to, int64_t to_stride,
+                bool streamed = false) {
   const std::byte* bias = nullptr;
   DType bias_dtype = DType::f32;
   if (args.bias) {
@@ -32,73 +34,104 @@ void round_sums(const GemmArgs& args, const FinishKernels& kernels, const GemmBl
     bias = static_cast<const std::byte*>(args.bias.raw()) + column * dtype_bytes(bias_dtype);
   }
   kernels.gemm.store(sums, block.stride, block.rows, block.columns, bias, bias_dtype,
-                     args.mode == WriteMode::accumulate, to, args.c.dtype(), to_stride);
+                     args.mode == WriteMode::accumulate, to, args.c.dtype(), to_stride, streamed);
 }
 
-void round_to_c(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
-                const float* sums, int64_t column) {
-  round_sums(args, kernels, block, sums, column, address(args.c, block.row, column),
-             args.c.stride(0));
-}
+/// Where the rows of a block of a result are made: in the tensor, or in memory from which they are
+/// streamed to it.
+struct MadeRows {
+  const Tensor* tensor;
+  RowView rows;
+  bool staged;
 
-/// Applies the activation to rows of c that are complete.
-void activate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
-  const GemmEpilogue& epilogue = args.epilogue;
-  const ActivationRows rows{epilogue.activation,
-                            epilogue.gated,
-                            block.columns,
-                            rows_from(args.c, block.row, block.column),
-                            rows_from(epilogue.activated, block.row, block.column),
-                            {},
-                            epilogue.activated.dim(1)};
-  kernels.activation.forward(rows, 0, block.rows);
-}
+  static MadeRows of(const Tensor& tensor, const GemmBlock& block, int64_t columns,
+                     std::byte* memory) {
+    const int64_t size = dtype_bytes(tensor.dtype());
+    if (!block.streamed) return {&tensor, rows_from(tensor, block.row, block.column), false};
+    return {&tensor, {reinterpret_cast<char*>(memory), tensor.dtype(), 1, columns * size, 0}, true};
+  }
+  /// Columns [from, from + block.columns) of the memory go to `column` of the tensor.
+  void stream(const FinishKernels& kernels, const GemmBlock& block, int64_t from,
+              int64_t column) const {
+    if (!staged) return;
+    const int64_t size = dtype_bytes(tensor->dtype());
+    kernels.gemm.stream(reinterpret_cast<const std::byte*>(rows.row(0)) + from * size,
+                        rows.outer_stride, block.rows, block.columns * size,
+                        address(*tensor, block.row, column), tensor->stride(0) * size);
+  }
+};
 
 void add_residual(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
-                  const RowView& product) {
+                  const RowView& product, const RowView& to) {
   const DType dtype = args.c.dtype();
   for (int64_t row = 0; row < block.rows; ++row) {
     kernels.elementwise.add(address(args.epilogue.residual, block.row + row, block.column), dtype,
-                            product.row(row), dtype, address(args.c, block.row + row, block.column),
-                            dtype, block.columns);
+                            product.row(row), dtype, to.row(row), dtype, block.columns);
   }
 }
 
 void differentiate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
-                   const RowView& product) {
+                   const RowView& product, const RowView& to, int64_t to_up) {
   const GemmEpilogue& epilogue = args.epilogue;
   const ActivationRows rows{epilogue.activation,
                             epilogue.gated,
                             block.columns,
                             rows_from(epilogue.raised, block.row, block.column),
                             product,
-                            rows_from(args.c, block.row, block.column),
-                            args.b.dim(1)};
+                            to,
+                            args.b.dim(1),
+                            to_up};
   kernels.activation.backward(rows, 0, block.rows);
+}
+
+/// The forward of an activation: c is rounded, then activated.
+void activate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
+              std::byte* memory) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  const int64_t halves = epilogue.gated ? 2 : 1,
+                up = epilogue.gated ? epilogue.activated.dim(1) : 0;
+  const DType dtype = args.c.dtype();
+  const MadeRows c = MadeRows::of(args.c, block, halves * block.columns, memory);
+  const MadeRows activated =
+      MadeRows::of(epilogue.activated, block, block.columns, memory + 2 * kStagedBytes);
+  const int64_t to_up = c.staged ? block.columns : up;
+  const int64_t stride = c.rows.outer_stride / dtype_bytes(dtype);
+  round_sums(args, kernels, block, block.sums, block.column, c.rows.row(0), stride);
+  if (epilogue.gated)
+    round_sums(args, kernels, block, block.up_sums, up + block.column,
+               c.rows.row(0) + to_up * dtype_bytes(dtype), stride);
+  const ActivationRows rows{
+      epilogue.activation, epilogue.gated, block.columns, c.rows, activated.rows, {}, to_up};
+  kernels.activation.forward(rows, 0, block.rows);
+  c.stream(kernels, block, 0, block.column);
+  if (epilogue.gated) c.stream(kernels, block, block.columns, up + block.column);
+  activated.stream(kernels, block, 0, block.column);
+  if (epilogue.forms.any()) {
+    make_forms(epilogue.forms, epilogue.activated, kernels.forms, block.row, block.rows,
+               block.column, block.columns);
+  }
 }
 
 /// Rows of a block, few enough for the L1 cache.
 void finish_rows(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
-  if (args.epilogue.activated) {
-    round_to_c(args, kernels, block, block.sums, block.column);
-    if (args.epilogue.gated) {
-      round_to_c(args, kernels, block, block.up_sums,
-                 args.epilogue.activated.dim(1) + block.column);
-    }
-    activate(args, kernels, block);
-    if (args.epilogue.forms.any()) {
-      make_forms(args.epilogue.forms, args.epilogue.activated, kernels.forms, block.row, block.rows,
-                 block.column, block.columns);
-    }
-    return;
-  }
-  // c does not hold the product itself.
-  alignas(64) char memory[kRoundedBytes];
+  alignas(64) std::byte memory[kRoundedBytes];
+  if (args.epilogue.activated) return activate(args, kernels, block, memory);
   const DType dtype = args.c.dtype();
-  round_sums(args, kernels, block, block.sums, block.column, memory, block.columns);
-  const RowView product{memory, dtype, 1, block.columns * dtype_bytes(dtype), 0};
-  args.epilogue.residual ? add_residual(args, kernels, block, product)
-                         : differentiate(args, kernels, block, product);
+  const bool gated = args.epilogue.raised && args.epilogue.gated;
+  const MadeRows c = MadeRows::of(args.c, block, (gated ? 2 : 1) * block.columns, memory);
+  // c does not hold the product itself.
+  std::byte* const rounded = c.staged ? memory + 2 * kStagedBytes : memory;
+  round_sums(args, kernels, block, block.sums, block.column, rounded, block.columns);
+  const RowView product{reinterpret_cast<char*>(rounded), dtype, 1,
+                        block.columns * dtype_bytes(dtype), 0};
+  if (args.epilogue.residual) {
+    add_residual(args, kernels, block, product, c.rows);
+    return c.stream(kernels, block, 0, block.column);
+  }
+  const int64_t up = args.b.dim(1);  // from a gate to its factor, in c
+  differentiate(args, kernels, block, product, c.rows, c.staged ? block.columns : up);
+  c.stream(kernels, block, 0, block.column);
+  if (gated) c.stream(kernels, block, block.columns, up + block.column);
 }
 
 /// Prefetches the columns of a block from `column` on into the L2 cache.
@@ -141,9 +174,12 @@ void finish_block(const GemmArgs& args, const FinishKernels& kernels, const Gemm
       if (sums != nullptr)
         kernels.gemm.scale(sums, block.stride, block.rows, block.columns, block.factor);
   }
-  if (!args.epilogue.any()) return round_to_c(args, kernels, block, block.sums, block.column);
+  if (!args.epilogue.any())
+    return round_sums(args, kernels, block, block.sums, block.column,
+                      address(args.c, block.row, block.column), args.c.stride(0), block.streamed);
   const int64_t together = rows_together(args.epilogue.forms);
-  const int64_t fit = kRoundedBytes / (block.columns * dtype_bytes(args.c.dtype()));
+  const int64_t most = block.streamed ? kStagedBytes : kRoundedBytes;
+  const int64_t fit = most / (block.columns * dtype_bytes(args.c.dtype()));
   const int64_t run = std::max<int64_t>(1, fit / together) * together;
   GemmBlock part = block;
   for (int64_t begin = 0; begin < block.rows; begin += run) {

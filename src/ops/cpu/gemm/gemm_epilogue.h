@@ -30,6 +30,7 @@ struct GemmBlock {
   float* up_sums = nullptr;  // gated activation: the factors of the gate's columns
   int64_t stride = 0;        // elements between rows of sums
   float factor = 1;          // what the sums are multiplied by first
+  bool streamed = false;     // results go to memory past the caches
 };
 
 /// Prefetches the inputs of a block's epilogue while products run.

@@ -12,9 +12,9 @@ namespace viaduct::cpu {
 inline constexpr TileBlocking kVectorBlocking{64, 768, 768};
 // AVX2 machines have 32 KB of L1 cache, and one strip of B streams through it.
 inline constexpr TileBlocking kAvx2Blocking{96, 768, 384};
-// AMX is ten times as fast with the same caches: two strips of B and the matching part of A, 48 KB,
-// in L1; 384 and 192 KB in L2.
-inline constexpr TileBlocking kAmxBlocking{256, 384, 384};
+// AMX is ten times as fast with the same caches. One strip of B streams through L1 after the other,
+// A (384 or 512 KB) and C (384 KB) stay in L2; what is larger than L2 is written past it.
+inline constexpr TileBlocking kAmxBlocking{256, 384, 768, 512 << 10, 16384, true};
 
 template <CpuIsa kIsa>
 constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::amx;

@@ -38,9 +38,35 @@ void store_rows(const float* sums, int64_t sums_stride, int64_t rows, int64_t co
   }
 }
 
+#if defined(__AVX512BF16__)
+/// BF16, whole cache lines past the caches.
+template <class Bias>
+void stream_sums(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                 const Bias* bias, bfloat16* to, int64_t row_stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = sums + r * sums_stride;
+    bfloat16* out = to + r * row_stride;
+    for (int64_t c = 0; c < columns; c += 2 * kLanes) {
+      const Vec low = biased(load(in + c), bias, c),
+                high = biased(load(in + c + kLanes), bias, c + kLanes);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(out + c),
+                          (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+  }
+}
+#endif
+
 template <class Bias>
 void store_biased(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
-                  const Bias* bias, bool accumulate, void* to, DType dtype, int64_t row_stride) {
+                  const Bias* bias, bool accumulate, void* to, DType dtype, int64_t row_stride,
+                  [[maybe_unused]] bool streamed) {
+#if defined(__AVX512BF16__)
+  if (streamed && !accumulate && dtype == DType::bf16 && columns % 32 == 0 &&
+      row_stride % 32 == 0 && reinterpret_cast<uintptr_t>(to) % 64 == 0) {
+    return stream_sums(sums, sums_stride, rows, columns, bias, static_cast<bfloat16*>(to),
+                       row_stride);
+  }
+#endif
   if (dtype == DType::bf16) {
     store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<bfloat16*>(to),
                row_stride);
@@ -55,16 +81,30 @@ void store_biased(const float* sums, int64_t sums_stride, int64_t rows, int64_t 
 
 void store_block(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
                  const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
-                 int64_t row_stride) {
+                 int64_t row_stride, bool streamed) {
   if (bias_dtype == DType::bf16) {
     store_biased(sums, sums_stride, rows, columns, static_cast<const bfloat16*>(bias), accumulate,
-                 to, dtype, row_stride);
+                 to, dtype, row_stride, streamed);
   } else if (bias_dtype == DType::f16) {
     store_biased(sums, sums_stride, rows, columns, static_cast<const float16*>(bias), accumulate,
-                 to, dtype, row_stride);
+                 to, dtype, row_stride, streamed);
   } else {
     store_biased(sums, sums_stride, rows, columns, static_cast<const float*>(bias), accumulate, to,
-                 dtype, row_stride);
+                 dtype, row_stride, streamed);
+  }
+}
+
+void stream_rows(const std::byte* from, int64_t from_stride, int64_t rows, int64_t bytes,
+                 std::byte* to, int64_t to_stride) {
+  for (int64_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+    int64_t b = 0;
+#if defined(__AVX512F__)
+    if (reinterpret_cast<uintptr_t>(to) % 64 == 0) {
+      for (; b + 64 <= bytes; b += 64)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + b), _mm512_loadu_si512(from + b));
+    }
+#endif
+    __builtin_memcpy(to + b, from + b, static_cast<size_t>(bytes - b));
   }
 }
 
@@ -81,7 +121,7 @@ void scale_block(float* sums, int64_t sums_stride, int64_t rows, int64_t columns
 }  // namespace
 
 const GemmKernels& gemm_kernels() {
-  static constexpr GemmKernels kKernels{store_block, scale_block};
+  static constexpr GemmKernels kKernels{store_block, stream_rows, scale_block};
   return kKernels;
 }
 

@@ -2,6 +2,7 @@
 // How products on tiles are cut into tasks: see gemm_tiles.h.
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -11,13 +12,13 @@ namespace viaduct::cpu {
 
 // Bytes of B packed at a time: leaves room in the last-level cache.
 inline constexpr int64_t kChunkBytes = int64_t{8} << 20;
-// Scratch of a task on its thread's stack, 768 KB: the maximum for blockings.
+// Scratch of a task on its thread's stack, 1,088 KB: the maximum for blockings.
 inline constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
-inline constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs)
-                                                   // × depth
+inline constexpr int64_t kMaxA = 512 * 1024;       // bytes, rows × depth
+inline constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, columns that a task packs × depth
 // Minimum number of blocks before they grow: work for many threads, and short waits for the last of
 // them.
-inline constexpr int64_t kWantedBlocks = 16;
+inline constexpr int64_t kWantedBlocks = 16, kWantedOfThread = 4;
 inline constexpr int64_t kLeastColumns = 64;
 
 inline int64_t ceil_div(int64_t a, int64_t b) {
@@ -47,6 +48,8 @@ struct Plan {
   int64_t chunk = 0;              // columns of B packed at a time
   bool shared = true;             // B is packed by all threads
   bool tiles = false;             // B is given as tiles: strips of all steps, one after the other
+  bool streams = false;           // see TileBlocking
+  bool kept = false;              // a block packs its rows of A once, for all visits
 
   int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
   /// Tiles of a half of B packed at a time.
@@ -81,7 +84,7 @@ inline TileSource source_of(const Operand& matrix, bool contracted_first) {
 /// How blocks are smaller than the blocking has them, so that there are enough of them.
 struct SmallerBlocks {
   bool half_rows = false;
-  int halved_columns = 0;  // so many times
+  int64_t columns = std::numeric_limits<int64_t>::max();  // at most so many, of both halves
 };
 
 template <class Element>
@@ -90,16 +93,22 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking, const SmallerBl
   plan.a = source_of(args.a, args.form == GemmForm::weight_gradient);
   plan.b = source_of(args.b, args.form != GemmForm::forward);
   plan.halves = gates_columns(args) ? 2 : 1;
+  plan.streams = blocking.streams;
   plan.b.width /= plan.halves;
   plan.tiles = !args.b.form().plain();
   const bool one_row = plan.a.width <= blocking.rows;
   plan.shared = !one_row && !plan.tiles;
   int64_t rows = blocking.rows;
-  int64_t columns = one_row && !plan.tiles ? own_columns<Element>(blocking) : blocking.columns;
-  columns /= plan.halves;
+  const int64_t strip =
+      tile_steps<Element>(plan.a.depth) * kStep<Element> * static_cast<int64_t>(sizeof(Element));
+  plan.kept =
+      (plan.shared || plan.tiles) && std::min(rows, plan.a.width) * strip <= blocking.kept_bytes;
+  int64_t columns = plan.kept                ? blocking.wide_columns
+                    : one_row && !plan.tiles ? own_columns<Element>(blocking)
+                                             : blocking.columns;
+  columns = std::max(std::min(columns, smaller.columns), kLeastColumns) / plan.halves;
   // Half the rows need no more packing of A; fewer would read too much of B per product.
   if (!one_row && smaller.half_rows) rows = ceil_div(rows / 2, kTileRows) * kTileRows;
-  for (int i = 0; i < smaller.halved_columns && columns > kLeastColumns; ++i) columns /= 2;
   plan.rows = even_piece(plan.a.width, rows, kTileRows);
   plan.columns = even_piece(plan.b.width, columns, 2 * kTileColumns);
   plan.steps = tile_steps<Element>(plan.a.depth);
@@ -114,8 +123,10 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking, const SmallerBl
 
 /// The plans of products that run together: as large blocks as leave enough of them.
 template <class Element>
-std::vector<Plan> plans_of(std::span<const GemmArgs> products, const TileBlocking& blocking) {
+std::vector<Plan> plans_of(std::span<const GemmArgs> products, const TileBlocking& blocking,
+                           int threads) {
   std::vector<Plan> plans;
+  const int64_t wanted = std::min(kWantedBlocks, kWantedOfThread * threads);
   const auto few_with = [&](const SmallerBlocks& smaller) {
     plans.clear();
     int64_t blocks = 0;
@@ -123,13 +134,18 @@ std::vector<Plan> plans_of(std::span<const GemmArgs> products, const TileBlockin
       const Plan& plan = plans.emplace_back(plan_of<Element>(product, blocking, smaller));
       blocks += plan.row_blocks() * ceil_div(plan.b.width, plan.columns);
     }
-    return blocks < kWantedBlocks;
+    return blocks < wanted;
   };
   SmallerBlocks smaller;
   if (!few_with(smaller)) return plans;
+  // Blocks that keep A become narrower before they become lower: lower ones read B more often.
+  for (int64_t columns = blocking.wide_columns / 2; columns > blocking.columns; columns /= 2) {
+    smaller.columns = columns;
+    if (!few_with(smaller)) return plans;
+  }
   smaller.half_rows = true;
-  while (few_with(smaller) && blocking.columns >> smaller.halved_columns > kLeastColumns)
-    ++smaller.halved_columns;
+  for (smaller.columns = blocking.columns; few_with(smaller) && smaller.columns > kLeastColumns;)
+    smaller.columns /= 2;
   return plans;
 }
 

@@ -1,6 +1,7 @@
 #include "ops/cpu/gemm/gemm_tiles.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "ops/cpu/gemm/gemm_plan.h"
 
@@ -13,6 +14,9 @@ constexpr int64_t kPackStrips = 4;
 // Columns of a block that are multiplied and stored at a time: more if an epilogue's kernel has a
 // small cost per row, most if the kernel does little.
 constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
+
+// A result of at least so many bytes does not stay in the L2 cache.
+constexpr int64_t kStreamedBytes = 1 << 20;
 
 int64_t run_columns(const GemmArgs& args) {
   if (args.epilogue.residual) return kResidualColumns;
@@ -98,66 +102,140 @@ Strips<Element> strips_of(const Task<Element>& task, int64_t half, int64_t colum
   return {own, steps * kTile<Element>};
 }
 
-/// The block at `row` of C and `column` of the chunk. `next_block`: what the thread's next one
-/// packs first, of no depth if there is none.
+/// A block of C, and how a thread computes it.
 template <class Element>
-void compute_block(const Task<Element>& task, int64_t row, int64_t column,
-                   const TileSource& next_block) {
-  alignas(64) float sums[kMaxSums];
-  constexpr int64_t kElements = kMaxStrips / static_cast<int64_t>(sizeof(Element));
-  alignas(64) Element a_strips[kElements], b_strips[kElements];
-  const Plan& plan = task.plan;
-  const GemmArgs& args = task.args;
-  const int64_t rows = std::min(plan.rows, plan.a.width - row);
-  const Chunk<Element>& first = task.chunks[0];
-  const int64_t columns = std::min(plan.columns, first.width - column);
-  const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
-                      !args.bias && !args.epilogue.any() && task.factor == 1 &&
-                      rows % kTileRows == 0 && columns % kTileColumns == 0;
-  float* const c =
-      direct ? args.c.data<float>() + row * args.c.stride(0) + first.begin + column : sums;
-  TileProductOf<Element> product{.rows = rows};
-  product.a = a_strips;
-  product.c_stride = direct ? args.c.stride(0) : plan.halves * plan.columns;
-  const TileScope scope(task.tiles);
-  // At least once: an empty contraction gives zero.
-  for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
-    product.steps = plan.visit_steps(step);
-    product.a_strip = product.steps * kTile<Element>;
-    product.accumulate = step > 0;
-    task.tiles.pack_a(visited<Element>(plan, row, step), a_strips, product.a_strip);
-    Strips<Element> b[2];
-    for (int64_t half = 0; half < plan.halves; ++half) {
-      b[half] = strips_of(task, half, column, columns, step,
-                          b_strips + half * tile_strips(columns) * product.a_strip);
+class Block {
+ public:
+  /// `row` of C and `column` of the chunk.
+  Block(const Task<Element>& task, int64_t row, int64_t column)
+      : task_(task),
+        row_(row),
+        column_(column),
+        rows_(std::min(task.plan.rows, task.plan.a.width - row)),
+        columns_(std::min(task.plan.columns, task.chunks[0].width - column)) {
+    const GemmArgs& args = task.args;
+    direct_ = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign && !args.bias &&
+              !args.epilogue.any() && task.factor == 1 && rows_ % kTileRows == 0 &&
+              columns_ % kTileColumns == 0;
+    run_ = std::min(run_columns(args), columns_);
+    if (task.plan.kept) run_ = std::min(run_, kMaxSums / (rows_up() * task.plan.halves) / 32 * 32);
+    streamed_ = task.plan.streams && args.c.bytes() >= kStreamedBytes &&
+                args.mode == WriteMode::assign && !args.epilogue.forms.any();
+  }
+
+  /// `next`: what the thread's next block packs first, of no depth if there is none.
+  void compute(const TileSource& next) {
+    {
+      const TileScope scope(task_.tiles);
+      task_.plan.kept ? run_by_run(next) : visit_by_visit(next);
     }
-    const bool last = step + plan.visit >= plan.steps;
-    const TileSource next = last ? next_block : visited<Element>(plan, row, step + plan.visit);
-    // Run by run, so that memory traffic overlaps with products.
-    const int64_t run = run_columns(args);
-    for (int64_t begin = 0; begin < columns; begin += run) {
-      if (next.depth > 0) fetch(next, begin / run, ceil_div(columns, run));
-      product.columns = std::min(run, columns - begin);
-      product.more = begin + run < columns;
-      const GemmBlock block{.row = row,
-                            .rows = rows,
-                            .column = first.begin + column + begin,
-                            .columns = product.columns,
-                            .sums = sums + begin,
-                            .up_sums = plan.halves > 1 ? sums + plan.columns + begin : nullptr,
-                            .stride = product.c_stride,
-                            .factor = task.factor};
-      if (last) fetch_block(args, block);
-      for (int64_t half = 0; half < plan.halves; ++half) {
-        product.b = b[half].first + begin / kTileColumns * b[half].distance;
-        product.b_strip = b[half].distance;
-        product.c = c + half * plan.columns + begin;
-        task.tiles.product(product);
+    // Other threads read what was streamed.
+    if (streamed_) std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+
+ private:
+  static constexpr int64_t kElementsOfB = kMaxStrips / static_cast<int64_t>(sizeof(Element));
+  static constexpr int64_t kElementsOfA = kMaxA / static_cast<int64_t>(sizeof(Element));
+
+  /// The sums of all columns; each visit packs its part of A.
+  void visit_by_visit(const TileSource& next) {
+    const Plan& plan = task_.plan;
+    // At least once: an empty contraction gives zero.
+    for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
+      const bool last = step + plan.visit >= plan.steps;
+      pack(step, a_strips_);
+      find_strips(step);
+      const TileSource then = last ? next : visited<Element>(plan, row_, step + plan.visit);
+      for (int64_t begin = 0; begin < columns_; begin += run_) {
+        prefetch(then, begin);
+        if (last) fetch_block(task_.args, block(begin));
+        multiply(step, begin, a_strips_);
+        if (last) finish(begin);
       }
-      if (last && !direct) finish_block(args, task.kernels, block);
     }
   }
-}
+  /// The sums of a run of columns at a time, with the A of all visits.
+  void run_by_run(const TileSource& next) {
+    const Plan& plan = task_.plan;
+    for (int64_t step = 0; step < plan.steps; step += plan.visit)
+      pack(step, a_strips_ + step * strips_up() * kTile<Element>);
+    for (int64_t begin = 0; begin < columns_; begin += run_) {
+      prefetch(next, begin);
+      fetch_block(task_.args, block(begin));
+      for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
+        find_strips(step);
+        multiply(step, begin, a_strips_ + step * strips_up() * kTile<Element>);
+      }
+      finish(begin);
+    }
+  }
+
+  int64_t strips_up() const { return tile_strips(rows_); }
+  int64_t rows_up() const { return strips_up() * kTileRows; }
+  /// First column of a run among the sums, columns of all runs of a half there.
+  int64_t at(int64_t begin) const { return task_.plan.kept ? 0 : begin; }
+  int64_t summed_columns() const { return task_.plan.kept ? run_ : task_.plan.columns; }
+
+  void pack(int64_t step, Element* to) {
+    const Plan& plan = task_.plan;
+    task_.tiles.pack_a(visited<Element>(plan, row_, step), to,
+                       plan.visit_steps(step) * kTile<Element>);
+  }
+  void find_strips(int64_t step) {
+    const int64_t distance = task_.plan.visit_steps(step) * kTile<Element>;
+    for (int64_t half = 0; half < task_.plan.halves; ++half) {
+      b_[half] = strips_of(task_, half, column_, columns_, step,
+                           b_strips_ + half * tile_strips(columns_) * distance);
+    }
+  }
+  void prefetch(const TileSource& next, int64_t begin) {
+    if (next.depth > 0 && !task_.plan.streams) fetch(next, begin / run_, ceil_div(columns_, run_));
+  }
+  GemmBlock block(int64_t begin) {
+    const Plan& plan = task_.plan;
+    return {.row = row_,
+            .rows = rows_,
+            .column = task_.chunks[0].begin + column_ + begin,
+            .columns = std::min(run_, columns_ - begin),
+            .sums = sums_ + at(begin),
+            .up_sums = plan.halves > 1 ? sums_ + summed_columns() + at(begin) : nullptr,
+            .stride = plan.halves * summed_columns(),
+            .factor = task_.factor,
+            .streamed = streamed_};
+  }
+  /// The columns of a run from `begin`, one visit.
+  void multiply(int64_t step, int64_t begin, const Element* a) {
+    const Plan& plan = task_.plan;
+    const GemmArgs& args = task_.args;
+    TileProductOf<Element> product{.rows = rows_};
+    product.steps = plan.visit_steps(step);
+    product.a = a;
+    product.a_strip = product.steps * kTile<Element>;
+    product.accumulate = step > 0;
+    product.columns = std::min(run_, columns_ - begin);
+    product.more = begin + run_ < columns_;
+    product.c_stride = direct_ ? args.c.stride(0) : plan.halves * summed_columns();
+    for (int64_t half = 0; half < plan.halves; ++half) {
+      product.b = b_[half].first + begin / kTileColumns * b_[half].distance;
+      product.b_strip = b_[half].distance;
+      product.c = direct_ ? args.c.data<float>() + row_ * args.c.stride(0) + task_.chunks[0].begin +
+                                column_ + begin
+                          : sums_ + half * summed_columns() + at(begin);
+      task_.tiles.product(product);
+    }
+  }
+  void finish(int64_t begin) {
+    if (!direct_) finish_block(task_.args, task_.kernels, block(begin));
+  }
+
+  const Task<Element>& task_;
+  const int64_t row_, column_, rows_, columns_;
+  bool direct_ = false, streamed_ = false;
+  int64_t run_ = 0;  // columns multiplied and stored at a time
+  Strips<Element> b_[2];
+  alignas(64) float sums_[kMaxSums];
+  alignas(64) Element a_strips_[kElementsOfA], b_strips_[kElementsOfB];
+};
 
 /// Tasks of several products, numbered one product after the other.
 class Numbered {
@@ -196,7 +274,7 @@ template <class Element>
 void gemms_on_tiles(ThreadPool& pool, std::span<const GemmArgs> products,
                     const TileBlocking& blocking, const TileKernelsOf<Element>& tiles,
                     const FinishKernels& kernels, void* workspace, float factor) {
-  const std::vector<Plan> plans = plans_of<Element>(products, blocking);
+  const std::vector<Plan> plans = plans_of<Element>(products, blocking, pool.threads());
   std::vector<Task<Element>> tasks;
   Numbered packing, blocks;
   // A chunk of each product after the other; most have one.
@@ -233,10 +311,14 @@ void gemms_on_tiles(ThreadPool& pool, std::span<const GemmArgs> products,
       if (const int64_t next = index + pool.threads(); next < blocks.count()) {
         const auto [next_of, next_number] = blocks.at(next);
         const Plan& its = tasks[next_of].plan;
-        next_block = visited<Element>(its, next_number % its.row_blocks() * its.rows, 0);
+        const int64_t row = next_number % its.row_blocks() * its.rows;
+        next_block = its.kept ? part<Element>(its.a, row, std::min(its.rows, its.a.width - row), 0,
+                                              its.steps)
+                              : visited<Element>(its, row, 0);
       }
-      compute_block(tasks[of], number % plan.row_blocks() * plan.rows,
-                    number / plan.row_blocks() * plan.columns, next_block);
+      Block<Element>(tasks[of], number % plan.row_blocks() * plan.rows,
+                     number / plan.row_blocks() * plan.columns)
+          .compute(next_block);
     });
   }
 }

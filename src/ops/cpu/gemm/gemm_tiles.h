@@ -13,10 +13,14 @@
 namespace viaduct::cpu {
 
 /// Maximum sizes for an instruction set's caches. Multiples of 16 (rows) and 32, columns of 64;
-/// rows × columns up to 96 K, rows × depth up to 192 KB.
+/// rows × columns up to 96 K, rows × depth up to 512 KB.
 struct TileBlocking {
   int64_t rows, columns;  // a block of C, one task
   int64_t depth;          // contracted elements between two visits to a block's C
+  // If a block's rows of A, of the whole contracted size, take at most so many bytes (up to 512 K),
+  // it packs them once and has up to `wide_columns` columns.
+  int64_t kept_bytes = 0, wide_columns = 0;
+  bool streams = false;  // large results are written past the caches
 };
 
 /// Steps between two visits to a block's C; each visit is a sum that begins at zero.

@@ -64,7 +64,7 @@ void launch_backward(OpContext& context, const Choice& choice, const ActivationB
   if (choice.variant == kReferenceKernel) return reference::activation_backward(args);
   ActivationRows rows{args.kind,         args.gated,           args.d_out.dim(1),
                       row_view(args.in), row_view(args.d_out), row_view(args.d_in),
-                      args.d_out.dim(1)};
+                      args.d_out.dim(1), args.d_out.dim(1)};
   rows.shape = args.shape;
   for_row_runs(context, args.in.dim(0), args.in.dim(1), 1,
                [&](int64_t begin, int64_t end) { kernels(choice).backward(rows, begin, end); });

@@ -36,7 +36,7 @@ void backward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
       if constexpr (kGated) {
         const Vec up = load(in + gate_to_up + i, tail...);
         store(d_in + i, mul(mul(d, up), p.derivative), tail...);
-        store(d_in + gate_to_up + i, mul(d, p.value), tail...);
+        store(d_in + rows.d_up + i, mul(d, p.value), tail...);
       } else {
         store(d_in + i, mul(d, p.derivative), tail...);
       }
@@ -110,7 +110,8 @@ void shaped_backward_rows(const ActivationRows& rows, int64_t begin, int64_t end
         const float d = static_cast<float>(d_out[first + i]);
         d_in[part.gate_begin + i * part.step] =
             static_cast<T>(d * part.up[i] * part.gate_slope[i] * slope[i]);
-        d_in[part.up_begin + i * part.step] = static_cast<T>(d * part.up_slope[i] * value[i]);
+        d_in[part.up_begin + rows.d_up - rows.up + i * part.step] =
+            static_cast<T>(d * part.up_slope[i] * value[i]);
       }
     }
   }

@@ -12,7 +12,8 @@ struct ActivationRows {
   int64_t width = 0;  // F, or a part of it
   RowView in, out;    // backward: in = the saved input, out = d_out, d_in = the output
   RowView d_in;
-  int64_t up = 0;  // elements from a gate to its factor `up`: F
+  int64_t up = 0;    // elements from a gate to its factor `up`: F
+  int64_t d_up = 0;  // the same in d_in
   GateShape shape = {};
 };
 

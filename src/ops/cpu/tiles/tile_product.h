@@ -26,15 +26,45 @@ void finish_tile(float* c, int64_t c_stride, bool accumulate) {
   }
 }
 
+/// The strips of B that are multiplied next. Each step of a product prefetches some of their cache
+/// lines into the L2 cache, in the order in which they will be read.
+class NextStrips {
+ public:
+  NextStrips() = default;
+  /// One strip, or two that are `distance` elements apart (0: one), of `steps` tiles; while blocks
+  /// of two tiles of all `rows` are multiplied.
+  NextStrips(const bfloat16* first, int64_t distance, int64_t steps, int64_t rows)
+      : line_(reinterpret_cast<const char*>(first)),
+        end_(reinterpret_cast<const char*>(first + steps * kTileElements)),
+        second_(reinterpret_cast<const char*>(first + distance)) {
+    const int64_t blocks = (rows + 2 * kTileRows - 1) / (2 * kTileRows);
+    lines_ = ((distance > 0 ? 2 : 1) * kTileRows + blocks - 1) / blocks;
+  }
+
+  void prefetch() {
+    for (int64_t i = 0; i < lines_; ++i, line_ += kLineBytes) {
+      if (line_ == end_) line_ = second_;
+      __builtin_prefetch(line_, 0, 2);
+    }
+  }
+
+ private:
+  static constexpr int64_t kLineBytes = 64;  // a row of a tile
+  const char *line_ = nullptr, *end_ = nullptr, *second_ = nullptr;
+  int64_t lines_ = 0;  // a step
+};
+
 /// kRows × kColumns tiles of C (each 1 or 2): registers 0 to 3 hold C, 4 and 5 A, 6 and 7 B.
 template <class Registers, int kRows, int kColumns>
-void tile_block(const TileProduct& p, const bfloat16* a, const bfloat16* b, float* c) {
+void tile_block(const TileProduct& p, const bfloat16* a, const bfloat16* b, float* c,
+                NextStrips& next) {
   constexpr int64_t kRowBytes = 64;  // of every tile in memory except C
   Registers::template zero<0>();
   if constexpr (kColumns > 1) Registers::template zero<1>();
   if constexpr (kRows > 1) Registers::template zero<2>();
   if constexpr (kRows * kColumns > 2) Registers::template zero<3>();
   for (int64_t step = 0; step < p.steps; ++step, a += kTileElements, b += kTileElements) {
+    next.prefetch();
     Registers::template stream_load<4>(a, kRowBytes);
     Registers::template load<6>(b, kRowBytes);
     Registers::template multiply<0, 4, 6>();
@@ -58,13 +88,15 @@ void tile_block(const TileProduct& p, const bfloat16* a, const bfloat16* b, floa
 
 /// All rows of C × kColumns strips of B, two strips of A at a time.
 template <class Registers, int kColumns>
-void tile_panel(const TileProduct& p, const bfloat16* b, float* c) {
+void tile_panel(const TileProduct& p, const bfloat16* b, float* c, bool last) {
   const bfloat16* a = p.a;
+  NextStrips next;
+  if (!last) next = {b + kColumns * p.b_strip, kColumns > 1 ? p.b_strip : 0, p.steps, p.rows};
   int64_t row = 0;
   for (; p.rows - row > kTileRows; row += 2 * kTileRows, a += 2 * p.a_strip) {
-    tile_block<Registers, 2, kColumns>(p, a, b, c + row * p.c_stride);
+    tile_block<Registers, 2, kColumns>(p, a, b, c + row * p.c_stride, next);
   }
-  if (row < p.rows) tile_block<Registers, 1, kColumns>(p, a, b, c + row * p.c_stride);
+  if (row < p.rows) tile_block<Registers, 1, kColumns>(p, a, b, c + row * p.c_stride, next);
 }
 
 template <class Registers>
@@ -72,9 +104,9 @@ void tile_product(const TileProduct& p) {
   const bfloat16* b = p.b;
   int64_t column = 0;
   for (; p.columns - column > kTileColumns; column += 2 * kTileColumns, b += 2 * p.b_strip) {
-    tile_panel<Registers, 2>(p, b, p.c + column);
+    tile_panel<Registers, 2>(p, b, p.c + column, !p.more && p.columns - column <= 2 * kTileColumns);
   }
-  if (column < p.columns) tile_panel<Registers, 1>(p, b, p.c + column);
+  if (column < p.columns) tile_panel<Registers, 1>(p, b, p.c + column, true);
 }
 
 }  // namespace viaduct::cpu
