@@ -11,9 +11,8 @@
 namespace viaduct::cuda {
 namespace {
 
-constexpr int kTile = 128, kDepth = 128, kEach = 32, kThreads = 256, kAhead = 3;
+constexpr int kTile = 128, kThreads = 256, kAhead = 3;
 constexpr int kStages = kAhead + 1;
-constexpr int kSums = kTile / 2;  // of a thread
 
 template <class A>
 struct Stage {
@@ -54,6 +53,7 @@ struct Loader {
 
 template <class A, bool kLastA, bool kLastB, bool kGroups>
 __device__ void multiply_experts(const CodedProduct& args) {
+  constexpr int kDepth = 128, kEach = 32, kSums = kTile / 2;  // sums of a thread
   const GroupedPlace tile = grouped_place<kTile, kTile>(args);
   if (!tile.there) return;  // the whole block
   Loader<A, kLastA> a(args.a, tile.expert, tile.row, tile.height, tile.depth);

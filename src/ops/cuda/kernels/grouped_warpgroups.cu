@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kRows = 128, kColumns = 256, kThreads = 256, kAhead = 2;
 constexpr int kStages = kAhead + 2;
-constexpr int kSums = kColumns / 2;  // of a thread
 
 template <class T, bool kLastA, bool kLastB>
 struct Stage {
@@ -24,6 +23,7 @@ template <class T, bool kLastA, bool kLastB>
 __device__ void multiply_experts(const GroupedProduct& args) {
   using Tiles = Stage<T, kLastA, kLastB>;
   constexpr int kDepth = SwizzledTile<T, kLastA, kRows>::kDepth, kEach = 16;
+  constexpr int kSums = kColumns / 2;  // of a thread
   const auto tile = grouped_tile<T, kRows, kColumns>(args);
   if (!tile.there) return;  // the whole block
   auto* const stages = dynamic_shared<Tiles>();
