@@ -14,7 +14,7 @@ inline constexpr std::string_view kGroupedWarpgroups = "grouped_warpgroups";
 bool uses_warpgroups(const GroupedGemmArgs& args, CudaTarget target);
 
 /// Of quantized operands: FP8 with one scale for each matrix or in blocks of 128, b's elements in
-/// E4M3, and n and k multiples of 16.
+/// E4M3, and rows of codes and of c whole aligned runs of 16 bytes.
 bool uses_warpgroups(const GroupedGemmArgs& args, const GroupedOperands& operands,
                      CudaTarget target);
 

@@ -10,8 +10,8 @@ namespace viaduct::cuda {
 void grouped_warpgroups(const GroupedProduct& args, Stream stream);
 
 /// The products of `grouped_codes` for codes of FP8, b's of E4M3, with one scale for each matrix or
-/// scales of 128 elements of the contracted dim, where n and k are multiples of 16 and codes and
-/// rows of c are aligned to 16 bytes. Each 128 elements of the contracted dim are summed by the
+/// scales of 128 elements of the contracted dim, whose rows, and those of c, are whole aligned runs
+/// of 16 bytes. Each 128 elements of the contracted dim are summed by the
 /// matrix units, which keep fewer bits than FP32, and these sums in FP32.
 void grouped_code_warpgroups(const CodedProduct& args, Stream stream);
 
