@@ -33,8 +33,8 @@ struct OpTimeSettings {
   double start_seconds = 2e-6;   // from one kernel to the next on the device
   double half_seconds = 5e-6;    // a product that takes this long at full rate reaches half of it
   double half_bytes = 2e6;       // a pass over this many bytes reaches half of the bandwidth
-  /// Quantized products of experts run at the rate of their operands' format. Ours, at that of FP16
-  /// (ops/cuda/kernels/grouped_codes.h).
+  /// Quantized products of experts run at the rate of their operands' format also where ours run at
+  /// that of FP16 (ops/cuda/kernels/grouped_codes.h).
   bool narrow_experts = false;
 };
 

@@ -28,7 +28,7 @@ struct alignas(16) uint4 {
 
 namespace cuda_host {
 
-enum Operation { kShuffle = 1, kBallot, kProduct, kLoad, kLoadTransposed };
+enum Operation { kShuffle = 1, kBallot, kProduct, kLoad, kLoadTransposed, kWarpgroupProduct };
 
 /// Names a collective and the line that calls it.
 inline int named(Operation operation, int line) {
@@ -129,6 +129,14 @@ T atomicMax(T* at, T value) {
   return before;
 }
 
+/// Byte i of the result is that byte of {low, high} which digit i of `which` names.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+  const uint64_t both = uint64_t{high} << 32 | low;
+  unsigned bytes = 0;
+  for (int i = 0; i < 4; ++i)
+    bytes |= static_cast<unsigned>(both >> 8 * (which >> 4 * i & 7u) & 0xffu) << 8 * i;
+  return bytes;
+}
 inline int __popc(unsigned bits) {
   return std::popcount(bits);
 }

@@ -9,7 +9,7 @@ namespace cuda_host {
 namespace {
 
 constexpr size_t kStackBytes = 64 * 1024;
-constexpr size_t kSharedAlignment = 128;
+constexpr size_t kSharedAlignment = 1024;  // as `dynamic_shared` of kernel.h
 
 }  // namespace
 
@@ -33,6 +33,8 @@ void Emulator::thread_main() {
     (*e.body_)();
     if (!e.copies_[static_cast<size_t>(e.current_->number)].list.empty())
       e.fail("a thread leaves without waiting for its copies");
+    if (e.products_.has_sums_under_way(e.current_->number))
+      e.fail("a thread leaves without waiting for its products");
   } catch (const std::exception& broken) {
     if (e.error_.empty()) e.error_ = broken.what();
   }
@@ -94,6 +96,7 @@ void Emulator::begin_copy(void* to, const void* from, size_t bytes, size_t read)
   Copy& copy = copies.list.emplace_back(
       Copy{static_cast<char*>(to), static_cast<const char*>(from), bytes, read, copies.groups});
   any_copies_ = true;
+  products_.begin_write(current_->number, to, bytes);
   if (seed_ == 0 || (random_() & 1) != 0) return copy.land();
   std::memset(to, 0xff, bytes);
 }
@@ -107,8 +110,37 @@ void Emulator::wait_for_copies(int but) {
   std::erase_if(copies.list, [&](Copy& copy) {
     if (copy.group >= copies.groups - but) return false;
     copy.land();
+    products_.end_write(current_->number, copy.to);
     return true;
   });
+}
+
+void Emulator::note_write(const void* to, size_t bytes) {
+  products_.begin_write(current_->number, to, bytes);
+  products_.end_write(current_->number, to);
+}
+
+void Emulator::start_product(const ProductStart& start, int operation) {
+  static_assert(sizeof start <= sizeof(Warp::in[0]));
+  int nothing;
+  collective(~0u, operation, &start, sizeof start, &nothing, 0,
+             [](Warp& warp) { emulator().join_product(warp); });
+}
+
+// Without a seed a product is performed as soon as it is complete.
+void Emulator::join_product(const Warp& warp) {
+  any_products_ = true;
+  if (!products_.start(current_->number / kWarp * kWarp, warp)) return;
+  if (seed_ == 0) products_.perform_some(~uint64_t{0});
+  for (Thread& thread : threads_)
+    if (thread.wait == Wait::products) thread.wait = Wait::none;
+}
+
+void Emulator::wait_for_products(int but) {
+  while (!products_.finish(current_->number, but)) {
+    current_->wait = Wait::products;
+    pause();
+  }
 }
 
 void Emulator::land_some_copies() {
@@ -161,7 +193,8 @@ void Emulator::begin_block(int threads) {
     warps_[w].arrived = 0;
   }
   copies_.assign(static_cast<size_t>(threads), {});
-  any_copies_ = false;
+  any_copies_ = any_products_ = false;
+  products_.begin_block(threads, static_cast<const char*>(dynamic_.data.get()), dynamic_.bytes);
   for (int i = 0; i < threads; ++i) {
     Thread& thread = threads_[static_cast<size_t>(i)];
     const auto n = static_cast<unsigned>(i);
@@ -220,6 +253,7 @@ void Emulator::run_block() {
   while (live_ > 0) {
     bool ran = false;
     if (any_copies_ && seed_ != 0 && (random_() & 3) == 0) land_some_copies();
+    if (any_products_ && seed_ != 0 && (random_() & 3) == 0) products_.perform_some(random_());
     seed_ != 0 && (random_() & 1) != 0 ? run_skewed(ran) : run_fair(ran);
     if (at_barrier_ > 0 && at_barrier_ == live_) {
       release_block();

@@ -10,7 +10,8 @@
 //     as it can, then the next): only the second shows reuse of shared memory without a barrier.
 //   - Shared memory is poisoned (0xFF, which is NaN in FP32) when a block begins.
 //   - An asynchronous copy to shared memory completes at a random moment between its start and the
-//     wait for it; until then its destination is poisoned.
+//     wait for it; until then its destination is poisoned. So do products of warpgroups
+//     (warpgroups.h).
 //   - Breaches of CUDA's rules with undefined behaviour are errors: lanes that meet in different
 //     collectives, masks with lanes that have returned, barriers that some threads never reach,
 //     copies that their thread does not wait for.
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "cuda_host/fiber.h"
+#include "cuda_host/warpgroups.h"
 
 namespace cuda_host {
 
@@ -83,13 +85,23 @@ class Emulator {
   void commit_copies();
   /// Waits for all committed groups of copies of the thread except the latest `but`.
   void wait_for_copies(int but);
+  /// Products of warpgroups, for `wgmma` and `fence.proxy.async`.
+  void start_product(const ProductStart& start, int operation);
+  void fence_products() { products_.fence(current_->number); }
+  void commit_products() { products_.commit(current_->number); }
+  void wait_for_products(int but);
+  void fence_writes() { products_.fence_writes(current_->number); }
+  uint32_t shared_address(const void* at) const { return products_.address_of(at); }
+  /// The thread has written to shared memory what a product may read.
+  void note_write(const void* to, size_t bytes);
   /// All lanes of `mask` bring `in`; the last one to arrive runs `perform`, then all get `out`.
   /// `operation` names the collective and its place: lanes must agree in it.
   void collective(uint32_t mask, int operation, const void* in, size_t in_bytes, void* out,
                   size_t out_bytes, void (*perform)(Warp&));
+  [[noreturn]] void fail(const std::string& what) const;
 
  private:
-  enum class Wait : uint8_t { none, block, warp, left };
+  enum class Wait : uint8_t { none, block, warp, products, left };
   struct Thread {
     Fiber* fiber = nullptr;
     Index index;
@@ -122,12 +134,12 @@ class Emulator {
   void begin_block(int threads);
   void run_block();
   void land_some_copies();
+  void join_product(const Warp& warp);
   void run_fair(bool& ran);
   void run_skewed(bool& ran);
   bool run(Thread& thread);
   void release_block();
   void pause();
-  [[noreturn]] void fail(const std::string& what) const;
 
   uint64_t seed_ = 0;
   std::mt19937_64 random_;
@@ -140,6 +152,8 @@ class Emulator {
   std::vector<Warp> warps_;
   std::vector<Copies> copies_;  // by thread
   bool any_copies_ = false;
+  Warpgroups products_{*this};
+  bool any_products_ = false;
   std::vector<int> order_;
   std::vector<Memory> shared_;
   Memory dynamic_;

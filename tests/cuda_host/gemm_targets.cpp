@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "cublaslt_double.h"
 #include "cuda_host/argument_bytes.h"
 #include "ops/cuda/launch/cuda_launches.h"
+#include "support/op_testing.h"
 
 namespace viaduct::test {
 namespace {
@@ -49,9 +53,35 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits&) {
   return table.grouped_gemm.choose(args, table.traits);
 }
 
+/// Two roundings of the format, or sums in FP32 of another order.
+void expect_near(const Tensor& actual, const Tensor& expected) {
+  double largest = 0;
+  const std::vector<double> x = values(actual), y = values(expected);
+  for (const double value : y)
+    largest = std::max(largest, std::isfinite(value) ? std::abs(value) : 0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i]) && std::isnan(y[i])) continue;
+    ASSERT_NEAR(x[i], y[i], std::abs(y[i]) / 128 + largest / 65536) << "sm_90a and sm_100a differ";
+  }
+}
+
 void launch_grouped(OpContext& context, const Choice& choice, const GroupedGemmArgs& args,
                     void* workspace) {
-  table_of(target_of(args.quantization)).grouped_gemm.launch(context, choice, args, workspace);
+  const CudaTarget first = target_of(args.quantization);
+  const auto run = [&](CudaTarget target, const Choice& of, void* memory) {
+    table_of(target).grouped_gemm.launch(context, of, args, memory);
+  };
+  if (first != CudaTarget::sm_90a) return run(first, choice, workspace);
+  const OpTable& other = table_of(CudaTarget::sm_100a);
+  const Choice other_choice = other.grouped_gemm.choose(args, other.traits);
+  if (other_choice.kernel == choice.kernel) return run(first, choice, workspace);
+  const ArgumentBytes before(args);
+  const Tensor memory = host_tensor(DType::u8, {other_choice.workspace_bytes});
+  run(CudaTarget::sm_100a, other_choice, memory.raw());
+  const Tensor expected = to_f64(args.c);
+  before.restore();
+  run(first, choice, workspace);
+  expect_near(args.c, expected);
 }
 
 }  // namespace

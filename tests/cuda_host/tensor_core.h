@@ -1,7 +1,7 @@
 #pragma once
-// Products of a warp (mma.sync), loads of their operands (ldmatrix) and asynchronous copies
-// (cp.async), as PTX defines them, for g++. Kernels call them by the names of
-// `ops/cuda/kernels/mma.cuh` and `async_copy.cuh`.
+// Products of a warp (mma.sync), loads of their operands (ldmatrix), and the start of a product of
+// a warpgroup (wgmma), as PTX defines them, for g++. Kernels call them by the names of
+// `ops/cuda/kernels/mma.cuh` and `warpgroup.cuh`.
 
 #include "cuda_host/device.h"
 
@@ -87,6 +87,11 @@ void load_matrices(uint32_t (&to)[kCount], const void* row, int line) {
           }
         }
       });
+}
+
+/// Starts d = a · bᵀ of the warpgroup, or d += where `product.add`.
+inline void start_product(float* d, const WarpgroupProduct& product, int line) {
+  emulator().start_product({d, product}, named(kWarpgroupProduct, line));
 }
 
 }  // namespace cuda_host

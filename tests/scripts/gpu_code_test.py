@@ -55,21 +55,25 @@ def function(name, target, *instructions):
     return f"\tcode for {target}\n\t\tFunction : {name}\n{lines}"
 
 
+GROUP_PRODUCT, GROUP_CODES = "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR4], R24", "QGMMA.64x128x32.F32.E4M3.E4M3 R24, gdesc[UR4], R24"
 COPY, PRODUCT, READ = "LDGSTS.E.BYPASS.128 [R1], [R2.64]", "HMMA.16816.F32.BF16 R1, R2, R3, R1", "@!P0 LDG.E.128 R4, [R2.64]"
 # Names as c++filt prints them.
 WHOLE = [("_ZN7viaduct4cuda18elementwise_kernelILi8EEEvi", [READ]),
          ("_ZN7viaduct4cuda14forward_kernelINS0_4Bf16ELi64ELi64EEEvi", [COPY, PRODUCT]),
          ("_ZN7viaduct4cuda13scores_kernelINS0_4Bf16ELi64EEEvi", [COPY, PRODUCT]),
-         ("_ZN7viaduct4cuda19grouped_gemm_kernelINS0_3F16ELb0ELb0ELb1EEEvi", [COPY, PRODUCT])]
+         ("_ZN7viaduct4cuda19grouped_gemm_kernelINS0_3F16ELb0ELb0ELb1EEEvi", [COPY, PRODUCT]),
+         ("_ZN7viaduct4cuda25grouped_warpgroups_kernelINS0_3F16ELb0ELb0EEEvi", [COPY, GROUP_PRODUCT]),
+         ("_ZN7viaduct4cuda30grouped_code_warpgroups_kernelINS0_4E4m3ELb0ELb0ELb0EEEvi", [GROUP_CODES])]
 
 
 class MachineCode(unittest.TestCase):
     """Tests with a fake cuobjdump that prints a given text."""
 
-    def check(self, functions):
+    def check(self, functions, elsewhere=()):
         with tempfile.TemporaryDirectory() as folder:
             tool = Path(folder, "cuobjdump")
-            Path(folder, "text").write_text("".join(function(n, "sm_90a", *i) for n, i in functions), encoding="utf-8")
+            text = "".join(function(n, "sm_90a", *i) for n, i in functions) + "".join(function(n, "sm_80", *i) for n, i in elsewhere)
+            Path(folder, "text").write_text(text, encoding="utf-8")
             tool.write_text(f"#!/bin/sh\ncat {folder}/text\n", encoding="utf-8")
             tool.chmod(0o755)
             done = subprocess.run([str(SCRIPT), "--code", "any.so"], capture_output=True, text=True, check=False,
@@ -77,7 +81,8 @@ class MachineCode(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_counts_what_is_right(self):
-        self.assertEqual(self.check(WHOLE), (0, "machine code of 4 kernels: 0 problems\n"))
+        self.assertEqual(self.check(WHOLE), (0, "machine code of 6 kernels: 0 problems\n"))
+        self.assertEqual(self.check(WHOLE, [(WHOLE[4][0], ["EXIT"])]), (0, "machine code of 7 kernels: 0 problems\n"))
 
     def test_a_narrow_read_fails_and_names_the_kernel(self):
         status, out = self.check([(WHOLE[0][0], ["LDG.E R4, [R2.64]", "STG.E.128 [R2.64], R4"])] + WHOLE[1:])
@@ -88,6 +93,9 @@ class MachineCode(unittest.TestCase):
         status, out = self.check(WHOLE[:1] + [(WHOLE[1][0], [COPY, "FFMA R1, R2, R3, R1"]), WHOLE[2]])
         self.assertEqual(status, 1)
         self.assertIn("forward_kernel<Bf16, 64, 64> has no products of the matrix units", out)
+        status, out = self.check(WHOLE[:4] + [(WHOLE[4][0], [COPY, PRODUCT]), WHOLE[5]])
+        self.assertEqual(status, 1)
+        self.assertIn("sm_90a: grouped_warpgroups_kernel<F16, false, false> has no products of warpgroups", out)
 
     def test_a_kernel_that_is_renamed_fails(self):
         status, out = self.check(WHOLE[:2])

@@ -5,24 +5,25 @@
 #include "ops/cuda/grouped_operands.h"
 #include "ops/cuda/kernels/nvfp4.h"
 #include "ops/cuda/product_layout.h"
+#include "ops/cuda/warpgroup_products.h"
 
 namespace viaduct::cuda {
 namespace {
 
-std::string_view product_kernel(Scaling scaling) {
+std::string_view product_kernel(Scaling scaling, bool warpgroups) {
   switch (scaling) {
     case Scaling::none:
       break;
     case Scaling::tensor:
-      return "grouped_fp8";
+      return warpgroups ? "grouped_fp8_warpgroups" : "grouped_fp8";
     case Scaling::blocks:
-      return "grouped_fp8_blocks";
+      return warpgroups ? "grouped_fp8_blocks_warpgroups" : "grouped_fp8_blocks";
     case Scaling::mx:
       return "grouped_mxfp8";
     case Scaling::nvfp4:
       return "grouped_nvfp4";
   }
-  return "grouped_tiles";
+  return warpgroups ? kGroupedWarpgroups : "grouped_tiles";
 }
 
 /// Operands that are made in the workspace: each is written, and read by the product.
@@ -40,10 +41,11 @@ void choose_quantized(Choice& choice, const GroupedGemmArgs& args, const Traits&
   VIADUCT_CHECK(DeviceError, args.rounding.features.size() <= RandomBits::kMostRuns,
                 "grouped_gemm: {} rounds columns of up to {} runs of features, found {}",
                 traits.name, RandomBits::kMostRuns, args.rounding.features.size());
-  const auto operands = std::make_shared<const GroupedOperands>(grouped_operands(args));
-  choice.kernel = product_kernel(args.quantization.scaling);
-  // The matrix units multiply what codes represent as FP16 (kernels/grouped_codes.cu).
-  move_flops(choice.cost, FlopFormat::f16);
+  const auto operands = std::make_shared<GroupedOperands>(grouped_operands(args));
+  operands->warpgroups = uses_warpgroups(args, *operands, target);
+  choice.kernel = product_kernel(args.quantization.scaling, operands->warpgroups);
+  // Other matrix units multiply what codes represent as FP16 (kernels/grouped_codes.cu).
+  move_flops(choice.cost, operands->warpgroups ? FlopFormat::fp8 : FlopFormat::f16);
   add_made(choice, operands->a);
   add_made(choice, operands->b);
   choice.workspace_bytes = operands->workspace_bytes;
@@ -59,7 +61,6 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
   const Shape& weights = shape_of_weights(args);
   const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
   Choice choice;
-  choice.kernel = product_kernel(Scaling::none);
   choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + args.offsets.bytes() +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
@@ -67,6 +68,7 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
       static_cast<double>(rows) * static_cast<double>(weights[0] / experts * weights[1]);
   add_vector_flops(choice.cost, dtype, 2.0 * products);
   if (expert_forms(args).a.plain()) {
+    choice.kernel = product_kernel(Scaling::none, uses_warpgroups(args, kTarget));
     use_matrix_units(choice.cost, dtype);
   } else {
     choose_quantized(choice, args, traits, kTarget);

@@ -25,6 +25,7 @@ struct GroupedOperand {
 
 struct GroupedOperands {
   GroupedOperand a, b;
+  bool warpgroups = false;  // multiply them (warpgroup_products.h)
   int64_t workspace_bytes = 0;
 };
 

@@ -260,14 +260,18 @@ TEST(CudaTarget, QuantizedProductsHoldAndSendTheBytesOfTheCpu) {
 }
 
 /// Rows of experts are quantized by a launch of their own, weights once a step; the products run at
-/// the rate of FP16.
+/// the rate of FP16, and where warpgroups multiply at that of FP8.
 TEST(CudaTarget, QuantizedProductsOfExpertsCountTheirOperands) {
-  const std::vector<CudaTarget> both{CudaTarget::sm_90a, CudaTarget::sm_100a},
-      newest{CudaTarget::sm_100a};
+  const std::vector<CudaTarget> hopper{CudaTarget::sm_90a}, newest{CudaTarget::sm_100a};
   for (const RecipeRow& row :
-       {RecipeRow{kDelayed, "grouped_fp8", both}, RecipeRow{kCurrent, "grouped_fp8", both},
-        RecipeRow{kBlocks, "grouped_fp8_blocks", both}, RecipeRow{kMx, "grouped_mxfp8", newest},
+       {RecipeRow{kDelayed, "grouped_fp8_warpgroups", hopper},
+        RecipeRow{kCurrent, "grouped_fp8_warpgroups", hopper},
+        RecipeRow{kBlocks, "grouped_fp8_blocks_warpgroups", hopper},
+        RecipeRow{kDelayed, "grouped_fp8", newest}, RecipeRow{kCurrent, "grouped_fp8", newest},
+        RecipeRow{kBlocks, "grouped_fp8_blocks", newest}, RecipeRow{kMx, "grouped_mxfp8", newest},
         RecipeRow{kFp4, "grouped_nvfp4", newest}}) {
+    const FlopFormat format =
+        row.kernel.ends_with("warpgroups") ? FlopFormat::fp8 : FlopFormat::f16;
     for (const CudaTarget target : row.targets) {
       SCOPED_TRACE(row.kernel);
       RunSetup setup = setup_of(tiny_run("qwen3_moe") +
@@ -279,7 +283,7 @@ TEST(CudaTarget, QuantizedProductsOfExpertsCountTheirOperands) {
       for (const KernelUse& use : dry_run(setup).kernels) {
         if (use.op != "grouped_gemm" || use.kernel != row.kernel) continue;
         calls += use.calls, launches += use.launches;
-        EXPECT_EQ(use.cost.flops[static_cast<size_t>(FlopFormat::f16)], use.cost.total_flops());
+        EXPECT_EQ(use.cost.flops[static_cast<size_t>(format)], use.cost.total_flops());
         EXPECT_GT(use.workspace_bytes, 0);
       }
       EXPECT_GT(calls, 0);

@@ -42,6 +42,21 @@ __device__ inline float group_scale(const CodedOperand& from, const ExpertCodes&
   return from.form == GroupScales::e8m0 ? power_of(code) : decode_e4m3(code);
 }
 
+/// Scales of the rows of a and of b that a step multiplies.
+template <int kTile>
+struct StepScales {
+  float of[2][kTile];
+};
+
+/// The thread's scale for a step at `depth`: of a row of a tile, a's or b's. Zero where it ends.
+template <bool kLast, int kTile>
+__device__ float step_scale(const CodedOperand& from, const ExpertCodes& own, int64_t row,
+                            int64_t depth) {
+  const int64_t kept = row + threadIdx.x % kTile;
+  const int64_t r = kLast ? kept : depth, c = kLast ? depth : kept;
+  return r < own.rows && c < own.columns ? group_scale(from, own, r, c) : 0.0f;
+}
+
 /// 16 codes of a thread.
 template <bool kHalves>
 struct CodeRun {

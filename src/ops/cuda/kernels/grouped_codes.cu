@@ -1,6 +1,7 @@
 // The matrix units multiply FP16, which has the numbers of all codes: mma.sync of FP8 operands
 // would be the same, since both generations with FP8 products have it as conversions to FP16 and
-// products of that (their units for FP8 are those of wgmma and tcgen05). A block has a tile of 64 ×
+// products of that (their units for FP8 are those of wgmma, grouped_code_warpgroups.cu, and
+// tcgen05). A block has a tile of 64 ×
 // 64, as in grouped_gemm.cu; codes of the next tiles are read while the last ones are multiplied.
 
 #include "ops/cuda/kernels/grouped_codes.h"
@@ -20,28 +21,15 @@ enum class Scaled : uint8_t {
   numbers,   // E2M1 with scales of groups, which multiply the codes, and one for each matrix
 };
 
-/// Scales of the rows of a and of b that a step multiplies.
-struct StepScales {
-  float of[2][kTile];
-};
 template <bool kLastA, bool kLastB>
 struct ScaledTiles {
   SharedTiles<kLastA, kLastB> tiles;
-  StepScales scales[kGroupedStages];
+  StepScales<kTile> scales[kGroupedStages];
 };
 
-/// The thread's scale for a step at `depth`: of a row of a tile, a's or b's. Zero where it ends.
-template <bool kLast>
-__device__ float step_scale(const CodedOperand& from, const ExpertCodes& own, int64_t row,
-                            int64_t depth) {
-  const int64_t kept = row + threadIdx.x % kTile;
-  const int64_t r = kLast ? kept : depth, c = kLast ? depth : kept;
-  return r < own.rows && c < own.columns ? group_scale(from, own, r, c) : 0.0f;
-}
-
 /// total += sums · their scales; then sums = 0.
-__device__ void scale_sums(QuarterSums& total, QuarterSums& sums, const StepScales& scales, int row,
-                           int column) {
+__device__ void scale_sums(QuarterSums& total, QuarterSums& sums, const StepScales<kTile>& scales,
+                           int row, int column) {
   for_quarter(row, column, [&](int r, int c, int i, int j, int e) {
     total.d[i][j][e] = fmaf(sums.d[i][j][e] * scales.of[0][r], scales.of[1][c], total.d[i][j][e]);
     sums.d[i][j][e] = 0;
@@ -71,8 +59,8 @@ __global__ void __launch_bounds__(kGroupedThreads)
     codes_b = read_codes<kLastB, kHalves>(args.b, b, kLastB ? tile.column : at,
                                           kLastB ? at : tile.column, wide);
     if constexpr (kScaled == Scaled::sums) {
-      scale = threadIdx.x < kTile ? step_scale<kLastA>(args.a, a, tile.row, at)
-                                  : step_scale<kLastB>(args.b, b, tile.column, at);
+      scale = threadIdx.x < kTile ? step_scale<kLastA, kTile>(args.a, a, tile.row, at)
+                                  : step_scale<kLastB, kTile>(args.b, b, tile.column, at);
     }
   };
   const auto store = [&](int64_t step) {

@@ -33,13 +33,15 @@ void grouped_gemm(const GroupedProduct& args, Stream stream);
 /// Sides of the tiles of c that a block computes.
 inline constexpr int64_t kGroupedTile = 64;
 
-/// Blocks of a launch: each expert may end with a tile that is not full.
-inline int64_t grouped_tiles(const GroupedShape& args) {
-  const auto tiles = [](int64_t size) { return (size + kGroupedTile - 1) / kGroupedTile; };
+/// Blocks of a launch, with tiles of `down` × `across`: each expert may end with a tile that is not
+/// full.
+inline int64_t grouped_tiles(const GroupedShape& args, int64_t down = kGroupedTile,
+                             int64_t across = kGroupedTile) {
+  const auto tiles = [](int64_t size, int64_t side) { return (size + side - 1) / side; };
   if (args.form == GroupedForm::weight_gradient)
-    return args.experts * tiles(args.n) * tiles(args.k);
+    return args.experts * tiles(args.n, down) * tiles(args.k, across);
   const int64_t columns = args.form == GroupedForm::forward ? args.n : args.k;
-  return (args.rows / kGroupedTile + args.experts) * tiles(columns);
+  return (args.rows / down + args.experts) * tiles(columns, across);
 }
 
 }  // namespace viaduct::cuda

@@ -17,21 +17,22 @@ struct GroupedPlace {
   bool there;
 };
 
-/// The same for all threads of a block.
-__device__ inline GroupedPlace grouped_place(const GroupedShape& args) {
+/// For tiles of kDown × kAcross. The same for all threads of a block.
+template <int64_t kDown = kGroupedTile, int64_t kAcross = kGroupedTile>
+__device__ GroupedPlace grouped_place(const GroupedShape& args) {
   const bool gradient = args.form == GroupedForm::weight_gradient;
   const bool forward = args.form == GroupedForm::forward;
   GroupedPlace tile{};
   tile.width = forward ? args.n : args.k;
-  const int64_t across = (tile.width + kGroupedTile - 1) / kGroupedTile;
+  const int64_t across = (tile.width + kAcross - 1) / kAcross;
   int64_t down = blockIdx.x / across;
-  tile.column = blockIdx.x % across * kGroupedTile;
+  tile.column = blockIdx.x % across * kAcross;
   if (gradient) {
-    const int64_t tiles = (args.n + kGroupedTile - 1) / kGroupedTile;
+    const int64_t tiles = (args.n + kDown - 1) / kDown;
     const int64_t expert = down / tiles;
     const int64_t begin = min(int64_t{args.offsets[expert]}, args.rows);
     const int64_t end = min(int64_t{args.offsets[expert + 1]}, args.rows);
-    tile.row = down % tiles * kGroupedTile;
+    tile.row = down % tiles * kDown;
     tile.height = args.n, tile.depth = end - begin;
     tile.expert = expert, tile.begin = begin;
     tile.c_at = expert * args.n * args.c_stride;
@@ -41,12 +42,12 @@ __device__ inline GroupedPlace grouped_place(const GroupedShape& args) {
   for (int64_t expert = 0; expert < args.experts; ++expert) {
     const int64_t begin = min(int64_t{args.offsets[expert]}, args.rows);
     const int64_t end = min(int64_t{args.offsets[expert + 1]}, args.rows);
-    const int64_t tiles = (end - begin + kGroupedTile - 1) / kGroupedTile;
+    const int64_t tiles = (end - begin + kDown - 1) / kDown;
     if (down >= tiles) {
       down -= tiles;
       continue;
     }
-    tile.row = down * kGroupedTile;
+    tile.row = down * kDown;
     tile.height = end - begin, tile.depth = forward ? args.k : args.n;
     tile.expert = expert, tile.begin = begin;
     tile.c_at = begin * args.c_stride;
@@ -63,9 +64,9 @@ struct GroupedTile : GroupedPlace {
   const T *a, *b;
 };
 
-template <class T>
+template <class T, int64_t kDown = kGroupedTile, int64_t kAcross = kGroupedTile>
 __device__ GroupedTile<T> grouped_tile(const GroupedProduct& args) {
-  const GroupedPlace place = grouped_place(args);
+  const GroupedPlace place = grouped_place<kDown, kAcross>(args);
   if (!place.there) return {place};
   const bool gradient = args.form == GroupedForm::weight_gradient;
   const int64_t first_of_b = gradient ? place.begin : place.expert * args.n;
@@ -73,18 +74,22 @@ __device__ GroupedTile<T> grouped_tile(const GroupedProduct& args) {
           static_cast<const T*>(args.b) + first_of_b * args.b_stride};
 }
 
-/// c (= or +=) one element of the product, if it is there.
-__device__ inline void store_sum(const GroupedShape& args, const GroupedPlace& tile, int64_t row,
-                                 int64_t column, float sum) {
+/// c (= or +=) N neighbours in a row of the product, if they are there; N divides its width.
+template <int N>
+__device__ void store_sums(const GroupedShape& args, const GroupedPlace& tile, int64_t row,
+                           int64_t column, const float (&sums)[N]) {
   if (row >= tile.height || column >= tile.width) return;
   const int64_t at = tile.c_at + row * args.c_stride + column;
-  float value[1] = {sum};
-  if (args.accumulate) {
-    float before[1];
-    load(args.c, args.c_format, at, before);
-    value[0] = before[0] + sum;
-  }
-  store(args.c, args.c_format, at, value);
+  float values[N] = {};
+  if (args.accumulate) load(args.c, args.c_format, at, values);
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = args.accumulate ? values[i] + sums[i] : sums[i];
+  store(args.c, args.c_format, at, values);
+}
+__device__ inline void store_sum(const GroupedShape& args, const GroupedPlace& tile, int64_t row,
+                                 int64_t column, float sum) {
+  const float one[1] = {sum};
+  store_sums(args, tile, row, column, one);
 }
 
 }  // namespace viaduct::cuda

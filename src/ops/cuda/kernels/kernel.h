@@ -36,11 +36,11 @@ __device__ T& shared() {
 #endif
 }
 
-/// The shared memory whose size the launch sets, aligned to 128 bytes; uninitialised.
+/// The shared memory whose size the launch sets, aligned to 1024 bytes; uninitialised.
 template <class T>
 __device__ T* dynamic_shared() {
 #if defined(__CUDACC__)
-  extern __shared__ __align__(128) unsigned char viaduct_dynamic_memory[];
+  extern __shared__ __align__(1024) unsigned char viaduct_dynamic_memory[];
   return reinterpret_cast<T*>(viaduct_dynamic_memory);
 #else
   return static_cast<T*>(::cuda_host::emulator().dynamic_shared());
@@ -158,8 +158,8 @@ __device__ void store_run(T* to, const float (&from)[N]) {
   *reinterpret_cast<Run<T, N>*>(to) = run;
 }
 
-/// Elements [at, at + N) of a dense row, N = 1 or N = 8 with `is_wide` memory. The format is the
-/// same for all threads of a launch, so that it costs a branch and no divergence.
+/// Elements [at, at + N) of a dense row, N = 1, or N = 2 or 8 with `is_wide` memory. The format is
+/// the same for all threads of a launch, so that it costs a branch and no divergence.
 template <int N>
 __device__ void load(const void* row, Format format, int64_t at, float (&to)[N]) {
   if (format == Format::f32) {

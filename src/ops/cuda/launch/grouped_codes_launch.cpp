@@ -1,8 +1,7 @@
 // Launches of quantized products of experts: the operands that are made here, and the product.
 
-#include "ops/cuda/kernels/grouped_codes.h"
-
 #include "ops/cuda/grouped_operands.h"
+#include "ops/cuda/kernels/grouped_warpgroups.h"
 #include "ops/cuda/kernels/nvfp4.h"
 #include "ops/cuda/kernels/quantize.h"
 #include "ops/cuda/launch/grouped_codes.h"
@@ -126,7 +125,7 @@ void launch_grouped_codes(OpContext& context, const Choice& choice, const Groupe
   product.complete = operands.a.form.rotated;
   if (!product.halves && !has_one_scale(operands.a.form))
     product.group = operands.a.form.scales->group.contracted;
-  grouped_codes(product, stream);
+  operands.warpgroups ? grouped_code_warpgroups(product, stream) : grouped_codes(product, stream);
 }
 
 }  // namespace viaduct::cuda

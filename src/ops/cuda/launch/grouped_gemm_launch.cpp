@@ -1,8 +1,9 @@
 // Launches of the products of experts.
 
-#include "ops/cuda/kernels/grouped_gemm.h"
+#include "ops/cuda/kernels/grouped_warpgroups.h"
 #include "ops/cuda/launch/grouped_codes.h"
 #include "ops/cuda/launch/launch_args.h"
+#include "ops/cuda/warpgroup_products.h"
 
 namespace viaduct::cuda {
 namespace {
@@ -36,7 +37,8 @@ void launch_grouped(OpContext& context, const Choice& choice, const GroupedGemmA
   GroupedProduct product{shape, format_of(op, args.a.dtype())};
   product.a = args.a.raw(), product.b = b.raw();
   product.a_stride = args.a.stride(0), product.b_stride = b.stride(0);
-  grouped_gemm(product, stream_of(context));
+  choice.kernel == kGroupedWarpgroups ? grouped_warpgroups(product, stream_of(context))
+                                      : grouped_gemm(product, stream_of(context));
 }
 
 }  // namespace

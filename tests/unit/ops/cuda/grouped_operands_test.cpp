@@ -22,15 +22,15 @@ constexpr int64_t kExperts = 8, kRows = 1000, kN = 256, kK = 520;
 
 class CudaGroupedOperands : public testing::Test {
  protected:
-  GroupedGemmArgs product(GemmForm form, const Quantization& quantization) {
+  GroupedGemmArgs product(GemmForm form, const Quantization& quantization, int64_t k = kK) {
     const auto sized = [&](DType dtype, const Shape& shape) {
       return device_->allocate(dtype, shape, MemoryTag::other);
     };
     const bool forward = form == GemmForm::forward, weight = form == GemmForm::weight_gradient;
-    GroupedGemmArgs args{form, sized(DType::bf16, {kRows, forward ? kK : kN}),
-                         sized(DType::bf16, {weight ? kRows : kExperts * kN, kK}),
-                         weight ? sized(DType::f32, {kExperts * kN, kK})
-                                : sized(DType::bf16, {kRows, forward ? kN : kK}),
+    GroupedGemmArgs args{form, sized(DType::bf16, {kRows, forward ? k : kN}),
+                         sized(DType::bf16, {weight ? kRows : kExperts * kN, k}),
+                         weight ? sized(DType::f32, {kExperts * kN, k})
+                                : sized(DType::bf16, {kRows, forward ? kN : k}),
                          sized(DType::i32, {kExperts + 1})};
     args.quantization = quantization;
     return args;
@@ -103,6 +103,33 @@ TEST_F(CudaGroupedOperands, EachIsALaunchAndIsWrittenAndReadOnce) {
     EXPECT_EQ(choice.cost.total_flops(), flops);
     EXPECT_EQ(choose(product(GemmForm::weight_gradient, each), CudaTarget::sm_100a).launches, 3);
   }
+}
+
+/// At the rate of FP8, where rows of codes are whole runs of 16 bytes.
+TEST_F(CudaGroupedOperands, WarpgroupsMultiplyWhatTheyCanRead) {
+  const auto at = [](FlopFormat format) { return static_cast<size_t>(format); };
+  for (const GemmForm form :
+       {GemmForm::forward, GemmForm::data_gradient, GemmForm::weight_gradient}) {
+    for (const Quantization& each : {kTensor, kBlocks}) {
+      const Choice whole = choose(product(form, each, 512), CudaTarget::sm_90a);
+      EXPECT_THAT(whole.kernel, testing::EndsWith("_warpgroups"));
+      EXPECT_EQ(whole.cost.flops[at(FlopFormat::fp8)], whole.cost.total_flops());
+      const Choice other = choose(product(form, each, 512), CudaTarget::sm_100a);
+      EXPECT_EQ(other.cost.flops[at(FlopFormat::f16)], whole.cost.total_flops());
+      EXPECT_EQ(other.workspace_bytes, whole.workspace_bytes);
+      const Choice broken = choose(product(form, each), CudaTarget::sm_90a);
+      EXPECT_EQ(broken.kernel, choose(product(form, each), CudaTarget::sm_100a).kernel);
+      EXPECT_EQ(broken.cost.flops[at(FlopFormat::f16)], broken.cost.total_flops());
+    }
+    EXPECT_EQ(choose(product(form, {}), CudaTarget::sm_90a).kernel, "grouped_warpgroups");
+    EXPECT_EQ(choose(product(form, {}), CudaTarget::sm_80).kernel, "grouped_tiles");
+    EXPECT_EQ(choose(product(form, {}), CudaTarget::sm_100a).kernel, "grouped_tiles");
+    EXPECT_EQ(choose(product(form, {}, 516), CudaTarget::sm_90a).kernel, "grouped_tiles");
+  }
+  // The second operand is in E4M3.
+  constexpr Quantization kWide{Scaling::tensor, DType::e5m2, DType::e5m2};
+  EXPECT_EQ(choose(product(GemmForm::forward, kWide, 512), CudaTarget::sm_90a).kernel,
+            "grouped_fp8");
 }
 
 TEST_F(CudaGroupedOperands, MoreRunsOfFeaturesThanAKernelTakesAreRefused) {
