@@ -33,7 +33,8 @@ def in_a_step(row):
 
 def workspaces(row, model):
     """Of a row of published_runs.csv of Megatron-LM with Transformer Engine, from Hopper on: three workspaces of cuBLAS, and a gradient
-    in 16 bits that nothing reads for each distinct shape of a weight (`get_dummy_wgrad`), and for the head where it is on the rank."""
+    in 16 bits that nothing reads for each distinct shape of a weight (`get_dummy_wgrad`), that of the head included where it is on the
+    fullest rank, which is the first one."""
     size = {key: int(model[key] or 0) for key in model if key not in ("model", "attention", "source", "notes") and model[key].isdigit()}
     hidden, tp, of = size["hidden"], int(row["tp"] or 1), lambda key: size.get(key, 0)
     shapes = {(2 * of("ffn_hidden") / tp, hidden), (hidden, of("ffn_hidden") / tp),
