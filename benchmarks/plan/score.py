@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 
+import known_memory
+
 # Models that constants are fitted on; every other model is held out.
 FIT_MODELS = ("llama3-8b", "llama3.1-8b", "mpt-7b", "internlm-7b", "llama3-70b-12L")
 LEAST_ROWS = 8  # rows that one constant needs at least
@@ -129,17 +131,84 @@ def report(scored, unsupported, basis):
     return text
 
 
-def memory_report(document, rows, judged):
-    """Of a table of memory: errors by what the runs are; of both tables: what fits and what does not."""
-    scored = [dict(r, row=rows[r["id"]]) for r in document["rows"]]
-    groups = {"all": scored}
-    for key in (lambda r: "experts" if r["row"]["experts"] else "dense", lambda r: f"{r['row']['impl']} kernels",
-                lambda r: "distributed optimizer" if r["row"]["dist_opt"] == "1" else "whole optimizer state",
-                lambda r: f"width {r['row']['hidden']}"):
-        for r in sorted(scored, key=key):
-            groups.setdefault(key(r), []).append(r)
-    head = ["rows", "n", "mean", "median", "90 % below", "bias", "within 15 %"]
-    text = table(head, [[name, *summary([r["error"] for r in of])] for name, of in groups.items()])
+def percent(value):
+    return f"{100 * value:+.1f} %"
+
+
+def errors_of(members):
+    """Of rows of memory: mean size and bias of the errors of the peak, of what stays between steps, and of what a step adds, without and
+    with what is known to differ."""
+    figures = []
+    for name in ("peak", "staying", "passing", "with known"):
+        errors = [m["errors"][name] for m in members]
+        figures += [f"{100 * statistics.mean(map(abs, errors)):.1f} %", percent(statistics.mean(errors))]
+    return figures
+
+
+MEMORY_GROUPS = (
+    lambda r: "experts" if r["experts"] else "dense",
+    lambda r: "distributed optimizer" if r["dist_opt"] == "1" else "whole optimizer state",
+    lambda r: "attention that keeps its scores" if known_memory.keeps_scores(r) else "fused attention",
+    lambda r: "fused loss" if r["fused_loss"] == "1" else "loss of single ops",
+    lambda r: "one stage" if r["pp"] == "1" else "stages with chunks" if r["layers_per_vpp_stage"] or r["vpp"] else "stages",
+    lambda r: f"width {r['hidden']}",
+    lambda r: "FP8" if r["precision"].startswith("fp8") else r["precision"].upper(),
+)
+
+
+def parts_report(judged, rows):
+    """Errors by component, of the rows that state both."""
+    stated = []
+    for m in judged:
+        if m["id"] in rows and m["published"]:
+            errors = {"peak": m["predicted_bytes"] / m["published_bytes"] - 1}
+            for part in ("staying", "passing"):
+                errors[part] = m["predicted"][part + "_bytes"] / m["published"][part + "_bytes"] - 1
+            added = m["predicted"]["passing_bytes"] + known_memory.in_a_step(rows[m["id"]])
+            errors["with known"] = added / m["published"]["passing_bytes"] - 1
+            stated.append(dict(m, row=rows[m["id"]], errors=errors))
+    groups = {"all": stated}
+    for key in MEMORY_GROUPS:
+        for m in sorted(stated, key=lambda m: key(m["row"])):
+            groups.setdefault(key(m["row"]), []).append(m)
+    head = ["rows", "n", "peak", "bias", "stays", "bias", "a step adds", "bias", "with known", "bias"]
+    return table(head, [[name, len(of), *errors_of(of)] for name, of in groups.items() if of])
+
+
+def distinct(members):
+    """One row of each predicted and published peak: others differ in the number of micro-batches."""
+    return list({(m["row"]["model"], m["predicted_bytes"], m["published_bytes"]): m for m in reversed(members)}.values())[::-1]
+
+
+def peaks_report(judged, rows, models):
+    """Of rows of the table of throughput that state their peak."""
+    stated = [dict(m, row=rows[m["id"]], error=m["predicted_bytes"] / m["published_bytes"] - 1)
+              for m in judged if m["id"] in rows and m["published_bytes"]]
+    codes = {}
+    for m in stated:
+        codes.setdefault(m["row"]["framework"].split(" (")[0], []).append(m)
+    text = table(["code", "n", "mean", "bias", "most"], [
+        [code, len(of), f"{100 * statistics.mean(abs(m['error']) for m in of):.1f} %", percent(statistics.mean(m["error"] for m in of)),
+         percent(max((m["error"] for m in of), key=abs))] for code, of in sorted(codes.items())])
+    simumax = distinct([m for m in stated if m["id"].startswith("simumax")])
+    for m in simumax:
+        m["known"] = m["predicted_bytes"] + known_memory.workspaces(m["row"], models[m["row"]["model"]])
+    errors = [[figure / m["published_bytes"] - 1 for figure in (m["predicted_bytes"], m["known"])] for m in simumax]
+    means = [statistics.mean(map(abs, column)) for column in zip(*errors)]
+    text += (f"\nThe rows of `simumax-*`: {len(simumax)} configurations (the number of micro-batches changes nothing), GiB. Mean error "
+             f"{100 * means[0]:.2f} %, with known workspaces {100 * means[1]:.2f} %:\n\n")
+    head = ["row", "model", "sequence", "tp · pp · cp · ep", "published", "predicted", "stays", "a step adds", "error", "with known", "error"]
+    return text + table(head, [
+        [m["id"], m["row"]["model"], m["row"]["seq_len"], " · ".join(m["row"][key] or "1" for key in ("tp", "pp", "cp", "ep")),
+         *(f"{value / 2**30:.2f}" for value in (m["published_bytes"], m["predicted_bytes"], m["predicted"]["staying_bytes"],
+                                                m["predicted"]["passing_bytes"])), percent(error), f"{m['known'] / 2**30:.2f}", percent(known)]
+        for m, (error, known) in zip(simumax, errors)])
+
+
+def memory_report(runs, models, memory_rows, judged):
+    """`judged`: the memory of both tables. Errors by component and by what the runs are; of both tables what fits and what does not."""
+    text = parts_report(judged, memory_rows)
+    text += "\nPeaks of the fullest stage that the table of throughput states:\n\n" + peaks_report(judged, runs, models)
     ran = [m for m in judged if m["published_fits"]]
     failed = [m for m in judged if not m["published_fits"]]
     text += (f"\nOf {len(ran)} published runs that state their memory and ran, {sum(not m['fits'] for m in ran)} are predicted not to "
@@ -186,7 +255,7 @@ def main():
     if options.memory:
         memory = json.loads(pathlib.Path(options.memory).read_text())
         of_memory = {r["id"]: r for r in csv.DictReader(open(here / "published_memory.csv"))}
-        text = memory_report(memory, of_memory, document["memory"] + memory["memory"])
+        text = memory_report(rows, models, of_memory, document["memory"] + memory["memory"])
     else:
         text = report(scored, document["unsupported"], "one constant per GPU" if options.constants else "specification sheets")
     if not options.markdown:

@@ -79,6 +79,16 @@ void sum_up(const RecordExpansion& all, DryRun& result) {
   for (auto& [names, sum] : sums) result.traffic.push_back(std::move(sum));
 }
 
+/// Bytes held right before the event at `position`.
+int64_t held_before(const StepRecord& record, int64_t position) {
+  int64_t bytes = 0;
+  for (const AllocationRecord& a : record.allocations()) {
+    if (a.allocated_at < position && (a.released_at < 0 || a.released_at >= position))
+      bytes += a.bytes;
+  }
+  return bytes;
+}
+
 int64_t instances_of(const StepActions& step) {
   std::set<int64_t> left_out;
   for (const ActionRecord& action : step.actions)
@@ -189,6 +199,8 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
   if (against_repeats(recorded.record, recorded.log))
     record_rank(setup, rank, with_evaluation, false, recorded);
   DryRun result = std::move(recorded.run);
+  result.bytes_after =
+      held_before(recorded.record, result.windows[static_cast<size_t>(MemorySequence::step)].end);
   const RecordExpansion all(recorded.record, recorded.log);
   sum_up(all, result);
   if (!recorded.log.empty()) result.instances = instances_of(recorded.log.back());

@@ -44,9 +44,10 @@ struct DryRun {
   GlobalRank rank;
   /// Elements of the logical tensors that the rank has boxes of, by Hugging Face name.
   std::map<std::string, int64_t> tensors;
-  int64_t parameters = 0;  // their sum: true count, padding not counted
-  StepRecord::Peak peak;   // bytes by owner at the fullest moment of a step
-  Cost cost;               // of all ops of one step
+  int64_t parameters = 0;   // their sum: true count, padding not counted
+  StepRecord::Peak peak;    // bytes by owner at the fullest moment of a step
+  int64_t bytes_after = 0;  // still held when the step has ended
+  Cost cost;                // of all ops of one step
   int64_t launches = 0;
   std::vector<KernelUse> kernels;  // of one step, by op and kernel
   int64_t host_reads = 0;

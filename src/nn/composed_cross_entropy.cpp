@@ -21,7 +21,8 @@ void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
   const Tensor largest = context.statistic(lse.shape(), MemoryTag::workspace);
   row_largest(context.ops, {logits, largest, columns.count});
   tp.all_reduce(largest, ReduceOp::max).wait();
-  const Tensor probabilities = context.statistic(logits.shape());
+  // In the place of the logits, which only a soft cap reads again.
+  const Tensor probabilities = softcap > 0 ? context.statistic(logits.shape()) : logits;
   row_exponential(context.ops, {logits, largest, probabilities, columns.count});
   const Tensor sums = context.statistic(lse.shape(), MemoryTag::workspace);
   row_sum(context.ops, {probabilities, sums, columns.count});
@@ -38,9 +39,8 @@ void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
 Tensor composed_cross_entropy_backward(RankContext& context, const Batch& batch,
                                        const VocabularyColumns& columns, double softcap,
                                        const void* owner, SavedStore& saved) {
-  const Tensor probabilities = saved.take(owner, "probabilities");
-  const Tensor d_logits = context.statistic(probabilities.shape());
-  softmax_loss_backward(context.ops, {probabilities, batch.targets, batch.loss_weight,
+  const Tensor d_logits = saved.take(owner, "probabilities");  // overwritten by the gradient
+  softmax_loss_backward(context.ops, {d_logits, batch.targets, batch.loss_weight,
                                       step_scalar(context.scalars, StepScalar::loss_scale),
                                       d_logits, columns.count, columns.first});
   if (softcap > 0) {

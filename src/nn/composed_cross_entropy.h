@@ -13,7 +13,7 @@ struct VocabularyColumns {
   int64_t first, count;
 };
 
-/// From this rank's logits [T, V here] (f32; capped in place) to log-sum-exps and target logits [T]
+/// From this rank's logits [T, V here] (f32; overwritten) to log-sum-exps and target logits [T]
 /// of the whole vocabulary, the same on all tensor ranks. Keeps the probabilities [T, V here] of
 /// this rank's columns under `owner`.
 void composed_cross_entropy_forward(RankContext& context, const Batch& batch,

@@ -126,11 +126,9 @@ TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const T
   const Tensor lse = token_values(context, batch.tokens(), MemoryTag::saved);
   const Tensor loss = token_values(context, batch.tokens(), MemoryTag::activations);
   if (way(context) == Way::compose) {
-    // With a softcap they are kept.
-    const MemoryTag tag = spec_.softcap > 0 ? saved.tag() : MemoryTag::activations;
     composed_cross_entropy_forward(context, batch, columns(context.groups.tp().rank()),
-                                   spec_.softcap, logits_here(context, normed, tag), lse, loss,
-                                   this, saved);
+                                   spec_.softcap, logits_here(context, normed, saved.tag()), lse,
+                                   loss, this, saved);
   } else {
     fused_forward(context, batch, normed, lse, loss, saved);
   }

@@ -29,7 +29,7 @@ struct RowLargestArgs {
 };
 void row_largest(OpContext& context, const RowLargestArgs& args);
 
-/// out [t, V] = exp(x − shift[t]), 0 in the padding.
+/// out [t, V] = exp(x − shift[t]), 0 in the padding. out may be x.
 struct RowExponentialArgs {
   Tensor x, shift, out;
   int64_t columns = 0;

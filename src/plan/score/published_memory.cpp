@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/score/published_features.h"
+#include "plan/score/published_recipe.h"
 
 namespace viaduct {
 namespace {
@@ -12,10 +13,15 @@ namespace {
 // Of the tests' tokenizer (GPT-2), which the table leaves out.
 constexpr int64_t kVocabulary = 50257;
 
+/// Megatron-LM's of a feed-forward with gate where none is stated.
+int64_t default_gated_width(int64_t hidden) {
+  return 4 * hidden * 2 / 3 / 64 * 64;
+}
+
 /// Of a feed-forward with gate that has the products and the kept activations of one without.
-int64_t gated_width(int64_t width) {
-  constexpr int64_t kMultiple = 16;  // tensor ranks divide it
-  return (width * 2 / 3 + kMultiple / 2) / kMultiple * kMultiple;
+int64_t gated_width(int64_t width, int64_t tensor_ranks) {
+  const int64_t multiple = 16 * tensor_ranks;  // as products in FP8 need it on a rank
+  return (width * 2 / 3 + multiple / 2) / multiple * multiple;
 }
 
 void add_model(const PublishedRow& row, PublishedRun& run) {
@@ -30,6 +36,8 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
     if (test.find(name) != std::string::npos)
       throw UnsupportedRow(
           "a model of images and text; the row has only the sizes of the text part");
+  if (test.find("distill") != std::string::npos)
+    throw UnsupportedRow("a second model, the teacher, is on the same GPUs");
   if (row.flag("mla")) throw UnsupportedRow("latent attention without the sizes of its parts");
   if (row.count("mtp"))
     throw UnsupportedRow(
@@ -38,13 +46,18 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
   const bool gated = row.flag("gated");
   if (row.count("shared_ffn") && experts)
     throw UnsupportedRow("shared experts beside attention without latent vectors");
-  // GPT with learned positions, or its substitute where the family has no such layer.
   const int64_t heads = row.needed_count("heads"), groups = row.count("kv_heads").value_or(heads);
-  const bool gpt = !gated && !experts && groups == heads;
-  int64_t feed_forward = row.count("ffn_hidden").value_or(4 * row.needed_count("hidden"));
+  // GPT with learned positions, or its substitute where the family has no such layer.
+  const bool gpt = !gated && !experts && groups == heads &&
+                   row.text("position_embedding") != "rope" &&
+                   row.text("normalization") != "RMSNorm";
+  const int64_t hidden = row.needed_count("hidden");
+  int64_t feed_forward =
+      row.count("ffn_hidden").value_or(gated ? default_gated_width(hidden) : 4 * hidden);
   int64_t of_expert = row.count("moe_ffn").value_or(feed_forward);
   if (!gpt && !gated) {
-    feed_forward = gated_width(feed_forward), of_expert = gated_width(of_expert);
+    const int64_t tp = row.count("tp").value_or(1);
+    feed_forward = gated_width(feed_forward, tp), of_expert = gated_width(of_expert, tp);
     run.notes.emplace_back("a gate and two thirds of the width stand for a feed-forward without");
   }
   // Mixtral's experts have the width of its feed-forward, and weights that are relative to each
@@ -53,9 +66,10 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
   const bool as_mixtral = of_expert == feed_forward && topk > 1;
   add("family", gpt ? "gpt2" : !experts ? "llama" : as_mixtral ? "mixtral" : "qwen3_moe");
   add("num_layers", std::to_string(row.needed_count("layers")));
-  add("hidden_size", std::to_string(row.needed_count("hidden")));
+  add("hidden_size", std::to_string(hidden));
   add("num_attention_heads", std::to_string(heads));
   if (!gpt) add("num_query_groups", std::to_string(groups)), add_count("kv_channels", "head_dim");
+  if (gpt && row.text("linear_bias") == "0") add("add_bias_linear", "false");
   add("ffn_hidden_size", std::to_string(feed_forward));
   if (experts) {
     add_count("num_moe_experts", "experts");
@@ -65,11 +79,6 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
   }
   add("vocab_size", std::to_string(row.count("vocab_size").value_or(kVocabulary)));
   add("share_embeddings_and_output_weights", row.flag("untied") ? "false" : "true");
-  // Megatron's defaults.
-  for (const char* text :
-       {"hidden_dropout=0.1", "attention_dropout=0.1", "cross_entropy_loss_fusion=false"})
-    run.overrides.push_back(fmt::format("model.{}", text));
-  if (row.text("impl") == "local") add("attention_backend", "unfused");
 }
 
 /// `layers_per_vpp_stage` as virtual stages.
@@ -103,6 +112,7 @@ PublishedRun published_memory_run(const PublishedRow& row) {
   if (row.flag("fsdp"))
     run.overrides.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
   add_recompute(row, run);
+  add_recipe(row, run);
   return run;
 }
 

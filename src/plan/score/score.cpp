@@ -13,6 +13,7 @@
 #include "plan/score/long_step.h"
 #include "plan/score/published_cluster.h"
 #include "plan/score/published_memory.h"
+#include "plan/score/published_recipe.h"
 #include "plan/score/published_run.h"
 
 namespace viaduct {
@@ -28,7 +29,8 @@ struct Task {
   bool memory_only = false;
   // Results:
   std::string refused;  // why there are none
-  double tokens_per_second = 0, peak_bytes = 0, capacity = 0;
+  double tokens_per_second = 0, capacity = 0;
+  MemoryParts memory;  // of the dry run
 
   /// How long it takes, roughly: micro-batches of all stages that virtual time is computed for.
   int64_t work() const { return run.stages * LongStep(run.micro_batches, run.stages).shown(); }
@@ -40,6 +42,7 @@ struct Pending {
   size_t task = 0;
   PublishedRun run;
   std::optional<double> throughput, memory_bytes;
+  double library_bytes = 0;
 };
 
 bool out_of_memory(const PublishedRow& row) {
@@ -89,7 +92,7 @@ class Scorer {
   bool of_memory() const { return score_.kind == PublishedKind::memory; }
 
   Pending prepare(const PublishedRow& row) {
-    Pending pending{row, 0, {}, {}, {}};
+    Pending pending{row, 0, {}, {}, {}, 0};
     std::vector<std::string> notes;
     if (of_memory()) {
       pending.memory_bytes = row.number("mem_max_allocated_bytes");
@@ -109,6 +112,7 @@ class Scorer {
     const auto constant = settings_.constants.find(cluster.gpu.name);
     cluster.gpu.step_share = constant == settings_.constants.end() ? 1 : constant->second;
     pending.run = of_memory() ? published_memory_run(row) : published_run(row);
+    if (of_memory()) pending.library_bytes = static_cast<double>(library_bytes(row, cluster.gpu));
     notes.insert(notes.end(), pending.run.notes.begin(), pending.run.notes.end());
     pending.run.notes = std::move(notes);
     pending.task = task_of(std::move(cluster), pending.run);
@@ -133,7 +137,8 @@ class Scorer {
       settings.expert_product_seconds = task.run.expert_product_seconds;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {
-        take_peak(task, dry_run_stages(setup_of(task, task.run.batch)));
+        // Megatron-LM logs the memory of the last rank.
+        task.memory = parts_of(dry_run_stages(setup_of(task, task.run.batch)).back());
         return;
       }
       const PublishedRun& run = task.run;
@@ -145,9 +150,10 @@ class Scorer {
           predict(setup_of(task, step.is_shortened() ? step.shown() * rows : run.batch),
                   task.cluster, timed);
       task.tokens_per_second = shown.tokens_per_second_per_gpu * step.speed_share(shown);
-      std::vector<DryRun> stages;
-      for (const StagePrediction& stage : shown.stages) stages.push_back(stage.run);
-      take_peak(task, stages);
+      for (const StagePrediction& stage : shown.stages) {
+        const MemoryParts parts = parts_of(stage.run);
+        if (parts.peak() > task.memory.peak()) task.memory = parts;
+      }
     } catch (const Error& error) {
       task.refused = error.what();
     }
@@ -160,9 +166,16 @@ class Scorer {
     return prepare_run(load_run_config({}, overrides, planning_defaults(task.cluster)));
   }
 
-  static void take_peak(Task& task, const std::vector<DryRun>& stages) {
-    for (const DryRun& stage : stages)
-      task.peak_bytes = std::max(task.peak_bytes, static_cast<double>(stage.peak.bytes));
+  static MemoryParts parts_of(const DryRun& stage) {
+    return {static_cast<double>(stage.bytes_after),
+            static_cast<double>(stage.peak.bytes - stage.bytes_after)};
+  }
+
+  /// Of a row that says how much stays.
+  static std::optional<MemoryParts> published_parts(const Pending& pending) {
+    const auto staying = pending.row.number("mem_allocated_bytes");
+    if (!staying || !pending.memory_bytes) return {};
+    return MemoryParts{*staying, *pending.memory_bytes - *staying};
   }
 
   void collect(const Pending& pending) {
@@ -170,15 +183,19 @@ class Scorer {
     const PublishedRow& row = pending.row;
     std::vector<std::string> notes = pending.run.notes;
     const bool failed = out_of_memory(row);
-    if (pending.memory_bytes || failed) {
-      // A value read before the run failed is not a peak.
-      score_.memory.push_back({row.id(), task.peak_bytes, task.capacity,
-                               failed ? std::nullopt : pending.memory_bytes, !failed});
+    JudgedMemory memory{row.id(), task.memory, pending.library_bytes, task.capacity, {}, {}, true};
+    memory.predicted.staying += pending.library_bytes;
+    memory.published_fits = !failed;
+    if (!failed) {  // a value read before the run failed is not a peak
+      memory.published_bytes = pending.memory_bytes;
+      memory.published = published_parts(pending);
     }
-    const bool fits = task.peak_bytes <= task.capacity;
+    const bool fits = memory.fits();
     if (!fits)
-      notes.push_back(fmt::format("does not fit: {:.1f} GB of {:.1f}", task.peak_bytes / 1e9,
-                                  task.capacity / 1e9));
+      notes.push_back(fmt::format("does not fit: {:.1f} GB of {:.1f}",
+                                  memory.predicted.peak() / 1e9, task.capacity / 1e9));
+    const double peak = memory.predicted.peak();
+    if (pending.memory_bytes || failed) score_.memory.push_back(std::move(memory));
     if (failed) notes.emplace_back("the run is said to be out of memory");
     const std::optional<double> published =
         of_memory() ? (failed ? std::nullopt : pending.memory_bytes) : pending.throughput;
@@ -189,7 +206,7 @@ class Scorer {
       return;
     }
     score_.rows.push_back({row.id(), task.cluster.gpu.name,
-                           of_memory() ? task.peak_bytes : task.tokens_per_second, *published,
+                           of_memory() ? peak : task.tokens_per_second, *published,
                            fmt::format("{}", fmt::join(notes, "; ")), fits});
   }
 
@@ -206,14 +223,14 @@ Score score_table(const CsvTable& table, const std::string& origin, const ScoreS
   return Scorer(table, published_kind(table, origin), settings).run();
 }
 
-std::optional<ErrorSummary> summary_of(const std::vector<ScoredRow>& rows) {
-  if (rows.empty()) return {};
+std::optional<ErrorSummary> summary_of(const std::vector<double>& errors) {
+  if (errors.empty()) return {};
   ErrorSummary summary;
   std::vector<double> sizes;
-  for (const ScoredRow& row : rows) {
-    sizes.push_back(std::abs(row.error()));
+  for (const double error : errors) {
+    sizes.push_back(std::abs(error));
     summary.mape += sizes.back();
-    summary.bias += row.error();
+    summary.bias += error;
   }
   const size_t count = sizes.size();
   summary.mape /= static_cast<double>(count);
@@ -222,6 +239,19 @@ std::optional<ErrorSummary> summary_of(const std::vector<ScoredRow>& rows) {
   summary.median = (sizes[(count - 1) / 2] + sizes[count / 2]) / 2;
   summary.p90 = sizes[(9 * count + 9) / 10 - 1];
   return summary;
+}
+
+std::optional<ErrorSummary> summary_of(const std::vector<ScoredRow>& rows) {
+  std::vector<double> errors;
+  for (const ScoredRow& row : rows) errors.push_back(row.error());
+  return summary_of(errors);
+}
+
+std::vector<double> errors_of(const std::vector<JudgedMemory>& rows, double MemoryParts::*part) {
+  std::vector<double> errors;
+  for (const JudgedMemory& row : rows)
+    if (row.published) errors.push_back(row.predicted.*part / (*row.published).*part - 1);
+  return errors;
 }
 
 }  // namespace viaduct

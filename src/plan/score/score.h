@@ -21,7 +21,7 @@ using ScoreConstants = std::map<std::string, double>;
 /// other fields, and shares that are not above 0.3 and at most 1.5.
 ScoreConstants parse_score_constants(std::string_view text, const std::string& origin);
 
-/// A row with both figures: tokens a second a GPU, or bytes of the fullest stage.
+/// A row with both figures: tokens a second a GPU, or the peak in bytes.
 struct ScoredRow {
   std::string id;
   std::string gpu;  // of the catalog
@@ -31,13 +31,25 @@ struct ScoredRow {
   double error() const { return predicted / published - 1; }
 };
 
-/// The dry run's peak of a row that states one, or that says that it ran out of memory.
+/// A rank's memory by how long it is held.
+struct MemoryParts {
+  double staying = 0;  // also between steps: weights, gradients, optimizer states, workspaces
+  double passing = 0;  // on top of it at the fullest moment of a step
+  double peak() const { return staying + passing; }
+};
+
+/// The memory of a row that states its peak, or that says that it ran out of memory: of the fullest
+/// stage, in a table of memory of the last stage.
 struct JudgedMemory {
   std::string id;
-  double predicted_bytes = 0, capacity_bytes = 0;
-  std::optional<double> published_bytes;
+  MemoryParts predicted;
+  /// What of it is not the dry run's: held by the published run's libraries.
+  double library_bytes = 0;
+  double capacity_bytes = 0;
+  std::optional<double> published_bytes;  // the peak
+  std::optional<MemoryParts> published;   // where the source states both
   bool published_fits = true;
-  bool fits() const { return predicted_bytes <= capacity_bytes; }
+  bool fits() const { return predicted.peak() <= capacity_bytes; }
 };
 
 struct UnsupportedEntry {
@@ -63,8 +75,12 @@ struct ScoreSettings {
 /// ConfigError if the columns are not of a known kind.
 Score score_table(const CsvTable& table, const std::string& origin, const ScoreSettings& settings);
 
-/// Empty without rows. The 90th percentile is the smallest error that 90 % of the rows do not
-/// exceed; the median of an even number the mean of the two in the middle.
+/// Of relative errors; empty without any. The 90th percentile is the smallest error that 90 % of
+/// the rows do not exceed; the median of an even number the mean of the two in the middle.
+std::optional<ErrorSummary> summary_of(const std::vector<double>& errors);
 std::optional<ErrorSummary> summary_of(const std::vector<ScoredRow>& rows);
+
+/// Relative errors of one part of memory, in the rows that state it.
+std::vector<double> errors_of(const std::vector<JudgedMemory>& rows, double MemoryParts::*part);
 
 }  // namespace viaduct

@@ -163,6 +163,19 @@ TEST(FusionRecord, AddingToTheGradientByWayOfATemporaryChangesNoBit) {
   }
 }
 
+// Probabilities replace the logits, and their gradient the probabilities.
+TEST(FusionRecord, TheComposedLossHoldsItsLogitsOnce) {
+  const Switch composed = switches()[3];
+  for (const char* recipe : {"fp32", "bf16_mixed"}) {
+    const TensorRun run = run_of(composed, {test::tiny_model("llama"), recipe});
+    const StepRecord record = test::run_tensor_ranks(run).records[0];
+    EXPECT_EQ(std::count_if(record.allocations().begin(), record.allocations().end(),
+                            [](const AllocationRecord& a) { return a.bytes == 16 * 13 * 4; }),
+              1)
+        << recipe;
+  }
+}
+
 // Kept logits save a GEMM and stay from forward to backward in the activation format; in FP32 they
 // are what the backward would compute again.
 TEST(FusionRecord, KeptLogits) {

@@ -79,6 +79,9 @@ TEST_P(SoftmaxTest, StepsMatchTheReference) {
       // A relative error of the size of the exponent's absolute error.
       expect_close(out, exact, 1, constant(DType::f64, exact.shape(), 8));
       for (int64_t v = c.columns; v < c.width; ++v) EXPECT_EQ(test::element(out, v), 0);
+      const Tensor in_place = random_strided(dtype, {c.rows, c.width}, 3, 1, 4);  // as x
+      row_exponential(context_, {in_place, vector, in_place, c.columns});
+      test::expect_same_bits(in_place, out);
       row_sum(context_, {out, vector, c.columns});
       reference::row_sum({to_f64(out), one, c.columns});
       expect_close(vector, one, static_cast<double>(c.columns));

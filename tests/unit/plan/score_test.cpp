@@ -175,23 +175,6 @@ TEST(Score, MemoryIsJudgedBesideThroughput) {
   EXPECT_THAT(result.unsupported[0].reason, HasSubstr("no throughput stated"));
 }
 
-TEST(Score, ATableOfMemoryIsScoredInBytes) {
-  const Score result = score(
-      "id,hardware,n_gpus,layers,hidden,heads,gated,experts,topk,mla,untied,seq_len,micro_batch,"
-      "global_batch,tp,pp,cp,seq_parallel,dist_opt,precision,impl,mem_max_allocated_bytes\n"
-      "dense,A100-80GB-SXM,8,4,512,8,0,,,0,0,1024,4,32,1,1,1,0,0,bf16,transformer_engine,"
-      "2000000000\n"
-      "experts,H100-SXM,8,4,512,8,0,8,2,0,1,1024,4,32,1,1,1,0,1,bf16,transformer_engine,1000\n"
-      "latent,H100-SXM,8,4,512,8,0,,,1,0,1024,4,32,1,1,1,0,0,bf16,transformer_engine,1000\n");
-  EXPECT_EQ(result.kind, PublishedKind::memory);
-  ASSERT_EQ(result.rows.size(), 2u);
-  EXPECT_EQ(result.rows[0].published, 2e9);
-  EXPECT_GT(result.rows[0].predicted, 1e8);
-  EXPECT_TRUE(result.memory[0].fits());
-  ASSERT_EQ(result.unsupported.size(), 1u);
-  EXPECT_THAT(result.unsupported[0].reason, HasSubstr("latent attention"));
-}
-
 TEST(Score, TablesOfOtherKindsAreRefused) {
   EXPECT_THAT(error_of("id,model\nx,y\n"),
               AllOf(HasSubstr("hardware"), HasSubstr("tokens_per_sec_per_gpu"),
