@@ -13,8 +13,9 @@ inline constexpr TileBlocking kVectorBlocking{64, 768, 768};
 // AVX2 machines have 32 KB of L1 cache, and one strip of B streams through it.
 inline constexpr TileBlocking kAvx2Blocking{96, 768, 384};
 // AMX is ten times as fast with the same caches. One strip of B streams through L1 after the other,
-// A (384 or 512 KB) and C (384 KB) stay in L2; what is larger than L2 is written past it.
-inline constexpr TileBlocking kAmxBlocking{256, 384, 768, 512 << 10, 16384, true};
+// A (384 or 512 KB) and C (384 KB) stay in L2; large results are written past it. Prefetching A
+// costs more there than it saves.
+inline constexpr TileBlocking kAmxBlocking{256, 384, 768, 512 << 10, 16384, false, 1 << 20};
 
 template <CpuIsa kIsa>
 constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::amx;

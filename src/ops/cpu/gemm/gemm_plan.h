@@ -48,7 +48,8 @@ struct Plan {
   int64_t chunk = 0;              // columns of B packed at a time
   bool shared = true;             // B is packed by all threads
   bool tiles = false;             // B is given as tiles: strips of all steps, one after the other
-  bool streams = false;           // see TileBlocking
+  bool fetches = true;            // the next part of A is prefetched
+  bool streams = false;           // C is written past the caches
   bool kept = false;              // a block packs its rows of A once, for all visits
 
   int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
@@ -93,7 +94,9 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking, const SmallerBl
   plan.a = source_of(args.a, args.form == GemmForm::weight_gradient);
   plan.b = source_of(args.b, args.form != GemmForm::forward);
   plan.halves = gates_columns(args) ? 2 : 1;
-  plan.streams = blocking.streams;
+  plan.fetches = blocking.fetches;
+  plan.streams = blocking.streamed_bytes > 0 && args.c.bytes() >= blocking.streamed_bytes &&
+                 args.mode == WriteMode::assign && !args.epilogue.forms.any();
   plan.b.width /= plan.halves;
   plan.tiles = !args.b.form().plain();
   const bool one_row = plan.a.width <= blocking.rows;

@@ -15,9 +15,6 @@ constexpr int64_t kPackStrips = 4;
 // small cost per row, most if the kernel does little.
 constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
 
-// A result of at least so many bytes does not stay in the L2 cache.
-constexpr int64_t kStreamedBytes = 1 << 20;
-
 int64_t run_columns(const GemmArgs& args) {
   if (args.epilogue.residual) return kResidualColumns;
   return args.epilogue.any() ? kActivatedColumns : kRunColumns;
@@ -119,8 +116,6 @@ class Block {
               columns_ % kTileColumns == 0;
     run_ = std::min(run_columns(args), columns_);
     if (task.plan.kept) run_ = std::min(run_, kMaxSums / (rows_up() * task.plan.halves) / 32 * 32);
-    streamed_ = task.plan.streams && args.c.bytes() >= kStreamedBytes &&
-                args.mode == WriteMode::assign && !args.epilogue.forms.any();
   }
 
   /// `next`: what the thread's next block packs first, of no depth if there is none.
@@ -130,7 +125,7 @@ class Block {
       task_.plan.kept ? run_by_run(next) : visit_by_visit(next);
     }
     // Other threads read what was streamed.
-    if (streamed_) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (task_.plan.streams) std::atomic_thread_fence(std::memory_order_seq_cst);
   }
 
  private:
@@ -174,7 +169,10 @@ class Block {
   int64_t rows_up() const { return strips_up() * kTileRows; }
   /// First column of a run among the sums, columns of all runs of a half there.
   int64_t at(int64_t begin) const { return task_.plan.kept ? 0 : begin; }
-  int64_t summed_columns() const { return task_.plan.kept ? run_ : task_.plan.columns; }
+  int64_t summed_columns() const {
+    constexpr int64_t kPanel = 2 * kTileColumns;  // products write whole panels
+    return task_.plan.kept ? ceil_div(run_, kPanel) * kPanel : task_.plan.columns;
+  }
 
   void pack(int64_t step, Element* to) {
     const Plan& plan = task_.plan;
@@ -189,7 +187,7 @@ class Block {
     }
   }
   void prefetch(const TileSource& next, int64_t begin) {
-    if (next.depth > 0 && !task_.plan.streams) fetch(next, begin / run_, ceil_div(columns_, run_));
+    if (next.depth > 0 && task_.plan.fetches) fetch(next, begin / run_, ceil_div(columns_, run_));
   }
   GemmBlock block(int64_t begin) {
     const Plan& plan = task_.plan;
@@ -201,7 +199,7 @@ class Block {
             .up_sums = plan.halves > 1 ? sums_ + summed_columns() + at(begin) : nullptr,
             .stride = plan.halves * summed_columns(),
             .factor = task_.factor,
-            .streamed = streamed_};
+            .streamed = plan.streams};
   }
   /// The columns of a run from `begin`, one visit.
   void multiply(int64_t step, int64_t begin, const Element* a) {
@@ -230,7 +228,7 @@ class Block {
 
   const Task<Element>& task_;
   const int64_t row_, column_, rows_, columns_;
-  bool direct_ = false, streamed_ = false;
+  bool direct_ = false;
   int64_t run_ = 0;  // columns multiplied and stored at a time
   Strips<Element> b_[2];
   alignas(64) float sums_[kMaxSums];

@@ -20,7 +20,9 @@ struct TileBlocking {
   // If a block's rows of A, of the whole contracted size, take at most so many bytes (up to 512 K),
   // it packs them once and has up to `wide_columns` columns.
   int64_t kept_bytes = 0, wide_columns = 0;
-  bool streams = false;  // large results are written past the caches
+  bool fetches = true;  // the next part of A is prefetched while products run
+  int64_t streamed_bytes =
+      0;  // results of at least so many bytes are written past the caches; 0: none
 };
 
 /// Steps between two visits to a block's C; each visit is a sum that begins at zero.

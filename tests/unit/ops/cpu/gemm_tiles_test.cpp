@@ -20,18 +20,35 @@ namespace {
 using test::random_strided;
 using test::random_tensor;
 
-/// Runs `args` with small blocks, so that small products have several blocks and several visits to
-/// a block of C.
+// Small blocks, so that small products have several blocks and several visits to a block of C; and
+// the same with A packed once for wide blocks, and results written past the caches.
+constexpr cpu::TileBlocking kSmall{32, 64, 64};
+constexpr cpu::TileBlocking kWide{32, 64, 64, 1 << 16, 256, false, 1};
+
 template <class Element>
-void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int threads) {
-  constexpr cpu::TileBlocking kSmall{32, 64, 64};
-  const int64_t bytes = cpu::tile_workspace_bytes<Element>(args, kSmall);
+void run_with(const cpu::TileBlocking& blocking, const GemmArgs& args,
+              const cpu::TileKernelsOf<Element>& tiles, int threads) {
+  const int64_t bytes = cpu::tile_workspace_bytes<Element>(args, blocking);
   const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
   ThreadPool pool(threads);
   // Every machine has the stores and epilogues of the portable kernels.
-  cpu::gemms_on_tiles<Element>(pool, {&args, 1}, kSmall, tiles,
+  cpu::gemms_on_tiles<Element>(pool, {&args, 1}, blocking, tiles,
                                cpu::finish_kernels(CpuIsa::portable, args.c.dtype()),
                                workspace.raw(), 1);
+}
+
+/// Runs `args` with small blocks, and expects the same bits of wide ones.
+template <class Element>
+void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int threads) {
+  GemmArgs wide = args;
+  wide.c = test::converted(args.c, args.c.dtype());
+  if (const Tensor& activated = args.epilogue.activated)
+    wide.epilogue.activated = host_tensor(activated.dtype(), activated.shape());
+  run_with(kWide, wide, tiles, threads);
+  run_with(kSmall, args, tiles, threads);
+  test::expect_same_bits(wide.c, test::converted(args.c, args.c.dtype()));
+  if (const Tensor& activated = args.epilogue.activated)
+    test::expect_same_bits(wide.epilogue.activated, activated);
 }
 
 struct Shapes {
@@ -145,7 +162,6 @@ TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
 /// Runs products together.
 template <class Element>
 void run_together(std::span<const GemmArgs> products, const cpu::TileKernelsOf<Element>& tiles) {
-  constexpr cpu::TileBlocking kSmall{32, 64, 64};
   int64_t bytes = 0;
   for (const GemmArgs& product : products)
     bytes += cpu::tile_workspace_bytes<Element>(product, kSmall);
