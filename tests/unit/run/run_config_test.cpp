@@ -162,11 +162,10 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
   const std::vector<std::pair<std::string, std::string>> missing{
       {"memory.offload_path=/tmp", "the second memory of a GPU"},
-      {"model.fine_grained_activation_offloading=true", "a GPU offloads whole layers"},
       {"tensor_inspect.enabled=true", "operands are compared"},
+      {"mixed_precision.fp8_dot_product_attention=true", "its attention has no FP8"},
       {"model.moe_dispatch_fwd_dtype=mxfp8", "received codes are not expanded"},
       {"model.moe_combine_bwd_dtype=mxfp8", "received codes are not expanded"},
-      {"mixed_precision.fp8_dot_product_attention=true", "its attention has no FP8"},
       {"comm_overlap.num_sm=4", "a setting of the cuda backend"}};
   for (const auto& [setting, why] : missing) {
     EXPECT_THAT(
