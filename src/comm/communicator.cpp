@@ -234,6 +234,8 @@ CommHandle Communicator::all_to_all(const Tensor& in, const Tensor& out,
            std::all_of(rows.begin(), rows.end(), [](int64_t r) { return r >= 0; }) &&
            std::accumulate(rows.begin(), rows.end(), int64_t{0}) == tensor.dim(0);
   };
+  VIADUCT_CHECK(CommError, takes_row_order() || (!order.from && !order.to),
+                "all_to_all over {}: this communicator takes no order of rows", name_);
   for (const Tensor* index : {&order.from, &order.to}) {
     VIADUCT_CHECK(ShapeError,
                   !index->defined() || (index->dtype() == DType::i32 && index->rank() == 1 &&

@@ -174,6 +174,10 @@ class Communicator {
   /// without the host.
   virtual bool can_be_captured() const { return false; }
 
+  /// Whether an all-to-all takes an order of rows. Where it does not, callers copy the rows in
+  /// order before and after it.
+  virtual bool takes_row_order() const { return true; }
+
   /// Announces messages: single ones with `peers`, each of which names this rank too, and, with
   /// `message_groups`, those of CommGroup. All ranks of the group call it, once, before the first
   /// message. A backend whose connections must be made by both ends makes them here.

@@ -140,6 +140,8 @@ class StagedCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void fail_all(std::string_view cause) override { inner_->fail_all(cause); }
+  /// The numbers are in the device's memory, and the rows on the host.
+  bool takes_row_order() const override { return false; }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {

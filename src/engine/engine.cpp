@@ -224,10 +224,15 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
     step_graph_->set_input(at(i), [&](const Batch* over) { return upload_at(i, over); });
   store_->begin_program();
   const bool ran = step_graph_->run(at(count), [&] {
+    const OffloadCounts before = slot_memory_ ? slot_memory_->counts() : OffloadCounts();
     run([&](int64_t i) { return step_graph_->input(at(i)); });
     store_->end_program();
+    if (slot_memory_) graph_copies_ = slot_memory_->counts() - before;
+    graph_copies_.wait_seconds = 0;  // a graph does not let the host wait
   });
-  if (!ran) store_->program_ran();
+  if (ran) return;
+  store_->program_ran();
+  if (slot_memory_) slot_memory_->copied_by_graph(graph_copies_);
 }
 
 std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& actions) const {

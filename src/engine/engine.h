@@ -164,6 +164,7 @@ class Engine {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
   std::unique_ptr<StepGraph> step_graph_;          // if steps are captured
+  OffloadCounts graph_copies_;                     // of the program it has
   std::unique_ptr<LayerGraphHooks> layer_graphs_;  // if layers are
   LargeGradients large_gradients_;
   std::shared_ptr<RouterLog> router_log_;

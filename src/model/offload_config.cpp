@@ -33,8 +33,7 @@ FieldGroup offload_fields(OffloadConfig& config) {
       .field("fine_grained_activation_offloading", config.fine_grained_activation_offloading,
              "What offload_modules keep in every layer goes to the second memory until the "
              "backward, with the same bits.")
-      .constraint("needs offload_modules")
-      .planned_on(KnobDevice::cuda, "a GPU offloads whole layers (cpu_offloading)");
+      .constraint("needs offload_modules");
   group
       .field(
           "offload_modules", config.offload_modules,

@@ -72,14 +72,30 @@ bool is_bulk_wgrad(OverlapGemm gemm) {
   return gemm == OverlapGemm::qkv_wgrad || gemm == OverlapGemm::fc1_wgrad;
 }
 
-// Settings of GPU kernels: no effect on cpu, but checked all the same.
-constexpr const char* kGpuNumbers[] = {"num_sm", "cga_size"};
-constexpr const char* kGpuSwitches[] = {"set_sm_margin", "atomic_gemm", "use_ce"};
+/// A setting of kernels that send chunks themselves: checked, and without effect.
+struct KernelSetting {
+  std::string_view name;
+  bool number = false;  // else a switch
+  const char* why = "";
+};
+constexpr const char* kOneConnection =
+    "all products share the connections of group tp; dist.nccl_communicator_config_path has their "
+    "max_ctas and cga_cluster_size on GPUs";
+constexpr KernelSetting kKernelSettings[] = {
+    {"num_sm", true, kOneConnection},
+    {"cga_size", true, kOneConnection},
+    {"set_sm_margin", false, "a product is as large as the library that multiplies makes it"},
+    {"atomic_gemm", false, "each chunk is a product and a message of its own"},
+    {"use_ce", false, "the communicator of group tp moves the chunks"},
+};
 
-template <size_t N>
-bool is_one_of(const char* const (&names)[N], const std::string& name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+const KernelSetting* kernel_setting(std::string_view name) {
+  const auto found =
+      std::find_if(std::begin(kKernelSettings), std::end(kKernelSettings),
+                   [&](const KernelSetting& setting) { return setting.name == name; });
+  return found == std::end(kKernelSettings) ? nullptr : found;
 }
+
 constexpr int kSplits = 4;
 
 /// Reads tp_comm_overlap_cfg and builds the rows.
@@ -241,18 +257,16 @@ class TableMaker {
           problem(gemm, ".fp8_buf: expected bool, found {}", to_flow_yaml(value));
         if (row.fp8_buf && !conditions_.fp8_products)
           problem(gemm, ".fp8_buf: true needs a mixed_precision recipe with FP8 products");
-      } else if (is_one_of(kGpuNumbers, key) || is_one_of(kGpuSwitches, key)) {
+      } else if (const KernelSetting* const setting = kernel_setting(key)) {
         int number = 0;
         bool on = false;
-        if (is_one_of(kGpuNumbers, key) && (!read_value(value, number) || number < 1)) {
+        if (setting->number && (!read_value(value, number) || number < 1)) {
           problem(gemm, ".{}: expected at least 1, found {}", key, to_flow_yaml(value));
-        } else if (is_one_of(kGpuSwitches, key) && !read_value(value, on)) {
+        } else if (!setting->number && !read_value(value, on)) {
           problem(gemm, ".{}: expected bool, found {}", key, to_flow_yaml(value));
         } else if (notes_ != nullptr && preset_ == nullptr) {
-          notes_->push_back(fmt::format(
-              "comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect on cpu: a setting of the cuda "
-              "backend",
-              overlap_gemm_name(gemm), key));
+          notes_->push_back(fmt::format("comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect: {}",
+                                        overlap_gemm_name(gemm), key, setting->why));
         }
       } else {
         const auto near =

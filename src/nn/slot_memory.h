@@ -75,6 +75,8 @@ class SlotMemory final : public SecondMemory {
   /// zeros otherwise.
   OffloadBandwidth measure(int64_t bytes);
   const OffloadCounts& counts() const { return counts_; }
+  /// A graph of the device made these copies, without calls here.
+  void copied_by_graph(const OffloadCounts& copies) { counts_ += copies; }
   /// For messages: "file in /scratch, direct I/O"; "counted alone".
   std::string describe() const;
 

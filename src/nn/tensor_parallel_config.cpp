@@ -14,8 +14,7 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
              "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
              "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits, "
              "aggregate and fp8_buf, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, "
-             "which have "
-             "an effect only on a GPU; or the name of one of Megatron-Bridge's tables "
+             "which have no effect; or the name of one of Megatron-Bridge's tables "
              "(userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192); null: built-in choices.")
       .constraint(
           "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "

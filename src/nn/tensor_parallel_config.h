@@ -17,8 +17,8 @@ struct TensorOverlapConfig {
   // Section `comm_overlap`.
   /// `auto`: tp > 1, sequence parallel and static shapes.
   Auto<bool> tp_comm_overlap;
-  /// GEMM name → {method, num_splits, aggregate, fp8_buf, and settings with an effect only on a
-  /// GPU}; or the name of such a table (nn/gemm_overlap_presets.h).
+  /// GEMM name → {method, num_splits, aggregate, fp8_buf, and settings without effect, of kernels
+  /// that send chunks themselves}; or the name of such a table (nn/gemm_overlap_presets.h).
   NameOrMap tp_comm_overlap_cfg;
   // For every GEMM without an entry in the table.
   std::optional<std::string> method;  // for GEMMs that allow it
@@ -56,7 +56,7 @@ struct OverlapConditions {
 
 /// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,
 /// method that the GEMM does not have, chunks that do not divide, both halves of a contradiction)
-/// to `problems`, and settings without effect on cpu to `notes`.
+/// to `problems`, and settings without effect to `notes`.
 GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config,
                                       const OverlapConditions& conditions, Problems& problems,
                                       std::vector<std::string>* notes = nullptr);

@@ -44,9 +44,6 @@ void refuse_for_all(const RunConfig& config, Problems& problems) {
 }
 
 void refuse_for_steps(const RunConfig& config, Problems& problems) {
-  const auto no = [&](std::string_view found, std::string_view why) {
-    refuse(problems, config.graph, found, why, "cuda_graph_impl = local or none");
-  };
   if (config.model.moe.experts() > 0 && expert_ranks(config) > 1 &&
       !config.model.moe.moe_pad_expert_input_to_capacity) {
     refuse(problems, config.graph, over_ranks(expert_ranks(config)),
@@ -54,12 +51,6 @@ void refuse_for_steps(const RunConfig& config, Problems& problems) {
            "model.moe_pad_expert_input_to_capacity = true with moe_expert_capacity_factor, or "
            "cuda_graph_impl = local or none");
   }
-  if (config.ddp.shards_weights())
-    no("ddp.data_parallel_sharding_strategy = " + config.ddp.strategy(),
-       "units are gathered and freed on the way");
-  if (config.offload.cpu_offloading || config.offload.moves_weights() ||
-      config.state_offload.fraction() > 0)
-    no("tensors in a second memory", "the host places them on the way");
 }
 
 /// Names of modules, and what of the model they stand for.

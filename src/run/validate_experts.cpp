@@ -27,17 +27,6 @@ void validate_family(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// An exchange that takes rows by number reads the numbers on the host.
-void validate_rows_by_number(const RunConfig& config, Problems& problems) {
-  if (config.dist.device.value_or("cpu") != "cuda" ||
-      config.model.moe.moe_token_dispatcher_type != "flex" ||
-      config.parallel.expert_model_parallel_size * config.parallel.expert_tensor() == 1)
-    return;
-  problems.add(
-      "model.moe_token_dispatcher_type: flex with dist.device=cuda is not implemented yet for "
-      "several ranks; expected alltoall or allgather, or dist.device=cpu");
-}
-
 /// Where tokens are gathered, all gathering ranks have the same number in each micro-batch.
 void validate_gathering(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_token_dispatcher_type != "allgather") return;
@@ -257,7 +246,6 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "micro-batches; nearest: aux_loss");
   }
   validate_gathering(config, problems);
-  validate_rows_by_number(config, problems);
   validate_flex(config, problems);
   validate_rank_capacity(config, problems);
   validate_padding(config, problems);

@@ -41,8 +41,11 @@ class GradientUnits {
   const Tensor& gradients(size_t unit);
   /// All contributions of a backward are complete: they are summed over ranks into the shard.
   void send(size_t unit);
-  /// Returns when all that was sent is in the shards.
-  void finish_sent() { settle(); }
+  /// Returns when all that was sent is in the shards, and these are in their memory.
+  void finish_sent() {
+    settle();
+    stored();
+  }
   /// Which units have sums of this step in their shards.
   std::vector<bool> summed() const;
   /// A graph has made these sums of this step.

@@ -4,15 +4,13 @@
 // it (weights that an evaluation has gathered are not whole in the next step), so it does all of
 // its part each time.
 
-#include "base/error.h"
 #include "sharding/parameter_store.h"
 
 namespace viaduct {
 
 void ParameterStore::begin_program() {
-  VIADUCT_CHECK(ShapeError, !shards_weights(),
-                "parameter store: a program of a graph with sharded weights, which are gathered "
-                "as long as they are in use");
+  // The program gathers each unit for its use, and frees it, so it ends as it begins: with none.
+  if (shards_weights()) return keep_gathered({});
   const auto make_now = [&](const Parameter& parameter) {
     forms_->make(parameter, weight(parameter), generation_);
   };
@@ -31,7 +29,7 @@ void ParameterStore::begin_program() {
 }
 
 void ParameterStore::end_program() {
-  if (!staging_) gather_->finish();
+  if (!staging_ && gather_) gather_->finish();
   program_ = {};
   if (shards_gradients()) {
     // Memory of whole gradients belongs to the program: none is left at its end.
@@ -60,7 +58,7 @@ void ParameterStore::program_ran() {
   } else {
     reduction_->sent_by_graph(program_.sent);
   }
-  if (!staging_) gather_->gathered();
+  if (!staging_ && gather_) gather_->gathered();
   if (forms_) forms_->set_made(program_.forms, generation_);
 }
 

@@ -145,7 +145,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// complete. If this is not called, `finish_gradients` sends all.
   void expect_backwards(int64_t backwards);
   // A step's forward and backward as a program that is captured into a graph, which later does all
-  // of it without the host (engine/step_graph.h). Not for sharded weights.
+  // of it without the host (engine/step_graph.h).
 
   /// Before the program runs, or a graph in its place: the program then has all gathers and forms
   /// that belong to it, whatever was used since the update.

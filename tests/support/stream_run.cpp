@@ -8,6 +8,7 @@
 #include "run/launch.h"
 #include "run/parallel_settings.h"
 #include "run/rank_device.h"
+#include "sharding/run_cursor.h"
 #include "support/scaled_ops.h"
 #include "support/stream_device.h"
 #include "support/stream_memory.h"
@@ -92,14 +93,17 @@ std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resol
     const StepResult result = engine.finish_step(scored);
     append(state, result.loss);
     append(state, result.grad_norm);
-    if (run.evaluates_between && step == 1) evaluate();
+    if (!run.evaluates_between || step != 1) continue;
+    evaluate();
+    engine.store().finish_gathers();  // as a reader of all weights does
   }
   evaluate();
   engine.store().finish_gathers();
   for (const Parameter* p : engine.store().parameters())
     state += bytes_on_host(device, engine.store().weight(*p));
+  RunCursor cursor(engine.store().offloaded(), RunCursor::Access::read);
   for (const ShardRun& shard : engine.store().shard_runs())
-    state += bytes_on_host(device, shard.master);
+    state += bytes_on_host(device, cursor.at(shard).master);
   return state;
 }
 

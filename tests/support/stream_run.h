@@ -24,7 +24,8 @@ struct StreamRun {
   int64_t steps_before_graph = 0;
   /// On devices that group launches: what of layers becomes graphs.
   std::optional<LayerGraphs> layer_graphs = std::nullopt;
-  bool evaluates_between = false;  // also evaluates after the second step, not only at the end
+  /// Also evaluates after the second step, not only at the end, and reads all weights.
+  bool evaluates_between = false;
   /// A rank's device with its ops, for a seed, in place of a StreamDevice.
   std::function<RankDevice(uint64_t seed, int rank)> device = nullptr;
   /// Its world of several ranks; null: communication goes through the host

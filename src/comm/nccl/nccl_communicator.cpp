@@ -130,6 +130,8 @@ class NcclCommunicator final : public Communicator {
   void fail_all(std::string_view cause) override { hosts_->fail_all(cause); }
   std::string failure() const override { return hosts_->failure(); }
   bool can_be_captured() const override { return true; }
+  /// NCCL's calls read and write runs of memory.
+  bool takes_row_order() const override { return false; }
   void open_channels(const std::vector<int>& peers, bool message_groups) override;
 
  private:
@@ -166,8 +168,6 @@ class NcclCommunicator final : public Communicator {
       hosts_->barrier();
       return std::make_unique<CompletedOperation>();
     }
-    VIADUCT_CHECK(CommError, !request.order.from && !request.order.to,
-                  "all_to_all over {}: an order of rows is not implemented over NCCL", name());
     VIADUCT_CHECK(
         CommError,
         request.collective != Collective::broadcast || (request.peer >= 0 && request.peer < size()),

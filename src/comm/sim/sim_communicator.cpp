@@ -15,6 +15,10 @@ class SimCommunicator final : public Communicator {
   int size() const override { return size_; }
   void fail_all(std::string_view) override {}
   bool can_be_captured() const override { return true; }
+  /// As the communicators of the device that is simulated: NCCL's, where it has streams.
+  bool takes_row_order() const override {
+    return device() == nullptr || !device()->has_side_streams();
+  }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest&) override {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "nn/moe/taken_rows.h"
 #include "nn/moe/wire_format.h"
 #include "ops/elementwise.h"
 #include "ops/expert_rows.h"
@@ -108,17 +109,20 @@ DomainOrder agree_on_domains(RankContext& context, const MoeConfig& moe, const E
 
 TokensUnderWay begin_to_domains(RankContext& context, const ExpertPlace& place,
                                 const DomainOrder& order, const Operand& own, MemoryTag tag) {
+  Communicator& across = place.across_domains(context);
   TokensUnderWay sending;
-  sending.sent_ = own;
+  if (across.takes_row_order())
+    sending.sent_ = own, sending.from_ = order.tokens;
+  else
+    sending.sent_ = take_rows(context, own, order.tokens, MemoryTag::activations);
   sending.received_ = wire_room(context, own, order.arriving(), tag);
-  sending.from_ = order.tokens;
   const auto begin = [&](const Tensor& from, const Tensor& to) {
     if (!from) return;
-    sending.handles_.push_back(place.across_domains(context).all_to_all(
-        from, to, row_numbers(order, 0), row_numbers(order, 1), {sending.from_, {}}));
+    sending.handles_.push_back(across.all_to_all(from, to, row_numbers(order, 0),
+                                                 row_numbers(order, 1), {sending.from_, {}}));
   };
-  begin(own.values(), sending.received_.values());
-  begin(own.scales(), sending.received_.scales());
+  begin(sending.sent_.values(), sending.received_.values());
+  begin(sending.sent_.scales(), sending.received_.scales());
   return sending;
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nn/moe/taken_rows.h"
 #include "nn/moe/wire_format.h"
 #include "ops/elementwise.h"
-#include "ops/embedding.h"
 #include "ops/expert_rows.h"
 
 namespace viaduct {
@@ -44,29 +44,13 @@ std::vector<int64_t> row_numbers(const Tensor& exchange, int64_t direction) {
   return {begin, begin + n};
 }
 
-/// out[r] = rows[index[r]].
-Tensor reorder(RankContext& context, const Tensor& rows, const Tensor& index, MemoryTag tag) {
-  const Tensor out = context.ops.allocate(rows.dtype(), {index.dim(0), rows.dim(1)}, tag);
-  embedding_forward(context.ops, {index, rows, out});
-  return out;
-}
-
 int64_t total(const std::vector<int64_t>& rows) {
   return std::accumulate(rows.begin(), rows.end(), int64_t{0});
 }
 
-/// An exchange that has begun, and where its rows will be.
-struct Exchange {
-  CommHandle handle;
-  Tensor received;
-};
-
-Exchange exchange(RankContext& context, const ExpertPlace& place, const Tensor& rows,
-                  std::vector<int64_t> sent, std::vector<int64_t> received, MemoryTag tag) {
-  const Tensor out = context.ops.allocate(rows.dtype(), {total(received), rows.dim(1)}, tag);
-  // Behind the rows that leave are those of dropped choices.
-  const Tensor leaving = rows.slice(0, 0, total(sent));
-  return {place.group(context).all_to_all(leaving, out, std::move(sent), std::move(received)), out};
+/// The exchange takes rows by number, and no copies in its order are made.
+bool goes_by_number(const RankContext& context, const ExpertPlace& place) {
+  return place.fused && place.group(context).takes_row_order();
 }
 
 /// The parts of `rows` that are sent separately: values, and scales if there are any.
@@ -118,26 +102,25 @@ RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
                               const Tensor& from) {
   RowsUnderWay sending;
   sending.tag_ = tag;
-  if (place.ranks == 1 || !place.fused) {
-    const MemoryTag made = place.ranks == 1 ? tag : MemoryTag::activations;
-    Tensor leaving = from_wire(context, rows, from ? MemoryTag::activations : made);
-    if (from) leaving = reorder(context, leaving, from, made);
-    sending.sent_ = sending.received_ = leaving;
-    if (place.ranks == 1) return sending;
-    Exchange begun = exchange(context, place, leaving, row_numbers(order.rows, 0),
-                              row_numbers(order.rows, 1), MemoryTag::activations);
-    sending.handles_.push_back(std::move(begun.handle));
-    sending.received_ = begun.received;
-    sending.order_ = order.arrival.select(0);
+  if (place.ranks == 1) {
+    const Tensor here = from_wire(context, rows, from ? MemoryTag::activations : tag);
+    sending.sent_ = sending.received_ = from ? take_rows(context, here, from, tag) : here;
     return sending;
   }
   const std::vector<int64_t> sent = row_numbers(order.rows, 0), got = row_numbers(order.rows, 1);
+  const bool by_number = goes_by_number(context, place), taken = from && !by_number;
+  const Operand leaving = taken ? take_rows(context, rows, from, MemoryTag::activations) : rows;
   // Behind the rows that leave are those of dropped choices.
-  sending.from_ = from ? from.slice(0, 0, total(sent)) : from;
-  sending.to_ = order.arrival.select(1);
-  sending.sent_ = from ? rows : rows.slice(0, 0, total(sent));
-  sending.received_ =
-      wire_room(context, rows, total(got), rows.form().plain() ? tag : MemoryTag::activations);
+  if (by_number) {
+    sending.from_ = from ? from.slice(0, 0, total(sent)) : from;
+    sending.to_ = order.arrival.select(1);
+  } else {
+    sending.order_ = order.arrival.select(0);
+  }
+  sending.sent_ = sending.from_ ? leaving : leaving.slice(0, 0, total(sent));
+  // Rows are made of what arrives, except where it is put in place by the exchange.
+  const bool final = by_number && rows.form().plain();
+  sending.received_ = wire_room(context, rows, total(got), final ? tag : MemoryTag::activations);
   const std::vector<Tensor> leave = parts_of(sending.sent_), arrive = parts_of(sending.received_);
   for (size_t i = 0; i < leave.size(); ++i)
     sending.handles_.push_back(place.group(context).all_to_all(leave[i], arrive[i], sent, got,
@@ -152,26 +135,21 @@ RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const Ex
   if (place.ranks == 1) return sending;
   const std::vector<int64_t> sent = row_numbers(order.rows, 1), got = row_numbers(order.rows, 0);
   const Tensor back = order.arrival.select(1);
-  if (place.fused) {
-    const Tensor out = context.ops.allocate(rows.dtype(), {total(got), rows.dim(1)}, tag);
+  if (goes_by_number(context, place))
     sending.from_ = back;
-    sending.handles_.push_back(
-        place.group(context).all_to_all(rows, out, sent, got, {sending.from_, {}}));
-    sending.received_ = out;
-    return sending;
-  }
-  const Tensor ordered = reorder(context, rows, back, MemoryTag::activations);
-  sending.sent_ = ordered;
-  Exchange begun = exchange(context, place, ordered, sent, got, tag);
-  sending.handles_.push_back(std::move(begun.handle));
-  sending.received_ = begun.received;
+  else
+    sending.sent_ = take_rows(context, rows, back, MemoryTag::activations);
+  const Tensor out = context.ops.allocate(rows.dtype(), {total(got), rows.dim(1)}, tag);
+  sending.received_ = out;
+  sending.handles_.push_back(
+      place.group(context).all_to_all(sending.sent_.tensor(), out, sent, got, {sending.from_, {}}));
   return sending;
 }
 
 Tensor RowsUnderWay::finish(RankContext& context) {
   for (CommHandle& handle : handles_) handle.wait();
-  const Tensor rows = from_wire(context, received_, tag_);
-  return order_ ? reorder(context, rows, order_, tag_) : rows;
+  const Tensor rows = from_wire(context, received_, order_ ? MemoryTag::activations : tag_);
+  return order_ ? take_rows(context, rows, order_, tag_) : rows;
 }
 
 }  // namespace viaduct

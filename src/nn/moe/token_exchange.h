@@ -2,8 +2,9 @@
 // Rows of tokens to the ranks that hold their experts, and back: an all-to-all with as many rows to
 // each rank as its experts were chosen. The host must read only the numbers of rows, once for each
 // forward; backwards reuse them. Where rows are padded to a capacity it knows them. Where the
-// exchange is fused with the order of rows (ExpertPlace::fused), it reads each row where it is and
-// writes it where it belongs, without copies in the order of destinations or of senders.
+// exchange is fused with the order of rows (ExpertPlace::fused, on a communicator that takes one),
+// it reads each row where it is and writes it where it belongs, without copies in the order of
+// destinations or of senders.
 
 #include <vector>
 
@@ -49,8 +50,7 @@ class RowsUnderWay {
 
 /// Rows in the order of destinations → [A, H] in the order of experts, with `tag`. `rows`: these
 /// [R, H], or with `from` i32 [R] the tokens [T, H] of which row r is number from[r]; as they are
-/// sent (nn/moe/wire_format.h; other than tensors only where the exchange is fused, or there is
-/// one rank).
+/// sent (nn/moe/wire_format.h).
 RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
                               const ExchangeOrder& order, const Operand& rows, MemoryTag tag,
                               const Tensor& from = {});

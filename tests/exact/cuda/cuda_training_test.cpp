@@ -104,6 +104,9 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
 const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone,
     kUnfused{"model.attention_backend=unfused"}, kFused{"model.attention_backend=fused"};
 
+const Overrides kTwoExperts{"dist.ranks=2", "model.expert_model_parallel_size=2"},
+    kFlex{"model.moe_token_dispatcher_type=flex"};
+
 /// Mixtures of experts in FP8 and FP4, which amplifies last bits more. Every token chooses all
 /// experts, so that no rounding changes a choice.
 Case experts(const std::string& name, const std::string& recipe, const Overrides& more = {},
@@ -138,8 +141,13 @@ INSTANTIATE_TEST_SUITE_P(
              {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
              0.25},
         Case{"gemma2", "gemma2", kNone, 2e-5}, Case{"deepseek_v3", "deepseek_v3", kNone, 2e-5},
-        Case{
-            "mixtral_ep2", "mixtral", {"dist.ranks=2", "model.expert_model_parallel_size=2"}, 2e-5},
+        Case{"mixtral_ep2", "mixtral", kTwoExperts, 2e-5},
+        Case{"mixtral_ep2_flex", "mixtral", kTwoExperts + kFlex, 2e-5},
+        Case{"mixtral_ep4_by_domain", "mixtral",
+             kFlex + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                               "model.sequence_parallel=true", "model.expert_model_parallel_size=4",
+                               "model.expert_tensor_parallel_size=1", "dist.nvlink_domain_size=2"},
+             2e-5},
         Case{"llama_pp2", "llama", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}, 2e-5},
         Case{"llama_cp2", "llama", {"dist.ranks=2", "model.context_parallel_size=2"}, 2e-5},
         Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true},

@@ -60,6 +60,13 @@ Overrides two_ranks(const Overrides& more) {
 
 const Overrides kSmallBuckets{"ddp.bucket_size=2000"}, kBf16{"mixed_precision=bf16_mixed"};
 const Overrides kShardedGradients{"ddp.data_parallel_sharding_strategy=optim_grads"};
+const Overrides kShardedWeights =
+    kSmallBuckets + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads_params"};
+const Overrides kOffloadedLayers{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2"},
+    kOffloadedStates{"optimizer.optimizer_cpu_offload=true",
+                     "optimizer.optimizer_offload_fraction=1"},
+    kOffloadedWeights{"model.cpu_offloading=true", "model.cpu_offloading_weights=true",
+                      "model.cpu_offloading_activations=false"};
 const Overrides kPipeline = two_ranks({"model.pipeline_model_parallel_size=2"});
 const Overrides kPaddedExperts{"model.family=qwen2_moe",
                                "model.num_moe_experts=4",
@@ -93,6 +100,34 @@ INSTANTIATE_TEST_SUITE_P(
         Case{
             "dp4_two_instances",
             kSmallBuckets + Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
+        Case{"dp2_sharded_weights", two_ranks(kShardedWeights)},
+        Case{"dp2_sharded_weights_at_the_end",
+             two_ranks(kShardedWeights + Overrides{"ddp.overlap_grad_reduce=false",
+                                                   "ddp.overlap_param_gather=false"})},
+        Case{"dp2_sharded_weights_two_buffers",
+             two_ranks(kShardedWeights + kBf16 + Overrides{"ddp.fsdp_double_buffer=true"})},
+        Case{"dp2_sharded_weights_recomputed",
+             two_ranks(kShardedWeights + Overrides{"model.recompute_granularity=full",
+                                                   "model.recompute_method=uniform",
+                                                   "model.recompute_num_layers=1"})},
+        Case{"dp2_sharded_weights_fp8",
+             two_ranks(kShardedWeights +
+                       Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},
+        Case{"dp2_sharded_weights_fp8_delayed",
+             two_ranks(kShardedWeights +
+                       Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+        Case{"dp4_sharded_weights_two_instances",
+             kShardedWeights +
+                 Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
+        Case{"pp2_dp2_sharded_weights", kShardedWeights + kPipeline + Overrides{"dist.ranks=4"}},
+        Case{"tp2_dp2_sharded_weights",
+             kShardedWeights + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                                         "model.sequence_parallel=true"}},
+        Case{"dp2_offloaded_layers", two_ranks(kSmallBuckets + kOffloadedLayers)},
+        Case{"pp2_offloaded_layers", kPipeline + kOffloadedLayers},
+        Case{"dp2_offloaded_states", two_ranks(kSmallBuckets + kOffloadedStates)},
+        Case{"dp2_offloaded_weights",
+             two_ranks(kShardedWeights + kOffloadedWeights + kOffloadedStates)},
         Case{"tp2",
              two_ranks({"model.tensor_model_parallel_size=2", "model.sequence_parallel=true"})},
         Case{"cp2", two_ranks({"model.context_parallel_size=2"})}, Case{"pp2", kPipeline},
@@ -105,6 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ep2", two_ranks(kPaddedExperts)},
         Case{"ep2_gathered",
              two_ranks(kPaddedExperts + Overrides{"model.moe_token_dispatcher_type=allgather"})},
+        Case{"ep2_flex",
+             two_ranks(kPaddedExperts + Overrides{"model.moe_token_dispatcher_type=flex",
+                                                  "model.moe_dispatch_fwd_dtype=mxfp8"})},
         Case{"ep2_dp2", kSmallBuckets + kPaddedExperts + Overrides{"dist.ranks=4"}},
         Case{"ep2_shared_overlap",
              two_ranks(kPaddedExperts + Overrides{"model.moe_shared_expert_overlap=true"})},

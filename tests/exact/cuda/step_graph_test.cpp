@@ -17,6 +17,7 @@ namespace {
 using namespace test;
 
 const Overrides kCuda{"dist.device=cuda"};
+const Overrides kOffload{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2"};
 const Overrides kGraphs{"model.cuda_graph_impl=full_iteration", "model.cuda_graph_warmup_steps=1"};
 
 struct Case {
@@ -77,6 +78,19 @@ INSTANTIATE_TEST_SUITE_P(
              {"model.num_moe_experts=4", "model.moe_router_topk=2",
               "model.moe_router_load_balancing_type=quantile_balancing",
               "model.moe_router_score_function=sigmoid", "model.moe_router_pre_softmax=false"}},
+        Case{"offloaded_layers", "llama", kOffload},
+        Case{"offloaded_modules",
+             "llama",
+             {"model.fine_grained_activation_offloading=true",
+              "model.offload_modules=[core_attn, attn_proj]", "model.min_offloaded_tensor_size=0"}},
+        Case{"offloaded_states",
+             "llama",
+             {"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1",
+              "optimizer.overlap_cpu_optimizer_d2h_h2d=true"}},
+        Case{"offloaded_weights",
+             "llama",
+             {"ddp.data_parallel_sharding_strategy=optim_grads_params", "model.cpu_offloading=true",
+              "model.cpu_offloading_num_layers=1", "model.cpu_offloading_weights=true"}},
         Case{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
         Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
         Case{"fp8_blocks", "llama", {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"}},
@@ -92,6 +106,24 @@ TEST(StepGraph, UsesThePlannedMemoryAndReportsItsPeak) {
   expect_planned_memory(kCuda + kGraphs, 4);
   expect_planned_memory(
       kCuda + kGraphs + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads"}, 4);
+  expect_planned_memory(kCuda + kGraphs + kOffload, 4);
+}
+
+// The host does not make the copies that a graph makes, and counts them all the same.
+TEST(StepGraph, CountsTheCopiesOfItsLaunches) {
+  for (const Overrides& graphs : {Overrides{}, kGraphs}) {
+    cuda_host::reset_runtime({.seed = 4});
+    const RunSetup setup =
+        setup_of(tiny_run() + kCuda + graphs + kOffload + Overrides{"train.train_iters=5"});
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance});
+    trainer.run();
+    const OffloadCounts &step = trainer.offload().planned, &all = trainer.offload().done;
+    EXPECT_GT(step.put_bytes, 0);
+    EXPECT_EQ(all.put_bytes, 5 * step.put_bytes);
+    EXPECT_EQ(all.fetched_bytes, 5 * step.fetched_bytes);
+    EXPECT_EQ(all.puts, 5 * step.puts);
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace viaduct {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -184,7 +185,8 @@ TEST(GemmOverlap, ATableHasAName) {
   EXPECT_THAT(bf16.problems, IsEmpty());
   EXPECT_EQ(bf16.table, outcome_of(overlapped()).table) << "the built-in choices are of this table";
   EXPECT_THAT(bf16.notes,
-              ElementsAre(HasSubstr("num_sm, cga_size and set_sm_margin of the table")));
+              ElementsAre(AllOf(HasSubstr("num_sm, cga_size and set_sm_margin of the table"),
+                                HasSubstr("dist.nccl_communicator_config_path"))));
   const Outcome fp8 = outcome_of(overlapped("userbuffers_fp8_h100_h8192_tp4_mbs1_seqlen8192"));
   EXPECT_THAT(methods_of(fp8),
               ElementsAre(kRing, kBulk, kBulk, kRing, kRing, kRing, kBulk, kBulk, kRing, kRing));
@@ -259,7 +261,10 @@ TEST(GemmOverlap, WhatOnlyAGpuHasIsNoted) {
                  "use_ce: true}}"));
   EXPECT_THAT(outcome.problems, IsEmpty());
   EXPECT_EQ(outcome.notes.size(), 5u);
-  EXPECT_THAT(outcome.notes, Contains(HasSubstr("fc2_fprop.num_sm has no effect on cpu")));
+  for (const char* number : {"num_sm", "cga_size"})
+    EXPECT_THAT(outcome.notes,
+                Contains(AllOf(HasSubstr(std::string("fc2_fprop.") + number + " has no effect"),
+                               HasSubstr("dist.nccl_communicator_config_path"))));
   for (const char* wrong : {"num_sm: banana", "num_sm: 0", "cga_size: 1.5", "set_sm_margin: 3",
                             "atomic_gemm: banana", "use_ce: 1"}) {
     EXPECT_THAT(outcome_of(overlapped("{fc2_fprop: {" + std::string(wrong) + "}}")).problems,

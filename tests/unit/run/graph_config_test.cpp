@@ -42,6 +42,11 @@ TEST(GraphConfig, StepsAreCapturedInAnyLayoutAndFormat) {
            {"dist.ranks=8", "model.tensor_model_parallel_size=2",
             "model.pipeline_model_parallel_size=2", "ddp.bucket_size=2000"},
            {"dist.ranks=2", "ddp.data_parallel_sharding_strategy=optim_grads"},
+           {"dist.ranks=2", "ddp.data_parallel_sharding_strategy=optim_grads_params"},
+           {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1"},
+           {"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1"},
+           {"ddp.data_parallel_sharding_strategy=optim_grads_params", "model.cpu_offloading=true",
+            "model.cpu_offloading_weights=true"},
            kExperts,
            kTwoExpertRanks + kPadded,
            kTwoExpertRanks + kPadded + Overrides{"model.moe_token_dispatcher_type=allgather"}})
@@ -58,8 +63,6 @@ TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
            {{"dist.ranks=2", "model.pipeline_model_parallel_size=2",
              "model.variable_seq_lengths=true"},
             "the shapes of messages"},
-           {{"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "units are gathered"},
-           {{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1"}, "a second memory"},
            {{"dataset.reset_attention_mask=true", "dataset.eod_id=1"}, "other documents"}}) {
     EXPECT_THAT(refusal(kWhole + row.settings),
                 AllOf(HasSubstr("model.cuda_graph_impl: full_iteration with"), HasSubstr(row.why),
@@ -83,7 +86,6 @@ const Overrides kLayers{"dist.device=cuda", "model.cuda_graph_impl=local"};
 TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
   for (const Overrides& more : std::vector<Overrides>{
            {},
-           {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
            {"model.cuda_graph_modules=[attn,mlp]"},
            kExperts,
            kExperts + Overrides{"model.cuda_graph_modules=[moe]"},
