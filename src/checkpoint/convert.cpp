@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/fp8_blocks.h"
@@ -242,6 +243,8 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
 }  // namespace
 
 Converted convert_model(const ConvertSettings& settings) {
+  check_given_path("--from ", settings.from,
+                   "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf");
   const Input from =
       is_gguf(settings.from) ? read_gguf_file(settings.from) : read_folder(settings.from);
   check_tensors_fit(from.model, *from.weights);

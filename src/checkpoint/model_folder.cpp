@@ -1,9 +1,12 @@
 #include "checkpoint/model_folder.h"
 
-#include <unordered_map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
+#include "base/json_members.h"
+#include "base/json_reader.h"
 #include "checkpoint/fused_experts.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/quantized_weights.h"
@@ -49,9 +52,9 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   const std::string name = folder.string();
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
-  VIADUCT_CHECK(IoError, std::filesystem::exists(status), "{}: no such folder", name);
+  check_given_path("", folder, "a Hugging Face folder, a checkpoint or a save folder");
   VIADUCT_CHECK(
-      IoError, std::filesystem::is_directory(status),
+      ConfigError, std::filesystem::is_directory(status),
       "{}: not a folder (expected a Hugging Face folder, a checkpoint or a save folder{})", name,
       folder.extension() == ".gguf"
           ? "; viaduct convert --from " + name + " --to FOLDER makes one of it"

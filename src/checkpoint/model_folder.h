@@ -21,9 +21,9 @@ struct ModelFolder {
   std::filesystem::path path;
 };
 
-/// The kind of `folder`. IoError if it is none of the three: missing, not a folder, a save folder
-/// without a complete step, or any other folder (the message names what is missing). Checks only
-/// that files exist; does not read them.
+/// The kind of `folder`. ConfigError if it is missing or not a folder; IoError if it is none of the
+/// three: a save folder without a complete step, or any other folder (the message names what is
+/// missing). Checks only that files exist; does not read them.
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
 /// Whether `folder` itself holds a Hugging Face model: a checkpoint that is saved there would hide

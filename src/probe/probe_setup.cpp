@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/given_path.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/packed_weights.h"
@@ -54,6 +55,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   const ModelFolder folder = resolve_model_folder(request.model);
   const ModelConfig model = read_model_config(folder);
   setup.weights = open_weights(folder);
+  check_given_path("--batch ", request.batch, "a safetensors file");
   setup.batch = std::make_unique<SafetensorsFile>(request.batch);
 
   const std::string ids_name = request.train ? "batch.input_ids" : "input_ids";

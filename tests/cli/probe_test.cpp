@@ -186,7 +186,7 @@ TEST_F(ProbeCommand, SaysWhatIsWrong) {
 TEST_F(ProbeCommand, AFolderThatIsMissingIsSaidBeforeTheWork) {
   const Result result = test::run_viaduct("probe --model x --batch y --out " +
                                           (folder_ / "no/out.safetensors").string());
-  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("there is no folder"), std::string::npos);
 }
 
