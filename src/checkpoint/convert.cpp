@@ -138,8 +138,8 @@ std::string with_fp8_blocks(const std::string& config, const std::vector<std::st
 
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
-  VIADUCT_CHECK(IoError, is_absent_or_empty(to), "{}: exists and is not empty; name a new folder",
-                to.string());
+  VIADUCT_CHECK(ConfigError, is_absent_or_empty(to),
+                "{}: exists and is not empty; name a new folder", to.string());
   const JoinedExperts joined(*from.weights,
                              fused_expert_names(model_family(from.model.family).names));
   ExportTensors tensors(joined, from.model, settings.dtype);
@@ -179,10 +179,10 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
 
 void check_save_folder(const std::filesystem::path& save, int64_t step) {
   if (is_absent_or_empty(save)) return;
-  VIADUCT_CHECK(IoError, std::filesystem::is_directory(save) && has_latest(save),
+  VIADUCT_CHECK(ConfigError, std::filesystem::is_directory(save) && has_latest(save),
                 "{}: exists and is neither empty nor a save folder; name a new folder",
                 save.string());
-  VIADUCT_CHECK(IoError, latest_step(save) < step,
+  VIADUCT_CHECK(ConfigError, latest_step(save) < step,
                 "{}: holds step {}; the converted model would be step {}; name a new folder",
                 save.string(), latest_step(save), step);
 }
