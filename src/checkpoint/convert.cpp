@@ -61,6 +61,7 @@ class UnfinishedFolder {
 
 /// The model to convert, from any kind of source.
 struct Input {
+  std::string name;                   // the model's; "" if the input does not say
   std::optional<ModelFolder> folder;  // absent: a GGUF file
   std::unique_ptr<TensorSource> weights;
   ModelConfig model;
@@ -76,6 +77,7 @@ Input read_folder(const std::filesystem::path& path) {
   input.model = read_model_config(*input.folder);
   input.weights = open_weights(*input.folder);
   input.config = without_quantization_config(read_config_text(*input.folder));
+  input.name = model_name(*input.folder);
   input.side_files = model_side_files(input.folder->path);
   return input;
 }
@@ -83,6 +85,7 @@ Input read_folder(const std::filesystem::path& path) {
 Input read_gguf_file(const std::filesystem::path& path) {
   GgufModel read = read_gguf(path);
   Input input;
+  input.name = std::move(read.name);
   input.model = read_hf_config(read.config, path.string());
   input.weights = std::move(read.weights);
   input.config = std::move(read.config);
@@ -268,10 +271,11 @@ Converted convert_model(const ConvertSettings& settings) {
   if (format == ModelFormat::gguf) {
     std::error_code absent;
     const auto size = std::filesystem::file_size(to, absent);
-    VIADUCT_CHECK(IoError, absent || size == 0, "{}: exists and is not empty; name a new file",
+    VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
                   settings.to.string());
     const GgufWritten written =
-        write_gguf(to, from.model, *from.weights, from.side_files, settings.dtype);
+        write_gguf(to, from.name.empty() ? to.stem().string() : from.name, from.model,
+                   *from.weights, from.side_files, settings.dtype);
     result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());
     result.tensors = written.tensors;
     result.bytes = written.bytes;

@@ -128,6 +128,19 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   return config;
 }
 
+std::string model_name(const ModelFolder& folder) {
+  if (folder.kind == ModelFolderKind::hugging_face) {
+    const std::string where = (folder.path / "config.json").string();
+    const auto config = parse_json<nlohmann::json>(read_config_text(folder), where);
+    const std::filesystem::path said = string_member(config, "_name_or_path", where);
+    const std::string name = (said.has_filename() ? said : said.parent_path()).filename().string();
+    if (!name.empty() && name != "." && name != "..") return name;
+  }
+  const std::filesystem::path path = std::filesystem::weakly_canonical(folder.path);
+  const bool step = parse_step_folder_name(path.filename().string()).has_value();
+  return (step ? path.parent_path() : path).filename().string();
+}
+
 const std::vector<std::string>& model_side_file_names() {
   static const std::vector<std::string> names{
       "tokenizer.json",      "tokenizer.model",         "tokenizer_config.json", "vocab.json",

@@ -40,6 +40,10 @@ std::string read_config_text(const ModelFolder& folder);
 /// The architecture it describes; ConfigError also for quantized weights that are not supported.
 ModelConfig read_model_config(const ModelFolder& folder);
 
+/// What the model is called: as its config.json says (_name_or_path), else like the folder; a step
+/// has the name of its save folder.
+std::string model_name(const ModelFolder& folder);
+
 /// Names that tokenizer and generation settings have in Hugging Face folders.
 const std::vector<std::string>& model_side_file_names();
 /// Those of model_side_file_names that are in `folder`, as paths.
