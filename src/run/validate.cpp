@@ -284,9 +284,15 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   }
   for (const std::string& name : config.checkpoint.allow_changes) {
     const auto rule = resume_rule(name);
-    if (!rule || rule->change != ResumeChange::refused)
+    if (!rule || rule->change != ResumeChange::refused) {
       problems.add("checkpoint.allow_changes: {} is not a setting whose change is refused{}", name,
                    rule ? " (it may change)" : "");
+    } else if (rule->other_shapes) {
+      problems.add(
+          "checkpoint.allow_changes: {} cannot be allowed to change: {}; start anew with another "
+          "checkpoint.save",
+          name, rule->effect);
+    }
   }
   validate_profiling(config, problems);
   validate_logger(config.logger, problems);
