@@ -14,9 +14,10 @@
 namespace viaduct {
 namespace {
 
-RunConfig probe_defaults(const DistConfig& dist, int64_t steps, int64_t rows) {
+RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t rows) {
   RunConfig defaults;
-  defaults.dist = dist;
+  defaults.dist = request.dist;
+  defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.mixed_precision.recipe = "fp32";
   defaults.scheduler.lr_decay_style = "constant";
   defaults.scheduler.lr_warmup_iters = 0;
@@ -71,7 +72,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   const int64_t steps = request.train ? ids->shape[0] : 1, rows = ids->shape[rank - 2];
 
   LoadedRunConfig loaded =
-      load_run_config({}, request.overrides, probe_defaults(request.dist, steps, rows));
+      load_run_config({}, request.overrides, probe_defaults(request, steps, rows));
   setup.config = std::move(loaded.config);
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
