@@ -215,7 +215,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   // Another token ends documents.
   const std::string named = "tokenize --input " + path("docs.jsonl") +
                             " --json-key body --tokenizer " + data("tokenizer/gpt2") +
-                            " --output " + path("named") + " --eod-token ";
+                            " --overwrite --output " + path("named") + " --eod-token ";
   ASSERT_EQ(run(named + "'!'").status, 0);
   const json ends = json::parse(run("inspect " + path("named") + " --tokens --json").out);
   for (const json& sequence : ends["sequences"]) EXPECT_EQ(sequence.back(), 0);

@@ -55,7 +55,8 @@ TEST(TrainCommand, TrainsAndWritesItsFolder) {
       train(tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(),
                                    "validation.eval_iters=1", "validation.eval_interval=8"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("step 20/20"), HasSubstr("memory of a step")));
+  EXPECT_THAT(result.err, AllOf(testing::StartsWith("1 rank: tp 1, cp 1, dp 1, pp 1; micro-batch"),
+                                HasSubstr("step 20/20"), HasSubstr("memory of a step")));
   // The table of memory is printed once: at the end only if the plan was not kept.
   EXPECT_EQ(result.err.find("at its fullest"), result.err.rfind("at its fullest")) << result.err;
   EXPECT_THAT(result.out, HasSubstr("validation loss: "));
