@@ -130,11 +130,17 @@ int run_training(const RunSetup& setup, const Launch& launch) {
   return 0;
 }
 
-/// Before any rank starts: ConfigError for data that are not there, and for a save folder whose
-/// model a checkpoint would hide.
+/// Before any rank starts: ConfigError for data that are not there, and for a save folder that is
+/// none, or whose model a checkpoint would hide.
 void check_folders(const RunConfig& config) {
   check_dataset_files(config.dataset);
   const auto& save = config.checkpoint.save;
+  std::error_code error;
+  VIADUCT_CHECK(
+      ConfigError, !save || !std::filesystem::is_regular_file(*save, error),
+      "checkpoint.save: {} is a file; expected a folder of this run, or one that does not "
+      "exist",
+      save.value_or(""));
   VIADUCT_CHECK(ConfigError, !save || !holds_hugging_face_model(*save),
                 "checkpoint.save: {} holds a Hugging Face model (config.json and safetensors); "
                 "expected a folder of this run, or one that is empty or does not exist",

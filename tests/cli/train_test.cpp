@@ -332,6 +332,15 @@ TEST(TrainCommand, BatchesThatDoNotDivide) {
                  AllOf(HasSubstr("5 is not divisible"), HasSubstr("2")));
 }
 
+TEST(TrainCommand, AFileIsNoSaveFolder) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "run", "text");
+  const Result result =
+      train(tiny_run() + Overrides{"checkpoint.save=" + (folder / "run").string()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("run is a file; expected a folder of this run"));
+}
+
 TEST(TrainCommand, DataThatAreMissing) {
   expect_refused(tiny_run() + Overrides{"dataset.mock=false"}, HasSubstr("dataset.blend"));
   expect_refused(tiny_run() + Overrides{"dataset.mock=false", "dataset.blend=[/nowhere/text]"},
