@@ -115,10 +115,10 @@ command_quickstart() {
   head -n 36000 "$text" >"$out/train.txt"
   tail -n +36001 "$text" >"$out/valid.txt"
   say "training a tokenizer"
-  "$viaduct" tokenizer train --input "$out/train.txt" --vocab-size 1024 --output "$out/tokenizer"
+  "$viaduct" tokenizer train --input "$out/train.txt" --vocab-size 1024 --output "$out/tokenizer" --overwrite
   say "tokenizing"
-  "$viaduct" data tokenize --input "$out/train.txt" --tokenizer "$out/tokenizer" --output "$out/train"
-  "$viaduct" data tokenize --input "$out/valid.txt" --tokenizer "$out/tokenizer" --output "$out/valid"
+  "$viaduct" data tokenize --input "$out/train.txt" --tokenizer "$out/tokenizer" --output "$out/train" --overwrite
+  "$viaduct" data tokenize --input "$out/valid.txt" --tokenizer "$out/tokenizer" --output "$out/valid" --overwrite
   say "training"
   "$viaduct" train "$config" "dataset.blend_per_split=[[\"$out/train\"],[\"$out/valid\"],null]" \
     "tokenizer.tokenizer_model=\"$out/tokenizer\"" "checkpoint.save=\"$out/checkpoints\"" "$@"

@@ -2,7 +2,7 @@
 // Under a launcher every process finds the same errors in a command line or a configuration, before
 // the ranks connect: one process reports them.
 
-#include "base/error.h"
+#include "base/given_path.h"
 
 namespace viaduct::cli {
 
@@ -14,11 +14,13 @@ bool says_common_errors();
 
 /// Runs the part of a command that every process runs before the ranks connect, so that common
 /// errors are reported once: throws SaidByRank0 in place of ConfigError if another process reports
-/// it. Errors of files are reported by every process that has them.
+/// it. Errors of files, missing ones included, are reported by every process that has them.
 template <class F>
 auto before_ranks(F&& prepare) {
   try {
     return prepare();
+  } catch (const MissingPath&) {
+    throw;
   } catch (const ConfigError&) {
     if (!says_common_errors()) throw SaidByRank0();
     throw;

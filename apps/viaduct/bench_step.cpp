@@ -17,6 +17,7 @@
 #include "hardware/cpu/peak.h"
 #include "hardware/cpu_features.h"
 #include "model/flops.h"
+#include "number_checks.h"
 #include "override_scope.h"
 #include "profile_report.h"
 #include "report/memory_usage.h"
@@ -222,10 +223,10 @@ Subcommand add_bench_step(CLI::App& bench) {
       ->required();
   app->add_option("OVERRIDES", options->overrides, "section.field=value: " + scope().help());
   app->add_option("--steps", options->steps, "Measured steps")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app->add_option("--warmup", options->warmup, "Steps before the measured ones")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   app->add_option(
          "--memory", options->memory,

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gguf_file.h"
+#include "number_checks.h"
 #include "override_scope.h"
 #include "subcommands.h"
 #include "train/checkpoint_shards.h"
@@ -89,7 +90,7 @@ Subcommand add_convert(CLI::App& root) {
       "with scales) or q8_0 (GGUF); by default each tensor keeps its own");
   app->add_option("--max-shard-bytes", arguments->settings.max_shard_bytes,
                   "Maximum size of a weight file in a Hugging Face folder")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app->add_option("OVERRIDES", arguments->overrides, "section.field=value: " + scope().help());
   app->footer(

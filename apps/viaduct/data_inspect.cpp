@@ -7,8 +7,10 @@
 
 #include "base/units.h"
 #include "data.h"
+#include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "existing_output.h"
 
 namespace viaduct::cli {
 namespace {
@@ -79,6 +81,7 @@ void print_table(const IndexedDataset& dataset, bool tokens) {
 }
 
 int run(const Arguments& arguments) {
+  check_dataset_files({arguments.prefix}, "viaduct data inspect");
   const IndexedDataset dataset(arguments.prefix);
   if (arguments.json) {
     fmt::print("{}\n", describe(dataset, arguments.tokens).dump());
@@ -104,15 +107,23 @@ Subcommand add_data_merge(CLI::App& data) {
   struct Merge {
     std::vector<std::string> inputs;
     std::string output;
+    bool overwrite = false;
   };
   CLI::App* app = data.add_subcommand("merge", "Merge several indexed data sets into one");
   auto arguments = std::make_shared<Merge>();
   app->add_option("--input", arguments->inputs, "Prefixes of the data sets, in order")->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
+  add_overwrite(*app, arguments->overwrite);
   app->footer("Example:\n  viaduct data merge --input data/part1 data/part2 --output data/all");
   return {app, [arguments] {
-            merge_indexed_datasets({arguments->inputs.begin(), arguments->inputs.end()},
-                                   arguments->output);
+            const std::string& output = arguments->output;
+            check_dataset_files(arguments->inputs, "--input");
+            check_new_dataset(output, arguments->overwrite);
+            merge_indexed_datasets({arguments->inputs.begin(), arguments->inputs.end()}, output);
+            const IndexedDataset merged(output);
+            fmt::print("{}.bin, {}.idx: {} documents, {} tokens from {} data sets\n", output,
+                       output, merged.document_count(), merged.total_tokens(),
+                       arguments->inputs.size());
             return 0;
           }};
 }

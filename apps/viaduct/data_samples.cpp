@@ -11,7 +11,9 @@
 #include "data.h"
 #include "data/blended_dataset.h"
 #include "data/dataset_builder.h"
+#include "data/dataset_files.h"
 #include "data/gpt_dataset.h"
+#include "number_checks.h"
 #include "override_scope.h"
 #include "run/run_config.h"
 #include "run/setup.h"
@@ -145,6 +147,7 @@ int run(const Arguments& arguments) {
   const DataSetup settings = read_settings(arguments.config);
   const DatasetConfig& dataset = settings.dataset;
   const Split split = parse_split_name(arguments.split);
+  if (dataset.blend || dataset.blend_per_split) check_dataset_files(dataset);
   DatasetBuilder builder(dataset, settings.vocabulary_size,
                          settings.tokenizer ? &*settings.tokenizer : nullptr);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
@@ -174,7 +177,7 @@ Subcommand add_data_samples(CLI::App& data) {
                   "Number of samples of TRAIN,VALID,TEST in the run; null: one epoch")
       ->required();
   app->add_option("--count", arguments->count, "Number of samples to show; default: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   app->add_flag("--indices", arguments->indices, "Also print the index arrays (with --json)");
   app->add_flag("--json", arguments->json, "One JSON document");
   app->footer(

@@ -12,6 +12,7 @@
 #include "data.h"
 #include "data/tokenize_files.h"
 #include "data/tokenizer/tokenizer.h"
+#include "existing_output.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -21,7 +22,7 @@ struct Arguments {
   std::vector<std::string> inputs;
   std::string tokenizer, output, json_key = "text";
   std::string eod_token, unknown_bytes = "drop";
-  bool all_jsonl = false, no_append_eod = false;
+  bool all_jsonl = false, no_append_eod = false, overwrite = false;
   int workers = default_pool_threads(1);
 };
 
@@ -64,6 +65,7 @@ std::string special_tokens(const Tokenizer& tokenizer) {
 }
 
 int run(const Arguments& arguments) {
+  check_new_dataset(arguments.output, arguments.overwrite);
   const Tokenizer tokenizer = load_tokenizer(arguments.tokenizer);
   TokenizeSettings settings;
   settings.inputs.assign(arguments.inputs.begin(), arguments.inputs.end());
@@ -86,7 +88,10 @@ int run(const Arguments& arguments) {
                   arguments.tokenizer, special_tokens(tokenizer));
   }
   const auto folder = settings.output.parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  VIADUCT_CHECK(IoError, !error, "--output {}: cannot make the folder {}: {}", arguments.output,
+                folder.string(), error.message());
 
   TokenizeResult result;
   double seconds = 0;
@@ -97,8 +102,8 @@ int run(const Arguments& arguments) {
     seconds = bar.elapsed();
   }
   fmt::print("{}.bin, {}.idx: {} document{}, {} tokens ({}) from {} in {}\n", arguments.output,
-             arguments.output, result.documents, result.documents == 1 ? "" : "s", result.tokens, token_type_name(settings.type),
-             format_bytes(result.bytes), format_seconds(seconds));
+             arguments.output, result.documents, result.documents == 1 ? "" : "s", result.tokens,
+             token_type_name(settings.type), format_bytes(result.bytes), format_seconds(seconds));
   if (result.bytes == 0) log_warning("--input: no text in the inputs");
   if (result.unknown_bytes > 0) {
     log_warning("{} bytes have no token in this vocabulary and {}; the first: {}",
@@ -120,6 +125,7 @@ Subcommand add_data_tokenize(CLI::App& data) {
       ->required();
   app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
+  add_overwrite(*app, arguments->overwrite);
   auto* key =
       app->add_option(
              "--json-key", arguments->json_key,

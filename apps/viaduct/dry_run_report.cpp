@@ -26,10 +26,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kAllGroupsUpTo = 64;  // ranks of a run whose groups are all shown
 
+/// Whether experts are cut otherwise than the rest.
+bool cuts_experts(const Mesh& mesh) {
+  return mesh.size(Grid::expert, Axis::ep) > 1 ||
+         mesh.size(Grid::expert, Axis::tp) != mesh.size(Axis::tp);
+}
+
 /// Kinds that the run has: those of experts where there are experts.
 std::vector<GroupKind> shown_kinds(const Mesh& mesh) {
-  const bool experts = mesh.size(Grid::expert, Axis::ep) > 1 ||
-                       mesh.size(Grid::expert, Axis::tp) != mesh.size(Axis::tp);
+  const bool experts = cuts_experts(mesh);
   std::vector<GroupKind> kinds;
   for (int i = 0; i < kGroupKinds; ++i) {
     const auto kind = static_cast<GroupKind>(i);
@@ -59,9 +64,8 @@ std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> 
 }
 
 void print_groups(const Mesh& mesh, const DistConfig& dist) {
-  fmt::print("groups of {} rank{}, order {}: tp {}, cp {}, dp {}, pp {}{}\n", mesh.ranks(),
-             mesh.ranks() == 1 ? "" : "s", dist.mesh_order(), mesh.size(Axis::tp),
-             mesh.size(Axis::cp), mesh.size(Axis::dp), mesh.size(Axis::pp),
+  fmt::print("groups of {} rank{}, order {}: {}{}\n", mesh.ranks(), mesh.ranks() == 1 ? "" : "s",
+             dist.mesh_order(), mesh_text(mesh),
              dist.nvlink_domain_size
                  ? fmt::format("; `in` is the domain of {} ranks", *dist.nvlink_domain_size)
                  : "");
@@ -268,6 +272,16 @@ void print_difference(const DryRun& run, const DryRun& plain) {
 }
 
 }  // namespace
+
+std::string mesh_text(const Mesh& mesh) {
+  std::string text = fmt::format("tp {}, cp {}, dp {}, pp {}", mesh.size(Axis::tp),
+                                 mesh.size(Axis::cp), mesh.size(Axis::dp), mesh.size(Axis::pp));
+  if (cuts_experts(mesh)) {
+    text += fmt::format(", ep {}, tp of experts {}", mesh.size(Grid::expert, Axis::ep),
+                        mesh.size(Grid::expert, Axis::tp));
+  }
+  return text;
+}
 
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total) {
   std::string text;

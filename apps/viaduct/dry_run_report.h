@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "comm/mesh.h"
 #include "engine/dry_run.h"
 #include "plan/rules/evaluate.h"
 #include "run/setup.h"
@@ -22,6 +23,9 @@ void print_dry_run(
 /// The output of `--dry-run` of a command that only runs forwards: memory at the peak of `what`,
 /// for a rank of each stage.
 void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool json);
+
+/// "tp 2, cp 1, dp 4, pp 1", with experts also ", ep 2, tp of experts 1".
+std::string mesh_text(const Mesh& mesh);
 
 /// "  main gradients   12.0 MiB" …, and the sum.
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total);

@@ -12,6 +12,7 @@
 #include "before_ranks.h"
 #include "dry_run_report.h"
 #include "engine/dry_run.h"
+#include "number_checks.h"
 #include "override_scope.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
@@ -102,11 +103,11 @@ Subcommand add_eval(CLI::App& root) {
   app->add_option(
          "--sequence-length", request.inference.sequence_length,
          "Tokens of a row; by default model.seq_length, else 2048 or the model's positions")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   app->add_option("--stride", request.stride,
                   "Tokens between the starts of two rows; default: the sequence length. With a "
                   "smaller stride rows overlap, and a token is scored in the first row that has it")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   app->add_flag("--json", arguments->json,
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "
                 "tokens, seconds");
@@ -118,7 +119,8 @@ Subcommand add_eval(CLI::App& root) {
   app->footer(
       "Every token but the first is scored once, given the tokens before it in its row. Bits per "
       "byte\nrelate to the bytes of the text of the scored tokens.\n\n"
-      "Example:\n  viaduct eval --model runs/quickstart/checkpoints --data data/tinyshakespeare.txt "
+      "Example:\n  viaduct eval --model runs/quickstart/checkpoints --data "
+      "data/tinyshakespeare.txt "
       "--sequence-length 256 --stride 128");
   return {app, [arguments] { return run(*arguments); }};
 }

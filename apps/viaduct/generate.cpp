@@ -14,6 +14,7 @@
 #include "dry_run_report.h"
 #include "generate/stop_text.h"
 #include "generate_output.h"
+#include "number_checks.h"
 #include "override_scope.h"
 #include "run/inference_setup.h"
 #include "run/launch.h"
@@ -180,7 +181,7 @@ void add_sampling(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--seed", arguments.seed,
                  "The same seed gives the same texts, in every layout and batch")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
 }
 
@@ -199,13 +200,13 @@ Subcommand add_generate(CLI::App& root) {
       "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt");
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Maximum new tokens; by default 128, or fewer if the model has no more positions")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   app->add_option("--stop", arguments->stops,
                   "Strings that end a text; they are not part of the text");
   add_sampling(*app, *arguments);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app->add_flag("--json", arguments->json,
                 "One JSON document (many prompts: one a line, in their order): prompt, text, "

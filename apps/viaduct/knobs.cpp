@@ -52,7 +52,8 @@ std::vector<const Field*> choose(const Schema& schema, const std::string& name) 
   const std::string section = name.empty() ? "" : schema.section_of(name);
   if (!name.empty() && section.empty()) {
     const auto near = schema.suggest(name);
-    fail<ConfigError>("unknown knob '{}'{}", name, near ? ", did you mean '" + *near + "'?" : "");
+    fail<ConfigError>("unknown knob '{}'{}", name,
+                      near ? ", did you mean '" + *near + "'?" : "; viaduct knobs lists all");
   }
   std::vector<const Field*> fields;
   for (const std::string& known : schema.sections()) {

@@ -80,6 +80,20 @@ std::string nearest_option(const CLI::App& app, int words, char** begin) {
   return "";
 }
 
+/// "; expected a whole number" for a value that an option does not take.
+std::string expected_value(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ConversionError)) return "";
+  const std::string said = error.what();
+  for (const CLI::Option* option : app.get_options()) {
+    if (said.find(": " + option->get_name() + " = ") == std::string::npos) continue;
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT")) return "; expected a whole number that is not too large";
+    if (type.starts_with("UINT")) return "; expected a whole number of at least 0";
+    if (type.starts_with("FLOAT")) return "; expected a number";
+  }
+  return "";
+}
+
 /// ConfigError for several processes of a command that writes files and has no ranks.
 void check_one_process(const std::string& name) {
   constexpr std::array kOneProcess{"convert", "data", "tokenizer"};
@@ -123,7 +137,8 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return root.exit(error);  // --help
     if (!says_common_errors()) throw SaidByRank0();
     viaduct::log_line(viaduct::LogLevel::error,
-                      error.what() + nearest_option(chosen(root), argc - 1, argv + 1));
+                      error.what() + expected_value(chosen(root), error) +
+                          nearest_option(chosen(root), argc - 1, argv + 1));
     return kBadUsage;
   }
   before_ranks([&] { check_one_process(argv[1]); });

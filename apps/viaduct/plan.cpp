@@ -11,11 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/given_path.h"
 #include "base/units.h"
 #include "before_ranks.h"
 #include "device/memory_tag.h"
 #include "hardware/cluster.h"
 #include "model/flops.h"
+#include "number_checks.h"
 #include "plan/planning_defaults.h"
 #include "plan/predict.h"
 #include "plan_explain.h"
@@ -197,7 +199,10 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
   VIADUCT_CHECK(ConfigError, !options.timeline || common.json,
                 "viaduct plan: --timeline without --json has no effect");
   std::optional<MeasuredSteps> measured;
-  if (!options.measured.empty()) measured = measured_steps(read_run_log(options.measured));
+  if (!options.measured.empty()) {
+    check_given_path("--measured ", options.measured, "the metrics.jsonl of a run");
+    measured = measured_steps(read_run_log(options.measured));
+  }
   const rules::EvaluationSettings rule_settings = evaluation_settings(options.rules);
   const bool calibrated = table != nullptr;
   const PredictionSettings settings = calibrated ? calibrated_settings(cluster, table)
@@ -265,6 +270,7 @@ int run(const Options& options) {
                   options.explain ? "--explain" : "--model");
     VIADUCT_CHECK(ConfigError, !options.search.spec_sheet,
                   "viaduct plan: --spec-sheet with --calibration has no effect");
+    check_given_path("--calibration ", options.calibration, "a table of viaduct bench --calibrate");
     const auto table = std::make_shared<const Calibration>(load_calibration(options.calibration));
     cluster = calibrated_cluster(cluster, *table);
     return predict_one(
@@ -297,18 +303,6 @@ std::vector<std::string> names_given(const std::vector<CLI::Option*>& options) {
   return given;
 }
 
-/// A number that CLI11's PositiveNumber would also accept if it were infinite or no number.
-const CLI::Validator& positive() {
-  static const CLI::Validator check(
-      [](std::string& text) {
-        double value = 0;
-        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && value < 1e300;
-        return good ? std::string() : "expected a positive number, found " + text;
-      },
-      "POSITIVE");
-  return check;
-}
-
 /// The options of a search alone.
 void add_search_options(CLI::App& app, Options& options) {
   PlanSearchOptions& search = options.search;
@@ -317,11 +311,10 @@ void add_search_options(CLI::App& app, Options& options) {
                      "GPUs to plan for; several numbers (64,128,256) give a scaling table"),
       app.add_flag("--weak", search.weak,
                    "With several numbers of ranks: the global batch grows with them"),
-      app.add_option("--global-batch", search.global_batch, "Rows of a step")
-          ->check(CLI::PositiveNumber),
+      app.add_option("--global-batch", search.global_batch, "Rows of a step")->check(positive()),
       app.add_option("--seq-length", search.sequence_length,
                      "Tokens of a row; default: as a training configuration says")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option("--precision", search.precision,
                      "bf16, fp8 (tensorwise current scaling), mxfp8 or nvfp4, on a CPU also fp32; "
                      "default bf16, or as a training configuration says"),
@@ -334,7 +327,8 @@ void add_search_options(CLI::App& app, Options& options) {
                      "Days: find the fewest GPUs of --ranks that train --tokens within this time")
           ->check(positive()),
       app.add_option("--budget", search.budget,
-                     "US dollars: find the fastest of --ranks that trains --tokens for this amount")
+                     "US dollars: find the fastest of --ranks that trains --tokens for this "
+                     "amount; with --deadline the cheapest that meets both")
           ->check(positive()),
       app.add_option("--vary", search.vary,
                      "Also searches values of a field: section.field=a|b|c, or a set of fields: "
@@ -346,7 +340,7 @@ void add_search_options(CLI::App& app, Options& options) {
       app.add_flag("--largest", search.largest,
                    "Find the maximum number of layers that fit on --ranks instead"),
       app.add_option("--top", search.top, "Maximum number of layouts to show; default 5")
-          ->check(CLI::PositiveNumber),
+          ->check(positive()),
       app.add_option("--time-limit", search.time_limit,
                      "Seconds after which no further layout is predicted; default 8")
           ->check(positive()),

@@ -116,6 +116,7 @@ Json search_document(const PlanSearchOptions& options, const PlanRequest& reques
             {"left", result.left},
             {"next_bound_seconds", result.next_bound},
             {"complete", result.complete},
+            {"proven", result.proven},
             {"seconds", result.seconds},
             {"tie_share", settings.tie_share},
             {"not_searched", result.not_searched}}},

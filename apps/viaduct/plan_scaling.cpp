@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "base/units.h"
 #include "plan_document.h"
 
@@ -45,27 +46,50 @@ double efficiency(const std::vector<Point>& points, const Point& point) {
   return 0;
 }
 
-/// The chosen number of GPUs; null: none qualifies.
-const Point* fewest_in_time(const PlanSearchOptions& options, const Cluster& cluster,
-                            const std::vector<Point>& points) {
-  for (const Point& point : points) {
-    if (point.best() && *point.bill(options, cluster).days <= *options.deadline) return &point;
-  }
-  return nullptr;
-}
+/// What --deadline and --budget ask for; null: no number of GPUs qualifies.
+class Answers {
+ public:
+  Answers(const PlanSearchOptions& options, const Cluster& cluster,
+          const std::vector<Point>& points)
+      : options_(options), cluster_(cluster), points_(points) {}
 
-const Point* fastest_for_budget(const PlanSearchOptions& options, const Cluster& cluster,
-                                const std::vector<Point>& points) {
-  const Point* found = nullptr;
-  for (const Point& point : points) {
-    if (!point.best()) continue;
-    const Bill bill = point.bill(options, cluster);
-    if (*bill.usd <= *options.budget &&
-        (!found || *bill.days < *found->bill(options, cluster).days))
-      found = &point;
+  const Point* fewest_in_time() const {
+    return least([&](const Bill& bill) { return in_time(bill); }, [](const Bill&) { return 0; });
   }
-  return found;
-}
+  const Point* fastest_for_budget() const {
+    return least([&](const Bill& bill) { return in_budget(bill); },
+                 [](const Bill& bill) { return *bill.days; });
+  }
+  const Point* cheapest_in_time() const {
+    return least([&](const Bill& bill) { return in_time(bill); },
+                 [](const Bill& bill) { return *bill.usd; });
+  }
+  const Point* cheapest_in_both() const {
+    return least([&](const Bill& bill) { return in_time(bill) && in_budget(bill); },
+                 [](const Bill& bill) { return *bill.usd; });
+  }
+
+ private:
+  bool in_time(const Bill& bill) const { return *bill.days <= *options_.deadline; }
+  bool in_budget(const Bill& bill) const { return *bill.usd <= *options_.budget; }
+
+  /// Of the points that qualify, the first with the least figure.
+  const Point* least(FunctionRef<bool(const Bill&)> qualifies,
+                     FunctionRef<double(const Bill&)> figure) const {
+    const Point* found = nullptr;
+    for (const Point& point : points_) {
+      if (!point.best()) continue;
+      const Bill bill = point.bill(options_, cluster_);
+      if (qualifies(bill) && (!found || figure(bill) < figure(found->bill(options_, cluster_))))
+        found = &point;
+    }
+    return found;
+  }
+
+  const PlanSearchOptions& options_;
+  const Cluster& cluster_;
+  const std::vector<Point>& points_;
+};
 
 /// Numbers of ranks that nothing divides do not stop the others; ConfigError if there are no
 /// others.
@@ -81,23 +105,37 @@ void search_points(const PlanSearchOptions& options, std::vector<Point>& points)
     fail<ConfigError>("{}", points.front().refused);
 }
 
+std::string money_text(double usd) {
+  return "$" + format_count(usd);
+}
+
+/// "128 GPUs, 25.0 days, $1.10M".
+std::string bill_text(const Point& point, const Bill& bill) {
+  return fmt::format("{} GPUs, {:.1f} days{}", point.result.ranks, *bill.days,
+                     bill.usd ? ", " + money_text(*bill.usd) : "");
+}
+
 void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
                    const std::vector<Point>& points) {
-  const auto print = [&](const std::string& question, const Point* point) {
-    if (!point) return fmt::print("{}: none of these numbers of GPUs qualifies\n", question);
-    const Bill bill = point->bill(options, cluster);
-    fmt::print("{}: {} GPUs, {:.1f} days{}\n", question, point->result.ranks, *bill.days,
-               bill.usd ? ", $" + format_count(*bill.usd) : "");
+  const Answers answers(options, cluster, points);
+  const auto text = [&](const Point* point) {
+    return point ? bill_text(*point, point->bill(options, cluster))
+                 : "none of these numbers of GPUs qualifies";
   };
-  if (options.deadline) {
-    print(fmt::format("fewest that end within {} day{}", *options.deadline,
-                      *options.deadline == 1 ? "" : "s"),
-          fewest_in_time(options, cluster, points));
+  const std::string within = !options.deadline ? ""
+                                               : fmt::format("within {} day{}", *options.deadline,
+                                                             *options.deadline == 1 ? "" : "s");
+  const std::string for_budget = options.budget ? "for at most " + money_text(*options.budget) : "";
+  if (options.deadline && options.budget) {
+    if (const Point* both = answers.cheapest_in_both())
+      return fmt::print("cheapest that ends {} {}: {}\n", within, for_budget, text(both));
+    fmt::print("no number of GPUs ends {} {}: the two contradict each other\n", within, for_budget);
+    fmt::print("cheapest that ends {}: {}\n", within, text(answers.cheapest_in_time()));
+  } else if (options.deadline) {
+    fmt::print("fewest that end {}: {}\n", within, text(answers.fewest_in_time()));
   }
-  if (options.budget) {
-    print("fastest for at most $" + format_count(*options.budget),
-          fastest_for_budget(options, cluster, points));
-  }
+  if (options.budget)
+    fmt::print("fastest {}: {}\n", for_budget, text(answers.fastest_for_budget()));
 }
 
 void print_table(const PlanSearchOptions& options, const Cluster& cluster,
@@ -156,11 +194,12 @@ void print_json(const PlanSearchOptions& options, const Cluster& cluster,
   const auto gpus = [](const Point* point) {
     return point ? nlohmann::ordered_json(point->result.ranks) : nlohmann::ordered_json();
   };
+  const Answers found(options, cluster, points);
   auto answers = nlohmann::ordered_json::object();
-  if (options.deadline)
-    answers["fewest_gpus_in_time"] = gpus(fewest_in_time(options, cluster, points));
-  if (options.budget)
-    answers["fastest_gpus_for_budget"] = gpus(fastest_for_budget(options, cluster, points));
+  if (options.deadline) answers["fewest_gpus_in_time"] = gpus(found.fewest_in_time());
+  if (options.budget) answers["fastest_gpus_for_budget"] = gpus(found.fastest_for_budget());
+  if (options.deadline && options.budget)
+    answers["cheapest_gpus_in_time_and_budget"] = gpus(found.cheapest_in_both());
   const nlohmann::ordered_json document{{"model", options.model},
                                         {"cluster", cluster.name},
                                         {"gpu", cluster.gpu.name},

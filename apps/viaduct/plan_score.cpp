@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/units.h"
 #include "before_ranks.h"
 #include "plan/score/score.h"
@@ -117,10 +118,13 @@ void print_score(const Score& score) {
 
 int score_published(const std::string& table, const std::string& constants, bool json) {
   const Score score = before_ranks([&] {
+    check_given_path("--score ", table, "a table of published runs (CSV)");
     ScoreSettings settings;
     settings.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    if (!constants.empty())
+    if (!constants.empty()) {
+      check_given_path("--constants ", constants, "a YAML file with step_share");
       settings.constants = parse_score_constants(read_file(constants), constants);
+    }
     return score_table(parse_csv(read_file(table), table), table, settings);
   });
   if (json)

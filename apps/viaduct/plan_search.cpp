@@ -31,6 +31,16 @@ std::string proof_text(const SearchResult& result, const SearchSettings& setting
       settings.time_limit_seconds, result.left, format_seconds(result.next_bound));
 }
 
+/// Which of the first `count` rows are the fastest of all layouts, and which only of those that
+/// were predicted on the way to them.
+std::string proven_rows_text(const SearchResult& result, size_t count) {
+  const size_t proven = std::min(static_cast<size_t>(result.proven), count);
+  if (result.left == 0 || count < 2) return "";
+  if (proven == count) return fmt::format("rows 1 to {} are proven: no other is faster\n", count);
+  return fmt::format("rows {} to {} are the fastest of the layouts that were predicted{}\n",
+                     proven + 1, count, proven > 0 ? "; the rows before them are proven" : "");
+}
+
 void print_row(const PlanSearchOptions& options, const Cluster& cluster, const SearchResult& result,
                size_t index, const SearchSettings& settings) {
   const Candidate& c = result.candidates[index];
@@ -61,8 +71,7 @@ void print_candidates(const PlanSearchOptions& options, const Cluster& cluster,
   for (size_t i = 0; i < count; ++i) print_row(options, cluster, result, i, settings);
   fmt::print("* no other row is both faster and smaller; MFU is of {}\n",
              result.candidates.front().prediction.peak.describe());
-  if (result.left > 0 && count > 1)
-    fmt::print("rows after the first are the fastest of the layouts that were predicted\n");
+  fmt::print("{}", proven_rows_text(result, count));
   fmt::print("\n");
   for (size_t i = 0; i < std::min<size_t>(count, 3); ++i) {
     fmt::print("{}: {}\n", i + 1, describe(result.candidates[i].layout));

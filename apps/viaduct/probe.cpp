@@ -25,9 +25,9 @@ void check_output(const std::filesystem::path& file) {
   std::error_code error;
   const std::filesystem::path folder =
       file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  VIADUCT_CHECK(IoError, std::filesystem::is_directory(folder, error),
+  VIADUCT_CHECK(ConfigError, std::filesystem::is_directory(folder, error),
                 "--out {}: there is no folder {}", file.string(), folder.string());
-  VIADUCT_CHECK(IoError, !std::filesystem::is_directory(file, error),
+  VIADUCT_CHECK(ConfigError, !std::filesystem::is_directory(file, error),
                 "--out {}: is a folder, expected the name of a file", file.string());
 }
 

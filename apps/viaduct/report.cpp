@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/json_reader.h"
+#include "base/log.h"
 #include "report/page/plan_document.h"
 #include "report/page/plan_page.h"
 #include "report/page/run_page.h"
@@ -53,6 +55,8 @@ std::string page_of_run(const fs::path& metrics, const fs::path& plan) {
   RunPageInput input;
   input.name = folder.filename().string();
   input.log = read_run_log(metrics);
+  if (const std::string text = left_out_text(input.log, metrics); !text.empty())
+    log_warning("{}", text);
   input.config = file_if(folder / "config.yaml");
   input.router_load = file_if(folder / "router_load.svg");
   if (!plan.empty())
@@ -74,14 +78,14 @@ int run(const Options& options) {
         "output of viaduct plan --json)",
         subject.string());
   } else {
-    VIADUCT_CHECK(IoError, fs::exists(subject, error), "{}: no such file or folder",
-                  subject.string());
+    check_given_path("", options.subject, "a run's folder, its metrics.jsonl, or a plan");
     (subject.extension() == ".jsonl" ? metrics : plan) = subject;
   }
   if (!options.plan.empty()) {
     VIADUCT_CHECK(ConfigError, !metrics.empty(),
                   "viaduct report: --plan compares a run with a plan, but {} is not a run",
                   subject.string());
+    check_given_path("--plan ", options.plan, "the output of viaduct plan --json");
     plan = options.plan;
   }
   const std::string page = metrics.empty() ? page_of_plan(plan) : page_of_run(metrics, plan);

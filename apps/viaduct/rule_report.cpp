@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "number_checks.h"
 #include "plan/rules/markdown.h"
 
 namespace viaduct::cli {
@@ -53,7 +54,7 @@ std::vector<CLI::Option*> add_rule_options(CLI::App& app, RuleOptions& options) 
           app.add_option(
                  "--rule-seconds", options.seconds,
                  "Seconds after which no further change that rules advise is predicted; default 5")
-              ->check(CLI::PositiveNumber)};
+              ->check(positive())};
 }
 
 rules::EvaluationSettings evaluation_settings(const RuleOptions& options) {

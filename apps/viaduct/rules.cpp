@@ -48,7 +48,7 @@ int run(const Options& options) {
   if (list.empty()) {
     const auto near = nearest_name(options.id, ids);
     fail<ConfigError>("viaduct rules: no rule \"{}\"{}", options.id,
-                      near ? "; did you mean " + *near + "?" : "");
+                      near ? "; did you mean " + *near + "?" : "; viaduct rules lists all");
   }
   if (options.json) {
     Json thresholds = Json::array();

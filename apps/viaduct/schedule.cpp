@@ -1,6 +1,7 @@
 // viaduct schedule: draws a pipeline schedule and prints its bubble.
 
 #include "pipeline/schedule.h"
+#include "number_checks.h"
 
 #include <fmt/core.h>
 
@@ -188,7 +189,7 @@ Subcommand add_schedule(CLI::App& root) {
   app->add_option("--wgrad-deferral-limit", arguments->deferral_limit,
                   "Micro-batches whose weight gradient of the head is deferred to the drain "
                   "(defer_embedding_wgrad_compute); 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   app->add_flag("--combined", arguments->combined,
                 "Forwards alternate with the backward beside them, marked with & "
                 "(overlap_moe_expert_parallel_comm)");

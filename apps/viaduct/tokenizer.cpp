@@ -13,6 +13,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
 #include "data/tokenizer/unicode.h"
+#include "existing_output.h"
 #include "subcommands.h"
 
 namespace viaduct::cli {
@@ -22,7 +23,7 @@ using nlohmann::json;
 
 struct Options {
   std::string tokenizer, special = "recognised", unknown_bytes = "drop", output, json_key = "text";
-  bool json_lines = false, exact_bytes = false, add_special_tokens = false;
+  bool json_lines = false, exact_bytes = false, add_special_tokens = false, overwrite = false;
   std::vector<std::string> inputs;
   int32_t vocab_size = 0;
 };
@@ -122,11 +123,15 @@ int decode(const Options& options) {
 }
 
 int train(const Options& options) {
+  const std::filesystem::path folder(options.output);
+  check_new_output({folder / "tokenizer.json", folder / "tokenizer_config.json"},
+                   options.overwrite);
   const TrainedBpe trained = train_bpe({options.inputs.begin(), options.inputs.end()},
                                        options.vocab_size, options.json_key);
   write_tokenizer(trained, options.output);
   const auto found = static_cast<int32_t>(trained.tokens.size());
   fmt::print("{} tokens in {}\n", found, options.output);
+  if (trained.merges.empty()) log_warning("--input: no text to learn pairs of bytes from");
   if (found < options.vocab_size) {
     fmt::print("The text has no more pairs to merge: {} tokens were requested.\n",
                options.vocab_size);
@@ -205,6 +210,7 @@ Subcommand add_tokenizer(CLI::App& root) {
       ->capture_default_str();
   trainer->add_option("--vocab-size", options->vocab_size, "tokens, at least 257")->required();
   trainer->add_option("--output", options->output, "folder for tokenizer.json")->required();
+  add_overwrite(*trainer, options->overwrite);
   trainer->footer(
       "Example:\n  viaduct tokenizer train --input data/tinyshakespeare.txt --vocab-size 2048 "
       "--output "

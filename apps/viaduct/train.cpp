@@ -18,6 +18,7 @@
 #include "rule_report.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
+#include "run/resolved_run.h"
 #include "standard_streams.h"
 #include "subcommands.h"
 #include "train/signals.h"
@@ -43,6 +44,18 @@ void print_plan(const PlannedMemory& memory, const OffloadReport& offload) {
           static_cast<double>(memory.lower_bound_bytes),
       format_seconds(memory.seconds));
   if (!offload.empty()) say_text(planned_text(offload));
+}
+
+/// How the run is split: the first line of its output.
+void print_layout(const RunSetup& setup, const Launch& launch) {
+  const DistConfig& dist = setup.config.dist;
+  const char* places = launch.launcher == Launcher::mpi        ? " (processes of MPI)"
+                       : launch.launcher == Launcher::torchrun ? " (processes of torchrun)"
+                       : dist.ranks > 1                        ? " (threads of this process)"
+                                                               : "";
+  say("{} rank{}{}: {}; micro-batches of {}\n", dist.ranks, dist.ranks == 1 ? "" : "s", places,
+      mesh_text(resolve_run(setup.config, setup.model).parallelism.mesh),
+      setup.config.train.micro_batch_size);
 }
 
 /// Writes `text` to standard output, and reports what the run could not write. The run is done and
@@ -108,6 +121,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
     if (launch.launcher != Launcher::none) hooks.ranks_here = launch.local_ranks;
     hooks.stop_requested = [&] { return signals.received() != 0; };
+    if (leads) print_layout(setup, launch);
     Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
     if (leads) print_plan(trainer.planned_memory(), trainer.offload());
     trainer.run();
@@ -116,11 +130,17 @@ int run_training(const RunSetup& setup, const Launch& launch) {
   return 0;
 }
 
-/// Before any rank starts: ConfigError for data that are not there, and for a save folder whose
-/// model a checkpoint would hide.
+/// Before any rank starts: ConfigError for data that are not there, and for a save folder that is
+/// none, or whose model a checkpoint would hide.
 void check_folders(const RunConfig& config) {
   check_dataset_files(config.dataset);
   const auto& save = config.checkpoint.save;
+  std::error_code error;
+  VIADUCT_CHECK(
+      ConfigError, !save || !std::filesystem::is_regular_file(*save, error),
+      "checkpoint.save: {} is a file; expected a folder of this run, or one that does not "
+      "exist",
+      save.value_or(""));
   VIADUCT_CHECK(ConfigError, !save || !holds_hugging_face_model(*save),
                 "checkpoint.save: {} holds a Hugging Face model (config.json and safetensors); "
                 "expected a folder of this run, or one that is empty or does not exist",

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/fp8_blocks.h"
@@ -60,6 +61,7 @@ class UnfinishedFolder {
 
 /// The model to convert, from any kind of source.
 struct Input {
+  std::string name;                   // the model's; "" if the input does not say
   std::optional<ModelFolder> folder;  // absent: a GGUF file
   std::unique_ptr<TensorSource> weights;
   ModelConfig model;
@@ -75,6 +77,7 @@ Input read_folder(const std::filesystem::path& path) {
   input.model = read_model_config(*input.folder);
   input.weights = open_weights(*input.folder);
   input.config = without_quantization_config(read_config_text(*input.folder));
+  input.name = model_name(*input.folder);
   input.side_files = model_side_files(input.folder->path);
   return input;
 }
@@ -82,6 +85,7 @@ Input read_folder(const std::filesystem::path& path) {
 Input read_gguf_file(const std::filesystem::path& path) {
   GgufModel read = read_gguf(path);
   Input input;
+  input.name = std::move(read.name);
   input.model = read_hf_config(read.config, path.string());
   input.weights = std::move(read.weights);
   input.config = std::move(read.config);
@@ -137,8 +141,8 @@ std::string with_fp8_blocks(const std::string& config, const std::vector<std::st
 
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
-  VIADUCT_CHECK(IoError, is_absent_or_empty(to), "{}: exists and is not empty; name a new folder",
-                to.string());
+  VIADUCT_CHECK(ConfigError, is_absent_or_empty(to),
+                "{}: exists and is not empty; name a new folder", to.string());
   const JoinedExperts joined(*from.weights,
                              fused_expert_names(model_family(from.model.family).names));
   ExportTensors tensors(joined, from.model, settings.dtype);
@@ -178,10 +182,10 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
 
 void check_save_folder(const std::filesystem::path& save, int64_t step) {
   if (is_absent_or_empty(save)) return;
-  VIADUCT_CHECK(IoError, std::filesystem::is_directory(save) && has_latest(save),
+  VIADUCT_CHECK(ConfigError, std::filesystem::is_directory(save) && has_latest(save),
                 "{}: exists and is neither empty nor a save folder; name a new folder",
                 save.string());
-  VIADUCT_CHECK(IoError, latest_step(save) < step,
+  VIADUCT_CHECK(ConfigError, latest_step(save) < step,
                 "{}: holds step {}; the converted model would be step {}; name a new folder",
                 save.string(), latest_step(save), step);
 }
@@ -242,6 +246,8 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
 }  // namespace
 
 Converted convert_model(const ConvertSettings& settings) {
+  check_given_path("--from ", settings.from,
+                   "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf");
   const Input from =
       is_gguf(settings.from) ? read_gguf_file(settings.from) : read_folder(settings.from);
   check_tensors_fit(from.model, *from.weights);
@@ -265,10 +271,11 @@ Converted convert_model(const ConvertSettings& settings) {
   if (format == ModelFormat::gguf) {
     std::error_code absent;
     const auto size = std::filesystem::file_size(to, absent);
-    VIADUCT_CHECK(IoError, absent || size == 0, "{}: exists and is not empty; name a new file",
+    VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
                   settings.to.string());
     const GgufWritten written =
-        write_gguf(to, from.model, *from.weights, from.side_files, settings.dtype);
+        write_gguf(to, from.name.empty() ? to.stem().string() : from.name, from.model,
+                   *from.weights, from.side_files, settings.dtype);
     result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());
     result.tensors = written.tensors;
     result.bytes = written.bytes;

@@ -48,10 +48,9 @@ struct Converted {
 
 /// Writes `to`: a Hugging Face folder or a GGUF file (weights only), or a save folder with one step
 /// (that of the checkpoint it comes from, with all its state; 0 for others). ConfigError for
-/// architectures and formats that are not supported, and for a plan or a format that the output
-/// cannot have; IoError if the tensors do not match the configuration or exceed the format, or if
-/// `to`
-/// holds something other than an older step of a save folder (a GGUF file is replaced). The final
+/// architectures and formats that are not supported, for a plan or a format that the output cannot
+/// have, for a missing `from`, and if `to` holds something other than an older step of a save
+/// folder; IoError if the tensors do not match the configuration or exceed the format. The final
 /// name does not exist before the result is complete.
 Converted convert_model(const ConvertSettings& settings);
 

@@ -173,8 +173,8 @@ class GgufWeights : public TensorSource {
 
 }  // namespace
 
-GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& model,
-                       const TensorSource& weights,
+GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
+                       const ModelConfig& model, const TensorSource& weights,
                        const std::vector<std::filesystem::path>& side_files,
                        std::optional<ExportFormat> format) {
   VIADUCT_CHECK(ConfigError, format != ExportFormat::fp8,
@@ -182,7 +182,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& mod
   GgufHeadWriter head;
   GgufWritten written;
   add_gguf_config(head, model);
-  head.add_text("general.name", path.stem().string());
+  head.add_text("general.name", name);
   written.notes = add_gguf_tokenizer(head, model, side_files);
 
   const std::vector<Planned> planned = plan_tensors(model, weights);
@@ -248,6 +248,7 @@ GgufModel read_gguf(const std::filesystem::path& path) {
 
 GgufModel read_gguf(GgufFile file) {
   GgufModel read;
+  read.name = file.head().keys.text("general.name", "");
   const Tensor factors = file.contains(kRopeFactors) ? file.tensor(kRopeFactors) : Tensor();
   VIADUCT_CHECK(IoError, !factors || factors.dtype() == DType::f32, "{}: {} is {}, expected F32",
                 file.where(), kRopeFactors, describe(factors));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/export_tensors.h"
@@ -19,17 +20,19 @@ struct GgufWritten {
   std::vector<std::string> notes;  // for people
 };
 
-/// Writes a file, whole or not at all, tensor by tensor. Matrices have `format` (absent: their
+/// Writes a file, whole or not at all, tensor by tensor; `name` is the model's (general.name).
+/// Matrices have `format` (absent: their
 /// stored one); vectors and position embeddings FP32, as llama.cpp wants them; under q8_0 a matrix
 /// whose rows are not multiples of 32 elements FP16. ConfigError for fp8, for stored formats that
 /// GGUF lacks, and for models that llama.cpp cannot represent; IoError as rounded_tensor.
-GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& model,
-                       const TensorSource& weights,
+GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
+                       const ModelConfig& model, const TensorSource& weights,
                        const std::vector<std::filesystem::path>& side_files,
                        std::optional<ExportFormat> format);
 
 /// A GGUF file as the contents of a Hugging Face folder.
 struct GgufModel {
+  std::string name;                       // general.name; "" without one
   std::unique_ptr<TensorSource> weights;  // by Hugging Face's names; made when requested
   std::string config;                     // the text of config.json
   std::map<std::string, std::string> files;

@@ -1,9 +1,12 @@
 #include "checkpoint/model_folder.h"
 
-#include <unordered_map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
+#include "base/json_members.h"
+#include "base/json_reader.h"
 #include "checkpoint/fused_experts.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/quantized_weights.h"
@@ -49,9 +52,9 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   const std::string name = folder.string();
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
-  VIADUCT_CHECK(IoError, std::filesystem::exists(status), "{}: no such folder", name);
+  check_given_path("", folder, "a Hugging Face folder, a checkpoint or a save folder");
   VIADUCT_CHECK(
-      IoError, std::filesystem::is_directory(status),
+      ConfigError, std::filesystem::is_directory(status),
       "{}: not a folder (expected a Hugging Face folder, a checkpoint or a save folder{})", name,
       folder.extension() == ".gguf"
           ? "; viaduct convert --from " + name + " --to FOLDER makes one of it"
@@ -123,6 +126,19 @@ ModelConfig read_model_config(const ModelFolder& folder) {
     config.mtp_layers = 0;
   }
   return config;
+}
+
+std::string model_name(const ModelFolder& folder) {
+  if (folder.kind == ModelFolderKind::hugging_face) {
+    const std::string where = (folder.path / "config.json").string();
+    const auto config = parse_json<nlohmann::json>(read_config_text(folder), where);
+    const std::filesystem::path said = string_member(config, "_name_or_path", where);
+    const std::string name = (said.has_filename() ? said : said.parent_path()).filename().string();
+    if (!name.empty() && name != "." && name != "..") return name;
+  }
+  const std::filesystem::path path = std::filesystem::weakly_canonical(folder.path);
+  const bool step = parse_step_folder_name(path.filename().string()).has_value();
+  return (step ? path.parent_path() : path).filename().string();
 }
 
 const std::vector<std::string>& model_side_file_names() {

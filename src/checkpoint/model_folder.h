@@ -21,9 +21,9 @@ struct ModelFolder {
   std::filesystem::path path;
 };
 
-/// The kind of `folder`. IoError if it is none of the three: missing, not a folder, a save folder
-/// without a complete step, or any other folder (the message names what is missing). Checks only
-/// that files exist; does not read them.
+/// The kind of `folder`. ConfigError if it is missing or not a folder; IoError if it is none of the
+/// three: a save folder without a complete step, or any other folder (the message names what is
+/// missing). Checks only that files exist; does not read them.
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
 /// Whether `folder` itself holds a Hugging Face model: a checkpoint that is saved there would hide
@@ -39,6 +39,10 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 std::string read_config_text(const ModelFolder& folder);
 /// The architecture it describes; ConfigError also for quantized weights that are not supported.
 ModelConfig read_model_config(const ModelFolder& folder);
+
+/// What the model is called: as its config.json says (_name_or_path), else like the folder; a step
+/// has the name of its save folder.
+std::string model_name(const ModelFolder& folder);
 
 /// Names that tokenizer and generation settings have in Hugging Face folders.
 const std::vector<std::string>& model_side_file_names();

@@ -1,6 +1,7 @@
 #include "comm/mesh.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -33,6 +34,13 @@ std::vector<Axis> parse_order(std::string_view order) {
   return axes;
 }
 
+/// The two axes of the attention grid's data ranks, the one that varies faster first. In the expert
+/// grid cp has one rank.
+std::pair<Axis, Axis> data_axes(const std::array<int, kAxes>& strides) {
+  const bool data_first = strides[at(Axis::dp)] < strides[at(Axis::cp)];
+  return data_first ? std::pair(Axis::dp, Axis::cp) : std::pair(Axis::cp, Axis::dp);
+}
+
 /// Data ranks: the number of ranks over `parts`.
 int data_size(const char* grid, int ranks, int64_t parts) {
   VIADUCT_CHECK(ConfigError, ranks % parts == 0,
@@ -61,9 +69,9 @@ MeshSizes dense_sizes(const std::array<int, kAxes>& sizes) {
 }  // namespace
 
 std::string_view axis_name(Axis axis) {
-  static constexpr std::string_view kNames[] = {"tp",    "cp",   "ep",   "dp",       "pp",
-                                                "tp.kv", "cp.0", "cp.1", "dp.inner", "dp.outer",
-                                                "ep.inner", "ep.outer"};
+  static constexpr std::string_view kNames[] = {"tp",       "cp",       "ep",       "dp",
+                                                "pp",       "tp.kv",    "cp.0",     "cp.1",
+                                                "dp.inner", "dp.outer", "ep.inner", "ep.outer"};
   return kNames[at(axis)];
 }
 
@@ -117,11 +125,11 @@ void Mesh::check_parts() const {
                                    int64_t{levels[0]} * levels[1] == size(Axis::cp)),
                 "mesh: two levels of context parallelism whose product is not cp = {}",
                 size(Axis::cp));
-  VIADUCT_CHECK(ConfigError,
-                parts_.expert_domains >= 1 &&
-                    size(Grid::expert, Axis::ep) % parts_.expert_domains == 0,
-                "mesh: {} domains do not divide the {} ranks that share experts",
-                parts_.expert_domains, size(Grid::expert, Axis::ep));
+  VIADUCT_CHECK(
+      ConfigError,
+      parts_.expert_domains >= 1 && size(Grid::expert, Axis::ep) % parts_.expert_domains == 0,
+      "mesh: {} domains do not divide the {} ranks that share experts", parts_.expert_domains,
+      size(Grid::expert, Axis::ep));
   for (const Grid grid : {Grid::attention, Grid::expert}) {
     VIADUCT_CHECK(
         ConfigError,
@@ -166,14 +174,15 @@ int Mesh::size(Grid grid, Axis axis) const {
 
 Mesh::Digits Mesh::data_digits(Grid grid, GlobalRank rank, bool inner) const {
   const GridShape& g = shape(grid);
-  Axis fast = Axis::cp, slow = Axis::dp;
-  if (g.strides[at(slow)] < g.strides[at(fast)]) std::swap(fast, slow);
+  const auto [fast, slow] = data_axes(g.strides);
   const int width = g.sizes[at(fast)];
+  const int fast_stride = g.strides[at(fast)], slow_stride = g.strides[at(slow)];
   const auto step = [&](int place) {
-    return place % width * g.strides[at(fast)] + place / width * g.strides[at(slow)];
+    return place % width * fast_stride + place / width * slow_stride;
   };
-  const int place = coordinate(grid, rank, fast).value + width * coordinate(grid, rank, slow).value;
   const int run = size(grid, Axis::dp_inner);
+  const int place = coordinate(grid, rank, Axis::dp_inner).value +
+                    run * coordinate(grid, rank, Axis::dp_outer).value;
   Digits digits{.own = step(place)};
   if (inner) {
     for (int i = 0; i < run; ++i) digits.members.push_back(step(place / run * run + i));
@@ -197,17 +206,36 @@ Mesh::Digits Mesh::digits(Grid grid, GlobalRank rank, Axis axis) const {
                     : axis == Axis::ep_outer ? size(grid, Axis::ep_inner)
                                              : 1;
   const int stride = shape(grid).strides[at(whole)] * inner;
-  Digits digits{.own = rank.value / stride % count * stride};
+  Digits digits{.own = coordinate(grid, rank, axis).value * stride};
   for (int i = 0; i < count; ++i) digits.members.push_back(i * stride);
   return digits;
 }
 
 AxisRank Mesh::coordinate(Grid grid, GlobalRank rank, Axis axis) const {
-  if (static_cast<int>(axis) < kAxes)
-    return {rank.value / shape(grid).strides[at(axis)] % shape(grid).sizes[at(axis)]};
-  const Digits part = digits(grid, rank, axis);
-  const auto found = std::find(part.members.begin(), part.members.end(), part.own);
-  return {static_cast<int>(found - part.members.begin())};
+  // In closed form: loops over all ranks of a large run ask for it.
+  const auto whole = [&](Axis one) { return coordinate(grid, rank, one).value; };
+  const auto place_among_data_ranks = [&] {
+    const auto [fast, slow] = data_axes(shape(grid).strides);
+    return whole(fast) + shape(grid).sizes[at(fast)] * whole(slow);
+  };
+  switch (axis) {
+    case Axis::tp_kv:
+      return {whole(Axis::tp) % size(grid, Axis::tp_kv)};
+    case Axis::cp_inner:
+      return {whole(Axis::cp) % size(grid, Axis::cp_inner)};
+    case Axis::cp_outer:
+      return {whole(Axis::cp) / size(grid, Axis::cp_inner)};
+    case Axis::ep_inner:
+      return {whole(Axis::ep) % size(grid, Axis::ep_inner)};
+    case Axis::ep_outer:
+      return {whole(Axis::ep) / size(grid, Axis::ep_inner)};
+    case Axis::dp_inner:
+      return {place_among_data_ranks() % size(grid, Axis::dp_inner)};
+    case Axis::dp_outer:
+      return {place_among_data_ranks() / size(grid, Axis::dp_inner)};
+    default:
+      return {rank.value / shape(grid).strides[at(axis)] % shape(grid).sizes[at(axis)]};
+  }
 }
 
 std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
@@ -238,10 +266,8 @@ std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
 }
 
 bool Mesh::leads(Grid grid, GlobalRank rank, const std::vector<Axis>& axes) const {
-  return std::all_of(axes.begin(), axes.end(), [&](Axis axis) {
-    const Digits part = digits(grid, rank, axis);
-    return part.own == part.members.front();
-  });
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](Axis axis) { return coordinate(grid, rank, axis).value == 0; });
 }
 
 }  // namespace viaduct

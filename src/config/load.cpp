@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "config/override_value.h"
 
 namespace viaduct {
@@ -24,6 +25,7 @@ class Reader {
 
   void read_file(const std::filesystem::path& path) {
     try {
+      check_given_path("", path, "a configuration (YAML)");
       const Value root =
           parse_yaml(viaduct::read_file(path, kMaxYamlBytes), path.filename().string());
       if (root.is_null()) return;

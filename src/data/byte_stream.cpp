@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/given_path.h"
 
 namespace viaduct {
 namespace {
@@ -235,10 +236,12 @@ std::filesystem::path without_compression(const std::filesystem::path& path) {
 InputKind input_kind(const std::filesystem::path& path) {
   InputKind kind;
   if (path == "-") return {true, true, 0};
+  check_given_path("", path, "a text file or JSONL");
   struct stat info {};
   VIADUCT_CHECK(IoError, ::stat(path.c_str(), &info) == 0, "cannot open {}: {}", path.string(),
                 std::strerror(errno));
-  VIADUCT_CHECK(IoError, !S_ISDIR(info.st_mode), "cannot read {}: it is a folder", path.string());
+  VIADUCT_CHECK(ConfigError, !S_ISDIR(info.st_mode), "cannot read {}: it is a folder",
+                path.string());
   if (!S_ISREG(info.st_mode)) return {false, true, 0};  // a pipe: its first bytes can be read once
   kind.stored_bytes = static_cast<int64_t>(info.st_size);
   std::string first(4, '\0');

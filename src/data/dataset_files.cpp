@@ -47,19 +47,23 @@ std::string advice(const std::string& prefix) {
 
 }  // namespace
 
-void check_dataset_files(const DatasetConfig& config) {
-  if (config.mock) return;
-  const char* field = config.blend ? "dataset.blend" : "dataset.blend_per_split";
+void check_dataset_files(const std::vector<std::string>& prefixes, std::string_view where) {
   Problems problems;
-  for (const std::string& prefix : dataset_prefixes(config)) {
+  for (const std::string& prefix : prefixes) {
     for (const char* ending : {".idx", ".bin"}) {
       if (is_file(prefix + ending)) continue;
-      problems.add("{}: no data set {}: {}{} does not exist{}", field, prefix, prefix, ending,
+      problems.add("{}: no data set {}: {}{} does not exist{}", where, prefix, prefix, ending,
                    advice(prefix));
       break;
     }
   }
   problems.throw_if_any();
+}
+
+void check_dataset_files(const DatasetConfig& config) {
+  if (config.mock) return;
+  check_dataset_files(dataset_prefixes(config),
+                      config.blend ? "dataset.blend" : "dataset.blend_per_split");
 }
 
 }  // namespace viaduct

@@ -29,6 +29,10 @@ class GptDataset final : public SampleSource {
   const IndexedDataset& dataset() const { return *stored_.request().dataset; }
   DocumentRange documents() const { return stored_.request().range; }
   std::optional<int64_t> num_samples() const { return stored_.request().num_samples; }
+  /// None if the cache is trusted: then the tokens were not counted.
+  std::optional<int64_t> tokens_per_epoch() const {
+    return stored_.plan() ? std::optional(stored_.plan()->tokens_per_epoch) : std::nullopt;
+  }
   const GptIndex& index() const { return stored_.get(); }
   /// Megatron's description of everything that determines the order of the rows.
   std::string description() const { return stored_.description(); }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/given_path.h"
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "data/tokenizer/text_ids.h"
@@ -42,10 +43,12 @@ std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, 
 }
 
 std::vector<PromptText> read_prompt_file(const std::filesystem::path& file) {
+  check_given_path("--prompt-file ", file, "a text file or JSONL");
   std::ifstream in(file);
   std::error_code error;
-  VIADUCT_CHECK(IoError, in.good() && !std::filesystem::is_directory(file, error),
-                "--prompt-file {}: cannot be opened", file.string());
+  VIADUCT_CHECK(ConfigError, !std::filesystem::is_directory(file, error),
+                "--prompt-file {}: is a folder, expected a file", file.string());
+  VIADUCT_CHECK(IoError, in.good(), "--prompt-file {}: cannot be opened", file.string());
   const std::string extension = file.extension().string();
   return read_prompts(in, file.string(), extension == ".jsonl" || extension == ".json");
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/nearest.h"
 #include "config/convert.h"
 #include "hardware/catalog_data.h"
@@ -198,6 +199,7 @@ Gpu load_gpu(const std::string& name) {
 
 Cluster load_cluster(const std::string& name_or_file) {
   if (name_or_file.ends_with(".yaml") || name_or_file.ends_with(".yml")) {
+    check_given_path("", name_or_file, "a cluster as of hardware/clusters.yaml");
     const Value map = parse_yaml(read_file(name_or_file), name_or_file);
     return read_cluster(std::filesystem::path(name_or_file).stem().string(), map);
   }

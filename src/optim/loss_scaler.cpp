@@ -16,12 +16,12 @@ constexpr double kMaximumScale = 0x1p127;
 
 }  // namespace
 
-LossScaler::LossScaler(const LossScalerSettings& settings) : settings_(settings) {
+std::vector<std::string> problems_of(const LossScalerSettings& settings) {
   std::vector<std::string> problems;
   const auto in_range = [&](const char* name, double value) {
     if (!(value > 0 && value <= kMaximumScale)) {
-      problems.push_back(
-          fmt::format("mixed_precision.{} must be in (0, 2^127], found {}", name, value));
+      problems.push_back(fmt::format(
+          "mixed_precision.{}: expected above 0 and at most 2^127, found {}", name, value));
     }
   };
   if (settings.constant_scale != 0) in_range("loss_scale", settings.constant_scale);
@@ -29,7 +29,7 @@ LossScaler::LossScaler(const LossScalerSettings& settings) : settings_(settings)
   in_range("min_loss_scale", settings.minimum_scale);
   if (settings.initial_scale < settings.minimum_scale) {
     problems.push_back(
-        fmt::format("mixed_precision.initial_loss_scale {} is below min_loss_scale {}",
+        fmt::format("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                     settings.initial_scale, settings.minimum_scale));
   }
   if (settings.window < 1) {
@@ -40,6 +40,11 @@ LossScaler::LossScaler(const LossScalerSettings& settings) : settings_(settings)
     problems.push_back(fmt::format("mixed_precision.hysteresis must be at least 1, found {}",
                                    settings.hysteresis));
   }
+  return problems;
+}
+
+LossScaler::LossScaler(const LossScalerSettings& settings) : settings_(settings) {
+  const std::vector<std::string> problems = problems_of(settings);
   if (!problems.empty()) throw ConfigError(problems);
 }
 

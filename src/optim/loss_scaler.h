@@ -4,6 +4,8 @@
 // (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2).
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace viaduct {
 
@@ -18,6 +20,9 @@ struct LossScalerSettings {
   /// Overflows (not necessarily in a row) after which the scale is halved.
   int64_t hysteresis = 2;
 };
+
+/// Everything that is out of range. Kernels read the scale as FP32, so it is at most 2^127.
+std::vector<std::string> problems_of(const LossScalerSettings& settings);
 
 /// The scaler's whole state, stored in checkpoints.
 struct LossScalerState {
@@ -35,7 +40,7 @@ struct LossScalerState {
 /// 2^127). Constant: the scale never changes; overflowing updates are still skipped.
 class LossScaler {
  public:
-  /// ConfigError lists all settings that are out of range.
+  /// ConfigError with problems_of the settings.
   explicit LossScaler(const LossScalerSettings& settings);
 
   LossScalerState initial_state() const;

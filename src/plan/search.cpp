@@ -277,6 +277,9 @@ class Search {
     std::stable_sort(result_.rejected.begin(), result_.rejected.end(), faster);
     result_.left = static_cast<int64_t>(rough_.size() + refined_.size());
     result_.next_bound = empty() ? 0 : front().bound.seconds;
+    result_.proven = std::ranges::count_if(result_.candidates, [this](const Candidate& c) {
+      return empty() || c.prediction.step_seconds < result_.next_bound;
+    });
     result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
     look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_,
                         [this] { return time_is_left(); });

@@ -63,6 +63,8 @@ struct SearchResult {
   double seconds = 0;     // that the search took
   double next_bound = 0;  // lower bound of the time of the remaining layouts; 0: none remains
   bool complete = false;  // no remaining layout is faster than the best, or ties with it
+  /// Candidates from the first on that are faster than every remaining layout.
+  int64_t proven = 0;
   std::vector<std::string> not_searched;  // what stays as configured, in words
 };
 

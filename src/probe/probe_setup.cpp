@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/given_path.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/packed_weights.h"
@@ -13,9 +14,10 @@
 namespace viaduct {
 namespace {
 
-RunConfig probe_defaults(const DistConfig& dist, int64_t steps, int64_t rows) {
+RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t rows) {
   RunConfig defaults;
-  defaults.dist = dist;
+  defaults.dist = request.dist;
+  defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.mixed_precision.recipe = "fp32";
   defaults.scheduler.lr_decay_style = "constant";
   defaults.scheduler.lr_warmup_iters = 0;
@@ -54,6 +56,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   const ModelFolder folder = resolve_model_folder(request.model);
   const ModelConfig model = read_model_config(folder);
   setup.weights = open_weights(folder);
+  check_given_path("--batch ", request.batch, "a safetensors file");
   setup.batch = std::make_unique<SafetensorsFile>(request.batch);
 
   const std::string ids_name = request.train ? "batch.input_ids" : "input_ids";
@@ -69,7 +72,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   const int64_t steps = request.train ? ids->shape[0] : 1, rows = ids->shape[rank - 2];
 
   LoadedRunConfig loaded =
-      load_run_config({}, request.overrides, probe_defaults(request.dist, steps, rows));
+      load_run_config({}, request.overrides, probe_defaults(request, steps, rows));
   setup.config = std::move(loaded.config);
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,

@@ -61,6 +61,7 @@ void StepMetrics::set_rates(double seconds, int64_t rows, int64_t step_tokens,
   const auto utilization = [&](double tflops) {
     return peak.known() ? std::optional(model_flops_utilization(tflops, peak)) : std::nullopt;
   };
+  rank_count = ranks;
   step_seconds = seconds;
   step_samples = rows;
   samples_per_second = static_cast<double>(rows) / seconds;

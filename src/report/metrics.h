@@ -41,6 +41,8 @@ struct StepMetrics {
   double learning_rate = 0;
   /// Rows of this step, of all ranks.
   int64_t step_samples = 0;
+  /// Of the run. Rates per rank, their peak and the peak of memory are those of one rank.
+  int64_t rank_count = 1;
 
   double step_seconds = 0;
   /// False: the line has no rates (logger.log_throughput).

@@ -26,9 +26,13 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
   if (m.mfu && m.with_rates) {
     const std::string full =
         m.mfu_full ? fmt::format(" (uncausal {:.1f} %)", 100 * *m.mfu_full) : "";
-    text += fmt::format(" | MFU {:.1f} %{} of {}", 100 * *m.mfu, full, m.mfu_peak);
+    text += fmt::format(" | MFU {:.1f} %{} of {}{}", 100 * *m.mfu, full, m.mfu_peak,
+                        m.rank_count > 1 ? " a rank" : "");
   }
-  if (m.peak_memory_bytes > 0) text += " | " + format_bytes(m.peak_memory_bytes);
+  if (m.peak_memory_bytes > 0) {
+    const std::string bytes = format_bytes(m.peak_memory_bytes);
+    text += m.rank_count > 1 ? " | at most " + bytes + " a rank" : " | " + bytes;
+  }
   if (m.skipped > 0) text += fmt::format(" | {} skipped", m.skipped);
   if (m.step < total_steps) text += " | ETA " + format_seconds(remaining_seconds);
   return text;

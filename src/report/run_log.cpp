@@ -1,6 +1,6 @@
 #include "report/run_log.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -66,16 +66,19 @@ LoggedStep step_of(const Json& line, const std::string& what) {
   return step;
 }
 
-void take_line(RunLog& log, const Json& line, const std::string& what) {
+/// False for a line that is neither a step, a validation nor an end.
+bool take_line(RunLog& log, const Json& line, const std::string& what) {
   VIADUCT_CHECK(IoError, line.is_object(), "{}: expected an object", what);
-  if (line.contains("stopped")) log.stopped = text_if(line, "stopped");
+  bool known = line.contains("stopped");
+  if (known) log.stopped = text_if(line, "stopped");
   for (const char* kind : {"validation", "test"}) {
     const std::string name(kind);
+    known = known || line.contains(name + "_loss");  // null: not finite
     if (const auto loss = number_if(line, (name + "_loss").c_str()))
       log.validations.push_back({static_cast<int64_t>(number(line, "step", what)), *loss,
                                  text_if(line, (name + "_data").c_str()), name == "test"});
   }
-  if (!line.contains("step_seconds")) return;
+  if (!line.contains("step_seconds")) return known;
   log.stopped.clear();  // a run that stopped before this step was resumed
   log.steps.push_back(step_of(line, what));
   log.tokens = static_cast<int64_t>(number_if(line, "tokens").value_or(0));
@@ -83,6 +86,7 @@ void take_line(RunLog& log, const Json& line, const std::string& what) {
   if (const std::string peak = text_if(line, "mfu_peak"); !peak.empty()) log.mfu_peak = peak;
   if (const std::string flops = text_if(line, "flop_convention"); !flops.empty())
     log.flop_convention = flops;
+  return true;
 }
 
 }  // namespace
@@ -99,15 +103,29 @@ RunLog read_run_log(const std::filesystem::path& metrics) {
     if (text.empty()) continue;
     if (end == std::string_view::npos) {
       const std::optional<Json> last = try_parse_json<Json>(text);
-      if (last) take_line(log, *last, what);
       log.truncated = !last;
+      if (last && !take_line(log, *last, what)) log.unknown_lines.push_back(line);
       continue;
     }
-    take_line(log, parse_json<Json>(text, what), what);
+    if (!take_line(log, parse_json<Json>(text, what), what)) log.unknown_lines.push_back(line);
   }
   file.check();
   VIADUCT_CHECK(IoError, !log.steps.empty(), "{}: no step was logged", metrics.string());
   return log;
+}
+
+std::string left_out_text(const RunLog& log, const std::filesystem::path& metrics) {
+  constexpr size_t kMost = 8;
+  const std::vector<int64_t>& lines = log.unknown_lines;
+  std::string text;
+  if (!lines.empty()) {
+    const size_t shown = std::min(lines.size(), kMost);
+    text = fmt::format("{} of its lines are neither a step, a validation nor an end: lines {}{}",
+                       lines.size(), fmt::join(lines.begin(), lines.begin() + shown, ", "),
+                       shown < lines.size() ? ", …" : "");
+  }
+  if (log.truncated) text += std::string(text.empty() ? "" : "; ") + "its last line is incomplete";
+  return text.empty() ? "" : fmt::format("{}: not shown: {}", metrics.string(), text);
 }
 
 double median(std::vector<double> values) {

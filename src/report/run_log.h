@@ -40,8 +40,14 @@ struct RunLog {
   std::string mfu_peak, flop_convention;
   int64_t tokens = 0;      // consumed by the last step
   bool simulated = false;  // its seconds were not measured on a machine
+  /// Numbers of the lines that are neither a step, a validation nor an end.
+  std::vector<int64_t> unknown_lines;
   bool truncated = false;  // the last line is incomplete: the run was killed while it wrote
 };
+
+/// What the log leaves out of the file: "metrics.jsonl: not shown: 2 of its lines …"; "" if
+/// nothing.
+std::string left_out_text(const RunLog& log, const std::filesystem::path& metrics);
 
 /// IoError with the line if the file cannot be read, is not metrics.jsonl, or has no step.
 RunLog read_run_log(const std::filesystem::path& metrics);

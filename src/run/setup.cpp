@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/log.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
@@ -24,6 +25,7 @@ constexpr int64_t kDefaultSequenceLength = 2048;
 /// The text of a config.json, given as a file or as the folder that holds it.
 std::pair<std::string, std::filesystem::path> read_config_json(std::filesystem::path path) {
   if (std::filesystem::is_directory(path)) path /= "config.json";
+  check_given_path("", path, "a config.json of Hugging Face, or its folder");
   return {read_file(path, 1 << 20), path};
 }
 

@@ -5,6 +5,7 @@
 #include "config/nearest_valid.h"
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
+#include "optim/schedules.h"
 #include "run/packed_weights.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
@@ -283,9 +284,15 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   }
   for (const std::string& name : config.checkpoint.allow_changes) {
     const auto rule = resume_rule(name);
-    if (!rule || rule->change != ResumeChange::refused)
+    if (!rule || rule->change != ResumeChange::refused) {
       problems.add("checkpoint.allow_changes: {} is not a setting whose change is refused{}", name,
                    rule ? " (it may change)" : "");
+    } else if (rule->other_shapes) {
+      problems.add(
+          "checkpoint.allow_changes: {} cannot be allowed to change: {}; start anew with another "
+          "checkpoint.save",
+          name, rule->effect);
+    }
   }
   validate_profiling(config, problems);
   validate_logger(config.logger, problems);
@@ -295,10 +302,8 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_graphs(config, problems);
   if (config.dist.device.value_or("cpu") == "cuda")
     static_cast<void>(nccl_options(config.dist, problems));
-  if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
-    problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
-                 config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);
-  }
+  for (const std::string& problem : problems_of(loss_scaler_settings(config.mixed_precision)))
+    problems.add_text(problem);
   if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&
       !has_loss_scale(config.mixed_precision)) {
     problems.add(

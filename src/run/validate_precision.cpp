@@ -4,86 +4,11 @@
 
 #include <algorithm>
 
-#include "base/function_ref.h"
 #include "base/nearest.h"
 #include "ops/cuda/product_layout.h"
 
 namespace viaduct {
 namespace {
-
-std::string_view name_of(Scaling scaling) {
-  return scaling == Scaling::mx ? "MXFP8" : scaling == Scaling::nvfp4 ? "NVFP4" : "FP8";
-}
-
-using CheckSize = FunctionRef<void(const char* what, int64_t size)>;
-
-void check_attention_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
-  if (m.num_attention_heads.is_auto() || m.kv_channels.is_auto()) return;
-  const int64_t heads = m.num_attention_heads.value();
-  const int64_t groups = m.num_query_groups.value_or(heads);
-  const int64_t queries = heads / tp * m.kv_channels.value();
-  check("num_attention_heads * kv_channels / tensor_model_parallel_size", queries);
-  check("query, key and value features",
-        queries + 2 * std::max<int64_t>(1, groups / tp) * m.kv_channels.value());
-}
-
-/// Rules on the products from the compressed vectors to heads, and back from heads.
-void check_latent_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
-  const LatentFields& latent = m.latent;
-  if (!latent.q_lora_rank.is_auto() && latent.q_lora_rank.value())
-    check("model.q_lora_rank", *latent.q_lora_rank.value());
-  if (!latent.kv_lora_rank.is_auto()) check("model.kv_lora_rank", latent.kv_lora_rank.value());
-  if (m.num_attention_heads.is_auto() || latent.qk_head_dim.is_auto() ||
-      latent.qk_pos_emb_head_dim.is_auto() || latent.v_head_dim.is_auto())
-    return;
-  const int64_t heads = m.num_attention_heads.value() / tp, values = latent.v_head_dim.value();
-  check("num_attention_heads * (qk_head_dim + qk_pos_emb_head_dim) / tensor_model_parallel_size",
-        heads * latent.head_dim());
-  check("num_attention_heads * (qk_head_dim + v_head_dim) / tensor_model_parallel_size",
-        heads * (latent.qk_head_dim.value() + values));
-  check("num_attention_heads * v_head_dim / tensor_model_parallel_size", heads * values);
-}
-
-/// Sizes of the products of linear layers that a rank computes, where they are known, are multiples
-/// of what FP8 units read at once: 16, or the 32 elements of an MX scale. The largest magnitude of
-/// rotated tokens is computed where a rank has its part of them.
-void validate_sizes_of_products(const RunConfig& config, Scaling scaling, Problems& problems) {
-  const int64_t unit = scaling == Scaling::mx ? 32 : 16;
-  const ModelFields& m = config.model;
-  const int64_t tp = config.parallel.tensor_model_parallel_size;
-  const auto check = [&](const char* what, int64_t size) {
-    if (size % unit == 0) return;
-    problems.add(
-        "mixed_precision.{}: {} on a rank = {} is not a multiple of {}, as products of {} need; "
-        "nearest: {}",
-        scaling == Scaling::nvfp4 ? "fp4_recipe" : "fp8_recipe", what, size, unit, name_of(scaling),
-        std::max<int64_t>(1, (size + unit / 2) / unit) * unit);
-  };
-  if (!m.hidden_size.is_auto()) check("model.hidden_size", m.hidden_size.value());
-  if (!m.ffn_hidden_size.is_auto())
-    check("model.ffn_hidden_size / tensor_model_parallel_size", m.ffn_hidden_size.value() / tp);
-  const auto& shared = m.moe.moe_shared_expert_intermediate_size;
-  if (m.moe.experts() > 0 && !shared.is_auto() && shared.value())
-    check("model.moe_shared_expert_intermediate_size / tensor_model_parallel_size",
-          *shared.value() / tp);
-  const auto& experts = m.moe.moe_ffn_hidden_size;
-  if (m.moe.experts() > 0 && !experts.is_auto() && experts.value())
-    check("model.moe_ffn_hidden_size / expert_tensor_parallel_size",
-          *experts.value() / config.parallel.expert_tensor());
-  if (m.latent.multi_latent_attention.value_or(false)) {
-    check_latent_sizes(m, tp, check);
-  } else {
-    check_attention_sizes(m, tp, check);
-  }
-  if (!m.seq_length.is_auto()) {
-    const int64_t tokens = config.train.micro_batch_size * m.seq_length.value() /
-                           config.parallel.context_parallel_size;
-    check("tokens of a micro-batch", tokens);
-    const Auto<bool>& cut = config.parallel.sequence_parallel;
-    if (scaling == Scaling::nvfp4 && !cut.is_auto() && cut.value() && tokens % unit == 0)
-      check("tokens of a micro-batch / tensor_model_parallel_size", tokens / tp);
-  }
-}
 
 void validate_plain_blocks(const RunConfig& config, Problems& problems) {
   if (config.model.num_layers.is_auto()) return;
@@ -170,7 +95,7 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
     problems.add(
         "{} needs one scale for each tensor (fp8_recipe = tensorwise or delayed); groups of {} "
         "would lie along different dims of the same queries, keys and values",
-        kField, name_of(recipe.products.scaling));
+        kField, product_format_name(recipe.products.scaling));
   }
   const Auto<std::string>& backend = config.model.attention_backend;
   if (!backend.is_auto() && backend.value() != "flash") {
@@ -185,28 +110,13 @@ void validate_target(const RunConfig& config, const PrecisionRecipe& recipe, Pro
   if (missing.empty()) return;
   const bool fp4 = recipe.products.scaling == Scaling::nvfp4;
   problems.add("mixed_precision.{} ({}): {}", fp4 ? "fp4_recipe" : "fp8_recipe",
-               name_of(recipe.products.scaling), missing);
-}
-
-/// The linear layers of a block, by their names in a path. Whether attention is latent may not be
-/// known yet.
-std::vector<std::string_view> linear_layers(const Auto<bool>& latent, bool experts) {
-  std::vector<std::string_view> names;
-  if (!latent.value_or(false)) names.push_back("attention.qkv");
-  if (latent.value_or(true)) names.insert(names.end(), {"attention.query", "attention.key_value"});
-  names.insert(names.end(), {"attention.projection", "mlp.up", "mlp.down"});
-  if (experts) {
-    names.insert(names.end(),
-                 {"mlp.experts.up", "mlp.experts.down", "mlp.shared.up", "mlp.shared.down"});
-  }
-  return names;
+               product_format_name(recipe.products.scaling), missing);
 }
 
 /// Every name of layers_in_bf16 is the name of a linear layer.
 void validate_plain_layers(const RunConfig& config, Problems& problems) {
   if (config.model.num_layers.is_auto()) return;
-  const auto layers =
-      linear_layers(config.model.latent.multi_latent_attention, config.model.moe.experts() > 0);
+  const auto layers = linear_layers(config.model);
   std::vector<std::string> known;
   for (int64_t block = 0; block < config.model.num_layers.value(); ++block) {
     for (const std::string_view layer : layers)
@@ -248,9 +158,17 @@ bool asks_for_fp8_and_fp4(const PrecisionConfig& given, Problems& problems) {
 
 }  // namespace
 
-void validate_product_sizes(const RunConfig& config, Problems& problems) {
-  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
-  if (scaling != Scaling::none) validate_sizes_of_products(config, scaling, problems);
+std::vector<std::string_view> linear_layers(const ModelFields& model) {
+  const Auto<bool>& latent = model.latent.multi_latent_attention;
+  std::vector<std::string_view> names;
+  if (!latent.value_or(false)) names.push_back("attention.qkv");
+  if (latent.value_or(true)) names.insert(names.end(), {"attention.query", "attention.key_value"});
+  names.insert(names.end(), {"attention.projection", "mlp.up", "mlp.down"});
+  if (model.moe.experts() > 0) {
+    names.insert(names.end(),
+                 {"mlp.experts.up", "mlp.experts.down", "mlp.shared.up", "mlp.shared.down"});
+  }
+  return names;
 }
 
 void validate_precision(const RunConfig& config, Problems& problems) {

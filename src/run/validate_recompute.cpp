@@ -46,9 +46,11 @@ void validate_full(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// Values that are still auto count as present: the model's folder determines them, and is read
-/// later.
-ModelParts parts_of(const ModelFields& model) {
+/// Values that are still auto have the family's defaults, or are determined by the model's folder,
+/// which is read later: then they count as present.
+ModelParts parts_of(const RunConfig& config) {
+  ModelFields model = config.model;
+  if (!config.checkpoint.pretrained_checkpoint && !model.hf_config) model.resolve();
   ModelParts parts;
   const auto& latent = model.latent.multi_latent_attention;
   parts.latent_attention = latent.is_auto() || latent.value();
@@ -130,7 +132,7 @@ void validate_recompute(const RunConfig& config, Problems& problems) {
   if (config.recompute.recompute_segments_apart) validate_apart(config.recompute, problems);
   if (config.recompute.full()) validate_full(config, problems);
   if (config.recompute.selective())
-    validate_selective(config.recompute, parts_of(config.model), problems);
+    validate_selective(config.recompute, parts_of(config), problems);
 }
 
 }  // namespace viaduct

@@ -7,12 +7,15 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "checkpoint/parameter_io.h"
 #include "config/problems.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
 
 namespace viaduct {
 namespace {
+
+constexpr std::string_view kFurtherLayers = "model.mtp_num_layers";
 
 class Changes {
  public:
@@ -23,12 +26,16 @@ class Changes {
   void add(std::string_view name, const std::string& difference) {
     const ResumeRule rule = resume_rule(name).value_or(ResumeRule{});
     if (rule.change == ResumeChange::free) return;
-    const bool allowed = std::find(allowed_.begin(), allowed_.end(), name) != allowed_.end();
     std::string line = fmt::format("{}: {}: {}", name, difference, rule.effect);
-    if (rule.change != ResumeChange::refused || allowed) return warnings_.push_back(line);
-    refused_.emplace_back(name);
-    refusals_.push_back(std::move(line));
+    if (rule.change != ResumeChange::refused || is_allowed(name)) return warnings_.push_back(line);
+    refuse(name, std::move(line));
     other_shapes_ |= rule.other_shapes;
+  }
+
+  /// `line`: name, difference and effect. Refused even if it is allowed: it needs more than that.
+  void refuse(std::string_view name, std::string line) {
+    if (!is_allowed(name)) refused_.emplace_back(name);
+    refusals_.push_back(std::move(line));
   }
 
   /// Throws for refused changes; otherwise warns about the rest.
@@ -42,13 +49,17 @@ class Changes {
   }
 
  private:
+  bool is_allowed(std::string_view name) const {
+    return std::find(allowed_.begin(), allowed_.end(), name) != allowed_.end();
+  }
+
   /// What to do about all refusals together.
   std::string advice() const {
+    if (refused_.empty()) return "";
     if (other_shapes_) return "; start anew with another checkpoint.save";
     std::vector<std::string> names = allowed_;
     names.insert(names.end(), refused_.begin(), refused_.end());
-    return fmt::format("; checkpoint.allow_changes=[{}] continues anyway",
-                       fmt::join(names, ", "));
+    return fmt::format("; checkpoint.allow_changes=[{}] continues anyway", fmt::join(names, ", "));
   }
 
   const std::vector<std::string>& allowed_;
@@ -57,6 +68,18 @@ class Changes {
   bool other_shapes_ = false;
   std::vector<std::string> warnings_;
 };
+
+/// Layers of multi-token prediction that `now` has and the checkpoint of `then` lacks, where
+/// missing tensors are an error.
+bool lacks_further_layers(const RunConfig& then, const RunConfig& now) {
+  const auto layers = [](const RunConfig& config) {
+    return config.model.mtp_num_layers.value_or(std::nullopt).value_or(0);
+  };
+  const Strictness strictness = strictness_of(now.checkpoint.dist_ckpt_strictness);
+  const bool begins_missing =
+      strictness == Strictness::log_all || strictness == Strictness::log_unexpected;
+  return layers(now) > layers(then) && !begins_missing;
+}
 
 bool holds(const CheckpointReader& checkpoint, const std::string& name) {
   const auto& files = checkpoint.files();
@@ -80,7 +103,17 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       if (same_value(before, current)) continue;
       const bool is_length = name == kRunLength || name == kRunLengthInSamples;
       if (is_length && same_order(training_rows(then))) continue;
-      changes.add(name, fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current)));
+      const std::string difference =
+          fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));
+      if (name == kFurtherLayers && lacks_further_layers(then, now)) {
+        changes.refuse(name,
+                       fmt::format("{}: {}: the checkpoint has no weights of the new layers; "
+                                   "checkpoint.dist_ckpt_strictness=log_unexpected begins them as "
+                                   "in a new run",
+                                   name, difference));
+        continue;
+      }
+      changes.add(name, difference);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "checkpoint/parameter_io.h"
 #include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
@@ -32,20 +33,19 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
   std::error_code error;
   if (std::filesystem::exists(data.string() + ".idx", error)) {
     auto dataset = std::make_shared<IndexedDataset>(data);
-    check_tokenizer(*dataset, {run.tokenizer ? &*run.tokenizer : nullptr,
-                               run.tokenizer_folder.string()});
+    check_tokenizer(*dataset,
+                    {run.tokenizer ? &*run.tokenizer : nullptr, run.tokenizer_folder.string()});
     return TokenStream(std::move(dataset));
   }
-  VIADUCT_CHECK(IoError, std::filesystem::is_regular_file(data, error),
+  VIADUCT_CHECK(MissingPath, std::filesystem::is_regular_file(data, error),
                 "--data {}: expected a text file or the prefix of a data set, and there is neither "
-                "a file of this name nor {}.idx",
-                data.string(), data.string());
+                "a file of this name nor {}.idx{}",
+                data.string(), data.string(), nearest_path_text(data));
   std::filesystem::path prefix = data;
   prefix.replace_extension();
-  VIADUCT_CHECK(ConfigError,
-                data.extension() != ".bin" || !std::filesystem::exists(prefix.string() + ".idx"),
-                "--data {}: is half of a data set; give its prefix, {}", data.string(),
-                prefix.string());
+  VIADUCT_CHECK(
+      ConfigError, data.extension() != ".bin" || !std::filesystem::exists(prefix.string() + ".idx"),
+      "--data {}: is half of a data set; give its prefix, {}", data.string(), prefix.string());
   return read_text(data, run);
 }
 

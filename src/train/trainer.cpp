@@ -134,6 +134,7 @@ void Trainer::run_to_the_end() {
         train.train_samples ? fmt::format("train.train_samples={}", *train.train_samples)
                             : fmt::format("train.train_iters={}", train.train_iters)));
   }
+  if (!over && !train.skip_train) note_data();
   // A resumed run evaluates at the same steps as one that was not stopped.
   const auto evaluation_due = [&] { return state_.step % config_.validation.eval_interval == 0; };
   if (train.skip_train || over || evaluation_due()) evaluate();
@@ -172,6 +173,14 @@ void Trainer::run_to_the_end() {
     finish_last_save();
   }
   if (!reason.empty()) log_->stopped(state_.step, reason);
+}
+
+void Trainer::note_data() {
+  const std::vector<DataUse> uses = data_->use();
+  const int64_t row_tokens = config_.model.seq_length.value();
+  if (const std::string text = data_use_text(uses, row_tokens); !text.empty()) log_->note(text);
+  if (const std::string text = data_use_warning(uses, row_tokens); !text.empty())
+    log_->note("warning: " + text);
 }
 
 void Trainer::step() {

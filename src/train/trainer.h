@@ -72,6 +72,8 @@ class Trainer {
 
  private:
   void run_to_the_end();
+  /// Rank 0 says how often the run reads its data.
+  void note_data();
   /// Opens the second memory and measures its bandwidth; null if nothing is offloaded. ConfigError
   /// or IoError if it cannot be opened.
   std::unique_ptr<SlotMemory> open_second_memory();

@@ -28,7 +28,8 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   check_vocabulary(
       *builder_, setup.model.vocabulary, pool, kVocabularySample,
       {setup.tokenizer ? &*setup.tokenizer : nullptr, setup.tokenizer_folder.string()});
-  training_ = builder_->build(Split::train, training_rows(config));
+  rows_read_ = training_rows(config);
+  training_ = builder_->build(Split::train, rows_read_);
   VIADUCT_CHECK(
       ConfigError, training_ != nullptr || config.train.skip_train,
       "dataset: no training data (set dataset.blend, dataset.blend_per_split or dataset.mock)");
@@ -72,6 +73,10 @@ EvaluationSet TrainingData::evaluation_set(std::string name,
 
 bool TrainingData::same_order(int64_t samples) const {
   return !training_ || builder_->same_order(*training_, Split::train, samples);
+}
+
+std::vector<DataUse> TrainingData::use() const {
+  return training_ ? data_use(*training_, rows_read_) : std::vector<DataUse>{};
 }
 
 std::vector<DatasetFingerprint> TrainingData::fingerprints() const {

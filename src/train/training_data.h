@@ -14,6 +14,7 @@
 #include "engine/evaluation.h"
 #include "engine/host_batch.h"
 #include "run/setup.h"
+#include "train/data_use.h"
 
 namespace viaduct {
 
@@ -31,6 +32,9 @@ class TrainingData {
 
   /// Row `row` of that global batch, of any rank.
   HostBatch row(int64_t consumed, int64_t row) const;
+
+  /// The data sets that the run trains on, and how often it reads them (data_use.h).
+  std::vector<DataUse> use() const;
 
   /// Fingerprints of the data files for checkpoints, in the order of the configuration.
   std::vector<DatasetFingerprint> fingerprints() const;
@@ -59,6 +63,7 @@ class TrainingData {
   std::vector<std::shared_ptr<const IndexedDataset>> files_;
   std::shared_ptr<const SampleSource> training_;
   std::optional<Sampler> training_rows_;
+  int64_t rows_read_ = 0;  // by the whole run
   std::vector<EvaluationSet> validation_;
   std::optional<EvaluationSet> test_;
   MicroBatchPlace place_;

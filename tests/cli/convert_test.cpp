@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/gguf_model.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "support/command.h"
@@ -151,14 +152,17 @@ TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
   const auto good = golden("llama/model");
   std::filesystem::create_directory(folder_ / "full");
   write_file_atomically(folder_ / "full/file", "x");
-  expect_refused(run(good, "full"), 1, "neither empty");
-  expect_refused(run(good, "full", "--to-format viaduct"), 1, "neither empty nor a save folder");
-  expect_refused(run(good, "full", "--to-format hf"), 1, "not empty");
+  expect_refused(run(good, "full"), 2, "neither empty");
+  expect_refused(run(good, "full", "--to-format viaduct"), 2, "neither empty nor a save folder");
+  expect_refused(run(good, "full", "--to-format hf"), 2, "not empty");
   ASSERT_EQ(run(good, "save").status, 0);
-  expect_refused(run(good, "save"), 1, "holds step 0");
+  expect_refused(run(good, "save"), 2, "holds step 0");
   expect_refused(run(good, "new", "--to-format onnx"), 2, "onnx");
   expect_refused(run(good, "new", "dist.rank=2"), 2, "dist.ranks");
   expect_refused(run(golden("llama"), "new"), 1, "not a model");
+  expect_refused(run(folder_ / "sav", "new"), 2, "no such file or folder");
+  expect_refused(run(folder_ / "sav", "new"), 2, "nearest: ");
+  expect_refused(run(folder_ / "nothing.gguf", "new"), 2, "no such file or folder");
 
   std::filesystem::create_directory(folder_ / "other");
   std::filesystem::copy_file(golden("llama/model/model.safetensors"),
@@ -234,6 +238,27 @@ TEST_F(ConvertCommand, GgufAndBack) {
   }
 }
 
+// Two exports of a model are the same file, whatever their names.
+TEST_F(ConvertCommand, GgufIsNamedAfterTheModel) {
+  const auto named = [&](const std::filesystem::path& from, const char* file) {
+    const Result out = run(from, file);
+    EXPECT_EQ(out.status, 0) << out.err;
+    return read_gguf(folder_ / file).name;
+  };
+  std::filesystem::copy(golden("llama/model"), folder_ / "shakespeare");
+  EXPECT_EQ(named(folder_ / "shakespeare", "a.gguf"), "shakespeare");
+  EXPECT_EQ(named(folder_ / "shakespeare", "b.gguf"), "shakespeare");
+  EXPECT_EQ(read_file(folder_ / "a.gguf"), read_file(folder_ / "b.gguf"));
+  EXPECT_EQ(named(folder_ / "a.gguf", "c.gguf"), "shakespeare");
+  ASSERT_EQ(run(folder_ / "shakespeare", "tuned").status, 0);
+  EXPECT_EQ(named(folder_ / "tuned", "d.gguf"), "tuned");
+  EXPECT_EQ(named(folder_ / "tuned/step_00000000", "e.gguf"), "tuned");
+  auto config = nlohmann::json::parse(read_file(folder_ / "shakespeare/config.json"));
+  config["_name_or_path"] = "bards/plays-1B";
+  write_file_atomically(folder_ / "shakespeare/config.json", config.dump());
+  EXPECT_EQ(named(folder_ / "shakespeare", "f.gguf"), "plays-1B");
+}
+
 TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   const auto good = golden("llama/model");
   expect_refused(run(good, "new", "--dtype bf16"), 2, "a checkpoint keeps the stored format");
@@ -247,7 +272,7 @@ TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   write_file_atomically(folder_ / "bad.gguf", "GGUF");
   expect_refused(run(folder_ / "bad.gguf", "new"), 1, "the version");
   ASSERT_EQ(run(good, "good.gguf").status, 0);
-  expect_refused(run(good, "good.gguf"), 1, "exists and is not empty; name a new file");
+  expect_refused(run(good, "good.gguf"), 2, "exists and is not empty; name a new file");
   expect_refused(run(folder_ / "good.gguf", "new", "--to-format viaduct dist.ranks=2"), 2,
                  "is a GGUF file, so it cannot be cut");
   expect_refused(run(good, "new.gguf", "dist.ranks=2"), 2, "a GGUF file has no layout of ranks");

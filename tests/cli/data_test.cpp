@@ -40,8 +40,8 @@ TEST_F(DataCommand, InspectsAsTheReferenceSays) {
   EXPECT_NE(run("inspect " + data("indexed_dataset/docs_uint16")).out.find("uint16"),
             std::string::npos);
   const Result absent = run("inspect " + path("absent"));
-  EXPECT_EQ(absent.status, 1);
-  EXPECT_EQ(absent.err.rfind("viaduct: error: ", 0), 0u);
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_EQ(absent.err.rfind("viaduct: error: viaduct data inspect: no data set ", 0), 0u);
 }
 
 TEST_F(DataCommand, ShowsSamplesAsTheReferenceSays) {
@@ -116,7 +116,7 @@ TEST_F(DataCommand, ShowsTheOrderOfARunThatStartsFromAModel) {
             json::parse(run(rows + "dataset.sequence_length=24 dataset.eod_id=50256").out));
   EXPECT_EQ(json::parse(found.out)["samples"][0]["tokens"].size(), 24u);
   const Result missing = run(rows + "checkpoint.pretrained_checkpoint=" + path("absent"));
-  EXPECT_EQ(missing.status, 1);
+  EXPECT_EQ(missing.status, 2);
   EXPECT_NE(missing.err.find("absent"), std::string::npos) << missing.err;
   config["vocab_size"] = 10;
   write_file_atomically(folder_ / "model/config.json", config.dump());
@@ -164,6 +164,22 @@ TEST_F(DataCommand, TokenizesAndMerges) {
               read_file(data("indexed_dataset/merged_uint16") + suffix));
   }
 
+  // A second time only if it is asked for.
+  const std::string again = "merge --input " + path("new/docs") + " --output " + path("all");
+  const Result kept = run(again);
+  EXPECT_EQ(kept.status, 2);
+  EXPECT_NE(kept.err.find("all.bin exists and is not empty; give another name, or replace it with "
+                          "--overwrite"),
+            std::string::npos)
+      << kept.err;
+  EXPECT_EQ(read_file(path("all.bin")), read_file(data("indexed_dataset/merged_uint16.bin")));
+  EXPECT_EQ(run(again + " --overwrite").status, 0);
+  EXPECT_EQ(read_file(path("all.bin")), read_file(path("new/docs.bin")));
+  EXPECT_EQ(run("tokenize --input " + path("docs.jsonl") + " --json-key body --tokenizer " +
+                data("tokenizer/gpt2") + " --output " + path("new/docs"))
+                .status,
+            2);
+
   const Result open = run("tokenize --input " + path("docs.jsonl") +
                           " --json-key body --no-append-eod --tokenizer " + data("tokenizer/gpt2") +
                           " --output " + path("open"));
@@ -176,7 +192,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   for (const std::string& input : {lines, test::gzip(lines), test::zstd(lines)}) {
     const Result piped =
         test::run_viaduct("data tokenize --input - --json-key body --tokenizer " +
-                              data("tokenizer/gpt2") + " --output " + path("piped"),
+                              data("tokenizer/gpt2") + " --overwrite --output " + path("piped"),
                           input);
     ASSERT_EQ(piped.status, 0) << piped.err;
     EXPECT_EQ(read_file(path("piped.bin")), read_file(path("new/docs.bin")));
@@ -199,7 +215,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   // Another token ends documents.
   const std::string named = "tokenize --input " + path("docs.jsonl") +
                             " --json-key body --tokenizer " + data("tokenizer/gpt2") +
-                            " --output " + path("named") + " --eod-token ";
+                            " --overwrite --output " + path("named") + " --eod-token ";
   ASSERT_EQ(run(named + "'!'").status, 0);
   const json ends = json::parse(run("inspect " + path("named") + " --tokens --json").out);
   for (const json& sequence : ends["sequences"]) EXPECT_EQ(sequence.back(), 0);
@@ -227,7 +243,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
                 path("control.txt") +
                 ":2: the vocabulary has no token for byte 0x06 at offset 8\n");
   std::filesystem::remove(folder_ / "control.bin");
-  const Result refused = run(lacking + " --unknown-bytes refuse");
+  const Result refused = run(lacking + " --overwrite --unknown-bytes refuse");
   EXPECT_EQ(refused.status, 1);
   EXPECT_NE(refused.err.find(":2: the vocabulary has no token for byte 0x06 at offset 8"),
             std::string::npos)

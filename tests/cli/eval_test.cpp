@@ -94,7 +94,7 @@ TEST_F(EvalCommand, SaysWhatIsWrong) {
   expect(run("train.train_iters=3"), 2, "does not read train.train_iters");
   expect(run("--sequence-length 33 dist.ranks=2 model.context_parallel_size=2"), 2,
          "context_parallel_size");
-  expect(run("", "nothing"), 1, "neither");
+  expect(run("", "nothing"), 2, "neither");
   std::filesystem::remove(model_ / "model.safetensors");
   expect(run("--sequence-length 32"), 1, "safetensors");
 }

@@ -182,7 +182,7 @@ TEST_F(GenerateCommand, SaysWhatIsWrong) {
   expect(run("--prompt x --stop $(printf '\\377')"), 2, "cannot make this text");
   expect(run("--prompt x --repetition-penalty 0"), 2, "repetition-penalty");
   expect(run("--prompt x --prompt-file y"), 2, "found 2");
-  expect(run("--prompt-file no/such/file"), 1, "no/such/file");
+  expect(run("--prompt-file no/such/file"), 2, "no/such/file");
   expect(run("--prompt x dist.ranks=2 model.context_parallel_size=2"), 2,
          "model.context_parallel_size: 2");
   expect(run("--prompt x model.num_layers=3"), 2, "does not read model.num_layers");

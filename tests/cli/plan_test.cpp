@@ -94,6 +94,15 @@ TEST(PlanSearch, SeveralNumbersOfRanksGiveAScalingTable) {
   const json answers = json::parse(answered.out)["answers"];
   EXPECT_EQ(answers["fewest_gpus_in_time"], 16);
   EXPECT_EQ(answers["fastest_gpus_for_budget"], 8);
+  EXPECT_TRUE(answers["cheapest_gpus_in_time_and_budget"].is_null());
+  EXPECT_THAT(test::run_viaduct(command + in_time + " " + cheap).out,
+              AllOf(HasSubstr("the two contradict each other"), HasSubstr(": 16 GPUs, "),
+                    HasSubstr("fastest for at most $")));
+  // More money, and both hold: the cheapest of those in time is the answer.
+  const std::string enough = fmt::format("--budget {}", most["cost_usd"].get<double>() * 1.01);
+  EXPECT_THAT(test::run_viaduct(command + in_time + " " + enough).out,
+              AllOf(HasSubstr("cheapest that ends within "), HasSubstr(": 16 GPUs, "),
+                    testing::Not(HasSubstr("contradict"))));
   const auto table = test::run_viaduct(command + "--deadline 1e-9");
   EXPECT_THAT(table.out, AllOf(HasSubstr("strong scaling"), HasSubstr("100.0 %"), HasSubstr("$"),
                                HasSubstr("none of these numbers of GPUs")));

@@ -170,7 +170,7 @@ TEST_F(ProbeCommand, SaysWhatIsWrong) {
   expect(run("gpt2/model", good, "model.seq_length=32"), 2, "64 tokens");
   expect(run("gpt2/model", good, "--train"), 1, "batch.input_ids is missing");
   expect(run("gpt2/model", golden("gpt2/train.safetensors")), 1, "use --train");
-  expect(run("gpt2/model", golden("gpt2/missing.safetensors")), 1, "missing.safetensors");
+  expect(run("gpt2/model", golden("gpt2/missing.safetensors")), 2, "missing.safetensors");
   expect(run("gpt2", good), 1, "not a model");
   expect(run("gpt2/model", good, "--unknown"), 2, "--unknown");
   const Tensor ids = host_tensor(DType::i64, {2, 64});
@@ -186,7 +186,7 @@ TEST_F(ProbeCommand, SaysWhatIsWrong) {
 TEST_F(ProbeCommand, AFolderThatIsMissingIsSaidBeforeTheWork) {
   const Result result = test::run_viaduct("probe --model x --batch y --out " +
                                           (folder_ / "no/out.safetensors").string());
-  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("there is no folder"), std::string::npos);
 }
 

@@ -108,13 +108,22 @@ TEST_F(TokenizerCommand, Trains) {
       run("train --input " + (folder_ / "text").string() + " --vocab-size 258 --output " + made);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(run("encode --tokenizer " + made, "ab\n").out, "[257]\n");
+  const std::string smaller =
+      "train --input " + (folder_ / "text").string() + " --vocab-size 257 --output " + made;
+  const Result kept = run(smaller);
+  EXPECT_EQ(kept.status, 2);
+  EXPECT_NE(kept.err.find("tokenizer.json exists and is not empty"), std::string::npos) << kept.err;
+  EXPECT_EQ(run("encode --tokenizer " + made, "ab\n").out, "[257]\n");
+  EXPECT_EQ(run(smaller + " --overwrite").status, 0);
+  EXPECT_NE(run("encode --tokenizer " + made, "ab\n").out, "[257]\n");
 }
 
 TEST_F(TokenizerCommand, SaysWhatIsWrong) {
   EXPECT_EQ(run("").status, 2);
   EXPECT_EQ(run("encode").status, 2);
   EXPECT_EQ(run("encode --special maybe" + folder_of("gpt2")).status, 2);
-  EXPECT_EQ(run("train --input x --vocab-size 10 --output y").status, 1);  // x is missing
+  EXPECT_EQ(run("train --input x --vocab-size 300 --output y").status, 2);  // x is missing
+  EXPECT_EQ(run("encode --tokenizer " + (folder_ / "nothing").string()).status, 2);
   const Result missing = run("encode --tokenizer " + folder_.path().string());
   EXPECT_EQ(missing.status, 1);
   EXPECT_NE(missing.err.find("viaduct: error: no tokenizer in"), std::string::npos) << missing.err;

@@ -55,7 +55,8 @@ TEST(TrainCommand, TrainsAndWritesItsFolder) {
       train(tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(),
                                    "validation.eval_iters=1", "validation.eval_interval=8"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("step 20/20"), HasSubstr("memory of a step")));
+  EXPECT_THAT(result.err, AllOf(testing::StartsWith("1 rank: tp 1, cp 1, dp 1, pp 1; micro-batch"),
+                                HasSubstr("step 20/20"), HasSubstr("memory of a step")));
   // The table of memory is printed once: at the end only if the plan was not kept.
   EXPECT_EQ(result.err.find("at its fullest"), result.err.rfind("at its fullest")) << result.err;
   EXPECT_THAT(result.out, HasSubstr("validation loss: "));
@@ -329,6 +330,15 @@ TEST(TrainCommand, ARowLongerThanThePositions) {
 TEST(TrainCommand, BatchesThatDoNotDivide) {
   expect_refused(tiny_run() + Overrides{"train.global_batch_size=5"},
                  AllOf(HasSubstr("5 is not divisible"), HasSubstr("2")));
+}
+
+TEST(TrainCommand, AFileIsNoSaveFolder) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "run", "text");
+  const Result result =
+      train(tiny_run() + Overrides{"checkpoint.save=" + (folder / "run").string()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("run is a file; expected a folder of this run"));
 }
 
 TEST(TrainCommand, DataThatAreMissing) {

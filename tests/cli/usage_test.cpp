@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "support/command.h"
+#include "support/temporary_folder.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -31,6 +33,69 @@ TEST(Usage, AMisspeltOptionNamesTheRightOne) {
   EXPECT_THAT(train.err, HasSubstr("--dryrun: did you mean --dry-run?"));
   EXPECT_THAT(test::run_viaduct("data tokenize --input x --tokeniser=y --output z").err,
               HasSubstr("--tokeniser: did you mean --tokenizer?"));
+}
+
+TEST(Usage, AWrongNumberNamesTheRange) {
+  const auto err = [](const std::string& words) {
+    const auto result = test::run_viaduct(words);
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_EQ(err("plan --global-batch -8"),
+            "viaduct: error: --global-batch: expected a positive number, found -8\n");
+  EXPECT_EQ(err("schedule --pp 2 --microbatches 4 --wgrad-deferral-limit -1"),
+            "viaduct: error: --wgrad-deferral-limit: expected a number of at least 0, found -1\n");
+  EXPECT_EQ(
+      err("tokenizer train --input x --output y --vocab-size many"),
+      "viaduct: error: Could not convert: --vocab-size = many; expected a whole number that is "
+      "not too large\n");
+}
+
+TEST(Usage, OutputsNeedAName) {
+  const test::TemporaryFolder folder;
+  const std::string tokenizer = test::test_data("tokenizer/gpt2").string(),
+                    text = (folder / "text").string();
+  write_file_atomically(text, "some text");
+  const auto slash = test::run_viaduct("data tokenize --input " + text + " --tokenizer " +
+                                       tokenizer + " --output " + folder.path().string() + "/");
+  EXPECT_EQ(slash.status, 2);
+  EXPECT_THAT(slash.err, HasSubstr("names a folder; expected what the names of the files begin"));
+  const auto below = test::run_viaduct("data tokenize --input " + text + " --tokenizer " +
+                                       tokenizer + " --output " + text + "/data");
+  EXPECT_EQ(below.status, 1);
+  EXPECT_THAT(below.err, HasSubstr("cannot make the folder " + text));
+}
+
+TEST(Usage, AMissingPathIsNamedWithTheNearestOne) {
+  const test::TemporaryFolder folder;
+  write_file_atomically(folder / "plays.jsonl", "{}");
+  const std::string near = (folder / "plays.jsonl").string(),
+                    path = (folder / "play.jsonl").string(),
+                    model = test::test_data("golden/llama/model").string(),
+                    tokenizer = test::test_data("tokenizer/gpt2").string();
+  for (const std::string& words : std::vector<std::string>{
+           "train " + path, "report " + path, "convert --from " + path + " --to x",
+           "eval --model " + path + " --data x", "eval --model " + model + " --data " + path,
+           "generate --prompt x --model " + path,
+           "generate --model " + model + " --prompt-file " + path,
+           "probe --model " + path + " --batch x --out " + near + ".out",
+           "probe --model " + model + " --out " + near + ".out --batch " + path,
+           "data tokenize --output x --tokenizer " + path + " --input x",
+           "data tokenize --output x --tokenizer " + tokenizer + " --input " + path,
+           "tokenizer encode --tokenizer " + path, "tokenizer decode --tokenizer " + path,
+           "tokenizer train --vocab-size 300 --output x --input " + path, "plan --score " + path,
+           "plan --cluster dgx-h100 dist.ranks=8 model.hf_config=" + path,
+           "train --dry-run checkpoint.pretrained_checkpoint=" + path}) {
+    SCOPED_TRACE(words);
+    const auto result = test::run_viaduct(words);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("viaduct: error: "), HasSubstr("play.jsonl"),
+                                  HasSubstr("; nearest: " + near)));
+  }
+  const auto nowhere =
+      test::run_viaduct("convert --to x --from " + folder.path().string() + "/a/b");
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("there is no folder " + folder.path().string() + "/a"));
 }
 
 TEST(Usage, CommandsWithoutRanksRefuseSeveralProcesses) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_path.h"
 #include "base/json_members.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/special_ids.h"
@@ -86,6 +87,10 @@ TokenTemplate read_template(const std::filesystem::path& folder, const SpecialId
 }  // namespace
 
 Tokenizer load_tokenizer(const std::filesystem::path& folder) {
+  check_given_path("", folder, "a folder with tokenizer files");
+  VIADUCT_CHECK(ConfigError, std::filesystem::is_directory(folder),
+                "{}: not a folder; expected the folder that holds the tokenizer files",
+                folder.string());
   const auto json_path = folder / "tokenizer.json";
   auto model_path = folder / "tokenizer.model";
   // The file's name in T5's folders.

@@ -26,6 +26,9 @@ namespace {
 
 using namespace test;
 using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 const Overrides kRun = tiny_run() + Overrides{"model.mtp_num_layers=2", "train.train_iters=4",
                                               "model.hidden_dropout=0.1", "model.num_layers=3",
@@ -74,6 +77,26 @@ TEST(MultiTokenRun, GoesOnFromACheckpoint) {
   EXPECT_FALSE(half.tensors.at("model.layers.4.eh_proj.weight") ==
                whole.tensors.at("model.layers.4.eh_proj.weight"));
   EXPECT_THROW(train_run(saved + Overrides{"model.mtp_num_layers=1"}), ConfigError);
+}
+
+TEST(MultiTokenRun, AnotherNumberOfLayersMayBeAllowed) {
+  TemporaryFolder folder;
+  const Overrides saved = kRun + Overrides{"checkpoint.save=" + path_of(folder)};
+  train_run(saved + Overrides{"train.exit_interval=2"});
+  const Overrides more = saved + Overrides{"model.mtp_num_layers=3", "train.exit_interval=3"},
+                  allowed{"checkpoint.allow_changes=[model.mtp_num_layers]"},
+                  anew{"checkpoint.dist_ckpt_strictness=log_unexpected"};
+  EXPECT_THAT([&] { train_run(more); },
+              ThrowsMessage<ConfigError>(AllOf(
+                  HasSubstr("model.mtp_num_layers: was 2, is 3: the checkpoint has no weights of "
+                            "the new layers; checkpoint.dist_ckpt_strictness=log_unexpected"),
+                  HasSubstr("; checkpoint.allow_changes=[model.mtp_num_layers] continues"))));
+  EXPECT_THAT([&] { train_run(more + allowed); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("dist_ckpt_strictness=log_unexpected"),
+                                               testing::Not(HasSubstr("allow_changes")))));
+  EXPECT_EQ(train_run(more + allowed + anew).state.step, 3);
+  // Fewer layers leave the others out.
+  EXPECT_EQ(train_run(saved + allowed + Overrides{"model.mtp_num_layers=1"}).state.step, 4);
 }
 
 TEST(MultiTokenRun, RecomputedOrOffloadedHasTheSameBits) {

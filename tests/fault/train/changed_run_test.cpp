@@ -127,6 +127,9 @@ TEST_F(ChangedRun, WhatIsAllowedIsAChangeThatWouldBeRefused) {
   EXPECT_THAT(refusal({"checkpoint.allow_changes=[model.rotary_bas]"}),
               HasSubstr("model.rotary_bas is not a setting whose change is refused"));
   EXPECT_THAT(refusal({"checkpoint.allow_changes=[optimizer.lr]"}), HasSubstr("it may change"));
+  EXPECT_THAT(refusal({"checkpoint.allow_changes=[model.hidden_size]"}),
+              HasSubstr("model.hidden_size cannot be allowed to change: the checkpoint's tensors "
+                        "have other shapes"));
 }
 
 TEST_F(ChangedRun, ThePlaceInTheDataIsSaid) {

@@ -37,7 +37,7 @@ struct Opened {
         model(read_model_config(folder)) {}
   GgufWritten write(const std::filesystem::path& to,
                     std::optional<ExportFormat> format = std::nullopt) const {
-    return write_gguf(to, model, *weights, {}, format);
+    return write_gguf(to, "name", model, *weights, {}, format);
   }
 
   ModelFolder folder;
@@ -98,7 +98,7 @@ TEST(GgufModel, NarrowFormatsComeBackAsTheyWere) {
     write_safetensors(folder / "model.safetensors", tensors);
     write_file_atomically(folder / "config.json", read_config_text(from.folder));
     const auto stored = open_weights(resolve_model_folder(folder.path()));
-    write_gguf(folder / "m.gguf", from.model, *stored, {}, std::nullopt);
+    write_gguf(folder / "m.gguf", "name", from.model, *stored, {}, std::nullopt);
     const GgufFile file(folder / "m.gguf");
     EXPECT_EQ(file.find("blk.0.attn_q.weight")->dtype, dtype);
     EXPECT_EQ(file.find("blk.0.attn_norm.weight")->dtype, DType::f32);

@@ -62,9 +62,12 @@ TEST(ModelFolder, OthersAreRefusedWithTheReason) {
   const auto expect = [](const std::filesystem::path& path, const char* reason) {
     EXPECT_THAT([&] { resolve_model_folder(path); }, ThrowsMessage<IoError>(HasSubstr(reason)));
   };
-  expect(folder / "missing", "no such folder");
+  const auto expect_wrong = [](const std::filesystem::path& path, const char* reason) {
+    EXPECT_THAT([&] { resolve_model_folder(path); }, ThrowsMessage<ConfigError>(HasSubstr(reason)));
+  };
+  expect_wrong(folder / "missing", "no such file or folder");
   write_file_atomically(folder / "file", "");
-  expect(folder / "file", "not a folder");
+  expect_wrong(folder / "file", "not a folder");
   expect(folder.path(), "not a model");
   std::filesystem::create_directory(folder / "step_00000010.tmp-new");
   expect(folder / "step_00000010.tmp-new", "interrupted");

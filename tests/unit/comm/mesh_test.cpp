@@ -45,6 +45,38 @@ TEST(Mesh, EveryRankIsInOneGroupOfEachAxis) {
   }
 }
 
+// The place in a part is the place in the group of that part.
+TEST(Mesh, CoordinatesInPartsAreThoseOfTheirGroups) {
+  for (const char* order : {"tp-cp-ep-dp-pp", "tp-ep-dp-cp-pp"}) {
+    const Mesh mesh = Mesh::make({.ranks = 48, .tp = 4, .cp = 2, .pp = 2, .ep = 6, .etp = 2}, order,
+                                 {.optimizer_instances = 2,
+                                  .hierarchical_context_parallel = {2, 1},
+                                  .kv_replicas = 2,
+                                  .expert_domains = 3});
+    for (const Grid grid : {Grid::attention, Grid::expert}) {
+      for (const Axis axis : {Axis::tp_kv, Axis::cp_inner, Axis::cp_outer, Axis::dp_inner,
+                              Axis::dp_outer, Axis::ep_inner, Axis::ep_outer}) {
+        for (int rank = 0; rank < mesh.ranks(); ++rank) {
+          const auto group = values(mesh.group(grid, {rank}, {axis}));
+          ASSERT_EQ(group.size(), static_cast<size_t>(mesh.size(grid, axis)));
+          const int place = mesh.coordinate(grid, {rank}, axis).value;
+          EXPECT_EQ(group.at(static_cast<size_t>(place)), rank) << order << axis_name(axis);
+          EXPECT_EQ(mesh.leads(grid, {rank}, {axis}), place == 0);
+        }
+      }
+    }
+  }
+}
+
+// A loop over the ranks of a large run: the square of their number would take minutes.
+TEST(Mesh, ManyRanksCostNothing) {
+  const Mesh mesh({8, 1, 1, 1 << 17, 1});
+  int groups = 0;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    groups += mesh.leads(Grid::attention, {rank}, {Axis::dp_inner}) ? 1 : 0;
+  EXPECT_EQ(groups, 8);
+}
+
 TEST(Mesh, RefusesOrdersThatAreNone) {
   EXPECT_THROW(Mesh({1, 1, 1, 1, 1}, "tp-cp-ep-dp"), ConfigError);
   EXPECT_THROW(Mesh({1, 1, 1, 1, 1}, "tp-cp-ep-dp-dp"), ConfigError);

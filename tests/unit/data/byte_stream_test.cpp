@@ -100,8 +100,9 @@ TEST_F(ByteStreams, KindsOfInput) {
   EXPECT_TRUE(input_kind("-").standard_input);
   EXPECT_THAT([&] { input_kind(write("a.txt.gz", "plain")); },
               ThrowsMessage<IoError>(HasSubstr("its name says gzip, but its first bytes are not")));
-  EXPECT_THAT([&] { input_kind(folder_.path()); }, ThrowsMessage<IoError>(HasSubstr("a folder")));
-  EXPECT_THROW(input_kind(folder_ / "absent"), IoError);
+  EXPECT_THAT([&] { input_kind(folder_.path()); },
+              ThrowsMessage<ConfigError>(HasSubstr("a folder")));
+  EXPECT_THROW(input_kind(folder_ / "absent"), ConfigError);
   EXPECT_EQ(without_compression("a/b.jsonl.zst"), "a/b.jsonl");
   EXPECT_EQ(without_compression("a/b.txt"), "a/b.txt");
 }

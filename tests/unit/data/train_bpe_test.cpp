@@ -66,7 +66,7 @@ TEST(TrainBpe, RefusesImpossibleSizesAndMissingFiles) {
   EXPECT_THROW(train_on("a", 256), ConfigError);
   EXPECT_THROW(train_on("a", -1), ConfigError);
   EXPECT_THROW(train_on("a", 2000000000), ConfigError);
-  EXPECT_THROW(train_bpe({"missing.txt"}, 300), IoError);
+  EXPECT_THROW(train_bpe({"missing.txt"}, 300), ConfigError);
 }
 
 // The tokenizer is trained on the same text that `data tokenize` reads.

@@ -64,7 +64,7 @@ TEST(Prompts, FilesThatHoldNoneAreRefused) {
   EXPECT_THAT(message("{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n", true), HasSubstr("file line 2"));
   EXPECT_THAT(message("{\"prompt\": 3}\n", true), HasSubstr("found 3"));
   EXPECT_THAT(message("{\"prompt\": ", true), HasSubstr("not valid JSON at byte 11"));
-  EXPECT_THROW(read_prompt_file("no/such/file"), IoError);
+  EXPECT_THROW(read_prompt_file("no/such/file"), ConfigError);
 }
 
 TEST(Prompts, FileNamesSayWhatIsInThem) {

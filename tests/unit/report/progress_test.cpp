@@ -37,6 +37,14 @@ TEST(Progress, TheLineNamesItsPeak) {
       "of FP32 FMA AVX2, 0.4 TFLOP/s measured on 2 threads | 1.50 GiB | ETA 3m07s");
 }
 
+TEST(Progress, WithSeveralRanksTheLineSaysWhatIsOfOne) {
+  StepMetrics m = metrics();
+  m.rank_count = 4;
+  EXPECT_THAT(progress_line(m, 2000, 1),
+              testing::HasSubstr("12.3k tokens/s | MFU 23.1 % of FP32 FMA AVX2, 0.4 TFLOP/s "
+                                 "measured on 2 threads a rank | at most 1.50 GiB a rank | ETA"));
+}
+
 TEST(Progress, TheLineHasTheLossesOfFurtherTokens) {
   StepMetrics m = metrics();
   m.mtp_losses = {4.5, 5.25};

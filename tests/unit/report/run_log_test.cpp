@@ -103,6 +103,18 @@ TEST_F(RunLogTest, ALineThatWasCutAtTheEndIsSaidAndAnyOtherIsAnError) {
               ThrowsMessage<IoError>(HasSubstr("no step was logged")));
 }
 
+TEST_F(RunLogTest, LinesThatAreNothingKnownAreCountedAndNamed) {
+  const auto left_out = [&](const std::string& more) {
+    const auto path = write(steps(2), more);
+    return left_out_text(read_run_log(path), path);
+  };
+  EXPECT_EQ(left_out(""), "");
+  EXPECT_EQ(left_out("{\"step\":2,\"validation_loss\":null}\n"), "") << "not finite";
+  EXPECT_THAT(left_out("{\"step\":3,\"loss\":2}\n\n{}\n{\"ste"),
+              testing::EndsWith("metrics.jsonl: not shown: 2 of its lines are neither a step, a "
+                                "validation nor an end: lines 3, 5; its last line is incomplete"));
+}
+
 TEST_F(RunLogTest, WaitsAreSymptomsFromTheirShareOn) {
   auto run = steps(10);
   EXPECT_EQ(symptom(run, "steps wait for data").state, SymptomState::absent);

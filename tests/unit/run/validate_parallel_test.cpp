@@ -365,9 +365,14 @@ TEST(ValidateParallel, Recompute) {
       "expected 1 to 2",
       full, block, layers(3), pp(2), vpp(2));
   EXPECT_ONE("recompute_num_layers: 1 is for recompute_granularity=full", selective, layers(1));
-  const std::string dense = "model.num_moe_experts=null";  // auto: a folder may have them
-  EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", dense, selective,
-             "model.recompute_modules=[core_attn, moe]");
+  const std::string folder = "model.hf_config=models/any";
+  EXPECT_THAT(problems_of({selective, "model.recompute_modules=[core_attn, moe]"}),
+              ElementsAre(testing::EndsWith("the model has no moe; it has core_attn, layernorm, "
+                                            "mlp")));
+  EXPECT_GOOD(folder, selective, "model.recompute_modules=[core_attn, moe]");
+  EXPECT_THAT(problems_of({"model.multi_latent_attention=true", selective,
+                           "model.recompute_modules=[moe]"}),
+              testing::Contains(HasSubstr("it has core_attn, layernorm, mlp, mla_up_proj")));
   const std::string shared = "model.moe_shared_expert_intermediate_size=32";
   EXPECT_GOOD(kMixtral, kExperts, selective, "model.recompute_modules=[core_attn, moe]");
   EXPECT_GOOD("model.family=qwen2_moe", kExperts, shared, selective,

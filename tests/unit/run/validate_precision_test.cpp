@@ -252,6 +252,37 @@ TEST(ValidatePrecision, LayersInBf16) {
               ElementsAre(HasSubstr("has \"blocks.0.mlp.fc2\" in its path")));
 }
 
+// Layers in BF16 may have any size, those with quantized products not.
+TEST(ValidatePrecision, LayersInBf16HaveAnySize) {
+  const auto problems = [](const std::vector<std::string>& more) {
+    std::vector<std::string> settings{"mixed_precision=bf16_with_nvfp4_mixed",
+                                      "model.ffn_hidden_size=100"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return outcome_of(settings).problems;
+  };
+  const auto refused = ElementsAre(HasSubstr("model.ffn_hidden_size / tensor_model_parallel_size"));
+  EXPECT_THAT(problems({}), refused);
+  EXPECT_THAT(problems({"mixed_precision.layers_in_bf16=[mlp.down]"}), refused);
+  EXPECT_THAT(problems({"mixed_precision.layers_in_bf16=[mlp.up, mlp.down]"}), IsEmpty());
+  EXPECT_THAT(problems({"mixed_precision.layers_in_bf16=[mlp]"}), IsEmpty());
+  EXPECT_THAT(problems({"mixed_precision.first_last_layers_bf16=true"}), refused);
+  EXPECT_THAT(problems({"mixed_precision.first_last_layers_bf16=true", "model.num_layers=2"}),
+              IsEmpty());
+}
+
+TEST(ValidatePrecision, LossScalesAreNumbersOfFp32) {
+  EXPECT_THAT(
+      outcome_of({"mixed_precision=fp16_mixed", "mixed_precision.loss_scale=1e39"}).problems,
+      ElementsAre(HasSubstr("mixed_precision.loss_scale: expected above 0 and at most "
+                            "2^127, found 1e+39")));
+  EXPECT_THAT(outcome_of({"mixed_precision.initial_loss_scale=1e39"}).problems,
+              ElementsAre(HasSubstr("mixed_precision.initial_loss_scale: expected above 0")));
+  EXPECT_THAT(
+      outcome_of({"mixed_precision.initial_loss_scale=2", "mixed_precision.min_loss_scale=4"})
+          .problems,
+      ElementsAre(HasSubstr("initial_loss_scale: 2 is below min_loss_scale = 4")));
+}
+
 TEST(ValidatePrecision, LayersInBf16OfLatentAttention) {
   const auto problems = [](const std::string& latent, const std::string& layer) {
     return outcome_of({"mixed_precision=bf16_with_nvfp4_mixed",

@@ -133,7 +133,7 @@ TEST_F(TextEvaluations, RefusesWhatDoesNotFit) {
   EXPECT_THROW(prepare_text_evaluation(contradiction), ConfigError);
   TextEvaluationRequest missing = request(8);
   missing.data = folder / "nothing";
-  EXPECT_THROW(prepare_text_evaluation(missing), IoError);
+  EXPECT_THROW(prepare_text_evaluation(missing), ConfigError);
   write_file_atomically(folder / "text.txt", "");
   EXPECT_THROW(prepare_text_evaluation(request(8)), ConfigError);
   write_file_atomically(folder / "text.txt", kText);

@@ -1,0 +1,33 @@
+#include "existing_output.h"
+
+#include "base/error.h"
+
+namespace viaduct::cli {
+
+void add_overwrite(CLI::App& app, bool& overwrite) {
+  app.add_flag("--overwrite", overwrite, "Replace files that are there already");
+}
+
+void check_new_output(const std::vector<std::filesystem::path>& files, bool overwrite) {
+  if (overwrite) return;
+  for (const auto& file : files) {
+    std::error_code error;
+    const bool full = std::filesystem::is_regular_file(file, error) &&
+                      std::filesystem::file_size(file, error) > 0 && !error;
+    VIADUCT_CHECK(ConfigError, !full,
+                  "--output: {} exists and is not empty; give another name, or replace it with "
+                  "--overwrite",
+                  file.string());
+  }
+}
+
+void check_new_dataset(const std::string& prefix, bool overwrite) {
+  VIADUCT_CHECK(
+      ConfigError, std::filesystem::path(prefix).has_filename(),
+      "--output: {} names a folder; expected what the names of the files begin with, such "
+      "as {}train",
+      prefix, prefix);
+  check_new_output({prefix + ".bin", prefix + ".idx"}, overwrite);
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,30 @@
+#pragma once
+// How often a run reads its training data: what the display says at the start.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+
+namespace viaduct {
+
+/// One data set of a run.
+struct DataUse {
+  std::string prefix;
+  int64_t tokens = 0;  // of the training split
+  int64_t rows = 0;    // that the run reads of it
+};
+
+/// The data sets behind `training`, of which a run reads `rows` rows. Empty for mock data, and
+/// where a trusted cache leaves the number of tokens unknown.
+std::vector<DataUse> data_use(const SampleSource& training, int64_t rows);
+
+/// "data: 1627 rows of 256 tokens an epoch; the run reads 6400 (epochs: 3.93)"; "" for no data.
+std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens);
+
+/// A warning for the data set that is read most often, if that is so often that the model learns
+/// the text by heart, or if it is shorter than a row; "" otherwise.
+std::string data_use_warning(const std::vector<DataUse>& uses, int64_t row_tokens);
+
+}  // namespace viaduct

@@ -1,0 +1,81 @@
+#include "train/data_use.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/dataset_builder.h"
+#include "data/indexed_dataset_writer.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kRow = 10;
+
+struct DataUses : testing::Test {
+  std::string write(const char* name, int64_t tokens) {
+    IndexedDatasetWriter writer(folder / name, TokenType::uint16);
+    writer.add_document(std::vector<int32_t>(static_cast<size_t>(tokens), 3));
+    writer.finish();
+    return (folder / name).string();
+  }
+  std::vector<DataUse> use(std::vector<std::string> blend, int64_t rows) {
+    DatasetConfig config;
+    config.blend = std::move(blend);
+    config.split = "1,0,0";
+    config.sequence_length.resolve(kRow);
+    DatasetBuilder builder(config, 100, nullptr);
+    return data_use(*builder.build(Split::train, rows), rows);
+  }
+  test::TemporaryFolder folder;
+};
+
+TEST_F(DataUses, RowsAndEpochsOfOneDataSet) {
+  const auto uses = use({write("a", 101)}, 40);
+  EXPECT_EQ(data_use_text(uses, kRow),
+            "data: 10 rows of 10 tokens an epoch; the run reads 40 (epochs: 3.96)");
+  EXPECT_EQ(data_use_warning(uses, kRow), "");
+}
+
+TEST_F(DataUses, ManyEpochsAreAWarning) {
+  const std::string a = write("a", 101);
+  EXPECT_EQ(data_use_warning(use({a}, 161), kRow), "");
+  EXPECT_THAT(data_use_warning(use({a}, 202), kRow),
+              AllOf(HasSubstr("dataset " + a +
+                              ": the run reads its 101 tokens for training 20 "
+                              "times"),
+                    HasSubstr("fewer steps (train.train_iters)")));
+}
+
+TEST_F(DataUses, ATextShorterThanARowIsAWarning) {
+  const std::string a = write("a", 10);
+  const auto uses = use({a}, 1);
+  EXPECT_EQ(data_use_text(uses, kRow),
+            "data: 0 rows of 10 tokens an epoch; the run reads 1 (epochs: 1)");
+  EXPECT_THAT(data_use_warning(uses, kRow),
+              HasSubstr("its 10 tokens for training are fewer than the 11 of one row"));
+}
+
+TEST_F(DataUses, OfABlendTheMostReadIsNamed) {
+  const std::string a = write("a", 1001), b = write("b", 101);
+  const auto uses = use({"0.5", a, "0.5", b}, 400);
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_THAT(data_use_text(uses, kRow),
+              AllOf(HasSubstr("data: 2 data sets with 110 rows of 10 tokens an epoch"),
+                    HasSubstr("of " + b + ")")));
+  EXPECT_THAT(data_use_warning(uses, kRow), HasSubstr("dataset " + b));
+}
+
+TEST_F(DataUses, MockDataHaveNone) {
+  DatasetConfig config;
+  config.mock = true;
+  config.sequence_length.resolve(kRow);
+  DatasetBuilder builder(config, 100, nullptr);
+  EXPECT_TRUE(data_use(*builder.build(Split::train, 5), 5).empty());
+}
+
+}  // namespace
+}  // namespace viaduct
