@@ -129,14 +129,9 @@ void launch_form(const CodedProduct& args, Stream stream) {
 
 template <class A>
 void launch_elements(const CodedProduct& args, Stream stream) {
-  switch (args.form) {
-    case GroupedForm::forward:
-      return launch_form<A, true, true>(args, stream);
-    case GroupedForm::data_gradient:
-      return launch_form<A, true, false>(args, stream);
-    case GroupedForm::weight_gradient:
-      return launch_form<A, false, false>(args, stream);
-  }
+  for_form(args.form, [&](auto last_a, auto last_b) {
+    launch_form<A, decltype(last_a)::value, decltype(last_b)::value>(args, stream);
+  });
 }
 
 }  // namespace

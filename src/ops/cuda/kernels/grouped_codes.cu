@@ -121,14 +121,9 @@ void launch_form(const CodedProduct& args, Stream stream) {
 }  // namespace
 
 void grouped_codes(const CodedProduct& args, Stream stream) {
-  switch (args.form) {
-    case GroupedForm::forward:
-      return launch_form<true, true>(args, stream);
-    case GroupedForm::data_gradient:
-      return launch_form<true, false>(args, stream);
-    case GroupedForm::weight_gradient:
-      return launch_form<false, false>(args, stream);
-  }
+  for_form(args.form, [&](auto last_a, auto last_b) {
+    launch_form<decltype(last_a)::value, decltype(last_b)::value>(args, stream);
+  });
 }
 
 }  // namespace viaduct::cuda

@@ -2,11 +2,27 @@
 // Products of the experts of a rank (ops/grouped_gemm.h), all in one launch. Blocks find their
 // expert by the offsets, which stay on the device.
 
+#include <type_traits>
+
 #include "ops/cuda/kernels/views.h"
 
 namespace viaduct::cuda {
 
 enum class GroupedForm : uint8_t { forward, data_gradient, weight_gradient };
+
+/// Calls `call` with two of std::bool_constant: whether the contracted dim is the last of a, and of
+/// b.
+template <class Call>
+void for_form(GroupedForm form, Call&& call) {
+  switch (form) {
+    case GroupedForm::forward:
+      return call(std::true_type(), std::true_type());
+    case GroupedForm::data_gradient:
+      return call(std::true_type(), std::false_type());
+    case GroupedForm::weight_gradient:
+      return call(std::false_type(), std::false_type());
+  }
+}
 
 /// The products whatever their operands are. Row r of c begins at element r · c_stride.
 struct GroupedShape {
