@@ -65,7 +65,7 @@ std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens) 
                        an_epoch, row_tokens, rows, times);
   }
   return fmt::format(
-      "data: {} data sets with {} rows of {} tokens an epoch; the run reads {} rows, at most "
+      "data: {} data sets with {} rows of {} tokens an epoch; the run reads {} (most epochs: "
       "{:.3g} "
       "of {})",
       uses.size(), an_epoch, row_tokens, rows, times, most.prefix);

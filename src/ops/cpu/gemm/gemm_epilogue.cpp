@@ -7,8 +7,8 @@
 namespace viaduct::cpu {
 namespace {
 
-// Bytes of a result between rounding and epilogue: half of an L1 cache. Where results are streamed,
-// they are made in the first two thirds of it.
+// Bytes of a result between rounding and epilogue: half of an L1 cache. Rows that are streamed are
+// made in three parts of it: up to two for c, one for the product or its activation.
 constexpr int64_t kStagedBytes = 5 * 1024, kRoundedBytes = 16 * 1024;
 
 std::byte* address(const Tensor& tensor, int64_t row, int64_t column) {
