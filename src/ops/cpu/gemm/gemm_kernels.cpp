@@ -108,6 +108,13 @@ void stream_rows(const std::byte* from, int64_t from_stride, int64_t rows, int64
   }
 }
 
+void end_stream() {
+#if defined(__AVX512F__)
+  // A fence of the language need not order stores that bypass the caches.
+  _mm_sfence();
+#endif
+}
+
 void scale_block(float* sums, int64_t sums_stride, int64_t rows, int64_t columns, float factor) {
   const Vec by = set1(factor);
   for (int64_t r = 0; r < rows; ++r) {
@@ -121,7 +128,7 @@ void scale_block(float* sums, int64_t sums_stride, int64_t rows, int64_t columns
 }  // namespace
 
 const GemmKernels& gemm_kernels() {
-  static constexpr GemmKernels kKernels{store_block, stream_rows, scale_block};
+  static constexpr GemmKernels kKernels{store_block, stream_rows, end_stream, scale_block};
   return kKernels;
 }
 

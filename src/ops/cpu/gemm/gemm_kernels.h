@@ -16,9 +16,11 @@ struct GemmKernels {
                 const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
                 int64_t row_stride, bool streamed);
   /// Copies rows of `bytes`, past the caches where the instruction set can and `to` is aligned to
-  /// cache lines. A fence of the caller comes before other threads read them.
+  /// cache lines. `end_stream` comes before other threads read them.
   void (*stream)(const std::byte* from, int64_t from_stride, int64_t rows, int64_t bytes,
                  std::byte* to, int64_t to_stride);
+  /// Orders what this thread has streamed before its later stores.
+  void (*end_stream)();
   /// sums [rows, columns] *= factor.
   void (*scale)(float* sums, int64_t sums_stride, int64_t rows, int64_t columns, float factor);
 };

@@ -1,7 +1,6 @@
 #include "ops/cpu/gemm/gemm_tiles.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "ops/cpu/gemm/gemm_plan.h"
 
@@ -125,7 +124,7 @@ class Block {
       task_.plan.kept ? run_by_run(next) : visit_by_visit(next);
     }
     // Other threads read what was streamed.
-    if (task_.plan.streams) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (task_.plan.streams) task_.kernels.gemm.end_stream();
   }
 
  private:
