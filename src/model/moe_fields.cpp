@@ -233,16 +233,14 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "32 elements of a token, about half the bytes of 16 bits; experts read the rounded "
              "tokens, also those that stay on their rank. null: that of activations.")
       .one_of({"mxfp8"})
-      .constraint("needs moe_token_dispatcher_type=flex; not with fp64")
-      .planned_on(KnobDevice::cuda, "received codes are not expanded there");
+      .constraint("needs moe_token_dispatcher_type=flex; not with fp64");
   group
       .field("moe_combine_bwd_dtype", fields.moe_combine_bwd_dtype,
              "Format in which gradients of experts' results are sent to experts. mxfp8: as "
              "moe_dispatch_fwd_dtype; hierarchical rounds them once for each of its two hops. "
              "null: that of activations.")
       .one_of({"mxfp8"})
-      .constraint("needs moe_token_dispatcher_type=flex; not with fp64")
-      .planned_on(KnobDevice::cuda, "received codes are not expanded there");
+      .constraint("needs moe_token_dispatcher_type=flex; not with fp64");
 }
 
 }  // namespace

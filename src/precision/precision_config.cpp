@@ -107,14 +107,12 @@ void add_quantization_fields(PrecisionConfig& config, FieldGroup& group) {
              "probabilities in E4M3, the gradient of the output as gradients, those of scores in "
              "E5M2. They are kept, and context ranks send them, as FP8. Generation with cached "
              "keys stays in 16 bits.")
-      .constraint("fp8_recipe=tensorwise or delayed; attention_backend=flash")
-      .planned_on(KnobDevice::cuda, "its attention has no FP8 kernels");
+      .constraint("fp8_recipe=tensorwise or delayed; attention_backend=flash");
   group
       .field("fp8_multi_head_attention", config.fp8_multi_head_attention,
              "Attention's output leaves it in FP8, rounded once, as the operand of the projection: "
              "there is none in 16 bits.")
-      .constraint("fp8_dot_product_attention; fp8_wgrad")
-      .planned_on(KnobDevice::cuda, "its attention has no FP8 kernels");
+      .constraint("fp8_dot_product_attention; fp8_wgrad");
   add_amax_fields(config, group);
   group.field("first_last_layers_bf16", config.first_last_layers_bf16,
               "The first and the last blocks of the model have no FP8 or FP4 products. null: what "

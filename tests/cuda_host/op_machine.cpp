@@ -124,18 +124,6 @@ bool has_no_conversion(const ConvertOperandArgs& args) {
   return form.layout != kRowMajor || !kernels || args.matrix.dtype() == DType::f64;
 }
 
-bool is_code(const Tensor& tensor) {
-  return dtype_bytes(tensor.dtype()) == 1;
-}
-/// FP8 attention has no kernels.
-template <class Args>
-bool no_attention(const Args& args) {
-  return any_f64(args) || is_code(args.q);
-}
-bool no_delta(const AttentionDeltaArgs& args) {
-  return any_f64(args) || is_code(args.out) || is_code(args.d_out);
-}
-
 constexpr bool kSameBits = true, kCloseBits = false;
 
 void put_kernels(OpTable& table, const OpTable& k) {
@@ -158,9 +146,9 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::activation_forward, kCloseBits, ActivationForwardArgs, any_f64>::put(table, k);
   Checked<&T::activation_backward, kCloseBits, ActivationBackwardArgs, any_f64>::put(table, k);
   Checked<&T::rotary, kSameBits, RotaryArgs, any_f64>::put(table, k);
-  Checked<&T::attention_forward, kCloseBits, AttentionForwardArgs, no_attention>::put(table, k);
-  Checked<&T::attention_backward, kCloseBits, AttentionBackwardArgs, no_attention>::put(table, k);
-  Checked<&T::attention_delta, kCloseBits, AttentionDeltaArgs, no_delta>::put(table, k);
+  Checked<&T::attention_forward, kCloseBits, AttentionForwardArgs, any_f64>::put(table, k);
+  Checked<&T::attention_backward, kCloseBits, AttentionBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::attention_delta, kCloseBits, AttentionDeltaArgs, any_f64>::put(table, k);
   Checked<&T::attention_merge, kCloseBits, AttentionMergeArgs, any_f64>::put(table, k);
   Checked<&T::attention_sink, kCloseBits, AttentionSinkArgs, any_f64>::put(table, k);
   Checked<&T::attention_sink_backward, kCloseBits, AttentionSinkBackwardArgs, any_f64>::put(table,
@@ -209,6 +197,7 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::expert_bias, kSameBits, ExpertBiasArgs, any_f64>::put(table, k);
   Checked<&T::expert_bias_backward, kSameBits, ExpertBiasBackwardArgs, any_f64>::put(table, k);
   Checked<&T::convert_operand, kSameBits, ConvertOperandArgs, has_no_conversion>::put(table, k);
+  Checked<&T::expand_operand, kSameBits, ExpandOperandArgs, never>::put(table, k);
   Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, never>::put(table, k);
   Checked<&T::square_magnitudes, kSameBits, SquareMagnitudesArgs, never>::put(table, k);
   Checked<&T::square_scales, kSameBits, SquareScalesArgs, never>::put(table, k);

@@ -8,27 +8,27 @@
 
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/logical_gather.h"
-#include "checkpoint/parameter_io.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
+#include "support/checkpoint_tensors.h"
 #include "support/layout_run.h"
 #include "support/rank_trainers.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
 #include "train/checkpoint_shards.h"
-#include "train/run_checkpoint.h"
 #include "train/trainer.h"
 
 namespace viaduct {
 namespace {
 
 using test::bytes_of;
+using test::held_tensors;
 using test::layout;
 using test::LayoutCase;
 using test::metric;
 using test::Overrides;
+using test::saved_tensors;
 using test::setup_of;
 using test::TemporaryFolder;
 using test::tiny_run;
@@ -54,35 +54,6 @@ void save_two_steps(const Overrides& run, const TemporaryFolder& folder) {
   with_trainers(
       run + Overrides{"checkpoint.save=" + folder.path().string(), "train.exit_interval=2"},
       [](Trainer& trainer, Communicator&) { trainer.run(); });
-}
-
-/// The logical tensors of a save folder's latest checkpoint: bytes by name.
-std::map<std::string, std::string> saved_tensors(const std::filesystem::path& folder) {
-  const auto reader = open_checkpoint(folder);
-  reader->verify();
-  std::map<std::string, std::string> tensors;
-  for (const TensorInfo& info : reader->tensors())
-    tensors[info.name] = bytes_of(reader->tensor(info.name));
-  return tensors;
-}
-
-/// What the ranks of a run hold together after loading, under the names of a checkpoint; on rank 0.
-std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& world) {
-  std::map<std::string, std::string> tensors;
-  const auto gather = [&](const std::string& prefix,
-                          FunctionRef<StateValues(const ShardRun&, size_t)> values) {
-    const Communicator& copies = engine.store().copies_of_runs();
-    gather_logical(
-        world, engine.device(),
-        share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), 1,
-        [&](const std::string& name, const Tensor& tensor) {
-          tensors[prefix + name] = bytes_of(tensor);
-        });
-  };
-  gather("", [](const ShardRun& run, size_t) { return run.master_state(); });
-  for (const OptimizerState& state : engine.optimizer()->states())
-    gather(state.prefix, [&](const ShardRun&, size_t i) { return state.runs[i]; });
-  return tensors;
 }
 
 struct Pair {

@@ -16,4 +16,18 @@ void with_trainers(const Overrides& overrides,
   });
 }
 
+std::vector<RunOutcome> train_ranks(const Overrides& overrides) {
+  const RunSetup setup = setup_of(overrides);
+  std::vector<RunOutcome> outcomes(static_cast<size_t>(setup.config.dist.ranks));
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+    RunOutcome& outcome = outcomes[static_cast<size_t>(world->rank())];
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance},
+                    std::move(world));
+    trainer.run();
+    outcome = outcome_of(trainer);
+  });
+  return outcomes;
+}
+
 }  // namespace viaduct::test

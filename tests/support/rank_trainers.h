@@ -10,4 +10,7 @@ namespace viaduct::test {
 void with_trainers(const Overrides& overrides,
                    FunctionRef<void(Trainer& trainer, Communicator& world)> body);
 
+/// What each rank has after the run.
+std::vector<RunOutcome> train_ranks(const Overrides& overrides);
+
 }  // namespace viaduct::test

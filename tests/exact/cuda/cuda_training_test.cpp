@@ -12,10 +12,8 @@
 #include "cuda_host/cudnn/cudnn_double.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
-#include "generate/prompts.h"
 #include "run/rank_device.h"
 #include "support/golden.h"
-#include "support/language_model.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
 #include "support/stream_seeds.h"
@@ -140,9 +138,27 @@ INSTANTIATE_TEST_SUITE_P(
              "llama",
              {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
              0.25},
+        Case{"llama_fp8_attention",
+             "llama",
+             {"mixed_precision=bf16_with_fp8_current_scaling_mixed",
+              "mixed_precision.fp8_dot_product_attention=true",
+              "mixed_precision.fp8_multi_head_attention=true"},
+             0.25},
+        Case{"gpt2_fp8_attention_cp2",
+             "gpt2",
+             {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed",
+              "mixed_precision.fp8_dot_product_attention=true", "dist.ranks=2",
+              "model.context_parallel_size=2"},
+             0.25},
         Case{"gemma2", "gemma2", kNone, 2e-5}, Case{"deepseek_v3", "deepseek_v3", kNone, 2e-5},
         Case{"mixtral_ep2", "mixtral", kTwoExperts, 2e-5},
         Case{"mixtral_ep2_flex", "mixtral", kTwoExperts + kFlex, 2e-5},
+        // Last bits of a token decide now and then how one of its elements is rounded to E4M3.
+        Case{"mixtral_ep2_flex_mxfp8", "mixtral",
+             kTwoExperts + kFlex +
+                 Overrides{"model.moe_dispatch_fwd_dtype=mxfp8",
+                           "model.moe_combine_bwd_dtype=mxfp8"},
+             1e-2},
         Case{"mixtral_ep4_by_domain", "mixtral",
              kFlex + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
                                "model.sequence_parallel=true", "model.expert_model_parallel_size=4",
@@ -244,19 +260,6 @@ TEST(CudaRun, QuantizedExpertsUseThePlannedMemoryAndNoMoreHostReads) {
     SCOPED_TRACE(recipe);
     EXPECT_EQ(waits_of_a_step(run + Overrides{std::string("mixed_precision=") + recipe}), plain);
   }
-}
-
-TEST(CudaGeneration, ChoosesTheCpusTokens) {
-  const LanguageModel model("llama");
-  GenerationWork work;
-  work.batches = batches_by_length({{0, {5, 9, 44, 7}, 8}, {1, {30, 12}, 8}}, 2);
-  work.options.sampling.temperature = 0;
-  const auto cpu = generate_texts(model.generation(), work);
-  cuda_host::reset_runtime({.seed = 6, .guard = true});
-  const auto cuda = generate_texts(model.generation({kCuda}), work);
-  ASSERT_EQ(cuda.size(), 2u);
-  for (size_t i = 0; i < cuda.size(); ++i)
-    EXPECT_EQ(cuda[i].generated.tokens, cpu[i].generated.tokens);
 }
 
 }  // namespace

@@ -10,12 +10,8 @@
 #include "cuda_host/streams.h"
 #include "engine/dry_run.h"
 #include "exact/cuda/planned_memory.h"
-#include "run/launch.h"
-#include "run/rank_device.h"
+#include "support/rank_trainers.h"
 #include "support/stream_seeds.h"
-#include "support/tensor_bytes.h"
-#include "support/training.h"
-#include "train/run_checkpoint.h"
 
 namespace viaduct {
 namespace {
@@ -45,23 +41,6 @@ int64_t graphs_of_a_step(const Overrides& run, int ranks) {
     for (const KernelUse& use : dry_run(setup, {rank}, nullptr, false).kernels)
       if (use.op == "graph") launches += use.launches;
   return launches;
-}
-
-/// What each rank has after a run of several ranks that are threads.
-std::vector<RunOutcome> train_ranks(const Overrides& overrides) {
-  const RunSetup setup = setup_of(overrides);
-  std::vector<RunOutcome> outcomes(static_cast<size_t>(setup.config.dist.ranks));
-  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-    RunOutcome& outcome = outcomes[static_cast<size_t>(world->rank())];
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance},
-                    std::move(world));
-    trainer.run();
-    outcome = {trainer.state(), {}, trainer.validations()};
-    for (const auto& entry : stage_run(trainer.engine(), trainer.state()).entries)
-      outcome.tensors[entry.entry.tensor.name] = bytes_of(entry.data);
-  });
-  return outcomes;
 }
 
 class LayerGraphRuns : public testing::TestWithParam<LayerCase> {};

@@ -163,9 +163,6 @@ TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
   const std::vector<std::pair<std::string, std::string>> missing{
       {"memory.offload_path=/tmp", "the second memory of a GPU"},
       {"tensor_inspect.enabled=true", "operands are compared"},
-      {"mixed_precision.fp8_dot_product_attention=true", "its attention has no FP8"},
-      {"model.moe_dispatch_fwd_dtype=mxfp8", "received codes are not expanded"},
-      {"model.moe_combine_bwd_dtype=mxfp8", "received codes are not expanded"},
       {"comm_overlap.num_sm=4", "a setting of the cuda backend"}};
   for (const auto& [setting, why] : missing) {
     EXPECT_THAT(

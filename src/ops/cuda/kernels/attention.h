@@ -12,10 +12,18 @@ struct Heads {
   int64_t token = 0, head = 0;
 };
 
+/// Elements in FP8 (ops/attention.h): code · scale.
+struct AttentionCodes {
+  const float* scales = nullptr;       // [3]: of q, k and v, which are E4M3; null: no codes
+  const float* d_out_scale = nullptr;  // [1], of the backward
+  bool d_out_e5m2 = false;
+};
+
 /// Rows of a key-value head are its (query, query head) pairs: row r of a document is query
 /// r / group and member r % group of the group of query heads that share the key-value head.
 struct AttentionProblemView {
-  Format format;
+  Format format;  // of q, k, v and d_out, unless they are codes
+  AttentionCodes codes;
   int documents;
   const int32_t *q_offsets, *kv_offsets, *diagonal;  // diagonal: null for 0
   int64_t queries, keys;                             // of all documents: Tq, Tk
@@ -40,6 +48,7 @@ struct AttentionProblemView {
 struct AttentionForwardView {
   AttentionProblemView problem;
   Heads out;
+  Format out_format;
 };
 void attention_forward(const AttentionForwardView& args, Stream stream);
 

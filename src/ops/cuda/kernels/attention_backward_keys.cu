@@ -14,15 +14,16 @@ inline constexpr int kTileRows = kD == 192 ? 16 : TileShape<T, kD>::kOther;
 template <class T, int kD, int kDv>
 struct KeysMemory {
   using Shape = TileShape<T, kD>;
+  using Element = TileElement<T>;
   static constexpr int kRows = kTileRows<T, kD>;
-  Tile<T, Shape::kOwn, kD> k;
-  Tile<T, Shape::kOwn, kDv> v;
+  Tile<Element, Shape::kOwn, kD> k;
+  Tile<Element, Shape::kOwn, kDv> v;
   struct Stage {
-    Tile<T, kRows, kD> q;
-    Tile<T, kRows, kDv> d_out;
+    Tile<Element, kRows, kD> q;
+    Tile<Element, kRows, kDv> d_out;
     BackwardRow rows[kRows];
   } stages[2];
-  Exchange<T, Shape::kWarps, kRows> exchange;
+  Exchange<Element, Shape::kWarps, kRows> exchange;
 };
 
 template <class T, int kD, int kDv, int kParts>
@@ -30,6 +31,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     backward_keys_kernel(AttentionBackwardView args) {
   using Memory = KeysMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
+  using Element = TileElement<T>;
   static_assert(sizeof(Memory) <= kSharedLimit);
   constexpr int kThreads = Shape::kThreads, kRows = Memory::kRows;
   constexpr int kColumns = kD / kParts, kValueColumns = kDv / kParts;
@@ -41,6 +43,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
   const auto kv_head = static_cast<int>(blockIdx.y) / kParts;
   const int part = static_cast<int>(blockIdx.y) % kParts;
   const int column = part * kColumns, value_column = part * kValueColumns;
+  const BackwardScales scales = backward_scales<T>(args);
   const int warp_key = static_cast<int>(threadIdx.x) / 32 * 16;
   const auto end_key = static_cast<int>(smaller(block.keys, block.begin + Shape::kOwn));
   // The rows that see any of the keys.
@@ -50,8 +53,9 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
   const auto fill = [&](int stage, int begin) {
     if (begin < end_row) {
       auto& tiles = memory.stages[stage];
-      fill_rows<kThreads>(tiles.q, p, block, p.q, p.width, kv_head, begin);
-      fill_rows<kThreads>(tiles.d_out, p, block, args.d_out, p.value_width, kv_head, begin);
+      fill_rows<T, kThreads>(tiles.q, p, block, p.q, p.width, kv_head, begin);
+      fill_rows<T, kThreads>(tiles.d_out, p, block, args.d_out, p.value_width, kv_head, begin,
+                             p.codes.d_out_e5m2);
       if (threadIdx.x < kRows)
         tiles.rows[threadIdx.x] =
             backward_row(args, block, kv_head, begin + static_cast<int>(threadIdx.x));
@@ -59,8 +63,8 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     commit_copies();
   };
   const int first_tile = begin_row / kRows * kRows;
-  fill_keys<kThreads>(memory.k, p, block, p.k, p.width, kv_head, block.begin);
-  fill_keys<kThreads>(memory.v, p, block, p.v, p.value_width, kv_head, block.begin);
+  fill_keys<T, kThreads>(memory.k, p, block, p.k, p.width, kv_head, block.begin);
+  fill_keys<T, kThreads>(memory.v, p, block, p.v, p.value_width, kv_head, block.begin);
   fill(0, first_tile);
   Part<kColumns> dk = {};
   Part<kValueColumns> dv = {};
@@ -82,11 +86,12 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        backward_element(p, block, tiles.rows[column_of(n, i)], block.begin + warp_key + row_of(i),
-                         all_seen, scores[n][i], gradients[n][i]);
-    add_product<T, kValueColumns>(dv, scores, tiles.d_out, value_column, p.value_width,
-                                  memory.exchange);
-    add_product<T, kColumns>(dk, gradients, tiles.q, column, p.width, memory.exchange);
+        backward_element<T>(p, scales, block, tiles.rows[column_of(n, i)],
+                            block.begin + warp_key + row_of(i), all_seen, scores[n][i],
+                            gradients[n][i]);
+    add_product<Element, kValueColumns>(dv, scores, tiles.d_out, value_column, p.value_width,
+                                        memory.exchange);
+    add_product<Element, kColumns>(dk, gradients, tiles.q, column, p.width, memory.exchange);
   }
   wait_for_copies<0>();
 #pragma unroll
@@ -94,8 +99,9 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     const int key = block.begin + warp_key + row_of(2 * half);
     if (key >= block.keys) continue;
     const int64_t at = (block.first_key + key) * p.kv_heads + kv_head;
-    add_row<kColumns>(args.dk + at * p.width, half, dk, column, p.width, p.scale);
-    add_row<kValueColumns>(args.dv + at * p.value_width, half, dv, value_column, p.value_width, 1);
+    add_row<kColumns>(args.dk + at * p.width, half, dk, column, p.width, scales.dk);
+    add_row<kValueColumns>(args.dv + at * p.value_width, half, dv, value_column, p.value_width,
+                           scales.dv);
   }
 }
 

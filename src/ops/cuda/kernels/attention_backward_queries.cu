@@ -9,13 +9,14 @@ namespace {
 template <class T, int kD, int kDv>
 struct QueriesMemory {
   using Shape = TileShape<T, kD>;
-  Tile<T, Shape::kOwn, kD> q;
-  Tile<T, Shape::kOwn, kDv> d_out;
+  using Element = TileElement<T>;
+  Tile<Element, Shape::kOwn, kD> q;
+  Tile<Element, Shape::kOwn, kDv> d_out;
   struct Stage {
-    Tile<T, Shape::kOther, kD> k;
-    Tile<T, Shape::kOther, kDv> v;
+    Tile<Element, Shape::kOther, kD> k;
+    Tile<Element, Shape::kOther, kDv> v;
   } stages[2];
-  Exchange<T, Shape::kWarps, Shape::kOther> exchange;
+  Exchange<Element, Shape::kWarps, Shape::kOther> exchange;
 };
 
 template <class T, int kD, int kDv>
@@ -37,17 +38,20 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
   const int begin_key = block.first_seen(p, first_query), end_key = block.end_seen(p, last_query);
   const int all_begin = block.first_seen(p, last_query), all_end = block.end_seen(p, first_query);
 
+  const BackwardScales scales = backward_scales<T>(args);
+
   const int first_tile = begin_key / kKeys * kKeys;
   const auto fill = [&](int stage, int begin) {
     if (begin < end_key) {
       auto& tiles = memory.stages[stage];
-      fill_keys<kThreads>(tiles.k, p, block, p.k, p.width, kv_head, begin);
-      fill_keys<kThreads>(tiles.v, p, block, p.v, p.value_width, kv_head, begin);
+      fill_keys<T, kThreads>(tiles.k, p, block, p.k, p.width, kv_head, begin);
+      fill_keys<T, kThreads>(tiles.v, p, block, p.v, p.value_width, kv_head, begin);
     }
     commit_copies();
   };
-  fill_rows<kThreads>(memory.q, p, block, p.q, p.width, kv_head, block.begin);
-  fill_rows<kThreads>(memory.d_out, p, block, args.d_out, p.value_width, kv_head, block.begin);
+  fill_rows<T, kThreads>(memory.q, p, block, p.q, p.width, kv_head, block.begin);
+  fill_rows<T, kThreads>(memory.d_out, p, block, args.d_out, p.value_width, kv_head, block.begin,
+                         p.codes.d_out_e5m2);
   fill(0, first_tile);
   const BackwardRow rows[2] = {
       backward_row(args, block, kv_head, block.begin + warp_row + row_of(0)),
@@ -67,9 +71,9 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        backward_element(p, block, rows[i / 2], begin + column_of(n, i), all_seen, scores[n][i],
-                         gradients[n][i]);
-    add_product<T, kD>(dq, gradients, tiles.k, 0, p.width, memory.exchange);
+        backward_element<T>(p, scales, block, rows[i / 2], begin + column_of(n, i), all_seen,
+                            scores[n][i], gradients[n][i]);
+    add_product<TileElement<T>, kD>(dq, gradients, tiles.k, 0, p.width, memory.exchange);
   }
   wait_for_copies<0>();
 #pragma unroll
@@ -79,7 +83,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     const int64_t heads = int64_t{p.kv_heads} * p.group;
     const int64_t at =
         (block.first_query + row / p.group) * heads + int64_t{kv_head} * p.group + row % p.group;
-    add_row<kD>(args.dq + at * p.width, half, dq, 0, p.width, p.scale);
+    add_row<kD>(args.dq + at * p.width, half, dq, 0, p.width, scales.dq);
   }
 }
 

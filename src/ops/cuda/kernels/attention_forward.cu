@@ -1,7 +1,8 @@
 // Attention's forward (Dao 2023, arXiv 2307.08691): a block has some rows of a key-value head and
 // loops over the keys that they see, with a running softmax. While one tile of keys and values is
-// used the next is copied.
+// used the next is copied. Of codes, probabilities are rounded to E4M3 (ops/attention.h).
 
+#include "ops/cuda/kernels/attention_rounding.cuh"
 #include "ops/cuda/kernels/attention_tile.cuh"
 
 namespace viaduct::cuda {
@@ -10,12 +11,13 @@ namespace {
 template <class T, int kD, int kDv>
 struct ForwardMemory {
   using Shape = TileShape<T, kD>;
-  Tile<T, Shape::kOwn, kD> q;
+  using Element = TileElement<T>;
+  Tile<Element, Shape::kOwn, kD> q;
   struct Stage {
-    Tile<T, Shape::kOther, kD> k;
-    Tile<T, Shape::kOther, kDv> v;
+    Tile<Element, Shape::kOther, kD> k;
+    Tile<Element, Shape::kOther, kDv> v;
   } stages[2];
-  Exchange<T, Shape::kWarps, Shape::kOther> exchange;
+  Exchange<Element, Shape::kWarps, Shape::kOther> exchange;
 };
 
 /// The two rows of a lane: which keys they see, and their running softmax.
@@ -32,10 +34,18 @@ __device__ float join_row(float value, Join join) {
   return join(value, __shfl_xor_sync(kAllLanes, value, 2));
 }
 
-/// Scores of keys [begin, …) become exponentials relative to the largest so far; what was summed
-/// before must be multiplied by `shrink`.
-template <int kKeys>
-__device__ void softmax_tile(const AttentionProblemView& p, int begin, bool all_seen,
+/// The logarithm to base 2 of what a row's exponentials are relative to: the largest of them, or,
+/// where they are rounded, the smallest power of two that is at least as large, so that the order
+/// of keys does not matter.
+template <bool kRounds>
+__device__ float offset_of_row(float largest) {
+  return kRounds ? ceilf(largest * kLog2E) : largest * kLog2E;
+}
+
+/// Products of keys [begin, …) become exponentials relative to `offset_of_row` of the largest score
+/// so far, rounded in units of 2^-8; what was summed before must be multiplied by `shrink`.
+template <bool kRounds, int kKeys>
+__device__ void softmax_tile(const AttentionProblemView& p, float scale, int begin, bool all_seen,
                              Part<kKeys>& scores, Running& rows, float (&shrink)[2]) {
   const float inverse_cap = p.softcap > 0 ? 1.0f / p.softcap : 0.0f;
   float most[2] = {rows.largest[0], rows.largest[1]};
@@ -43,7 +53,7 @@ __device__ void softmax_tile(const AttentionProblemView& p, int begin, bool all_
   for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float s = scores[n][i] * p.scale;
+      float s = scores[n][i] * scale;
       if (p.softcap > 0) s = p.softcap * tanhf(s * inverse_cap);
       const int key = begin + column_of(n, i);
       if (!all_seen && (key < rows.first[i / 2] || key >= rows.end[i / 2])) s = -INFINITY;
@@ -54,8 +64,9 @@ __device__ void softmax_tile(const AttentionProblemView& p, int begin, bool all_
   for (int half = 0; half < 2; ++half) {
     most[half] = join_row(most[half], [](float a, float b) { return fmaxf(a, b); });
     // While a row has seen no key, exponentials are relative to a finite number: e^−inf = 0.
-    const float base = fmaxf(most[half], -1e38f), offset = base * kLog2E;
-    shrink[half] = exp2f((rows.largest[half] - base) * kLog2E);
+    const float base = fmaxf(most[half], -1e38f), offset = offset_of_row<kRounds>(base);
+    shrink[half] = kRounds ? exp2f(offset_of_row<true>(rows.largest[half]) - offset)
+                           : exp2f((rows.largest[half] - base) * kLog2E);
     rows.largest[half] = most[half];
     float total = 0;
 #pragma unroll
@@ -63,6 +74,7 @@ __device__ void softmax_tile(const AttentionProblemView& p, int begin, bool all_
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
         scores[n][i] = exp2f(fmaf(scores[n][i], kLog2E, -offset));
+        if constexpr (kRounds) scores[n][i] = rounded_to_e4m3(scores[n][i] * kProbabilityUnits);
         total += scores[n][i];
       }
     rows.total[half] = fmaf(rows.total[half], shrink[half], total);
@@ -78,6 +90,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
     forward_kernel(AttentionForwardView args) {
   using Memory = ForwardMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
+  using Element = TileElement<T>;
   static_assert(sizeof(Memory) <= kSharedLimit);
   constexpr int kThreads = Shape::kThreads, kKeys = Shape::kOther;
   const AttentionProblemView& p = args.problem;
@@ -94,6 +107,8 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
   const int begin_key = block.first_seen(p, first_query), end_key = block.end_seen(p, last_query);
   const int all_begin = block.first_seen(p, last_query), all_end = block.end_seen(p, first_query);
 
+  const float scale = kCodes<T> ? p.scale * p.codes.scales[0] * p.codes.scales[1] : p.scale;
+
   Running rows;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -106,13 +121,13 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
   const auto fill = [&](int stage, int begin) {
     if (begin < end_key) {
       auto& tiles = memory.stages[stage];
-      fill_keys<kThreads>(tiles.k, p, block, p.k, p.width, kv_head, begin);
-      fill_keys<kThreads>(tiles.v, p, block, p.v, p.value_width, kv_head, begin);
+      fill_keys<T, kThreads>(tiles.k, p, block, p.k, p.width, kv_head, begin);
+      fill_keys<T, kThreads>(tiles.v, p, block, p.v, p.value_width, kv_head, begin);
     }
     commit_copies();
   };
   const int first_tile = begin_key / kKeys * kKeys;
-  fill_rows<kThreads>(memory.q, p, block, p.q, p.width, kv_head, block.begin);
+  fill_rows<T, kThreads>(memory.q, p, block, p.q, p.width, kv_head, block.begin);
   fill(0, first_tile);
   Part<kDv> out = {};
   int stage = 0;
@@ -124,8 +139,8 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
     Part<kKeys> scores;
     multiply(scores, memory.q, warp_row, tiles.k, p.width);
     float shrink[2];
-    softmax_tile<kKeys>(p, begin, begin >= all_begin && begin + kKeys <= all_end, scores, rows,
-                        shrink);
+    softmax_tile<kCodes<T>, kKeys>(p, scale, begin, begin >= all_begin && begin + kKeys <= all_end,
+                                   scores, rows, shrink);
 #pragma unroll
     for (int n = 0; n < kDv / 8; ++n)
 #pragma unroll
@@ -135,9 +150,9 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          scores[n][i] *= factor_of(p, block, rows.draw[i / 2], begin + column_of(n, i));
+          scores[n][i] *= kept<T>(factor_of(p, block, rows.draw[i / 2], begin + column_of(n, i)));
     }
-    add_product<T, kDv>(out, scores, tiles.v, 0, p.value_width, memory.exchange);
+    add_product<Element, kDv>(out, scores, tiles.v, 0, p.value_width, memory.exchange);
   }
   wait_for_copies<0>();
 
@@ -149,17 +164,28 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv
     const int64_t query = block.first_query + row / p.group;
     const int64_t head = int64_t{kv_head} * p.group + row % p.group;
     // Not "total > 0": a NaN must propagate.
-    const float inverse = total == 0 ? 0.0f : 1.0f / total;
-    auto* to = static_cast<T*>(args.out.data) + query * args.out.token + head * args.out.head;
+    float inverse = total == 0 ? 0.0f : 1.0f / total;
+    float lse = total == 0 ? -INFINITY : rows.largest[half] + logf(total);
+    if constexpr (kCodes<T>) {
+      inverse *= p.codes.scales[2] * (p.dropout ? p.dropout_factor : 1.0f);
+      if (total != 0)
+        lse = offset_of_row<true>(rows.largest[half]) * kLn2 + logf(total / kProbabilityUnits);
+    }
+    const int64_t out_row = query * args.out.token + head * args.out.head;
 #pragma unroll
     for (int n = 0; n < kDv / 8; ++n)
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
         const int column = column_of(n, i);
-        if (column < p.value_width) to[column] = narrowed<T>(out[n][i] * inverse);
+        if (column >= p.value_width) continue;
+        const float value[1] = {out[n][i] * inverse};
+        if constexpr (kCodes<T>) {
+          store(args.out.data, args.out_format, out_row + column, value);
+        } else {
+          static_cast<T*>(args.out.data)[out_row + column] = narrowed<T>(value[0]);
+        }
       }
-    if (lane_of() % 4 == 0)
-      p.lse[head * p.queries + query] = total == 0 ? -INFINITY : rows.largest[half] + logf(total);
+    if (lane_of() % 4 == 0) p.lse[head * p.queries + query] = lse;
   }
 }
 

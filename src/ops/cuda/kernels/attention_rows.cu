@@ -1,6 +1,7 @@
 // The row-wise parts of attention: a warp for each head of a token.
 
 #include "ops/cuda/kernels/attention_rows.h"
+#include "ops/cuda/kernels/float8.cuh"
 #include "ops/cuda/kernels/row_group.cuh"
 
 namespace viaduct::cuda {
@@ -14,21 +15,35 @@ __device__ int64_t query_of(int64_t row, int64_t tokens, int64_t heads) {
   return row % heads * tokens + row / heads;
 }
 
+/// Elements [at, at + N) of a row, or the numbers of their codes.
+template <int N>
+__device__ void load(const CodedRows& coded, int64_t row, int64_t at, float (&to)[N]) {
+  const Rows& rows = coded.rows;
+  if (coded.scale == nullptr) return load(address_of(rows, row), rows.format, at, to);
+  const auto* from = static_cast<const uint8_t*>(rows.data) + offset_of(rows, row) + at;
+  const auto codes = *reinterpret_cast<const Run<uint8_t, N>*>(from);
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = decode_float8(codes.values[i], coded.e5m2);
+}
+
+__device__ float scale_of(const CodedRows& coded) {
+  return coded.scale != nullptr ? *coded.scale : 1.0f;
+}
+
 template <int kRun>
 __global__ void __launch_bounds__(kRowThreads) delta_kernel(AttentionDeltaRows args) {
   const int64_t row = Group::row();
   if (row >= args.tokens * args.heads) return;
-  const void *const out = address_of(args.out, row), *const d_out = address_of(args.d_out, row);
   float sum = 0;
   for_row<kRun>(Group::thread(), kWarpLanes, args.width, [&](int64_t i, auto count) {
     constexpr int n = decltype(count)::value;
     float a[n], b[n];
-    load(out, args.out.format, i, a);
-    load(d_out, args.d_out.format, i, b);
+    load(args.out, row, i, a);
+    load(args.d_out, row, i, b);
 #pragma unroll
     for (int j = 0; j < n; ++j) sum = fmaf(a[j], b[j], sum);
   });
-  sum = Group::join(sum, SumOf{});
+  sum = Group::join(sum, SumOf{}) * (scale_of(args.out) * scale_of(args.d_out));
   if (Group::thread() == 0) args.delta[query_of(row, args.tokens, args.heads)] = sum;
 }
 
@@ -140,7 +155,7 @@ Grid grid_of(const Args& args) {
 }  // namespace
 
 void attention_delta(const AttentionDeltaRows& args, Stream stream) {
-  const bool wide = is_wide(args.out) && is_wide(args.d_out);
+  const bool wide = is_wide(args.out.rows) && is_wide(args.d_out.rows);
   launch("attention_delta", wide ? delta_kernel<8> : delta_kernel<1>, grid_of(args), kRowThreads,
          stream, args);
 }

@@ -6,9 +6,16 @@
 
 namespace viaduct::cuda {
 
+/// Rows whose elements may be FP8: codes · *scale.
+struct CodedRows {
+  Rows rows;                     // strides in elements
+  const float* scale = nullptr;  // null: no codes
+  bool e5m2 = false;
+};
+
 /// delta = Σ out · d_out.
 struct AttentionDeltaRows {
-  Rows out, d_out;
+  CodedRows out, d_out;
   float* delta;
   int64_t tokens, heads, width;
 };

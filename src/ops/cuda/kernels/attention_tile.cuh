@@ -1,13 +1,24 @@
 #pragma once
 // Tiles of q, k, v and d_out in shared memory, and their products: by matrix units for 16-bit
-// elements, by fused multiply-adds for FP32. A warp makes 16 rows of a product, which its lanes
-// hold as mma.sync does (mma.cuh); FP32 has the same places, so that the kernels are written once.
+// elements and codes of FP8, by fused multiply-adds for FP32. A warp makes 16 rows of a product,
+// which its lanes hold as mma.sync does (mma.cuh); FP32 has the same places, so that the kernels
+// are written once.
 
 #include "ops/cuda/kernels/async_copy.cuh"
 #include "ops/cuda/kernels/attention_block.cuh"
+#include "ops/cuda/kernels/code_numbers.cuh"
 #include "ops/cuda/kernels/mma.cuh"
 
 namespace viaduct::cuda {
+
+/// An element in FP8. Tiles hold the numbers of codes in FP16, which represents all of them.
+struct Code {
+  uint8_t bits;
+};
+template <class T>
+inline constexpr bool kCodes = std::is_same_v<T, Code>;
+template <class T>
+using TileElement = std::conditional_t<kCodes<T>, F16, T>;
 
 /// Rows of a tile begin 16 bytes beyond a multiple of 32, so that 8 rows lie in different banks.
 template <class T, int kRows, int kWidth>
@@ -53,14 +64,61 @@ __device__ void fill_tile(Tile<T, kRows, kWidth>& tile, int width, bool wide, co
   }
 }
 
-/// Rows of a key-value head, as (query, member) pairs of `heads` [T, N, …].
-template <int kThreads, class T, int kRows, int kWidth>
-__device__ void fill_rows(Tile<T, kRows, kWidth>& tile, const AttentionProblemView& p,
+/// The same from rows of codes, 16 of which a thread reads at once if `wide`. Complete after a
+/// barrier.
+template <int kThreads, int kRows, int kWidth, class Address>
+__device__ void fill_with_codes(Tile<F16, kRows, kWidth>& tile, int width, bool wide, bool e5m2,
+                                Address&& address) {
+  constexpr int kRuns = kWidth / 16;
+  if (wide) {
+    for (int c = static_cast<int>(threadIdx.x); c < kRows * kRuns; c += kThreads) {
+      const int at = c % kRuns * 16;
+      const Code* from = address(c / kRuns);
+      Run<uint32_t, 4> codes = {};
+      if (from != nullptr && at < width)
+        codes = *reinterpret_cast<const Run<uint32_t, 4>*>(from + at);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        Run<uint32_t, 4> numbers;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const uint32_t four = codes.values[2 * half + i];
+          uint32_t two[2];
+          e5m2 ? widen_e5m2(four, two) : widen_e4m3(four, two);
+          numbers.values[2 * i] = two[0], numbers.values[2 * i + 1] = two[1];
+        }
+        *reinterpret_cast<Run<uint32_t, 4>*>(&tile.rows[c / kRuns][at + 8 * half]) = numbers;
+      }
+    }
+  } else {
+    for (int c = static_cast<int>(threadIdx.x); c < kRows * kWidth; c += kThreads) {
+      const int at = c % kWidth;
+      const Code* from = address(c / kWidth);
+      tile.rows[c / kWidth][at] =
+          from != nullptr && at < width ? narrowed<F16>(decode_float8(from[at].bits, e5m2)) : F16{};
+    }
+  }
+}
+
+/// Rows `address(r)` of elements or of codes.
+template <class T, int kThreads, int kRows, int kWidth, class Address>
+__device__ void fill(Tile<TileElement<T>, kRows, kWidth>& tile, int width, bool wide, bool e5m2,
+                     const void* anywhere, Address&& address) {
+  if constexpr (kCodes<T>) {
+    fill_with_codes<kThreads>(tile, width, wide, e5m2, address);
+  } else {
+    fill_tile<kThreads>(tile, width, wide, anywhere, address);
+  }
+}
+
+/// Rows of a key-value head, as (query, member) pairs of `heads` [T, N, …]. `e5m2`: of codes.
+template <class T, int kThreads, int kRows, int kWidth>
+__device__ void fill_rows(Tile<TileElement<T>, kRows, kWidth>& tile, const AttentionProblemView& p,
                           const AttentionBlock& block, const Heads& heads, int width, int kv_head,
-                          int first) {
+                          int first, bool e5m2 = false) {
   const auto* data = static_cast<const T*>(heads.data);
   const int end = block.queries * p.group;
-  fill_tile<kThreads>(tile, width, p.wide, data, [&](int r) -> const T* {
+  fill<T, kThreads>(tile, width, p.wide, e5m2, data, [&](int r) -> const T* {
     const int row = first + r;
     if (row >= end) return nullptr;
     return data + (block.first_query + row / p.group) * heads.token +
@@ -69,12 +127,12 @@ __device__ void fill_rows(Tile<T, kRows, kWidth>& tile, const AttentionProblemVi
 }
 
 /// Keys or values [first, …) of a key-value head.
-template <int kThreads, class T, int kRows, int kWidth>
-__device__ void fill_keys(Tile<T, kRows, kWidth>& tile, const AttentionProblemView& p,
+template <class T, int kThreads, int kRows, int kWidth>
+__device__ void fill_keys(Tile<TileElement<T>, kRows, kWidth>& tile, const AttentionProblemView& p,
                           const AttentionBlock& block, const Heads& heads, int width, int kv_head,
                           int first) {
   const auto* data = static_cast<const T*>(heads.data);
-  fill_tile<kThreads>(tile, width, p.wide, data, [&](int r) -> const T* {
+  fill<T, kThreads>(tile, width, p.wide, false, data, [&](int r) -> const T* {
     if (first + r >= block.keys) return nullptr;
     return data + (block.first_key + first + r) * heads.token + kv_head * heads.head;
   });
@@ -208,6 +266,7 @@ void with_attention_kernel(const AttentionProblemView& p, F&& f) {
     if (widths == &kHeadWidths[2]) f(element, Count<192>{}, Count<128>{});
     if (widths == &kHeadWidths[3]) f(element, Count<256>{}, Count<256>{});
   };
+  if (p.codes.scales != nullptr) return of_format(Code{});
   if (p.format == Format::bf16) return of_format(Bf16{});
   if (p.format == Format::f16) return of_format(F16{});
   of_format(float{});

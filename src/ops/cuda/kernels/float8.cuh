@@ -38,6 +38,11 @@ __device__ inline float decode_e4m3(uint8_t bits) {
   return __uint_as_float(value | (bits & 0x80u) << 24);
 }
 
+/// E5M2 has the upper bits of FP16.
+__device__ inline float decode_float8(uint8_t code, bool e5m2) {
+  return e5m2 ? widened(F16{static_cast<uint16_t>(code << 8)}) : decode_e4m3(code);
+}
+
 /// The code of the smallest power of two that is at least `value`; 255 for NaN and infinity.
 __device__ inline uint8_t power_not_below(float value) {
   const uint32_t u = __float_as_uint(value);

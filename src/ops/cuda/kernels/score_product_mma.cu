@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads) scores_kernel(Scor
   for_tiles(
       memory.keys, (block.keys + kKeys - 1) / kKeys,
       [&](auto& tile, int index) {
-        fill_keys<kThreads>(tile, p, block, args.keys, args.width, head / p.group, index * kKeys);
+        fill_keys<T, kThreads>(tile, p, block, args.keys, args.width, head / p.group,
+                               index * kKeys);
       },
       [](int) {},
       [&](int index, const auto& tile) {
@@ -124,7 +125,8 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads) values_kernel(Scor
   for_tiles(
       memory, (block.keys + kKeys - 1) / kKeys,
       [&](auto& tile, int index) {
-        fill_keys<kThreads>(tile, p, block, args.keys, args.width, head / p.group, index * kKeys);
+        fill_keys<T, kThreads>(tile, p, block, args.keys, args.width, head / p.group,
+                               index * kKeys);
       },
       [&](int index) {
 #pragma unroll

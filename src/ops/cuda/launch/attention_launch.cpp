@@ -19,12 +19,12 @@ void checked_int(std::string_view op, std::string_view what, int64_t value) {
 AttentionProblemView problem_of(std::string_view op, const AttentionProblem& problem,
                                 const Tensor& q, const Tensor& k, const Tensor& v,
                                 const Tensor& lse) {
-  VIADUCT_CHECK(DeviceError, q.dtype() != DType::e4m3,
-                "{}: cuda launches attention for f32, bf16 and f16, not for FP8 codes; set "
-                "fp8_dot_product_attention to false",
-                op);
   AttentionProblemView view = document_view(op, problem, q.dim(0), k.dim(0));
-  view.format = format_of(op, q.dtype());
+  if (problem.scales) {
+    view.codes.scales = problem.scales.data<float>();
+  } else {
+    view.format = format_of(op, q.dtype());
+  }
   view.kv_heads = static_cast<int>(k.dim(1)), view.group = static_cast<int>(q.dim(1) / k.dim(1));
   view.width = static_cast<int>(q.dim(2)), view.value_width = static_cast<int>(v.dim(2));
   // A tile of rows may begin up to 64 before the last.
@@ -45,7 +45,7 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
   if (is_library(choice)) return launch_library_forward(context, calls_of(choice), args, workspace);
   const AttentionForwardView view{
       problem_of("attention_forward", args.problem, args.q, args.k, args.v, args.lse),
-      heads_of(args.out)};
+      heads_of(args.out), format_of("attention_forward", args.out.dtype())};
   attention_forward(view, stream_of(context));
 }
 
@@ -61,15 +61,26 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
       args.dk.data<float>(),
       args.dv.data<float>()};
   view.problem.wide = view.problem.wide && is_wide_heads(args.d_out);
+  view.problem.codes.d_out_scale = pointer_of<float>(args.d_out_scale);
+  view.problem.codes.d_out_e5m2 = args.d_out.dtype() == DType::e5m2;
   attention_backward_keys(view, stream_of(context));
   attention_backward_queries(view, stream_of(context));
 }
 
+/// [T, N, D], of FP8 where there is a scale.
+CodedRows coded_rows(std::string_view op, const Tensor& x, const Tensor& scale) {
+  if (!scale) return {rows_of(op, x)};
+  return {{.data = x.raw(), .middle = x.dim(1), .strides = {x.stride(0), x.stride(1)}},
+          scale.data<float>(),
+          x.dtype() == DType::e5m2};
+}
+
 void launch_delta(OpContext& context, const Choice&, const AttentionDeltaArgs& args, void*) {
   constexpr std::string_view op = "attention_delta";
-  attention_delta({rows_of(op, args.out), rows_of(op, args.d_out), args.delta.data<float>(),
-                   args.out.dim(0), args.out.dim(1), args.out.dim(2)},
-                  stream_of(context));
+  attention_delta(
+      {coded_rows(op, args.out, args.out_scale), coded_rows(op, args.d_out, args.d_out_scale),
+       args.delta.data<float>(), args.out.dim(0), args.out.dim(1), args.out.dim(2)},
+      stream_of(context));
 }
 
 void launch_merge(OpContext& context, const Choice&, const AttentionMergeArgs& args, void*) {

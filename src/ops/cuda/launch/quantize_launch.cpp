@@ -1,5 +1,6 @@
 // Launches of quantized operands.
 
+#include "ops/cuda/kernels/expand.h"
 #include "ops/cuda/kernels/nvfp4.h"
 #include "ops/cuda/kernels/quantize.h"
 #include "ops/cuda/launch/launch_args.h"
@@ -72,6 +73,29 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
   quantize(rows, stream_of(context));
 }
 
+void launch_expand(OpContext& context, const Choice&, const ExpandOperandArgs& args, void*) {
+  const Operand& operand = args.operand;
+  const OperandForm& form = operand.form();
+  const Tensor& scales = operand.scales();
+  const bool powers = scales.dtype() == DType::e8m0;
+  const bool row_wise = form.orientation == Orientation::row_wise;
+  const OperandExtent& group = form.scales->group;
+  // Scales are [groups along kept, groups along contracted].
+  expand({.codes = static_cast<const uint8_t*>(operand.values().raw()),
+          .rows = args.out.dim(0),
+          .columns = args.out.dim(1),
+          .stride = operand.values().stride(0),
+          .e5m2 = form.element == DType::e5m2,
+          .scales = powers ? nullptr : scales.data<float>(),
+          .scale_powers = powers ? static_cast<const uint8_t*>(scales.raw()) : nullptr,
+          .group_rows = row_wise ? group.kept : group.contracted,
+          .group_columns = row_wise ? group.contracted : group.kept,
+          .scale_row_stride = row_wise ? scales.stride(0) : 1,
+          .scale_column_stride = row_wise ? 1 : scales.stride(0),
+          .out = args.out.raw()},
+         stream_of(context));
+}
+
 void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
                       void* workspace) {
   const int64_t matrices = args.out.dim(0), rows = args.matrix.dim(0);
@@ -128,6 +152,7 @@ void launch_choose(OpContext& context, const Choice&, const ChooseAmaxArgs& args
 
 void add_quantize_launches(OpTable& table) {
   table.convert_operand.launch = launch_convert;
+  table.expand_operand.launch = launch_expand;
   table.largest_magnitude.launch = launch_magnitude;
   table.square_magnitudes.launch = launch_square_magnitudes;
   table.square_scales.launch = launch_square_scales;
