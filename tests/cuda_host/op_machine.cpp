@@ -197,7 +197,8 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::expert_bias, kSameBits, ExpertBiasArgs, any_f64>::put(table, k);
   Checked<&T::expert_bias_backward, kSameBits, ExpertBiasBackwardArgs, any_f64>::put(table, k);
   Checked<&T::convert_operand, kSameBits, ConvertOperandArgs, has_no_conversion>::put(table, k);
-  Checked<&T::expand_operand, kSameBits, ExpandOperandArgs, never>::put(table, k);
+  // The signs of NaN differ, which have no meaning.
+  Checked<&T::expand_operand, kCloseBits, ExpandOperandArgs, never>::put(table, k);
   Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, never>::put(table, k);
   Checked<&T::square_magnitudes, kSameBits, SquareMagnitudesArgs, never>::put(table, k);
   Checked<&T::square_scales, kSameBits, SquareScalesArgs, never>::put(table, k);
