@@ -54,19 +54,22 @@ TEST(GrowingMemory, GrowsByTheGranulesThatItNeedsAndMovesNothing) {
 }
 
 TEST(GrowingMemory, NeighboursThatAreFreedAreUsedAsOne) {
-  reset_runtime({.memory_bytes = 8 * kGranule});
-  const auto device = make_cuda_device();
-  const Tensor first = bytes(*device, kGranule);
-  std::optional<Tensor> second = bytes(*device, kGranule * 5 / 2),
-                        third = bytes(*device, kGranule * 5 / 2);
-  const Tensor last = bytes(*device, kGranule);
-  EXPECT_EQ(device->memory().reserved_bytes, 7 * kGranule);
-  char* const at = address(*second);
-  third.reset(), second.reset();
-  const Tensor both = bytes(*device, 5 * kGranule);
-  EXPECT_EQ(address(both), at);
-  EXPECT_EQ(device->memory().reserved_bytes, 7 * kGranule);
-  EXPECT_EQ(device->memory().system_allocations, 4) << "nothing more from the system";
+  for (const bool second_first : {false, true}) {
+    reset_runtime({.memory_bytes = 8 * kGranule});
+    const auto device = make_cuda_device();
+    const Tensor first = bytes(*device, kGranule);
+    std::optional<Tensor> second = bytes(*device, kGranule * 5 / 2),
+                          third = bytes(*device, kGranule * 5 / 2);
+    const Tensor last = bytes(*device, kGranule);
+    EXPECT_EQ(device->memory().reserved_bytes, 7 * kGranule);
+    char* const at = address(*second);
+    if (second_first) second.reset();
+    third.reset(), second.reset();
+    const Tensor both = bytes(*device, 5 * kGranule);
+    EXPECT_EQ(address(both), at);
+    EXPECT_EQ(device->memory().reserved_bytes, 7 * kGranule);
+    EXPECT_EQ(device->memory().system_allocations, 4) << "nothing more from the system";
+  }
 }
 
 /// As above, where no neighbours are free: the memory of free ranges moves to other addresses.
