@@ -54,6 +54,12 @@ FieldGroup dist_fields(DistConfig& config) {
              "file with the fields of one. Without effect on other devices.")
       .constraint("a known cluster whose GPU has kernels");
   group
+      .field("product_algorithms_path", config.product_algorithms_path,
+             "File with the algorithm of cuBLASLt for each kind of product, made if there is none: "
+             "the first algorithms that the library proposes for a kind that is not in it are "
+             "timed once, and the fastest is added (docs/cuda.md). null: the first one, untimed.")
+      .constraint("dist.device = cuda; the GPU and the library that made the file");
+  group
       .field("nccl_communicator_config_path", config.nccl_communicator_config_path,
              "YAML file with the connections of NCCL by group of ranks: {dp_cp: {min_ctas: 4, "
              "max_ctas: 16, cga_cluster_size: 2, net_name: IB}}; null: NCCL chooses.")

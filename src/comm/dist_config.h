@@ -24,6 +24,10 @@ struct DistConfig {
   /// Of device "sim": a cluster of the catalog, or a YAML file (hardware/cluster.h).
   std::optional<std::string> cluster;
 
+  /// Of device "cuda": where the choice of cuBLASLt's algorithms is kept
+  /// (ops/cuda/algorithm_file.h).
+  std::optional<std::string> product_algorithms_path;
+
   // Of NCCL's connections (comm/nccl_options.h).
   std::optional<std::string> nccl_communicator_config_path;
   bool use_sharp = false, nccl_ub = false;

@@ -15,10 +15,16 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 5;
+  int version = 6;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
+};
+
+/// What a run asks of its devices.
+struct CudaRunSettings {
+  /// Of dist.product_algorithms_path; empty: the algorithms that cuBLASLt proposes.
+  std::string product_algorithms_path;
 };
 
 /// The interface of the library. Its functions apply to the calling thread and its GPU.
@@ -30,7 +36,7 @@ struct CudaBackend {
   /// The target whose kernels the thread's GPU runs.
   CudaTarget (*target)();
   OpTable (*ops)(CudaTarget target);
-  std::unique_ptr<Device> (*make_device)();
+  std::unique_ptr<Device> (*make_device)(const CudaRunSettings& settings);
   /// The place of the thread's GPU on the bus of the machine.
   std::string (*gpu_bus_id)();
   /// Host memory that the GPU's copies use while the host continues (nn/stream_backing.h).

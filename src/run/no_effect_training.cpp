@@ -60,6 +60,11 @@ const std::vector<NoEffectRule>& training_without_effect() {
              c.dist.device.value() != "cuda",
              "dist.device = " + c.dist.device.value() + " uses no library that reads it");
        }},
+      {{"dist.product_algorithms_path"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.dist.device.value() != "cuda",
+                          "dist.device = " + c.dist.device.value() + " does not use cuBLASLt");
+       }},
       {{"dist.nccl_communicator_config_path", "dist.use_sharp", "ddp.nccl_ub"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const std::string device = c.dist.device.value();

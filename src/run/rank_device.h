@@ -19,7 +19,8 @@ struct RankDevice {
 CpuIsa cpu_isa_of(const DistConfig& config);
 
 /// The cpu device with `threads_per_rank` threads and the ops of `cpu_isa` (`auto` values are
-/// resolved here). ConfigError for devices that are not implemented yet.
+/// resolved here), or the cuda device on the thread's GPU. ConfigError for devices that are not
+/// implemented yet, and for a file of `product_algorithms_path` that does not fit.
 RankDevice make_rank_device(const DistConfig& config);
 /// The sim device for dry runs: with the ops that `make_rank_device` would use, or those of
 /// `cuda_target` and side streams as a GPU has them.

@@ -154,6 +154,8 @@ constexpr NamedRule kRules[] = {
     {"mixed_precision.first_last_layers_bf16", said(kOtherRounding)},
     {"mixed_precision.num_layers_at_start_in_bf16", said(kOtherRounding)},
     {"mixed_precision.num_layers_at_end_in_bf16", said(kOtherRounding)},
+    {"dist.product_algorithms_path",
+     said("products may have other algorithms, which round otherwise")},
     {"dataset.blend", said(kRows)},
     {"dataset.blend_per_split", said(kRows)},
     {"dataset.split", said("rows move between training, validation and test")},

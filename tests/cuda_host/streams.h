@@ -31,6 +31,9 @@ struct RuntimeSettings {
   size_t memory_bytes = size_t{4} << 30;  // of a device
   int compute_capability = 90;
   bool guard = false;
+  /// Whether the driver has virtual memory, and the bytes of its smallest piece (on GPUs 2 MiB).
+  bool virtual_memory = true;
+  size_t granule = size_t{64} << 10;
   int driver = 13000;
   /// An error that cudaGetDeviceCount returns instead of a number (35: old driver, 100: no device).
   int no_device = 0;
@@ -49,5 +52,7 @@ RuntimeCounts runtime_counts();
 
 /// Queues work in a stream; null: it runs at once, without the runtime.
 void enqueue(CUstream_st* stream, const char* what, std::function<void()> work);
+/// Called by work: to the times of events, its stream needs this much longer than it did.
+void spend(double seconds);
 
 }  // namespace cuda_host

@@ -1,5 +1,6 @@
 // The cuda device. With a plan, memory comes from one arena of the GPU, each allocation at its
-// planned place; everything else from blocks that are kept (cuda_memory.h). Copies between host and
+// planned place; everything else from a range of addresses that grows (growing_memory.h), or from
+// blocks that are kept (cuda_memory.h). Copies between host and
 // GPU go through pinned memory, so the host's tensors are free when a copy returns; only copies to
 // the host wait for the GPU.
 
@@ -11,11 +12,13 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_profiler.h"
 #include "device/cuda/cuda_streams.h"
+#include "device/cuda/growing_memory.h"
 #include "device/cuda/launch_graphs.h"
 #include "device/cuda/pinned_memory.h"
 #include "device/launch_groups.h"
@@ -48,10 +51,19 @@ std::string by_tag(const MemoryStatistics& memory) {
   return list.empty() ? "nothing" : list;
 }
 
+/// Memory outside of plans.
+std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu) {
+  std::string missing;
+  if (auto memory = GrowingMemory::make(gpu.ordinal, gpu.memory_bytes, missing)) return memory;
+  log_info("cuda: memory outside of the plan is in separate blocks, which can fragment: {}",
+           missing);
+  return std::make_unique<CudaMemory>();
+}
+
 class GpuDevice final : public CudaDevice, public LaunchGroups {
  public:
   explicit GpuDevice(const CudaDeviceSettings& settings)
-      : settings_(settings), properties_(gpu_of_thread()) {}
+      : settings_(settings), properties_(gpu_of_thread()), memory_(make_memory(properties_)) {}
   ~GpuDevice() override;
 
   const GpuProperties& properties() const override { return properties_; }
@@ -136,7 +148,7 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
   const CudaDeviceSettings settings_;
   const GpuProperties properties_;
   ThreadPool pool_{1};
-  CudaMemory memory_;
+  const std::unique_ptr<UnplannedMemory> memory_;
   std::shared_ptr<CudaMemory> graph_memory_;          // of the capture that has begun
   std::vector<std::weak_ptr<CudaMemory>> of_graphs_;  // of those that are complete
   std::set<int> joined_;                              // streams that take part in it
@@ -271,9 +283,10 @@ void* GpuDevice::place(int64_t bytes, MemoryTag tag) {
       statistics().unplanned_bytes += bytes;
     }
   }
-  // Blocks that are given back to the runtime may be those of launches that are kept.
-  if (!capturing() && !memory_.has_free(bytes)) give_kept();
-  const CudaMemory::Taken taken = (capturing() ? *graph_memory_ : memory_).take(bytes);
+  // Memory that is given back to the system may be that of launches that are kept.
+  if (!capturing() && !memory_->has_free(bytes)) give_kept();
+  UnplannedMemory& memory = capturing() ? *graph_memory_ : *memory_;
+  const UnplannedMemory::Taken taken = memory.take(bytes);
   statistics().reserved_bytes += taken.reserved;
   statistics().system_allocations += taken.requests;
   if (taken.data == nullptr) no_memory(bytes, std::string(memory_tag_name(tag)));
@@ -295,7 +308,8 @@ void GpuDevice::give(void* data, int64_t bytes) {
     const auto memory = graph.lock();
     if (memory != nullptr && memory->owns(data)) return memory->give(data, bytes);
   }
-  memory_.give(data, bytes);
+  // A tensor that outlives a dropped capture has memory that is gone with it.
+  if (memory_->owns(data)) memory_->give(data, bytes);
 }
 
 void GpuDevice::poison(void* data, int64_t bytes) {

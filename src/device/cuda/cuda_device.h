@@ -22,6 +22,7 @@ struct GpuProperties {
   int ordinal = 0;             // among those that this process sees
   int compute_capability = 0;  // 90: 9.0
   int64_t memory_bytes = 0;
+  int driver = 0;  // the newest CUDA that the driver supports, 13000: 13.0
 };
 
 struct CudaDeviceSettings {

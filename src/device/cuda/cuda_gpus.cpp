@@ -52,8 +52,10 @@ GpuProperties gpu_of_thread() {
   check_cuda(cudaGetDevice(&ordinal), "cudaGetDevice");
   cudaDeviceProp found;
   check_cuda(cudaGetDeviceProperties(&found, ordinal), "cudaGetDeviceProperties");
+  int driver = 0;
+  check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   GpuProperties gpu{found.name, ordinal, 10 * found.major + found.minor,
-                    static_cast<int64_t>(found.totalGlobalMem)};
+                    static_cast<int64_t>(found.totalGlobalMem), driver};
   VIADUCT_CHECK(DeviceError, gpu.compute_capability >= kOldestCapability,
                 "dist.device=cuda: found GPU {} ({}) of compute capability {}.{}, needed 8.0 or "
                 "newer (A100, H100, B200 and the like)",

@@ -14,7 +14,7 @@ CudaMemory::~CudaMemory() {
   for (const auto& [data, bytes] : blocks_) cudaFree(data);
 }
 
-CudaMemory::Taken CudaMemory::take(int64_t bytes) {
+UnplannedMemory::Taken CudaMemory::take(int64_t bytes) {
   const int64_t size = size_class(bytes, kAlignment, kPage);
   Taken taken;
   std::vector<void*>& blocks = free_[size];

@@ -3,6 +3,7 @@
 #include "comm/nccl/nccl_communicator.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/launch/cuda_launches.h"
+#include "ops/cuda/launch/product_library.h"
 #include "run/cuda_backend.h"
 
 namespace viaduct {
@@ -20,8 +21,14 @@ CudaTarget target_of_gpu() {
   return CudaTarget::sm_80;
 }
 
-std::unique_ptr<Device> make_device() {
-  return make_cuda_device();
+std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
+  std::unique_ptr<CudaDevice> device = make_cuda_device();
+  if (!settings.product_algorithms_path.empty()) {
+    const GpuProperties& gpu = device->properties();
+    device->state<cuda::ProductLibrary>().choose_by_time(
+        settings.product_algorithms_path, {gpu.name, gpu.compute_capability, gpu.driver});
+  }
+  return device;
 }
 
 }  // namespace

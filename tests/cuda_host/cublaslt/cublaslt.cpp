@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "cublaslt_double.h"
@@ -36,6 +37,8 @@ namespace {
 
 // Overwritten at either end of a workspace.
 constexpr size_t kPoisonedBytes = 1 << 20;
+/// The word of an algorithm that has its number.
+constexpr size_t kNumberWord = 6;
 
 struct State {
   int capability = 90;
@@ -44,6 +47,18 @@ struct State {
 };
 State& state() {
   static thread_local State instance;
+  return instance;
+}
+
+/// What the library offers, in all threads.
+struct Offer {
+  std::mutex mutex;
+  size_t version = kVersion;
+  std::vector<double> seconds{0};
+  std::vector<int64_t> products{0};
+};
+Offer& offer() {
+  static Offer instance;
   return instance;
 }
 
@@ -170,8 +185,10 @@ std::string check(const Problem& p) {
   return check_narrow(p);
 }
 
-/// Identifies the problem for which an algorithm was requested, and the promised alignments.
-cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDouble& preference) {
+/// Identifies the problem for which an algorithm was requested, the promised alignments, and which
+/// of the offered algorithms it is.
+cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDouble& preference,
+                                   uint64_t number) {
   uint64_t hash = 1469598103934665603u;
   const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
   for (const cublasLtLayoutDouble* l : {&p.a, &p.b, &p.c, &p.d}) {
@@ -185,7 +202,20 @@ cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDou
   algo.data[0] = hash;
   algo.data[1] = preference.workspace_bytes;
   for (int i = 0; i < 4; ++i) algo.data[2 + i] = preference.alignments[i];
+  algo.data[kNumberWord] = number;
   return algo;
+}
+
+/// Empty, or why the algorithm is not one for the problem.
+std::string check_algorithm(const Problem& p, const cublasLtMatmulAlgo_t& algo) {
+  cublasLtPreferenceDouble promised;
+  promised.workspace_bytes = algo.data[1];
+  for (int i = 0; i < 4; ++i) promised.alignments[i] = static_cast<uint32_t>(algo.data[2 + i]);
+  const cublasLtMatmulAlgo_t known = algorithm_for(p, promised, algo.data[kNumberWord]);
+  if (std::memcmp(known.data, algo.data, sizeof algo.data) != 0)
+    return "the algorithm is that of another problem";
+  const std::lock_guard lock(offer().mutex);
+  return algo.data[kNumberWord] < offer().seconds.size() ? "" : "an algorithm that is not offered";
 }
 
 /// The place of the scale of element (i, l): i along the kept dim, l along the contracted one.
@@ -243,7 +273,8 @@ struct Pointers {
   size_t workspace_bytes;
 };
 
-void compute(const Problem& p, const Pointers& at) {
+/// d, with sums of `parts` parts of the contracted dim.
+void compute(const Problem& p, const Pointers& at, size_t parts) {
   if (at.workspace != nullptr) {
     const size_t part = std::min(at.workspace_bytes, kPoisonedBytes);
     std::memset(at.workspace, 0xff, part);
@@ -260,15 +291,19 @@ void compute(const Problem& p, const Pointers& at) {
   const std::vector<float> b = widened(at.b, p.b, !p.transb, p.desc.b_mode, p.desc.b_scale);
   const auto k = static_cast<size_t>(p.k);
   // [k, m], so that the innermost loop runs over elements and each sum keeps its order.
-  std::vector<float> across(a.size()), sums(static_cast<size_t>(p.m));
+  std::vector<float> across(a.size()), sums(static_cast<size_t>(p.m)), part(sums.size());
   for (size_t i = 0; i < sums.size(); ++i)
     for (size_t l = 0; l < k; ++l) across[l * sums.size() + i] = a[i * k + l];
   for (int64_t j = 0; j < p.n; ++j) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    for (size_t l = 0; l < k; ++l) {
-      const float y = b[static_cast<size_t>(j) * k + l];
-      const float* x = across.data() + l * sums.size();
-      for (size_t i = 0; i < sums.size(); ++i) sums[i] += x[i] * y;
+    for (size_t n = 0; n < parts; ++n) {
+      std::fill(part.begin(), part.end(), 0.0f);
+      for (size_t l = k * n / parts; l < k * (n + 1) / parts; ++l) {
+        const float y = b[static_cast<size_t>(j) * k + l];
+        const float* x = across.data() + l * sums.size();
+        for (size_t i = 0; i < sums.size(); ++i) part[i] += x[i] * y;
+      }
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
     }
     for (int64_t i = 0; i < p.m; ++i) {
       float value = sums[static_cast<size_t>(i)] * factor;
@@ -318,11 +353,28 @@ int64_t heuristic_calls() {
 int64_t live_objects() {
   return state().live_objects;
 }
+void offer_algorithms(std::vector<double> seconds) {
+  const std::lock_guard lock(offer().mutex);
+  offer().products.assign(seconds.size(), 0);
+  offer().seconds = std::move(seconds);
+}
+std::vector<int64_t> products() {
+  const std::lock_guard lock(offer().mutex);
+  return offer().products;
+}
+void set_version(size_t version) {
+  const std::lock_guard lock(offer().mutex);
+  offer().version = version;
+}
 
 }  // namespace cublaslt_double
 
 using namespace cublaslt_double;
 
+size_t cublasLtGetVersion() {
+  const std::lock_guard lock(offer().mutex);
+  return offer().version;
+}
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return create(handle, cublasLtContext{});
 }
@@ -415,12 +467,30 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const Problem problem{*desc, *a, *b, *c, *d};
   const std::string wrong = check(problem);
   if (!wrong.empty()) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, wrong);
-  results[0] = {algorithm_for(problem, *preference),
-                preference->workspace_bytes,
-                CUBLAS_STATUS_SUCCESS,
-                1,
-                {}};
-  *returned = 1;
+  const std::lock_guard lock(offer().mutex);
+  *returned = std::min(requested, static_cast<int>(offer().seconds.size()));
+  for (int i = 0; i < *returned; ++i) {
+    results[i] = {algorithm_for(problem, *preference, static_cast<uint64_t>(i)),
+                  preference->workspace_bytes,
+                  CUBLAS_STATUS_SUCCESS,
+                  1,
+                  {}};
+  }
+  return succeed();
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  if (handle == nullptr) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
+  const Problem problem{*desc, *a, *b, *c, *d};
+  std::string wrong = check(problem);
+  if (!wrong.empty()) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, wrong);
+  wrong = check_algorithm(problem, *algo);
+  if (!wrong.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, wrong);
+  result->workspaceSize = algo->data[1];
   return succeed();
 }
 
@@ -434,11 +504,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Problem problem{*desc, *a, *b, *c, *d};
   std::string wrong = check(problem);
   if (!wrong.empty()) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, wrong);
-  cublasLtPreferenceDouble promised;
-  promised.workspace_bytes = algo->data[1];
-  for (int i = 0; i < 4; ++i) promised.alignments[i] = static_cast<uint32_t>(algo->data[2 + i]);
-  if (std::memcmp(algorithm_for(problem, promised).data, algo->data, sizeof algo->data) != 0)
-    return refuse(CUBLAS_STATUS_INVALID_VALUE, "the algorithm is that of another problem");
+  wrong = check_algorithm(problem, *algo);
+  if (!wrong.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, wrong);
   Pointers at{1, 0, nullptr, nullptr, a_data, b_data, c_data, d_data, workspace, workspace_bytes};
   const auto *first = static_cast<const float*>(alpha), *second = static_cast<const float*>(beta);
   if (desc->pointer_mode == CUBLASLT_POINTER_MODE_DEVICE) {
@@ -448,6 +515,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   }
   wrong = check_memory(*algo, problem.is_narrow, at);
   if (!wrong.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, wrong);
-  run_on(stream, [problem, at] { compute(problem, at); });
+  const size_t number = algo->data[kNumberWord];
+  double seconds = 0;
+  {
+    const std::lock_guard lock(offer().mutex);
+    seconds = offer().seconds[number];
+    ++offer().products[number];
+  }
+  run_on(stream, [problem, at, number, seconds] {
+    compute(problem, at, number + 1);
+    cuda_host::spend(seconds);
+  });
   return succeed();
 }

@@ -15,8 +15,10 @@
 // other layout; scales that the generation does not support; FP8 and FP4 operands and results whose
 // rows do not begin at multiples of 16 bytes; a workspace that is not aligned to 256 bytes.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cublaslt_double {
 
@@ -28,5 +30,16 @@ const std::string& latest_refusal();
 /// thread.
 int64_t heuristic_calls();
 int64_t live_objects();
+
+/// The algorithms that the heuristic ranks for each product, in this order, with the seconds that
+/// each takes (to events of the runtime's double). Algorithm i sums i + 1 parts of the contracted
+/// dim, so that each has its own bits. In all threads; initially one that takes none. Counts
+/// products from here on.
+void offer_algorithms(std::vector<double> seconds);
+/// Products by the number of their algorithm.
+std::vector<int64_t> products();
+/// The version of the library, in all threads; initially kVersion.
+void set_version(size_t version);
+inline constexpr size_t kVersion = 130100;
 
 }  // namespace cublaslt_double

@@ -12,6 +12,8 @@ extern "C" {
 enum cudaError { CUDA_HOST_ERRORS(CUDA_HOST_NAMED) };
 enum cudaMemcpyKind { CUDA_HOST_COPY_KINDS(CUDA_HOST_NAMED) };
 enum cudaStreamCaptureMode { CUDA_HOST_CAPTURE_MODES(CUDA_HOST_NAMED) };
+enum cudaStreamCaptureStatus { CUDA_HOST_CAPTURE_STATUSES(CUDA_HOST_NAMED) };
+enum cudaDriverEntryPointQueryResult { CUDA_HOST_ENTRY_POINTS(CUDA_HOST_NAMED) };
 enum cudaDeviceAttr { CUDA_HOST_ATTRIBUTES(CUDA_HOST_NAMED) };
 enum : unsigned { CUDA_HOST_FLAGS(CUDA_HOST_NAMED) };
 #undef CUDA_HOST_NAMED
@@ -39,6 +41,10 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device);
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaGetLastError();
@@ -49,6 +55,8 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** pointer, size_t bytes);
 cudaError_t cudaFree(void* pointer);
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
@@ -75,6 +83,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);

@@ -166,6 +166,21 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
   return freed(pointer, false);
 }
+/// The double does not support memory that belongs to a graph.
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+  return on_stream(stream, [&]() -> cudaError_t {
+    *pointer = nullptr;
+    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+    return cudaMalloc(pointer, bytes);
+  });
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return on_stream(stream, [&]() -> cudaError_t {
+    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+    runtime().push(stream, {"free", [=] { runtime().drop(pointer); }, {}, {}});
+    return cudaSuccess;
+  });
+}
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
   return called([&] {
     *pointer = runtime().take(bytes, -1);
@@ -290,7 +305,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
       if (!event->last->open) return cudaErrorNotReady;
     }
     *milliseconds =
-        std::chrono::duration<float, std::milli>(end->last->opened - begin->last->opened).count();
+        std::chrono::duration<float, std::milli>(end->last->opened - begin->last->opened).count() +
+        static_cast<float>(1e3 * (end->last->spent - begin->last->spent));
     return cudaSuccess;
   });
 }

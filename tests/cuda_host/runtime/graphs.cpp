@@ -50,6 +50,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return call.error;
 }
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Runtime::Call call = runtime().call();
+  *status = stream != nullptr && stream->capture != nullptr ? cudaStreamCaptureStatusActive
+                                                            : cudaStreamCaptureStatusNone;
+  return call.error;
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   const Runtime::Call call = runtime().call();
   ++runtime().graphs.made;

@@ -47,6 +47,10 @@ void enqueue(CUstream_st* stream, const char* what, std::function<void()> work) 
   if (runtime().sticky != cudaSuccess) throw Error(runtime().failure);
 }
 
+void spend(double seconds) {
+  runtime().spend(seconds);
+}
+
 Runtime::Call Runtime::call() {
   Call call{Lock(mutex_), sticky};
   if (in_work_) call.error = cudaErrorNotPermitted;
@@ -56,7 +60,8 @@ Runtime::Call Runtime::call() {
 void Runtime::reset(const RuntimeSettings& to) {
   const Lock lock(mutex_);
   const auto of_device = [](const auto& block) { return block.second.device >= 0; };
-  if (!streams.empty() || std::any_of(blocks_.begin(), blocks_.end(), of_device))
+  if (!streams.empty() || !ranges.empty() || !pieces.empty() ||
+      std::any_of(blocks_.begin(), blocks_.end(), of_device))
     throw std::logic_error("the runtime's double: streams or memory of an earlier user are left");
   settings = to;
   counts = {};
@@ -126,6 +131,7 @@ void Runtime::step(CUstream_st* stream) {
     open_memory(true);
     emulator().set_seed(settings.seed == 0 ? 0 : random_());
     in_work_ = true;
+    running_ = stream;
     try {
       work.run();
     } catch (const std::exception& error) {
@@ -137,6 +143,7 @@ void Runtime::step(CUstream_st* stream) {
   if (work.opens != nullptr) {
     work.opens->open = true;
     work.opens->opened = std::chrono::steady_clock::now();
+    work.opens->spent = stream->spent;
   }
 }
 
@@ -177,7 +184,7 @@ void Runtime::open_memory(bool open) {
   if (!settings.guard || open == open_) return;
   open_ = open;
   for (const auto& [data, block] : blocks_)
-    if (block.device >= 0)
+    if (block.device >= 0 && block.allowed)
       ::mprotect(data, block.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
@@ -208,18 +215,71 @@ cudaError_t Runtime::give(void* data, bool pinned) {
   return error;
 }
 
+void Runtime::drop(void* data) {
+  const auto found = blocks_.find(static_cast<char*>(data));
+  if (found == blocks_.end() || found->second.device < 0)
+    throw std::runtime_error("no memory of the device");
+  ::munmap(data, found->second.mapped);
+  blocks_.erase(found);
+}
+
+void Runtime::spend(double seconds) {
+  if (running_ != nullptr) running_->spent += seconds;
+}
+
 bool Runtime::inside(const void* data, size_t bytes) const {
   const char* at = static_cast<const char*>(data);
   auto after = blocks_.upper_bound(const_cast<char*>(at));
   if (after == blocks_.begin()) return true;
   const auto& [begin, block] = *std::prev(after);
-  return at >= begin + block.mapped || at + bytes <= begin + block.bytes;
+  const char* end = begin + block.bytes;
+  while (block.mapped_piece && after != blocks_.end() && after->first == end) {
+    end += after->second.bytes;
+    ++after;
+  }
+  return at >= begin + block.mapped || at + bytes <= end;
+}
+
+bool Runtime::reserved(const char* at, size_t bytes) const {
+  auto after = ranges.upper_bound(const_cast<char*>(at));
+  if (after == ranges.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return at + bytes <= begin + size && static_cast<size_t>(at - begin) % settings.granule == 0;
+}
+
+bool Runtime::map(char* at, size_t bytes, int device) {
+  if (blocks_.count(at) > 0) return false;
+  blocks_[at] = {bytes, bytes, device, true, false};
+  return true;
+}
+
+bool Runtime::unmap(char* at, size_t bytes) {
+  const auto found = blocks_.find(at);
+  if (found == blocks_.end() || !found->second.mapped_piece || found->second.bytes != bytes)
+    return false;
+  blocks_.erase(found);
+  // Its addresses stay reserved, and its content is lost.
+  return ::mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                0) != MAP_FAILED;
+}
+
+bool Runtime::allow(char* at, size_t bytes) {
+  const auto found = blocks_.find(at);
+  if (found == blocks_.end() || !found->second.mapped_piece || found->second.bytes != bytes)
+    return false;
+  found->second.allowed = true;
+  ::mprotect(at, bytes, PROT_READ | PROT_WRITE);
+  std::memset(at, 0xff, bytes);
+  if (settings.guard && !open_) ::mprotect(at, bytes, PROT_NONE);
+  return true;
 }
 
 size_t Runtime::used(int device) const {
   size_t sum = 0;
   for (const auto& [data, block] : blocks_)
     if (block.device == device) sum += block.bytes;
+  for (const auto& [handle, piece] : pieces)
+    if (piece.device == device && !piece.mapped) sum += piece.bytes;
   return sum;
 }
 

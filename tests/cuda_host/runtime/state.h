@@ -24,6 +24,7 @@ namespace cuda_host {
 struct Gate {
   bool open = false;
   std::chrono::steady_clock::time_point opened;
+  double spent = 0;  // of its stream, so far
 };
 
 struct Work {
@@ -39,7 +40,16 @@ struct Work {
 
 struct Block {
   size_t bytes = 0, mapped = 0;
-  int device = 0;  // −1: pinned host memory
+  int device = 0;             // −1: pinned host memory
+  bool mapped_piece = false;  // virtual memory, one of neighbours that are used as one
+  bool allowed = true;        // access
+};
+
+/// Memory of a device that has no address yet.
+struct Piece {
+  size_t bytes = 0;
+  int device = 0;
+  bool mapped = false;
 };
 
 }  // namespace cuda_host
@@ -57,6 +67,7 @@ struct CUstream_st {
   int device = 0;
   std::deque<cuda_host::Work> queue;
   double eagerness = 1;
+  double spent = 0;                     // seconds that its work said it takes (`spend`)
   std::shared_ptr<CUgraph_st> capture;  // the capture that it is in
   bool origin = false;                  // the capture began here
 };
@@ -89,6 +100,14 @@ class Runtime {
 
   void* take(size_t bytes, int device);
   cudaError_t give(void* data, bool pinned);
+  /// Virtual memory (virtual_memory.cpp). False: the range is not one for this.
+  bool reserved(const char* at, size_t bytes) const;
+  bool map(char* at, size_t bytes, int device);
+  bool unmap(char* at, size_t bytes);
+  bool allow(char* at, size_t bytes);
+  /// Called by work: memory of the device ends in the order of a stream.
+  void drop(void* data);
+  void spend(double seconds);
   /// Whether [data, data + bytes) lies in one allocation, or outside of all.
   bool inside(const void* data, size_t bytes) const;
   size_t used(int device) const;
@@ -97,6 +116,9 @@ class Runtime {
   RuntimeCounts counts;
   GraphCounts graphs;
   std::set<CUstream_st*> streams;
+  std::map<char*, size_t> ranges;    // of addresses
+  std::map<uint64_t, Piece> pieces;  // by handle
+  uint64_t pieces_made = 0;
   std::string failure;               // of the first kernel that failed
   cudaError_t sticky = cudaSuccess;  // every call returns it
   cudaError_t last = cudaSuccess;
@@ -115,6 +137,7 @@ class Runtime {
   int beside_ = 8;
   bool open_ = false;
   bool in_work_ = false;
+  CUstream_st* running_ = nullptr;  // the stream of that work
 };
 
 Runtime& runtime();

@@ -1,48 +1,18 @@
 #pragma once
-// cuBLASLt: a handle, and for each kind of product its descriptors and the algorithm that the
-// library's heuristic ranks first, created at the first product of the kind. No CUDA header.
+// cuBLASLt: a handle, and for each kind of product its descriptors and its algorithm, created at
+// the first product of the kind. No CUDA header.
 //
 // Sums are FP32 (no TF32); parts of a sum that the library computes separately are added in FP32,
-// in an order of its own that is fixed for each kind of product.
+// in an order of its own that is fixed for each algorithm. A kind has one algorithm: the one that
+// the library's heuristic ranks first, or with `choose_by_time` the fastest of its first ones.
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 
-#include "ops/cuda/kernels/views.h"
-#include "ops/cuda/product_layout.h"
+#include "ops/cuda/algorithm_file.h"
+#include "ops/cuda/launch/product_kind.h"
 
 namespace viaduct::cuda {
-
-/// What the library's choice depends on: d [a.rows, b.rows] (row-major) = a · bᵀ, (+ d) (+ bias of
-/// d's format).
-struct ProductKind {
-  struct Matrix {
-    DType format = DType::f32;
-    int64_t rows = 0;       // kept dim
-    int64_t stride = 0;     // elements from one row in memory to the next
-    int64_t alignment = 0;  // bytes, of the address
-    bool contracted_last = true;
-    LibraryScales scales = LibraryScales::none;
-    auto operator<=>(const Matrix&) const = default;
-  };
-  Matrix a, b, d;
-  int64_t contracted = 0;
-  bool accumulate = false, bias = false, device_factor = false;
-  auto operator<=>(const ProductKind&) const = default;
-};
-
-/// Addresses in device memory.
-struct ProductMemory {
-  const void *a = nullptr, *b = nullptr;
-  void* d = nullptr;
-  const void *a_scales = nullptr, *b_scales = nullptr, *bias = nullptr;
-  const float* factor = nullptr;  // [factor, beta], if the kind has them on the device
-  void* workspace = nullptr;      // kProductWorkspace bytes
-};
-
-/// The alignment of the address, up to 16 bytes: no kernel needs more.
-int64_t alignment_of(const void* data);
 
 class ProductLibrary {
  public:
@@ -52,7 +22,15 @@ class ProductLibrary {
   ProductLibrary(const ProductLibrary&) = delete;
   ProductLibrary& operator=(const ProductLibrary&) = delete;
 
-  /// DeviceError with the library's reason for a product that it does not support.
+  /// From here on a kind has the algorithm that the file names. For a kind that it does not name,
+  /// the first algorithms of the heuristic are timed at its first product, and the fastest is added
+  /// to the file. They are not timed, and the heuristic's first is added, if that product is
+  /// captured into a graph, or if the GPU has no room for a second result. `source.library` is
+  /// filled in here. Errors as those of AlgorithmFile.
+  void choose_by_time(const std::filesystem::path& file, AlgorithmSource source);
+
+  /// DeviceError with the library's reason for a product that it does not support, or if it refuses
+  /// the algorithm of the file.
   void multiply(const ProductKind& kind, const ProductMemory& memory, Stream stream);
   /// Kinds of products so far.
   int64_t kinds() const;

@@ -1,0 +1,49 @@
+#pragma once
+// What cuBLASLt's choice of an algorithm depends on. No CUDA header.
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "ops/cuda/kernels/views.h"
+#include "ops/cuda/product_layout.h"
+
+namespace viaduct::cuda {
+
+/// d [a.rows, b.rows] (row-major) = a · bᵀ, (+ d) (+ bias of d's format).
+struct ProductKind {
+  struct Matrix {
+    DType format = DType::f32;
+    int64_t rows = 0;       // kept dim
+    int64_t stride = 0;     // elements from one row in memory to the next
+    int64_t alignment = 0;  // bytes, of the address
+    bool contracted_last = true;
+    LibraryScales scales = LibraryScales::none;
+    auto operator<=>(const Matrix&) const = default;
+  };
+  Matrix a, b, d;
+  int64_t contracted = 0;
+  bool accumulate = false, bias = false, device_factor = false;
+  auto operator<=>(const ProductKind&) const = default;
+};
+
+/// Addresses in device memory.
+struct ProductMemory {
+  const void *a = nullptr, *b = nullptr;
+  void* d = nullptr;
+  const void *a_scales = nullptr, *b_scales = nullptr, *bias = nullptr;
+  const float* factor = nullptr;  // [factor, beta], if the kind has them on the device
+  void* workspace = nullptr;      // kProductWorkspace bytes
+};
+
+/// The alignment of the address, up to 16 bytes: no kernel needs more.
+int64_t alignment_of(const void* data);
+
+/// For messages: "f32 [2, 3] = bf16 [2, 4] · bf16 [3, 4] transposedᵀ".
+std::string describe(const ProductKind& kind);
+/// Everything in the kind, as text: equal for equal kinds alone.
+std::string key_of(const ProductKind& kind);
+/// Bytes from the first element of d to the end of its last.
+int64_t result_bytes(const ProductKind& kind);
+
+}  // namespace viaduct::cuda
