@@ -1,6 +1,7 @@
 // Costs of what is composed of ops: the score matrix of unfused attention, and the steps of softmax
 // cross entropy.
 
+#include "ops/checks.h"
 #include "ops/make_cost.h"
 
 namespace viaduct {
