@@ -37,15 +37,19 @@ RunSetup setup_of(const Overrides& overrides) {
   return prepare_run(load_run_config({}, overrides));
 }
 
+RunOutcome outcome_of(Trainer& trainer) {
+  RunOutcome outcome{trainer.state(), {}, trainer.validations()};
+  for (const auto& entry : stage_run(trainer.engine(), trainer.state()).entries)
+    outcome.tensors[entry.entry.tensor.name] = bytes_of(entry.data);
+  return outcome;
+}
+
 RunOutcome train_run(const Overrides& overrides) {
   const RunSetup setup = setup_of(overrides);
   const RankDevice rank = make_rank_device(setup.config.dist);
   Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance});
   trainer.run();
-  RunOutcome outcome{trainer.state(), {}, trainer.validations()};
-  for (const auto& entry : stage_run(trainer.engine(), trainer.state()).entries)
-    outcome.tensors[entry.entry.tensor.name] = bytes_of(entry.data);
-  return outcome;
+  return outcome_of(trainer);
 }
 
 std::vector<double> metric(const std::filesystem::path& metrics_file, const std::string& field) {

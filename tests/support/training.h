@@ -30,7 +30,8 @@ struct RunOutcome {
   std::vector<std::pair<int64_t, double>> validations;
   bool operator==(const RunOutcome&) const = default;
 };
-/// Trains on the cpu device as `viaduct train` does.
+RunOutcome outcome_of(Trainer& trainer);
+/// Trains one rank as `viaduct train` does.
 RunOutcome train_run(const Overrides& overrides);
 
 /// The values of `field` in the lines of a metrics.jsonl that have it.
