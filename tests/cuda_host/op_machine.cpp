@@ -244,6 +244,7 @@ OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> famil
   kernels.gemm = gemm_of_targets();
   kernels.grouped_gemm = grouped_gemm_of_targets();
   table_.narrow_score_factors = kernels.narrow_score_factors;
+  table_.produced_forms = kernels.produced_forms;
   put_kernels(table_, kernels);
 }
 

@@ -1,5 +1,7 @@
 #include "ops/cuda/cuda_ops.h"
 
+#include "ops/cuda/produced_choose.h"
+
 namespace viaduct {
 
 OpTable cuda_ops(CudaTarget target) {
@@ -8,6 +10,7 @@ OpTable cuda_ops(CudaTarget target) {
   table.traits.vector_floats = 4;  // a thread's widest access, 16 bytes
   table.traits.matrix_bf16 = true;
   table.traits.head_chunk_bytes = int64_t{1} << 30;  // a GPU makes 300 operations a byte, a cpu 20
+  table.produced_forms = cuda::produced_forms;
   cuda::add_gemm(table, target);
   cuda::add_attention(table);
   cuda::add_composed(table);

@@ -7,6 +7,8 @@
 // Properties of the kernels that a choice depends on:
 //   - Products are cuBLASLt's, with a fixed workspace. Its epilogues do not round the product first
 //     and so differ from two ops, so an activation or a residual is a second launch.
+//   - Norms and activations make FP8 codes and largest magnitudes of their results in the kernel
+//     that makes these (produced_choose.h).
 //   - Sums over rows (norm weights, biases) are computed in parts whose number depends only on the
 //   shape, and a second launch adds the parts in order: deterministic without atomics.
 //   - Attention is flash attention on mma.sync. Its backward is two kernels, one for dq and one for

@@ -1,6 +1,7 @@
 // Choices for products on a GPU, and for the sums and additions of biases.
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/produced_choose.h"
 #include "ops/cuda/product_layout.h"
 #include "ops/quantized_forms.h"
 
@@ -44,7 +45,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   if (!epilogue.any()) return choice;
   choice.cost += epilogue_cost(args);
   if (epilogue.raised) return choice;  // its launch is that which reads the product
-  ++choice.launches;
+  choice.launches += 1 + forms_launches(epilogue.forms);
   choice.cost.bytes_read += args.c.bytes();
   if (epilogue.residual) choice.cost.bytes_written += args.c.bytes();
   return choice;

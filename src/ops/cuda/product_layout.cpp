@@ -1,6 +1,7 @@
 #include "ops/cuda/product_layout.h"
 
 #include "base/error.h"
+#include "ops/cuda/produced_choose.h"
 #include "ops/cuda/regions.h"
 #include "tensor/nvfp4.h"
 
@@ -189,6 +190,7 @@ ProductLayout product_layout(const GemmArgs& args, CudaTarget target) {
     layout.bytes_read += args.c.bytes(), layout.bytes_written += args.c.bytes();
     ++layout.launches;
   }
+  layout.forms_at = regions.take(forms_workspace(args.epilogue.forms));
   layout.workspace_bytes = regions.end();
   return layout;
 }

@@ -65,6 +65,7 @@ struct ProductLayout {
   bool library_bias = false;   // added by the library
   bool device_factor = false;  // [factor, beta] f32 at `factor_at`
   int64_t factor_at = 0;
+  int64_t forms_at = 0;  // of the forms of an activation
   int64_t workspace_bytes = kProductWorkspace;
   int launches = 1;
   int64_t bytes_read = 0, bytes_written = 0;  // beyond the contract's

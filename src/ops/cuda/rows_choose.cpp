@@ -4,12 +4,23 @@
 #include <bit>
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/produced_choose.h"
 
 namespace viaduct::cuda {
 namespace {
 
+/// A kernel of rows that makes these forms of its result besides.
+Choice with_forms(Choice choice, const ProducedForms& forms) {
+  if (!forms.any()) return choice;
+  choice.kernel = "rows_with_forms";
+  choice.workspace_bytes = forms_workspace(forms);
+  choice.launches += forms_launches(forms);
+  return choice;
+}
+
 Choice choose_norm_forward(const NormForwardArgs& args, const Traits& traits) {
-  return choose_kernel("norm_forward", "rows", args.x.dtype(), args, traits);
+  return with_forms(choose_kernel("norm_forward", "rows", args.x.dtype(), args, traits),
+                    args.forms);
 }
 
 Choice choose_norm_backward(const NormBackwardArgs& args, const Traits& traits) {
@@ -22,7 +33,8 @@ Choice choose_norm_backward(const NormBackwardArgs& args, const Traits& traits) 
 }
 
 Choice choose_activation(const ActivationForwardArgs& args, const Traits& traits) {
-  return choose_kernel("activation_forward", "rows", args.in.dtype(), args, traits);
+  return with_forms(choose_kernel("activation_forward", "rows", args.in.dtype(), args, traits),
+                    args.forms);
 }
 
 Choice choose_activation_backward(const ActivationBackwardArgs& args, const Traits& traits) {

@@ -217,6 +217,41 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
   }
 }
 
+/// Sizes that support the products of all recipes.
+const Overrides kWideRun{"model.num_layers=3",        "model.hidden_size=128",
+                         "model.ffn_hidden_size=256", "model.num_query_groups=2",
+                         "train.global_batch_size=2", "train.train_iters=2"};
+
+/// Norms and activations that make no other forms leave them to launches of their own.
+TEST(CudaRun, ProducersChangeNoBitAndHaveFewerLaunches) {
+  struct Row {
+    const char* recipe;
+    int capability;
+  };
+  for (const Row& row : {Row{"bf16_with_fp8_delayed_scaling_mixed", 90},
+                         Row{"bf16_with_fp8_current_scaling_mixed", 90},
+                         Row{"bf16_with_fp8_subchannel_scaling_mixed", 90},
+                         Row{"bf16_with_mxfp8_mixed", 100}, Row{"bf16_with_nvfp4_mixed", 100}}) {
+    SCOPED_TRACE(row.recipe);
+    cublaslt_double::set_capability(row.capability);
+    const auto run = [&](bool producers) {
+      cuda_host::reset_runtime({.seed = 3, .compute_capability = row.capability});
+      const RunSetup setup = setup_of(
+          tiny_run() + kWideRun + Overrides{kCuda, std::string("mixed_precision=") + row.recipe});
+      RankDevice rank = make_rank_device(setup.config.dist);
+      if (!producers) rank.ops.produced_forms = nullptr;
+      Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance});
+      trainer.run();
+      return std::pair{outcome_of(trainer), cuda_host::runtime_counts().kernels};
+    };
+    const auto [with, fewer] = run(true);
+    const auto [without, more] = run(false);
+    EXPECT_TRUE(with == without);
+    EXPECT_LT(fewer, more);
+  }
+  cublaslt_double::set_capability(90);
+}
+
 /// Runs five steps in exactly the planned memory; returns for how many copies to the host each
 /// waits.
 int64_t waits_of_a_step(const Overrides& run) {

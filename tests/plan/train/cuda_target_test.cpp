@@ -259,6 +259,39 @@ TEST(CudaTarget, QuantizedProductsHoldAndSendTheBytesOfTheCpu) {
   }
 }
 
+// The row-wise input of a linear layer, or its largest magnitude, is made by the norm or the
+// activation in front of it: of four layers of a block, all but the projection behind attention.
+TEST(CudaTarget, ProducersLeaveNoPassOverTheirResults) {
+  struct Row {
+    Overrides recipe;
+    std::string kernel;
+    int64_t conversions, weights, maxima;  // of a layer in each micro-batch, once, of its operands
+    bool codes;
+  };
+  for (const Row& row :
+       {Row{kDelayed, "cublaslt_fp8", 2, 1, 1, false},
+        Row{kCurrent, "cublaslt_fp8", 2, 1, 1, false},
+        Row{kBlocks, "cublaslt_fp8_blocks", 4, 1, 0, true},
+        Row{kMx, "cublaslt_mxfp8", 4, 2, 0, true}, Row{kFp4, "cublaslt_nvfp4", 4, 1, 2, false}}) {
+    SCOPED_TRACE(row.kernel + " " + row.recipe.front());
+    const RunSetup setup = setup_for(CudaTarget::sm_100a, kWide + row.recipe);
+    const int64_t batches = micro_batches(setup.config);
+    std::map<std::string, int64_t> calls;
+    int64_t with_forms = 0;
+    for (const KernelUse& use : dry_run(setup).kernels) {
+      calls[use.op == "gemm" ? use.kernel : use.op] += use.calls;
+      if (use.kernel == "rows_with_forms") with_forms += use.calls;
+    }
+    const int64_t layers = calls[row.kernel] / (3 * batches), produced = batches * layers / 4 * 3;
+    ASSERT_GT(layers, 0);
+    EXPECT_EQ(calls["convert_operand"], batches * layers * row.conversions + layers * row.weights -
+                                            (row.codes ? produced : 0));
+    EXPECT_EQ(calls["largest_magnitude"],
+              row.maxima * (2 * batches * layers - produced) + (row.maxima > 0 ? layers : 0));
+    EXPECT_GE(with_forms, batches * layers / 4 * 2) << "the two norms of each block";
+  }
+}
+
 /// Rows of experts are quantized by a launch of their own, weights once a step; the products run at
 /// the rate of FP16, and where warpgroups multiply at that of FP8.
 TEST(CudaTarget, QuantizedProductsOfExpertsCountTheirOperands) {

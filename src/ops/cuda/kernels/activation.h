@@ -1,7 +1,7 @@
 #pragma once
 // Activation functions over rows (ops/activation.h), computed in FP32.
 
-#include "ops/cuda/kernels/views.h"
+#include "ops/cuda/kernels/produced_rows.h"
 
 namespace viaduct::cuda {
 
@@ -16,6 +16,7 @@ struct ActivationRows {
   Rows out;                     // forward: the result; backward: its gradient, which is read
   Rows d_in;                    // backward; may be `in`
   int64_t rows, width;
+  ProducedRows forms = {};  // of the forward's result
 };
 void activation_forward(const ActivationRows& args, Stream stream);
 void activation_backward(const ActivationRows& args, Stream stream);

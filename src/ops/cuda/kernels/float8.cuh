@@ -67,4 +67,13 @@ __device__ inline float scale_of(float amax, bool e5m2, bool whole_matrix) {
   return power_of(power_not_below(least));
 }
 
+/// Writes a scale of FP32, or of e8m0 if `powers` is not null.
+__device__ inline void store_scale(float* scales, uint8_t* powers, int64_t at, float scale) {
+  if (powers != nullptr) {
+    powers[at] = power_not_below(scale);
+  } else {
+    scales[at] = scale;
+  }
+}
+
 }  // namespace viaduct::cuda

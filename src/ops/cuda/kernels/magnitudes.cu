@@ -2,6 +2,7 @@
 // steps.
 
 #include "ops/cuda/kernels/matrix_rows.cuh"
+#include "ops/cuda/kernels/produced_rows.h"
 #include "ops/cuda/kernels/quantize.h"
 #include "ops/cuda/kernels/rotation.cuh"
 #include "ops/cuda/kernels/row_group.cuh"
@@ -47,17 +48,7 @@ __global__ void __launch_bounds__(kRowThreads) rotated_magnitudes_kernel(Magnitu
   for_elements<1>(bands, args.columns, kRowThreads, [&](int64_t band, int64_t column, auto) {
     const int64_t left = own.count - band * kRotatedRows, first = own.begin + band * kRotatedRows;
     const int there = left < kRotatedRows ? static_cast<int>(left) : kRotatedRows;
-    float x[kRotatedRows];
-#pragma unroll
-    for (int r = 0; r < kRotatedRows; ++r) {
-      float one[1] = {};
-      if (r < there) load(address_of(args.matrix, first + r), args.matrix.format, column, one);
-      x[r] = one[0];
-    }
-    rotate(x);
-#pragma unroll
-    for (int r = 0; r < kRotatedRows; ++r)
-      most = LargestOf{}(most, __float_as_uint(x[r]) & 0x7fffffffu);
+    most = LargestOf{}(most, largest_rotated(args.matrix, first, there, column));
   });
   store_most(args, most);
 }
@@ -97,6 +88,13 @@ __global__ void __launch_bounds__(kRowThreads) choose_amax_kernel(AmaxHistory ar
   });
 }
 
+/// out [matrices] from the values of `blocks` of each.
+void largest_of_blocks(const uint32_t* values, int64_t blocks, int64_t matrices, float* out,
+                       Stream stream) {
+  launch("largest_magnitude", largest_kernel, Grid(matrices), kRowThreads, stream, values, blocks,
+         out);
+}
+
 }  // namespace
 
 void largest_magnitude(const Magnitudes& args, Stream stream) {
@@ -111,8 +109,12 @@ void largest_magnitude(const Magnitudes& args, Stream stream) {
          : wide       ? magnitudes_kernel<8>
                       : magnitudes_kernel<1>,
          Grid(blocks, args.rows.count), kRowThreads, stream, args);
-  launch("largest_magnitude", largest_kernel, Grid(args.rows.count), kRowThreads, stream,
-         args.workspace, blocks, args.out);
+  largest_of_blocks(args.workspace, blocks, args.rows.count, args.out, stream);
+}
+
+void finish_forms(const ProducedRows& forms, int64_t blocks, Stream stream) {
+  if (forms.magnitudes > 0)
+    largest_of_blocks(forms.partial, blocks, forms.magnitudes, forms.amax, stream);
 }
 
 void note_amax(const NotedAmax& args, Stream stream) {

@@ -1,7 +1,7 @@
 #pragma once
 // Layer norm and RMS norm over rows (ops/norm.h), statistics in FP32.
 
-#include "ops/cuda/kernels/views.h"
+#include "ops/cuda/kernels/produced_rows.h"
 
 namespace viaduct::cuda {
 
@@ -12,6 +12,7 @@ struct NormForwardRows {
   float *mean, *rstd;   // null: not wanted
   int64_t rows, width;
   float epsilon, weight_offset;
+  ProducedRows forms = {};  // of y
 };
 void norm_forward(const NormForwardRows& args, Stream stream);
 

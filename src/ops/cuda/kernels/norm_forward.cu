@@ -2,7 +2,7 @@
 // reading to come from a cache.
 
 #include "ops/cuda/kernels/norm.h"
-#include "ops/cuda/kernels/row_group.cuh"
+#include "ops/cuda/kernels/produced_rows.cuh"
 
 namespace viaduct::cuda {
 namespace {
@@ -36,11 +36,14 @@ __device__ float variance(const Rows& x, int64_t row, int64_t width, float& mean
   return square * inverse - off * off;
 }
 
-template <int kRun, int kThreads>
-__global__ void __launch_bounds__(kRowThreads) norm_forward_kernel(NormForwardRows args) {
-  using Group = RowGroup<kThreads>;
-  const int64_t row = Group::row(), width = args.width;
-  if (row >= args.rows) return;  // the whole group
+struct Statistics {
+  float mean, rstd;
+};
+
+/// Of a row, by all threads of its group; also stores them.
+template <int kRun, class Group>
+__device__ Statistics statistics_of(const NormForwardRows& args, int64_t row) {
+  const int64_t width = args.width;
   float mean = 0, spread;
   if (args.layer_norm) {
     mean = sum_over<kRun, Group>(args.x, row, width, [](float v) { return v; }) /
@@ -55,21 +58,74 @@ __global__ void __launch_bounds__(kRowThreads) norm_forward_kernel(NormForwardRo
     if (args.mean != nullptr) args.mean[row] = mean;
     if (args.rstd != nullptr) args.rstd[row] = rstd;
   }
+  return {mean, rstd};
+}
+
+/// Makes and stores the elements [i, i + n) of a row of y.
+template <int n>
+__device__ void normalize(const NormForwardRows& args, const Statistics& of, const void* x_row,
+                          void* y_row, int64_t i, float (&y)[n]) {
+  float x[n], w[n], b[n] = {};
+  load(x_row, args.x.format, i, x);
+  load(args.weight, i, w);
+  if (args.bias.data != nullptr) load(args.bias, i, b);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    const float x_hat = (x[j] - of.mean) * of.rstd, scale = w[j] + args.weight_offset;
+    y[j] = args.bias.data != nullptr ? fmaf(x_hat, scale, b[j]) : x_hat * scale;
+  }
+  store(y_row, args.y.format, i, y);
+}
+
+template <int kRun, int kThreads>
+__global__ void __launch_bounds__(kRowThreads) norm_forward_kernel(NormForwardRows args) {
+  using Group = RowGroup<kThreads>;
+  const int64_t row = Group::row();
+  if (row >= args.rows) return;  // the whole group
+  const Statistics of = statistics_of<kRun, Group>(args, row);
   const void* const x_row = address_of(args.x, row);
   void* const y_row = address_of(args.y, row);
-  for_row<kRun>(Group::thread(), kThreads, width, [&](int64_t i, auto count) {
-    constexpr int n = decltype(count)::value;
-    float x[n], w[n], b[n] = {}, y[n];
-    load(x_row, args.x.format, i, x);
-    load(args.weight, i, w);
-    if (args.bias.data != nullptr) load(args.bias, i, b);
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-      const float x_hat = (x[j] - mean) * rstd, scale = w[j] + args.weight_offset;
-      y[j] = args.bias.data != nullptr ? fmaf(x_hat, scale, b[j]) : x_hat * scale;
-    }
-    store(y_row, args.y.format, i, y);
+  for_row<kRun>(Group::thread(), kThreads, args.width, [&](int64_t i, auto count) {
+    float y[decltype(count)::value];
+    normalize(args, of, x_row, y_row, i, y);
   });
+}
+
+/// Rows of a block that other forms are made of together: those of its groups, or the rows of a
+/// rotation.
+template <int kThreads>
+__host__ __device__ constexpr int64_t rows_together(bool rotates) {
+  return rotates ? kRotatedRows : kRowThreads / kThreads;
+}
+
+/// The same with other forms of y. Blocks take several bands of rows each.
+template <int kRun, int kThreads>
+__global__ void __launch_bounds__(kRowThreads, 3) norm_forms_kernel(NormForwardRows args) {
+  using Group = RowGroup<kThreads>;
+  constexpr int kRowsAtOnce = kRowThreads / kThreads;
+  BlockForms forms(args.forms);
+  const int64_t band = rows_together<kThreads>(forms.rotates());
+  for (int64_t begin = blockIdx.x * band; begin < args.rows; begin += gridDim.x * band) {
+    const int64_t end = min(begin + band, args.rows);
+    for (int64_t row = begin + threadIdx.x / kThreads; row < end; row += kRowsAtOnce) {
+      const Statistics of = statistics_of<kRun, Group>(args, row);
+      const void* const x_row = address_of(args.x, row);
+      void* const y_row = address_of(args.y, row);
+      for (int64_t first = 0; first < args.width; first += kThreads * kFormRun) {
+        const int64_t i = first + Group::thread() * kFormRun;
+        float y[kFormRun];
+        make_run<kRun>(i, args.width, y, [&](int64_t at, auto& part) {
+          normalize(args, of, x_row, y_row, at, part);
+        });
+        forms.add(args.y.format, row, i, args.width, y);
+      }
+    }
+    if (!forms.rotates()) continue;
+    __syncthreads();
+    for (int64_t column = threadIdx.x; column < args.width; column += kRowThreads)
+      forms.add_rotated(args.y, begin, column);
+  }
+  forms.finish();
 }
 
 }  // namespace
@@ -79,6 +135,14 @@ void norm_forward(const NormForwardRows& args, Stream stream) {
       is_wide(args.x) && is_wide(args.y) && is_wide(args.weight) && is_wide(args.bias);
   with_row_group(wide, args.width, [&](auto run, auto threads) {
     constexpr int kRun = decltype(run)::value, kThreads = decltype(threads)::value;
+    if (args.forms.any()) {
+      const int64_t bands =
+          blocks_for(args.rows, rows_together<kThreads>(args.forms.magnitudes == 2));
+      const int64_t blocks = bands < kMostProducers ? bands : kMostProducers;
+      launch("norm_forward", norm_forms_kernel<kRun, kThreads>, Grid(blocks), kRowThreads, stream,
+             args);
+      return finish_forms(args.forms, blocks, stream);
+    }
     launch("norm_forward", norm_forward_kernel<kRun, kThreads>,
            Grid(blocks_for(args.rows, kRowThreads / kThreads)), kRowThreads, stream, args);
   });

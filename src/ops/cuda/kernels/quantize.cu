@@ -18,14 +18,6 @@ __device__ float element_of(const QuantizedRows& args, int64_t row, int64_t colu
   return x[0];
 }
 
-__device__ void store_scale(const QuantizedRows& args, int64_t at, float scale) {
-  if (args.scale_powers != nullptr) {
-    args.scale_powers[at] = power_not_below(scale);
-  } else {
-    args.scales[at] = scale;
-  }
-}
-
 __global__ void __launch_bounds__(kThreads)
     quantize_groups_kernel(QuantizedRows args, int64_t tiles) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
@@ -52,7 +44,8 @@ __global__ void __launch_bounds__(kThreads)
         args.rows.offsets != nullptr
             ? tile / across * args.scale_row_stride
             : group.matrix * args.scale_matrix_stride + group.number * args.scale_row_stride;
-    store_scale(args, group_row + own / args.group_columns * args.scale_column_stride, scale);
+    store_scale(args.scales, args.scale_powers,
+                group_row + own / args.group_columns * args.scale_column_stride, scale);
   }
   for (int64_t r = row_begin; r < row_end; ++r) {
     for (int64_t c = own; c < column_end; c += kWarpLanes) {
@@ -67,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
     quantize_matrix_kernel(QuantizedRows args, int64_t groups) {
   if (blockIdx.x == 0) {
     for (int64_t m = threadIdx.x; m < args.rows.count; m += kThreads)
-      store_scale(args, m, scale_of(args.amax[m], args.e5m2, true));
+      store_scale(args.scales, args.scale_powers, m, scale_of(args.amax[m], args.e5m2, true));
   }
   for_elements<kRun>(groups, args.columns, kThreads, [&](int64_t at, int64_t i, auto count) {
     constexpr int n = decltype(count)::value;

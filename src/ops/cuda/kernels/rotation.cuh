@@ -1,7 +1,7 @@
 #pragma once
 // The rotation of 16 elements along the contracted dim (tensor/hadamard.h), in the cpu's order.
 
-#include "ops/cuda/kernels/kernel.h"
+#include "ops/cuda/kernels/row_group.cuh"
 
 namespace viaduct::cuda {
 
@@ -21,6 +21,25 @@ __device__ inline void rotate(float (&x)[kRotatedRows]) {
       x[i] = sum, x[i + apart] = difference;
     }
   }
+}
+
+/// The bits of the largest magnitude of a column of rotated rows: `there` of them from `first` on,
+/// completed by zeros.
+__device__ inline uint32_t largest_rotated(const Rows& matrix, int64_t first, int there,
+                                           int64_t column) {
+  float x[kRotatedRows];
+#pragma unroll
+  for (int r = 0; r < kRotatedRows; ++r) {
+    float one[1] = {};
+    if (r < there) load(address_of(matrix, first + r), matrix.format, column, one);
+    x[r] = one[0];
+  }
+  rotate(x);
+  uint32_t most = 0;
+#pragma unroll
+  for (int r = 0; r < kRotatedRows; ++r)
+    most = LargestOf{}(most, __float_as_uint(x[r]) & 0x7fffffffu);
+  return most;
 }
 
 }  // namespace viaduct::cuda

@@ -5,6 +5,7 @@
 #include "ops/cuda/kernels/product_operands.h"
 #include "ops/cuda/launch/activation_rows.h"
 #include "ops/cuda/launch/launch_args.h"
+#include "ops/cuda/launch/produced_rows.h"
 #include "ops/cuda/launch/product_library.h"
 #include "ops/cuda/product_layout.h"
 #include "tensor/nvfp4.h"
@@ -157,7 +158,7 @@ void Product::finish() {
 
 /// The op that the epilogue stands for, on the rounded product.
 void run_epilogue(const ProductLayout& layout, const GemmArgs& args, const Rows& product,
-                  Stream stream) {
+                  void* workspace, Stream stream) {
   constexpr std::string_view op = "gemm epilogue";
   const GemmEpilogue& epilogue = args.epilogue;
   const Rows c = rows_of(op, args.c);
@@ -174,17 +175,25 @@ void run_epilogue(const ProductLayout& layout, const GemmArgs& args, const Rows&
   }
   rows.in = c, rows.out = rows_of(op, epilogue.activated);
   rows.width = epilogue.activated.dim(1);
+  rows.forms = produced_rows(epilogue.forms, workspace);
   activation_forward(rows, stream);
 }
 
 void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args, void* workspace) {
   const auto& layout = *static_cast<const ProductLayout*>(choice.plan.get());
-  if (layout.rows == 0 || layout.columns == 0) return;
   Product product(context, layout, args, workspace);
+  const auto end = [&] {
+    run_epilogue(layout, args, product.product(), static_cast<char*>(workspace) + layout.forms_at,
+                 stream_of(context));
+  };
+  if (layout.rows == 0 || layout.columns == 0) {
+    if (args.epilogue.forms.any()) end();  // nothing has a largest magnitude, too
+    return;
+  }
   if (layout.contracted > 0) product.order_operands();
   product.multiply(product_library(context));
   if (!args.epilogue.raised) product.finish();
-  if (args.epilogue.any()) run_epilogue(layout, args, product.product(), stream_of(context));
+  if (args.epilogue.any()) end();
 }
 
 }  // namespace

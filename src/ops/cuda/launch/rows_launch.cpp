@@ -7,6 +7,7 @@
 #include "ops/cuda/kernels/rotary.h"
 #include "ops/cuda/launch/activation_rows.h"
 #include "ops/cuda/launch/launch_args.h"
+#include "ops/cuda/launch/produced_rows.h"
 
 namespace viaduct::cuda {
 
@@ -21,12 +22,14 @@ ActivationRows activation_rows(ActivationKind kind, bool gated, const GateShape&
 
 namespace {
 
-void launch_norm_forward(OpContext& context, const Choice&, const NormForwardArgs& args, void*) {
+void launch_norm_forward(OpContext& context, const Choice&, const NormForwardArgs& args,
+                         void* workspace) {
   constexpr std::string_view op = "norm_forward";
   norm_forward({args.kind == NormKind::layer_norm, rows_of(op, args.x), rows_of(op, args.y),
                 vector_of(op, args.weight), vector_of(op, args.bias), pointer_of<float>(args.mean),
                 pointer_of<float>(args.rstd), row_count(args.x), width_of(args.x),
-                static_cast<float>(args.eps), static_cast<float>(args.weight_offset)},
+                static_cast<float>(args.eps), static_cast<float>(args.weight_offset),
+                produced_rows(args.forms, workspace)},
                stream_of(context));
 }
 
@@ -52,11 +55,12 @@ void launch_column_sum(OpContext& context, const Choice&, const ColumnSumArgs& a
 }
 
 void launch_activation(OpContext& context, const Choice&, const ActivationForwardArgs& args,
-                       void*) {
+                       void* workspace) {
   constexpr std::string_view op = "activation_forward";
   ActivationRows rows = activation_rows(args.kind, args.gated, args.shape);
   rows.in = rows_of(op, args.in), rows.out = rows_of(op, args.out);
   rows.rows = args.out.dim(0), rows.width = args.out.dim(1);
+  rows.forms = produced_rows(args.forms, workspace);
   activation_forward(rows, stream_of(context));
 }
 

@@ -7,6 +7,7 @@
 #include "base/fields_of.h"
 #include "ops/costs.h"
 #include "ops/cuda/cuda_ops.h"
+#include "ops/quantized_forms.h"
 
 namespace viaduct {
 namespace {
@@ -72,6 +73,59 @@ TEST_P(CudaChoices, TheProductOfAnActivationsGradientHasAPlaceOfItsOwn) {
   EXPECT_EQ(choice.workspace_bytes, (32 << 20) + m * k * 2);
   EXPECT_EQ(choice.launches, 2);
   EXPECT_EQ(flops(choice, FlopFormat::bf16), 2.0 * m * n * k);
+}
+
+// The kernel that makes a matrix writes its codes and largest magnitudes too, and reads no more.
+TEST_P(CudaChoices, OtherFormsOfAResultCostTheirBytesAlone) {
+  const OpContext context{*device_, table_};
+  const Shape shape{64, 256};
+  FormsRequest request{DType::bf16, shape, 2};
+  request.operand = quantized_forms(GemmForm::forward, {Scaling::mx}).a;
+  const ProducedForms both = allocate_forms(context, request, MemoryTag::other);
+  const int64_t amax = 2 * 4, codes = 64 * 256 + 64 * 256 / 32;
+  const auto expect_forms = [&](const auto& entry, auto& args, ProducedForms& forms) {
+    const Choice plain = choose(entry, args);
+    forms = both;
+    const Choice all = choose(entry, args);
+    EXPECT_EQ(all.launches, plain.launches + 1) << "magnitudes of blocks are joined";
+    EXPECT_EQ(all.workspace_bytes, plain.workspace_bytes + 2 * 2048 * 4);
+    EXPECT_EQ(all.cost.bytes_read, plain.cost.bytes_read);
+    EXPECT_EQ(all.cost.bytes_written, plain.cost.bytes_written + amax + codes);
+    forms.amax = {};
+    const Choice operand = choose(entry, args);
+    EXPECT_EQ(operand.launches, plain.launches);
+    EXPECT_EQ(operand.workspace_bytes, plain.workspace_bytes);
+    EXPECT_EQ(operand.cost.bytes_written, plain.cost.bytes_written + codes);
+  };
+  const Tensor matrix = sized(DType::bf16, shape);
+  NormForwardArgs norm;
+  norm.x = norm.y = matrix, norm.weight = sized(DType::bf16, {256});
+  expect_forms(table_.norm_forward, norm, norm.forms);
+  ActivationForwardArgs activation{ActivationKind::silu, false, matrix, matrix};
+  expect_forms(table_.activation_forward, activation, activation.forms);
+  GemmArgs product{GemmForm::forward, matrix, sized(DType::bf16, {256, 256}),
+                   sized(DType::bf16, shape)};
+  product.epilogue.activated = matrix;
+  expect_forms(table_.gemm, product, product.epilogue.forms);
+}
+
+TEST_P(CudaChoices, OtherFormsAreThoseOfGroupsOfARow) {
+  FormsRequest request{DType::bf16, {64, 256}, 1};
+  const auto made = [&](const Quantization& how, DType dtype = DType::bf16) {
+    request.operand = quantized_forms(GemmForm::forward, how).a;
+    request.dtype = dtype;
+    return table_.produced_forms(request, table_.traits);
+  };
+  for (const Scaling scaling : {Scaling::mx, Scaling::blocks}) {
+    EXPECT_EQ(made({scaling}).operand, request.operand);
+    EXPECT_EQ(made({scaling}, DType::f64).magnitudes, 0);
+    EXPECT_TRUE(made({scaling}, DType::f64).operand.plain());
+    request.operand.orientation = Orientation::column_wise;
+    EXPECT_TRUE(table_.produced_forms(request, table_.traits).operand.plain());
+  }
+  EXPECT_TRUE(made({Scaling::tensor}).operand.plain()) << "its scale needs the finished matrix";
+  EXPECT_EQ(made({Scaling::tensor}).magnitudes, 1);
+  EXPECT_TRUE(made({Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2}).operand.plain());
 }
 
 TEST_P(CudaChoices, ABiasOfAnotherFormatIsALaunchOfItsOwn) {
