@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "comm/nccl_options.h"
 #include "device/device.h"
+#include "device/stopwatch.h"
 #include "hardware/cuda_target.h"
 #include "ops/table.h"
 
@@ -15,10 +16,20 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 5;
+  int version = 6;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
+};
+
+/// A GPU and the libraries that it is used with.
+struct GpuDescription {
+  std::string name;            // as the driver reports it: "NVIDIA H200"
+  int compute_capability = 0;  // 90: 9.0
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t cache_bytes = 0;  // of its last cache
+  std::string libraries;    // "driver 13.0, runtime 13.0, cuBLASLt 13.1.0"
 };
 
 /// The interface of the library. Its functions apply to the calling thread and its GPU.
@@ -38,6 +49,10 @@ struct CudaBackend {
   /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
   std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,
                                            double timeout_seconds, const NcclOptions& options);
+  /// The thread's GPU.
+  GpuDescription (*describe_gpu)();
+  /// Times the compute stream of a device that `make_device` has made, by events on the GPU.
+  std::unique_ptr<Stopwatch> (*make_stopwatch)(Device& device);
 };
 
 /// What `viaduct_cuda_backend()` returns (extern "C", the library's only symbol): the program's

@@ -323,6 +323,9 @@ int64_t live_objects() {
 
 using namespace cublaslt_double;
 
+size_t cublasLtGetVersion() {
+  return 130100;
+}
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return create(handle, cublasLtContext{});
 }

@@ -29,6 +29,7 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   int major, minor;
   int multiProcessorCount;
+  int l2CacheSize;
 };
 
 cudaError_t cudaDriverGetVersion(int* version);

@@ -165,6 +165,11 @@ void choose_algorithm(cublasLtHandle_t handle, Plan& plan, const ProductKind& ki
 
 }  // namespace
 
+std::string product_library_version() {
+  const size_t version = cublasLtGetVersion();
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 int64_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   int64_t bytes = kMostAlignment;

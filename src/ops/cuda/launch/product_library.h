@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ops/cuda/kernels/views.h"
 #include "ops/cuda/product_layout.h"
@@ -61,6 +62,9 @@ class ProductLibrary {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Of the library, "13.1.0".
+std::string product_library_version();
 
 /// The library of the context's device, which keeps it from launch to launch. The device defines
 /// it.
