@@ -6,9 +6,8 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/physical_memory.h"
+#include "bench_device.h"
 #include "calibrate.h"
-#include "device/device.h"
 
 namespace viaduct::cli {
 namespace {
@@ -20,7 +19,6 @@ struct Options {
 };
 
 int run_calibration(Options& options) {
-  if (options.effort.threads == 0) options.effort.threads = default_pool_threads(1);
   const Calibration table = calibrate(options.effort);
   if (options.out.empty()) {
     fmt::print("{}", to_yaml(table));
@@ -37,12 +35,6 @@ int run_calibration(Options& options) {
 
 }  // namespace
 
-void check_fits(double bytes, const std::string& what) {
-  VIADUCT_CHECK(ConfigError, bytes <= physical_memory_bytes(),
-                "{}: the operands take {:.4g} GiB, this machine has {:.4g} GiB of memory", what,
-                bytes / (1 << 30), physical_memory_bytes() / (1 << 30));
-}
-
 Subcommand add_bench(CLI::App& root) {
   CLI::App* app =
       root.add_subcommand("bench", "Measure operations and compare them with the measured peak");
@@ -51,7 +43,8 @@ Subcommand add_bench(CLI::App& root) {
   options->effort.threads = 0;
   CLI::Option* calibrate = app->add_flag(
       "--calibrate", options->calibrate,
-      "Measure the table that the planner uses for this machine; takes about a minute");
+      "Measure the table that the planner uses for this machine, or for its GPU; takes about a "
+      "minute");
   app->add_option("--out", options->out, "File for the table (default: standard output)")
       ->needs(calibrate);
   app->add_option("--seconds", options->effort.seconds,
@@ -59,14 +52,18 @@ Subcommand add_bench(CLI::App& root) {
       ->capture_default_str()
       ->check(CLI::Range(0.5, 3600.0))
       ->needs(calibrate);
-  app->add_option("--threads", options->effort.threads, "Threads of the calibration (0: all cores)")
+  app->add_option("--threads", options->effort.threads,
+                  "Threads of the calibration of a cpu (0: all cores)")
       ->check(CLI::Range(0, 4096))
       ->needs(calibrate);
+  add_device_option(*app, options->effort.device)->needs(calibrate);
   app->footer(
       "Examples:\n  viaduct bench gemm --m 4096 --n 768 --k 768 --form forward --dtype bf16\n"
+      "  viaduct bench ops --device cuda\n"
       "  viaduct bench --calibrate --out machine.yaml");
   const std::vector<Subcommand> below{add_bench_attention(*app), add_bench_collective(*app),
-                                      add_bench_gemm(*app), add_bench_step(*app)};
+                                      add_bench_gemm(*app), add_bench_ops(*app),
+                                      add_bench_step(*app)};
   return {app, [below, options] {
             for (const Subcommand& subcommand : below) {
               if (!subcommand.app->parsed()) continue;
@@ -75,9 +72,10 @@ Subcommand add_bench(CLI::App& root) {
                             subcommand.app->get_name());
               return subcommand.run();
             }
-            VIADUCT_CHECK(ConfigError, options->calibrate,
-                          "bench: expected a subcommand (attention, collective, gemm, step) or "
-                          "--calibrate");
+            VIADUCT_CHECK(
+                ConfigError, options->calibrate,
+                "bench: expected a subcommand (attention, collective, gemm, ops, step) or "
+                "--calibrate");
             return run_calibration(*options);
           }};
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "before_ranks.h"
 #include "bench.h"
+#include "bench_device.h"
 #include "collective_timing.h"
 #include "comm/launcher.h"
 #include "comm/world.h"

@@ -5,18 +5,18 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
+#include "base/error.h"
 #include "bench.h"
-#include "device/device.h"
-#include "hardware/cpu/peak.h"
-#include "ops/cpu/cpu_ops.h"
+#include "bench_device.h"
+#include "ops/elementwise.h"
+#include "ops/gemm.h"
 
 namespace viaduct::cli {
 namespace {
 
 struct Arguments {
   int64_t m = 4096, n = 768, k = 768;
-  std::string form = "forward", dtype = "bf16", cpu_isa = "auto";
+  std::string form = "forward", dtype = "bf16", cpu_isa = "auto", device = "cpu";
   bool json = false;
   int threads = 0, rounds = 9;
 };
@@ -64,52 +64,49 @@ int run(const Arguments& a) {
   const auto area = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
+  VIADUCT_CHECK(ConfigError, a.device == "cpu" || a.cpu_isa == "auto",
+                "--cpu-isa {} with --device {} has no effect: a GPU runs the product", a.cpu_isa,
+                a.device);
+  BenchDevice device(a.device, a.threads, isa_of(a.cpu_isa));
   check_fits(4 * (area(a.m, a.k) + area(a.n, a.k) + area(a.m, a.n)),
-             fmt::format("--m {} --n {} --k {}", a.m, a.n, a.k));
-  const CpuIsa isa = isa_of(a.cpu_isa);
-  const auto device = make_cpu_device(a.threads > 0 ? a.threads : default_pool_threads(1));
-  const OpTable ops = cpu_ops(isa);
-  OpContext context{*device, ops};
+             fmt::format("--m {} --n {} --k {}", a.m, a.n, a.k), &device);
+  OpContext context = device.context();
   const GemmArgs args = make_args(context, a);
   const double flops =
       2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) * static_cast<double>(a.k);
   // Rounds long enough for the clock's resolution, each with the peak measured next to it: the
   // machine's speed changes while other processes run.
   gemm(context, args);
-  const double begin = steady_seconds();
-  gemm(context, args);
-  const int repeats =
-      std::clamp(static_cast<int>(0.02 / (steady_seconds() - begin + 1e-9)), 1, 10000);
+  const double once = device.seconds([&] { gemm(context, args); });
+  const int repeats = std::clamp(static_cast<int>(0.02 / (once + 1e-9)), 1, 10000);
   std::vector<double> tflops, peaks;
   MatmulPeak peak;
   for (int round = 0; round < a.rounds; ++round) {
     if (round % 4 == 0) {
-      peak = measure_matmul_peak(device->pool(), args.a.dtype(), isa);
+      peak = product_ceiling(device, args.a.dtype());
       peaks.push_back(peak.tflops);
     }
-    const double start = steady_seconds();
-    for (int i = 0; i < repeats; ++i) gemm(context, args);
-    tflops.push_back(flops * repeats / (steady_seconds() - start) * 1e-12);
+    const double seconds = device.seconds([&] {
+      for (int i = 0; i < repeats; ++i) gemm(context, args);
+    });
+    tflops.push_back(flops * repeats / seconds * 1e-12);
   }
   const double rate = median(tflops);
   peak.tflops = median(peaks);
+  const OpTable& ops = device.ops();
   const std::string kernel{ops.gemm.choose(args, ops.traits).kernel};
   if (a.json) {
-    const nlohmann::ordered_json document{{"m", a.m},
-                                          {"n", a.n},
-                                          {"k", a.k},
-                                          {"form", a.form},
-                                          {"dtype", a.dtype},
-                                          {"kernel", kernel},
-                                          {"threads", device->pool().threads()},
-                                          {"tflops", rate},
-                                          {"peak_tflops", peak.tflops},
-                                          {"peak", peak.name},
-                                          {"peak_fraction", rate / peak.tflops}};
+    const nlohmann::ordered_json document{
+        {"m", a.m},          {"n", a.n},
+        {"k", a.k},          {"form", a.form},
+        {"dtype", a.dtype},  {"device", device.describe()},
+        {"kernel", kernel},  {"threads", device.device().pool().threads()},
+        {"tflops", rate},    {"peak_tflops", peak.tflops},
+        {"peak", peak.name}, {"peak_fraction", rate / peak.tflops}};
     fmt::print("{}\n", document.dump());
     return 0;
   }
-  fmt::print("peak: {}\n", peak.describe());
+  fmt::print("{}\npeak: {}\n", device.describe(), peak.describe());
   fmt::print("{:<16} {:<6} {:>22} {:<18} {:>10} {:>8}\n", "form", "dtype", "M x N x K", "kernel",
              "TFLOP/s", "of peak");
   fmt::print("{:<16} {:<6} {:>22} {:<18} {:>10.4f} {:>7.1f}%\n", a.form, a.dtype,
@@ -136,10 +133,12 @@ Subcommand add_bench_gemm(CLI::App& bench) {
   app->add_option("--dtype", a->dtype, "Format of the operands")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
+  add_device_option(*app, a->device);
   app->add_option("--cpu-isa", a->cpu_isa, "Instruction set (auto: the best of this machine)")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"}));
-  app->add_option("--threads", a->threads, "Threads (0: all cores)")->check(CLI::Range(0, 4096));
+  app->add_option("--threads", a->threads, "Threads of the cpu (0: all cores)")
+      ->check(CLI::Range(0, 4096));
   app->add_option("--rounds", a->rounds, "Measured rounds; the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));

@@ -86,8 +86,14 @@ Measured measure(const RunSetup& setup, const Options& options,
                 ParallelGroups(run.parallelism.mesh, world));
   engine.initialize();
   Measured m;
-  m.peak = measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,
-                               cpu_isa_of(config.dist));
+  // A GPU's peak is not known here: `viaduct bench gemm --device cuda` measures its products.
+  const auto peak_of_rank = [&] {
+    return rank.device->kind() == DeviceKind::cpu
+               ? measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,
+                                     cpu_isa_of(config.dist))
+               : MatmulPeak{};
+  };
+  m.peak = peak_of_rank();
   const int64_t rows = batch_schedule(config).full();
   StepRecord record;
   const SlotMemory* second = engine.second_memory();
@@ -116,14 +122,14 @@ Measured measure(const RunSetup& setup, const Options& options,
       return batch;
     });
     engine.finish_step(scored);
+    rank.device->wait_host(rank.device->record_event(kComputeStream));
     scope.reset();
     if (counted) m.seconds.push_back(steady_seconds() - begin);
   }
   rank.device->set_record(nullptr);
   if (second != nullptr) m.offload = second->counts() - before;
   world->barrier();
-  m.peak.keep_best(measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,
-                                       cpu_isa_of(config.dist)));
+  m.peak.keep_best(peak_of_rank());
   m.resident_growth_bytes = process_memory().peak_resident_bytes - resident_before;
   m.arena_bytes = rank.device->memory().planned_bytes;
   std::sort(m.seconds.begin(), m.seconds.end());
@@ -154,7 +160,8 @@ nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
        {{"median", m.median()}, {"min", m.seconds.front()}, {"max", m.seconds.back()}}},
       {"ranks", m.ranks},
       {"tflops_per_rank", rate},
-      {"mfu", model_flops_utilization(rate, m.peak)},
+      {"mfu", m.peak.known() ? nlohmann::ordered_json(model_flops_utilization(rate, m.peak))
+                             : nlohmann::ordered_json()},
       {"flop_convention", kFlopConvention},
       {"peak_tflops", m.peak.tflops},
       {"peak", m.peak.describe()},
@@ -198,8 +205,11 @@ void print(const Measured& m) {
   fmt::print("{:.0f} tokens/s; a step takes {} (median; {} to {})\n",
              static_cast<double>(m.tokens) / m.median(), format_seconds(m.median()),
              format_seconds(m.seconds.front()), format_seconds(m.seconds.back()));
-  fmt::print("{:.4f} TFLOP/s per rank ({}), MFU {:.1f} % of {}\n", rate, kFlopConvention,
-             100 * model_flops_utilization(rate, m.peak), m.peak.describe());
+  fmt::print("{:.4f} TFLOP/s per rank ({}), {}\n", rate, kFlopConvention,
+             m.peak.known()
+                 ? fmt::format("MFU {:.1f} % of {}", 100 * model_flops_utilization(rate, m.peak),
+                               m.peak.describe())
+                 : m.peak.describe());
   fmt::print("forward {}, backward {}, optimizer {}; memory {}\n", format_seconds(m.phases.forward),
              format_seconds(m.phases.backward), format_seconds(m.phases.optimizer),
              format_bytes(static_cast<int64_t>(m.peak_memory_bytes.most)));
@@ -253,6 +263,11 @@ Subcommand add_bench_step(CLI::App& bench) {
         RunConfig defaults;
         defaults.dist = launch_defaults(launch);
         const RunSetup setup = prepare_run(load_run_config(options->config, overrides, defaults));
+        VIADUCT_CHECK(ConfigError,
+                      !options->profile || setup.config.dist.device.value_or("cpu") == "cpu",
+                      "bench step: --profile with dist.device={}: the times of a record are the "
+                      "host's; `viaduct bench ops --device cuda` times ops on a GPU",
+                      setup.config.dist.device.value());
         Measured measured;  // rank 0's
         run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
           Measured mine = measure(setup, *options, world);

@@ -273,11 +273,13 @@ int run(const Options& options) {
     check_given_path("--calibration ", options.calibration, "a table of viaduct bench --calibrate");
     const auto table = std::make_shared<const Calibration>(load_calibration(options.calibration));
     cluster = calibrated_cluster(cluster, *table);
-    return predict_one(
-        options, cluster,
-        fmt::format("{}: {}, {} threads a rank, {}", options.calibration, table->machine.cpu,
-                    table->machine.threads, table->machine.measured_at),
-        table);
+    const CalibratedMachine& of = table->machine;
+    const std::string machine = of.gpu.empty()
+                                    ? fmt::format("{}, {} threads a rank", of.cpu, of.threads)
+                                    : fmt::format("{}, {}", of.gpu, of.libraries);
+    return predict_one(options, cluster,
+                       fmt::format("{}: {}, {}", options.calibration, machine, of.measured_at),
+                       table);
   }
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
   if (options.explain) return explain(options, cluster);
@@ -366,8 +368,8 @@ Subcommand add_plan(CLI::App& root) {
   app->add_option("--measured", options->measured,
                   "With --config: the metrics.jsonl of a run of it, to show beside the prediction");
   app->add_option("--calibration", options->calibration,
-                  "With --config and --cluster cpu: the table of `viaduct bench --calibrate` on "
-                  "this machine, from which times are predicted");
+                  "With --config and --cluster cpu, or a cluster of the measured GPU: the table of "
+                  "`viaduct bench --calibrate`, from which times are predicted");
   app->add_flag(
       "--timeline", options->timeline,
       "With --config and --json: when each stage's phases run, and its memory over the step");

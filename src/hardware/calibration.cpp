@@ -40,7 +40,7 @@ class RowReader {
       : problems_(problems), value_(value), where_(std::move(where)) {}
 
   void operator()(std::string_view name, std::string& target, Role role, Names allowed) {
-    const Value* value = find(name);
+    const Value* value = find(name, role);
     if (value == nullptr) return;
     if (!read_value(*value, target) || target.empty()) return wrong(*value, name, "text");
     const bool known = std::find(allowed.begin(), allowed.end(), target) != allowed.end();
@@ -79,10 +79,10 @@ class RowReader {
   }
 
  private:
-  const Value* find(std::string_view name) {
+  const Value* find(std::string_view name, Role role = Role::measured) {
     names_.emplace_back(name);
     const Value* value = value_.is_map() ? value_.find(name) : nullptr;
-    if (value != nullptr) return value;
+    if (value != nullptr || role == Role::optional) return value;
     complete_ = false;
     if (value_.is_map()) problems_.add("{}{}: {} is missing", place(value_), where_, name);
     return nullptr;

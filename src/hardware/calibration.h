@@ -1,8 +1,8 @@
 #pragma once
-// What `viaduct bench --calibrate` measures about one machine, for a planner to look up: rates of
-// the trainer's own kernels by shape, bandwidths, and the cost of a launch and of an all-reduce. A
-// YAML file with one list of rows per kind of measurement; every row states its sizes, so the grid
-// is data.
+// What `viaduct bench --calibrate` measures about one machine or one GPU, for a planner to look up:
+// rates of the trainer's own kernels by shape, bandwidths, and the cost of a launch and of an
+// all-reduce. A YAML file with one list of rows per kind of measurement; every row states its
+// sizes, so the grid is data.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,9 +19,12 @@ struct CalibratedMachine {
   int64_t threads = 0;  // that ran the ops
   int64_t memory_bytes = 0;
   std::string measured_at;  // "2026-11-21T18:30:00Z"
+  // Of a table of a GPU, whose kernels ("cuda:sm_90a") and memory are those above; empty for a cpu.
+  std::string gpu = {};        // as its driver reports it: "NVIDIA H200"
+  std::string libraries = {};  // "driver 13.0, runtime 13.0, cuBLASLt 13.1.0"
 };
 
-/// Highest rate of matrix products of a format, on all threads.
+/// Highest rate of matrix products of a format, on all threads or of a GPU.
 struct CalibratedPeak {
   std::string dtype;  // "bf16", "fp32"
   std::string name;   // "BF16 AMX"
@@ -53,8 +56,9 @@ struct CalibratedStream {
 
 /// The cost of starting work when there is almost none.
 struct CalibratedLaunch {
-  double op_microseconds = 0;        // an op on a few elements, on one thread
-  double parallel_microseconds = 0;  // giving one empty task to every thread and waiting
+  double op_microseconds = 0;  // an op on a few elements, on one thread
+  /// Giving one empty task to every thread and waiting; on a GPU, launching such an op and waiting.
+  double parallel_microseconds = 0;
 };
 
 /// FP32 sum between ranks that are threads of one process. Small `bytes` give the latency.
@@ -71,7 +75,9 @@ struct Calibration {
   std::vector<CalibratedAttention> attention;
   std::vector<CalibratedStream> streams;
   CalibratedLaunch launch;
-  std::vector<CalibratedAllReduce> all_reduce;  // may be empty: then only one rank can be predicted
+  /// May be empty: then only one rank can be predicted, except on GPUs, whose links are not
+  /// measured.
+  std::vector<CalibratedAllReduce> all_reduce;
 };
 
 std::string to_yaml(const Calibration& calibration);

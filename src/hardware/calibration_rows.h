@@ -11,7 +11,8 @@
 namespace viaduct::calibration {
 
 using Names = std::initializer_list<std::string_view>;
-enum class Role { key, measured };
+/// optional: text that may be absent, and is then empty.
+enum class Role { key, measured, optional };
 
 template <class Visitor>
 void visit(CalibratedMachine& row, Visitor& v) {
@@ -21,6 +22,8 @@ void visit(CalibratedMachine& row, Visitor& v) {
   v("threads", row.threads, Role::measured);
   v("memory_bytes", row.memory_bytes, Role::measured);
   v("measured_at", row.measured_at, Role::measured, Names{});
+  v("gpu", row.gpu, Role::optional, Names{});
+  v("libraries", row.libraries, Role::optional, Names{});
 }
 
 template <class Visitor>

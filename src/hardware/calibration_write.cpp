@@ -17,8 +17,8 @@ using namespace calibration;
 struct RowWriter {
   Value value;
 
-  void operator()(std::string_view name, std::string& text, Role, Names) {
-    value.set(name, write_value(text));
+  void operator()(std::string_view name, std::string& text, Role role, Names) {
+    if (role != Role::optional || !text.empty()) value.set(name, write_value(text));
   }
   void operator()(std::string_view name, int64_t& number, Role) {
     value.set(name, write_value(number));

@@ -87,6 +87,16 @@ class Entry {
   std::set<std::string> known_;
 };
 
+std::vector<std::string> read_names(Entry& entry, const std::string& field) {
+  std::vector<std::string> names;
+  const Value* list = entry.find(field);
+  if (list == nullptr) return names;
+  for (const Value& item : list->items) names.push_back(item.scalar);
+  VIADUCT_CHECK(ConfigError, list->is_list() && !names.empty(), "{}: {}: expected a list of names",
+                entry.what(), field);
+  return names;
+}
+
 /// Whose kernels run on it.
 void read_architecture(Entry& entry, Gpu& gpu) {
   if (entry.find("architecture") == nullptr) return;
@@ -103,6 +113,7 @@ Gpu read_gpu(const std::string& name, const Value& map) {
   Gpu gpu;
   gpu.name = name;
   read_architecture(entry, gpu);
+  gpu.reported_names = read_names(entry, "reported_names");
   gpu.dense_flops = entry.rates("dense_tflops");
   gpu.sparse_flops = entry.rates("sparse_tflops");
   gpu.measured_flops = entry.rates("measured_tflops");

@@ -17,10 +17,13 @@ using FormatRates = std::map<std::string, double>;
 struct Gpu {
   std::string name;
   std::optional<CudaTarget> architecture;  // of a GPU; none: no kernels of ours
-  bool is_cpu = false;                     // a rank on a CPU: the kernels of the cpu device
-  FormatRates dense_flops;                 // peaks without sparsity; MFU is computed from them
-  FormatRates sparse_flops;                // what some pages print as peaks; never computed with
-  FormatRates measured_flops;              // of matrix products; may be empty
+  /// What its driver calls it: "NVIDIA H200". A calibration of another GPU is refused; empty: any
+  /// of its architecture is accepted.
+  std::vector<std::string> reported_names;
+  bool is_cpu = false;         // a rank on a CPU: the kernels of the cpu device
+  FormatRates dense_flops;     // peaks without sparsity; MFU is computed from them
+  FormatRates sparse_flops;    // what some pages print as peaks; never computed with
+  FormatRates measured_flops;  // of matrix products; may be empty
   double memory_bytes = 0;
   double memory_bytes_per_second = 0;
   double link_bytes_per_second = 0;  // per direction, inside the domain

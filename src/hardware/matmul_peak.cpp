@@ -9,7 +9,9 @@ namespace viaduct {
 std::string MatmulPeak::describe() const {
   if (!known()) return "peak unknown";
   std::string text = fmt::format("{}, {:.4g} TFLOP/s", name, tflops);
-  if (measured) text += fmt::format(" measured on {} thread{}", threads, threads == 1 ? "" : "s");
+  if (measured) text += " measured";
+  if (measured && threads > 0)
+    text += fmt::format(" on {} thread{}", threads, threads == 1 ? "" : "s");
   return text;
 }
 

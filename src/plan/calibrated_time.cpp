@@ -1,8 +1,10 @@
 #include "plan/calibrated_time.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <string>
 
 #include "base/error.h"
 #include "device/device.h"
@@ -64,24 +66,53 @@ std::pair<std::string_view, bool> stream_like(const OpEntryRecord& op) {
   return {op.cost.bytes_read == 0 ? "fill" : "add", false};
 }
 
+/// ConfigError unless the table is of the cluster's machines.
+void check_machine(const Cluster& cluster, const Calibration& table) {
+  const Gpu& gpu = cluster.gpu;
+  const std::string& found = table.machine.gpu;
+  VIADUCT_CHECK(ConfigError, gpu.is_cpu || !found.empty(),
+                "--calibration is a table of a CPU: expected --cluster cpu, found {}",
+                cluster.name);
+  VIADUCT_CHECK(ConfigError, !gpu.is_cpu || found.empty(),
+                "--calibration is a table of {}: expected a --cluster of this GPU, found {}", found,
+                cluster.name);
+  const auto& names = gpu.reported_names;
+  VIADUCT_CHECK(ConfigError,
+                names.empty() || std::find(names.begin(), names.end(), found) != names.end(),
+                "--calibration is a table of {}, and the GPUs of {} are {} ({}): measure one of "
+                "them with `viaduct bench --calibrate --device cuda`",
+                found, cluster.name, gpu.name, fmt::join(names, ", "));
+}
+
+/// The kernels that the run's ranks launch, as a table names them.
+std::string kernels_of(const RunConfig& run, bool gpu) {
+  if (!gpu) return std::string(cpu_isa_name(cpu_isa_of(run.dist)));
+  return run.cuda_target ? "cuda:" + std::string(cuda_target_name(*run.cuda_target)) : "none";
+}
+
 }  // namespace
 
-Cluster calibrated_cluster(const Cluster& cpu, const Calibration& table) {
-  VIADUCT_CHECK(ConfigError, cpu.gpu.is_cpu,
-                "--calibration is a table of a CPU: expected --cluster cpu, found {}", cpu.name);
-  Cluster cluster = cpu;
+Cluster calibrated_cluster(const Cluster& catalogued, const Calibration& table) {
+  check_machine(catalogued, table);
+  Cluster cluster = catalogued;
   Gpu& gpu = cluster.gpu;
   const auto of_format = [](const std::string& dtype) {
     return dtype == "fp32" ? "f32" : dtype == "fp16" ? "f16" : "bf16";
   };
-  for (const CalibratedPeak& peak : table.peaks)
-    gpu.dense_flops[of_format(peak.dtype)] = peak.tflops * 1e12;
-  gpu.measured_flops.clear();
+  // A GPU keeps the catalog's dense peaks, which MFU is computed from, and the rates of formats
+  // that the table does not have.
+  if (gpu.is_cpu) {
+    for (const CalibratedPeak& peak : table.peaks)
+      gpu.dense_flops[of_format(peak.dtype)] = peak.tflops * 1e12;
+    gpu.dense_flops["f64"] = gpu.dense_flops.at("f32") / 2;
+    gpu.measured_flops.clear();
+  }
+  FormatRates measured;
   for (const CalibratedGemm& row : table.gemm) {
-    double& best = gpu.measured_flops[of_format(row.dtype)];
+    double& best = measured[of_format(row.dtype)];
     best = std::max(best, row.tflops * 1e12);
   }
-  gpu.dense_flops["f64"] = gpu.dense_flops.at("f32") / 2;
+  for (const auto& [format, rate] : measured) gpu.measured_flops[format] = rate;
   int64_t largest = 0;
   for (const CalibratedStream& row : table.streams) {
     if (row.kind != "add" || row.bytes <= largest) continue;
@@ -89,19 +120,31 @@ Cluster calibrated_cluster(const Cluster& cpu, const Calibration& table) {
     gpu.memory_bytes_per_second = row.gbytes_per_second * 1e9;
   }
   const auto cores = static_cast<double>(table.machine.cores);
-  gpu.memory_bytes = static_cast<double>(table.machine.memory_bytes) *
-                     std::min(1.0, static_cast<double>(table.machine.threads) / cores);
+  gpu.memory_bytes = static_cast<double>(table.machine.memory_bytes);
+  if (gpu.is_cpu)
+    gpu.memory_bytes *= std::min(1.0, static_cast<double>(table.machine.threads) / cores);
   return cluster;
 }
 
 CalibratedTime::CalibratedTime(const Calibration& table, const RunConfig& run,
-                               const Cluster& cluster, const OpTimeSettings& settings)
+                               const Cluster& cluster, const OpTimeSettings& settings,
+                               const CollectiveTimeSettings& collectives)
     : table_(table), roofline_(cluster.gpu, settings) {
-  const std::string_view isa = cpu_isa_name(cpu_isa_of(run.dist));
-  VIADUCT_CHECK(ConfigError, table.machine.kernels == isa,
+  const bool gpu = !cluster.gpu.is_cpu;
+  const std::string kernels = kernels_of(run, gpu);
+  VIADUCT_CHECK(ConfigError, table.machine.kernels == kernels,
                 "--calibration: expected a table of the kernels of the run ({}), found one of {}; "
-                "measure it again on this machine, or set dist.cpu_isa",
-                isa, table.machine.kernels);
+                "measure it again on this machine{}",
+                kernels, table.machine.kernels, gpu ? "" : ", or set dist.cpu_isa");
+  const auto rate = cluster.gpu.dense_flops.find("f32");
+  VIADUCT_CHECK(ConfigError, rate != cluster.gpu.dense_flops.end(),
+                "--calibration: {} has no dense_tflops.f32, the rate of ops that are no products",
+                cluster.gpu.name);
+  vector_rate_ = rate->second * settings.vector_share;
+  if (gpu) {
+    links_.emplace(cluster, collectives);
+    return;
+  }
   const int64_t threads = run.dist.threads_per_rank.value_or(default_pool_threads(run.dist.ranks));
   VIADUCT_CHECK(ConfigError, table.machine.threads == threads,
                 "--calibration: expected a table with the threads of a rank ({}), found one of {}; "
@@ -110,7 +153,6 @@ CalibratedTime::CalibratedTime(const Calibration& table, const RunConfig& run,
                 threads, table.machine.threads, threads, table.machine.threads);
   turns_ = std::max(1.0, static_cast<double>(threads) * static_cast<double>(run.dist.ranks) /
                              static_cast<double>(table.machine.cores));
-  vector_rate_ = cluster.gpu.dense_flops.at("f32") * settings.vector_share;
 }
 
 BasedTime CalibratedTime::op(const OpEntryRecord& op) const {
@@ -151,8 +193,13 @@ BasedTime CalibratedTime::attention(const OpEntryRecord& op) const {
   const bool forward = op.op == "attention_forward";
   const BasedTime modelled{roofline_.seconds(op), TimeBasis::modelled};
   const auto sizes = attention_sizes(op.shapes);
-  const double flops = op.cost.total_flops();
-  if (!sizes || flops <= 0) return modelled;
+  // The table has the rates of our own kernels.
+  if (!sizes || op.cost.total_flops() <= 0 || op.kernel == "cudnn") return modelled;
+  // A table counts what the contract needs; a GPU's backward computes two of its five products
+  // once more, or twice for wide heads (ops/cuda/attention_choose.cpp).
+  constexpr int64_t kOnePart = 128;
+  const double again = !links_ || forward ? 0 : sizes->head_dim > kOnePart ? 0.8 : 0.4;
+  const double flops = op.cost.total_flops() / (1 + again);
   // Operations of the causal attention of rows of S tokens: T (S + 1) / 2 pairs a head.
   const double per_pair = (forward ? 4.0 : 10.0) * static_cast<double>(sizes->head_dim);
   const auto heads = static_cast<double>(sizes->heads), tokens = static_cast<double>(sizes->tokens);
@@ -194,6 +241,7 @@ BasedTime CalibratedTime::pass(const OpEntryRecord& op) const {
 
 BasedTime CalibratedTime::collective(const CollectiveRecord& collective) const {
   if (collective.ranks <= 1) return {};
+  if (links_) return {links_->seconds(collective), TimeBasis::modelled};
   std::vector<const CalibratedAllReduce*> rows;
   int64_t nearest = 0;
   for (const CalibratedAllReduce& row : table_.all_reduce)

@@ -1,16 +1,18 @@
 #pragma once
-// How long ops and collectives of ranks on this machine's cores take, from the table of
+// How long ops and collectives of ranks on this machine's cores or GPUs take, from the table of
 // `viaduct bench --calibrate`: a product or attention of a measured size as measured; of a size
 // between measured ones at the rate that they suggest; anything else from bytes and operations at
 // the table's rates.
 //
 // The table is of one rank alone. Ranks that have more threads than there are cores take turns;
-// that they share caches and memory bandwidth is left out.
+// that they share caches and memory bandwidth is left out. GPUs exchange over the links of the
+// cluster, which a table does not have.
 
-#include <memory>
+#include <optional>
 
 #include "hardware/calibration.h"
 #include "hardware/cluster.h"
+#include "plan/collective_time.h"
 #include "plan/op_time.h"
 #include "run/run_config.h"
 
@@ -24,15 +26,18 @@ struct BasedTime {
   TimeBasis basis = TimeBasis::modelled;
 };
 
-/// The cluster of CPU ranks with the table's peaks, bandwidths and memory.
-Cluster calibrated_cluster(const Cluster& cpu, const Calibration& table);
+/// The cluster with the table's rates, bandwidths and memory; on CPU ranks also with its peaks.
+/// ConfigError if the table is of another GPU, or of a CPU for a cluster of GPUs or the reverse.
+Cluster calibrated_cluster(const Cluster& catalogued, const Calibration& table);
 
 class CalibratedTime {
  public:
-  /// ConfigError if the run's ranks have other threads or another instruction set than the table.
+  /// ConfigError if the run's ranks have other kernels or, on a CPU, other threads than the table.
   /// `settings` are for what the table has no rates of; `cluster` is calibrated.
   CalibratedTime(const Calibration& table, const RunConfig& run, const Cluster& cluster,
-                 const OpTimeSettings& settings);
+                 const OpTimeSettings& settings, const CollectiveTimeSettings& collectives);
+  /// Whether collectives share the cluster's links, as GPUs do.
+  bool has_links() const { return links_.has_value(); }
   /// Needs the shapes of the op's operands to find products and attention in the table.
   BasedTime op(const OpEntryRecord& op) const;
   BasedTime collective(const CollectiveRecord& collective) const;
@@ -44,6 +49,7 @@ class CalibratedTime {
 
   const Calibration& table_;
   OpTime roofline_;
+  std::optional<CollectiveTime> links_;  // of GPUs
   double vector_rate_ = 0;
   double turns_ = 1;  // threads of all ranks, for each core
 };

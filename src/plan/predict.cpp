@@ -200,7 +200,8 @@ PredictionSettings calibrated_settings(const Cluster& cluster,
   PredictionSettings settings = prediction_settings(cluster);
   settings.ops.product_share = settings.ops.bandwidth_share = 1;
   settings.ops.start_seconds = calibration->launch.op_microseconds * 1e-6;
-  settings.launch_seconds = 0;
+  settings.ops.extra_passes = 1;  // the kernels that were measured are ours
+  if (cluster.gpu.is_cpu) settings.launch_seconds = 0;
   settings.calibration = std::move(calibration);
   return settings;
 }
@@ -236,7 +237,8 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
   const CollectiveTime collective_time(cluster, settings.collectives);
   std::optional<CalibratedTime> calibrated;
   if (settings.calibration)
-    calibrated.emplace(*settings.calibration, of.config(), cluster, settings.ops);
+    calibrated.emplace(*settings.calibration, of.config(), cluster, settings.ops,
+                       settings.collectives);
   MachineTimes machine{
       .op =
           [&](const OpEntryRecord& op) {
@@ -255,7 +257,7 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
     };
   }
   // A calibration has measured what ranks on cores copy, which have no links.
-  if (!calibrated)
+  if (!calibrated || calibrated->has_links())
     machine.link_use = [&](const CollectiveRecord& c) { return collective_time.link_use(c); };
   const std::vector<RankTimes> times = resolve_times(timed, machine, pool);
   // The first step is like the second except for weights that an earlier update left to be

@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "comm/nccl_options.h"
 #include "device/device.h"
+#include "device/stopwatch.h"
 #include "hardware/cuda_target.h"
 #include "ops/table.h"
 
@@ -27,6 +28,16 @@ struct CudaRunSettings {
   std::string product_algorithms_path;
 };
 
+/// A GPU and the libraries that it is used with.
+struct GpuDescription {
+  std::string name;            // as the driver reports it: "NVIDIA H200"
+  int compute_capability = 0;  // 90: 9.0
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t cache_bytes = 0;  // of its last cache
+  std::string libraries;    // "driver 13.0, runtime 13.0, cuBLASLt 13.1.0"
+};
+
 /// The interface of the library. Its functions apply to the calling thread and its GPU.
 struct CudaBackend {
   CudaBackendBuild build;  // first in every version
@@ -44,6 +55,10 @@ struct CudaBackend {
   /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
   std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,
                                            double timeout_seconds, const NcclOptions& options);
+  /// The thread's GPU.
+  GpuDescription (*describe_gpu)();
+  /// Times the compute stream of a device that `make_device` has made, by events on the GPU.
+  std::unique_ptr<Stopwatch> (*make_stopwatch)(Device& device);
 };
 
 /// What `viaduct_cuda_backend()` returns (extern "C", the library's only symbol): the program's

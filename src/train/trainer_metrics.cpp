@@ -118,7 +118,9 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
 }
 
 bool Trainer::measures_peak() const {
-  return config_.logger.log_throughput && run_.layers.precision.activation != DType::f64;
+  // The peak is that of the cpu's cores: it says nothing about a run on a GPU.
+  return config_.logger.log_throughput && run_.layers.precision.activation != DType::f64 &&
+         device_.kind() == DeviceKind::cpu;
 }
 
 void Trainer::update_peak(double tflops_per_rank) {

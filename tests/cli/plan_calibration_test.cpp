@@ -142,6 +142,91 @@ TEST_F(PlanCalibration, OtherTablesAreRefused) {
   EXPECT_THAT(run.err, HasSubstr("--spec-sheet with --calibration has no effect"));
 }
 
+/// The same table of an H100.
+Calibration of_gpu(double speed) {
+  Calibration table = made_up(speed);
+  table.machine.gpu = "NVIDIA H100 80GB HBM3";
+  table.machine.libraries = "driver 13.0";
+  table.machine.kernels = "cuda:sm_90a";
+  table.machine.memory_bytes = int64_t{80} << 30;
+  table.all_reduce.clear();
+  return table;
+}
+
+class PlanGpuCalibration : public PlanCalibration {
+ protected:
+  test::CommandResult gpu_plan(const Calibration& table, const std::string& more = "",
+                               const std::string& cluster = "dgx-h100") {
+    save_calibration(table, folder_ / "machine.yaml");
+    return test::run_viaduct("plan --config " + config() + " --cluster " + cluster +
+                             " --calibration " + (folder_ / "machine.yaml").string() +
+                             " --rule-seconds 1e-9 --json " + more);
+  }
+  static std::string config() {
+    return (test::source_folder() / "configs/bench/llama_10m.yaml").string();
+  }
+};
+
+TEST_F(PlanGpuCalibration, TimesFollowTheTableAndPeaksTheCatalog) {
+  const auto fast = gpu_plan(of_gpu(1)), slow = gpu_plan(of_gpu(0.5));
+  ASSERT_EQ(fast.status, 0) << fast.err;
+  const json a = json::parse(fast.out), b = json::parse(slow.out);
+  const auto compute = [](const json& d) {
+    return d["stages"][0]["seconds"]["compute"].get<double>();
+  };
+  EXPECT_NEAR(compute(b) / compute(a), 2, 0.02);
+  EXPECT_GT(a["time_basis"]["interpolated"], 0.5);
+  // Attention of 16 rows of 256 tokens, 6 heads of 64, 2 of keys, takes the time of its row: 5
+  // products of visible pairs in the backward, though the kernel computes scores again.
+  Calibration table = of_gpu(1);
+  table.attention.push_back({"backward", "bf16", 256, 16, 6, 2, 64, 1e-4});
+  const json with = json::parse(gpu_plan(table).out);
+  const double row = 6 * 16 * 6 * (256 * 257 / 2) * 64 * 10.0 / 1e8;
+  EXPECT_NEAR(with["time_basis"]["measured"].get<double>() * step(with), row, 0.03 * row);
+  EXPECT_THAT(a["predicted"]["mfu_peak"].get<std::string>(),
+              HasSubstr("dense of h100-sxm, 989.4 TFLOP/s"));
+  EXPECT_THAT(a["basis"].get<std::string>(), HasSubstr("NVIDIA H100 80GB HBM3, driver 13.0"));
+}
+
+TEST_F(PlanGpuCalibration, RanksExchangeOverTheLinksOfTheCluster) {
+  const auto run = gpu_plan(of_gpu(1), "dist.ranks=2 train.global_batch_size=32");
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json with = json::parse(run.out);
+  // The same without a table: its links are those of the catalog as well.
+  const auto without = test::run_viaduct("plan --config " + config() +
+                                         " --cluster dgx-h100 --rule-seconds 1e-9 --json "
+                                         "dist.ranks=2 train.global_batch_size=32");
+  ASSERT_EQ(without.status, 0) << without.err;
+  const json catalog = json::parse(without.out);
+  EXPECT_GT(with["time_basis"]["modelled"], 0);
+  const auto busy = [](const json& d) {
+    return d["stages"][0]["seconds"]["communication_busy"].get<double>();
+  };
+  EXPECT_NEAR(busy(with) / busy(catalog), 1, 0.01);
+  // Not at the times of a cpu's table either.
+  Calibration other = of_gpu(1);
+  other.all_reduce.push_back({2, 4096, 1e9, 1});
+  const auto same = gpu_plan(other, "dist.ranks=2 train.global_batch_size=32");
+  ASSERT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(json::parse(same.out)["predicted"]["step_seconds"], with["predicted"]["step_seconds"]);
+}
+
+TEST_F(PlanGpuCalibration, TablesOfOtherGpusAreRefused) {
+  auto run = gpu_plan(of_gpu(1), "", "dgx-h200");
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("a table of NVIDIA H100 80GB HBM3"),
+                             HasSubstr("dgx-h200 are h200 (NVIDIA H200)"),
+                             HasSubstr("bench --calibrate --device cuda")));
+  run = gpu_plan(of_gpu(1), "", "cpu");
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("expected a --cluster of this GPU, found cpu"));
+  Calibration table = of_gpu(1);
+  table.machine.kernels = "cuda:sm_80";
+  run = gpu_plan(table);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("kernels of the run (cuda:sm_90a), found one of cuda:sm_80"));
+}
+
 TEST_F(PlanCalibration, SeveralRanksNeedAllReduces) {
   Calibration table = made_up(1);
   table.all_reduce.clear();

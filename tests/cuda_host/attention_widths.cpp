@@ -1,9 +1,8 @@
 // Attention on a GPU's kernels: the head widths with a kernel, and widths without one. The tests of
 // the cpu's attention (tests/unit/ops) test its features.
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
-#include "ops/cuda/launch/cuda_launches.h"
 #include "unit/ops/attention_bounds.h"
 #include "unit/ops/attention_cases.h"
 
@@ -14,9 +13,6 @@ using test::AttentionBounds;
 using test::AttentionCase;
 using test::AttentionData;
 using test::OpMachine;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 /// Each width uses another kernel, or is at its limit; documents end inside tiles.
 std::vector<AttentionCase> widths() {
@@ -87,19 +83,6 @@ TEST(AttentionOnCuda, FindsManyDocuments) {
   test::expect_close(data.dq, expected.dq, bounds.terms, bounds.dq);
   reference::attention_forward(expected.forward());
   test::expect_close(data.out, expected.out, bounds.terms, bounds.out);
-}
-
-TEST(AttentionOnCuda, CodesOfFp8AreRefusedWithWhatThereIs) {
-  const auto device = make_cpu_device(1);
-  const OpTable table = cuda_ops_with_launches(CudaTarget::sm_90a);
-  OpContext context{*device, table};
-  AttentionData data({}, DType::bf16);
-  data.q = host_tensor(DType::e4m3, data.q.shape());
-  data.k = data.v = host_tensor(DType::e4m3, data.k.shape());
-  data.problem.scales = host_tensor(DType::f32, {3});
-  EXPECT_THAT([&] { attention_forward(context, data.forward()); },
-              ThrowsMessage<DeviceError>(AllOf(HasSubstr("attention_forward"), HasSubstr("bf16"),
-                                               HasSubstr("fp8_dot_product_attention"))));
 }
 
 }  // namespace

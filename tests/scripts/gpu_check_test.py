@@ -15,6 +15,18 @@ SMI = "#!/bin/sh\necho 'NVIDIA H200, 143771 MiB, 580.65.06, {capability}, 1980 M
 # Writes the metrics of a run: losses that differ between the devices by the amount of the test.
 VIADUCT = """#!/usr/bin/env python3
 import json, os, sys
+if sys.argv[1:3] == ["bench", "ops"]:
+    print(json.dumps({"peak": "BF16 product", "peak_tflops": 700.0, "copy_gbytes_per_second": 4000.0, "ops": [
+        {"op": "gemm", "kernel": "cublaslt", "shapes": "A", "seconds": 1e-3, "tflops": 350.0, "gbytes_per_second": 1.0, "bound": "product", "ceiling_fraction": 0.5},
+        {"op": "add", "kernel": "elementwise", "shapes": "B", "seconds": 2e-4, "tflops": 0.0, "gbytes_per_second": 3000.0, "bound": "copy", "ceiling_fraction": 0.75}]}))
+    sys.exit(0 if sys.argv[-2:] == ["--device", "cuda"] else "no device")
+if sys.argv[1:3] == ["bench", "--calibrate"]:
+    open(sys.argv[sys.argv.index("--out") + 1], "w").write("of " + sys.argv[-1])
+    sys.exit(0)
+if sys.argv[1] == "plan":
+    assert open(sys.argv[sys.argv.index("--calibration") + 1]).read() == "of cuda" and "dgx-h200" in sys.argv
+    print(json.dumps({"predicted": {"tokens_per_second_per_gpu": 1206.0}}))
+    sys.exit(0)
 folder = next(a.split("=")[1] for a in sys.argv if a.startswith("checkpoint.save="))
 steps = int([a for a in sys.argv if a.startswith("train.train_iters=")][-1].split("=")[1])
 cuda = "dist.device=cuda" in sys.argv
@@ -26,6 +38,19 @@ with open(os.path.join(folder, "metrics.jsonl"), "w") as out:
     for step in range(steps):
         loss = 5 - 0.1 * step + (DIFFERENCE if cuda else 0)
         print(json.dumps({"step": step, "loss": loss, "step_seconds": 0.5, "tokens_per_second": 1000.0 + step, "tflops_per_rank": 400.0}), file=out)
+"""
+
+
+# Imitates a program of GoogleTest that has three tests, one of which fails or not.
+TESTS = """#!/usr/bin/env python3
+import os, sys
+if REASON: sys.exit(print("skipped: no driver") or 77)
+assert os.environ["VIADUCT_CUDA_LIBRARY"].endswith("library.so")
+mine = [test for test in range(3) if test % int(os.environ["GTEST_TOTAL_SHARDS"]) == int(os.environ["GTEST_SHARD_INDEX"])]
+failed = 1 if FAILS and 1 in mine else 0
+if failed: print("[  FAILED  ] Isa/Gemm.Products/portable, where GetParam() = 0" + " " * 100000 + "\\n[  FAILED  ] 1 test, listed below:")
+print(f"cuda:sm_90a: {len(mine) - failed} tests passed, {failed} failed")
+sys.exit(failed)
 """
 
 
@@ -46,7 +71,8 @@ class GpuCheck(unittest.TestCase):
 
     def check(self, *more):
         return subprocess.run([ROOT / "tools/gpu_check.sh", "--viaduct", self.path / "viaduct", "--library", self.path / "library.so",
-                               "--tests", self.path / "tests", "--out", self.path / "out.json", *more],
+                               "--tests", self.path / "tests", "--out", self.path / "out.json",
+                               "--calibration", self.path / "table.yaml", *more],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PATH=f"{self.path}:/usr/bin:/bin"))
 
     def result(self):
@@ -75,7 +101,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(phases["20 steps beside the cpu"]["status"], "done")
         self.assertAlmostEqual(phases["20 steps beside the cpu"]["differences"]["fp32"], 1e-5)
         self.assertEqual(phases["tests of ops"]["status"], "skipped")
-        self.assertEqual(phases["ops beside the ceilings"]["status"], "skipped")
+        self.assertEqual(phases["ops beside the ceilings"]["ops"][0]["op"], "gemm")
+        self.assertEqual(phases["calibration"]["status"], "done")
         self.assertEqual(phases["steps, GPT-2 124M, BF16"]["tokens_per_second"], 1005)
         self.assertIn("no memory for 123 bytes", phases["steps, Mixtral shape, 1 layer, BF16"]["why"])
         self.assertEqual(done.returncode, 1)  # because one phase failed
@@ -84,6 +111,27 @@ class GpuCheck(unittest.TestCase):
         self.assertTrue(text.endswith("<!-- gpu_check: end -->\nbehind\n"))
         self.assertNotIn("old", text)
         self.assertIn("| tests of ops | skipped: ", text)
+        self.assertIn("| `gemm` (cublaslt) of A | 1000 µs, 350 TFLOP/s, 50 % of the product |", text)
+        self.assertIn("| `add` (elementwise) of B | 200 µs, 3.00 TB/s, 75 % of the copy |", text)
+        self.assertIn("| GPT-2 124M, BF16, predicted from the calibration | 1206 tokens/s, +20 % of the measured rate |", text)
+
+    def test_the_ops_tests_run_in_shards(self):
+        self.program("nvidia-smi", SMI.format(capability="9.0"))
+        self.program("tests", TESTS.replace("REASON", "False").replace("FAILS", "False"))
+        self.assertEqual(self.check("--only", "tests of ops").returncode, 0)
+        self.assertEqual(self.result()["tests of ops"]["passed"], 3)
+
+    def test_a_failed_test_is_named(self):
+        self.program("nvidia-smi", SMI.format(capability="9.0"))
+        self.program("tests", TESTS.replace("REASON", "False").replace("FAILS", "True"))
+        self.assertEqual(self.check("--only", "tests of ops").returncode, 1)
+        self.assertEqual(self.result()["tests of ops"]["why"], "2 tests passed, 1 failed: Isa/Gemm.Products/portable")
+
+    def test_tests_that_find_no_gpu_fail(self):
+        self.program("nvidia-smi", SMI.format(capability="9.0"))
+        self.program("tests", TESTS.replace("REASON", "True").replace("FAILS", "False"))
+        self.assertEqual(self.check("--only", "tests of ops").returncode, 1)
+        self.assertIn("exit with 77: skipped: no driver", self.result()["tests of ops"]["why"])
 
     def test_losses_that_are_not_the_cpus_fail(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))

@@ -1,5 +1,7 @@
 #include "support/paths.h"
 
+#include "support/cuda_double.h"
+
 namespace viaduct::test {
 
 std::filesystem::path source_folder() {
@@ -12,6 +14,10 @@ std::filesystem::path test_data(const std::filesystem::path& name) {
 
 std::string viaduct_binary() {
   return VIADUCT_BINARY;
+}
+
+std::string cuda_double_library() {
+  return VIADUCT_CUDA_DOUBLE;
 }
 
 }  // namespace viaduct::test

@@ -42,9 +42,12 @@ def main():
     parser = argparse.ArgumentParser(prog="tools/gpu_check.sh", description=__doc__)
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"), help="the program (default: %(default)s)")
     parser.add_argument("--library", default=str(ROOT / "build/cuda/libviaduct_cuda.so"), help="the library of the device (default: %(default)s)")
-    parser.add_argument("--tests", default=str(ROOT / "build/cuda/tests_on_gpu"), help="the ops' tests on the device (default: %(default)s)")
+    parser.add_argument("--tests", default=str(ROOT / "build/release/tests/gpu/test_ops_on_gpu"),
+                        help="the ops' tests on the device (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=10, help="time limit of all phases together (default: %(default)s)")
     parser.add_argument("--out", default=str(ROOT / "build/gpu_check.json"), help="the result as JSON (default: %(default)s)")
+    parser.add_argument("--calibration", default=str(ROOT / "build/gpu_calibration.yaml"),
+                        help="the calibration of the GPU, for viaduct plan (default: %(default)s)")
     parser.add_argument("--page", help="also put the table into this page (docs/benchmarks.md)")
     parser.add_argument("--only", help="run only these phases: names separated by commas")
     options = parser.parse_args()
@@ -60,10 +63,11 @@ def main():
     ceilings = phases.run("ceilings", 60, lambda: measure.ceilings(gpu))
     phases.run("tests of ops", 180, lambda: runs.tests(options))
     phases.run("20 steps beside the cpu", 90, lambda: runs.beside_cpu(options))
-    phases.run("ops beside the ceilings", 60, lambda: measure.ops(options, ceilings))
+    phases.run("ops beside the ceilings", 60, lambda: measure.ops(options))
     phases.run("compute-sanitizer", 90, lambda: runs.sanitized(options))
     for case in measure.CASES:
         phases.run(f"steps, {case['name']}", case["seconds"], lambda: measure.steps(options, gpu, case, ceilings))
+    phases.run("calibration", 60, lambda: measure.calibration(options, gpu, phases.results))
     report = {"gpu": gpu, "date": time.strftime("%Y-%m-%d"), "phases": phases.results}
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     Path(options.out).write_text(json.dumps(report, indent=1) + "\n")

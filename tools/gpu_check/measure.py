@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from phases import Failed, Skipped, call
-from runs import train
+from runs import environment, needs_build, train
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -18,6 +18,8 @@ GPT2 = [str(ROOT / "configs/bench/gpt2_124m.yaml"), "train.global_batch_size=16"
         "validation.eval_iters=0"]
 OFFLOADED = ["model.num_layers=32", "model.recompute_granularity=full", "model.recompute_method=block", "model.recompute_num_layers=32",
              "optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1"]
+# A cluster of the catalog that has the GPU.
+CLUSTERS = {"NVIDIA A100-SXM4-80GB": "dgx-a100", "NVIDIA H100 80GB HBM3": "dgx-h100", "NVIDIA H200": "dgx-h200", "NVIDIA B200": "dgx-b200"}
 CASES = [
     {"name": "GPT-2 124M, BF16", "settings": [*GPT2, "mixed_precision=bf16_mixed"], "torch": "gpt2", "seconds": 60},
     {"name": "Llama-3-8B shape, 4 layers, BF16", "settings": [*LLAMA, "model.num_layers=4", "mixed_precision=bf16_mixed"], "torch": "llama", "seconds": 60},
@@ -42,8 +44,36 @@ def ceilings(gpu):
                      ("BF16 product 8192³, random values, PyTorch", f"{found['bf16'] / 1e12:.0f} TFLOP/s")], **found}
 
 
-def ops(options, ceilings):
-    raise Skipped("viaduct bench times only ops of the cpu device")
+def bench(options, arguments, seconds):
+    needs_build(options)
+    return call([options.viaduct, "bench", *arguments, "--device", "cuda"], seconds, env=environment(options))
+
+
+def ops(options):
+    """Each op of a layer, as a share of the fastest product or of the copy that the same command measures."""
+    found = json.loads(bench(options, ["ops", "--json"], 58))
+    rows = [("ceilings of the ops, measured by Viaduct", f"{found['peak']} {found['peak_tflops']:.0f} TFLOP/s; copy "
+             f"{found['copy_gbytes_per_second'] / 1000:.2f} TB/s")]
+    for op in found["ops"]:
+        rate = f"{op['tflops']:.0f} TFLOP/s" if op["bound"] == "product" else f"{op['gbytes_per_second'] / 1000:.2f} TB/s"
+        rows.append((f"`{op['op']}` ({op['kernel']}) of {op['shapes']}", f"{op['seconds'] * 1e6:.0f} µs, {rate}, "
+                     f"{100 * op['ceiling_fraction']:.0f} % of the {op['bound']}"))
+    return {"rows": rows, **found}
+
+
+def calibration(options, gpu, results):
+    """Writes the table that `viaduct plan` reads, and compares its prediction of the first case with the measured step."""
+    bench(options, ["--calibrate", "--seconds", "30", "--out", options.calibration], 58)
+    rows = [("calibration", Path(options.calibration).name)]
+    cluster = CLUSTERS.get(gpu["name"])
+    if cluster is None:
+        return {"rows": rows}
+    said = call([options.viaduct, "plan", "--config", *CASES[0]["settings"], "dist.ranks=1", "--cluster", cluster, "--calibration",
+                 options.calibration, "--json"], 30)
+    predicted = json.loads(said)["predicted"]["tokens_per_second_per_gpu"]
+    measured = results.get(f"steps, {CASES[0]['name']}", {}).get("tokens_per_second")
+    text = f"{predicted:.0f} tokens/s" + (f", {100 * (predicted / measured - 1):+.0f} % of the measured rate" if measured else "")
+    return {"rows": [*rows, (f"{CASES[0]['name']}, predicted from the calibration", text)], "predicted_tokens_per_second": predicted}
 
 
 def steps(options, gpu, case, ceilings):

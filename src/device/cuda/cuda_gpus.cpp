@@ -2,6 +2,7 @@
 
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/gpu_facts.h"
 
 namespace viaduct {
 namespace {
@@ -61,6 +62,17 @@ GpuProperties gpu_of_thread() {
                 "newer (A100, H100, B200 and the like)",
                 ordinal, gpu.name, found.major, found.minor);
   return gpu;
+}
+
+GpuFacts facts_of_gpu() {
+  const GpuProperties gpu = gpu_of_thread();
+  cudaDeviceProp found;
+  check_cuda(cudaGetDeviceProperties(&found, gpu.ordinal), "cudaGetDeviceProperties");
+  int driver = 0, runtime = 0;
+  check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  return {found.multiProcessorCount, found.l2CacheSize,
+          fmt::format("driver {}, runtime {}", version_name(driver), version_name(runtime))};
 }
 
 }  // namespace viaduct

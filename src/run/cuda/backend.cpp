@@ -2,6 +2,8 @@
 
 #include "comm/nccl/nccl_communicator.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_stopwatch.h"
+#include "device/cuda/gpu_facts.h"
 #include "ops/cuda/launch/cuda_launches.h"
 #include "ops/cuda/launch/product_library.h"
 #include "run/cuda_backend.h"
@@ -31,14 +33,33 @@ std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
   return device;
 }
 
+GpuDescription describe_gpu() {
+  const GpuProperties gpu = gpu_of_thread();
+  const GpuFacts facts = facts_of_gpu();
+  return {gpu.name,
+          gpu.compute_capability,
+          facts.multiprocessors,
+          gpu.memory_bytes,
+          facts.cache_bytes,
+          facts.versions + ", cuBLASLt " + cuda::product_library_version()};
+}
+
 }  // namespace
 }  // namespace viaduct
 
 extern "C" __attribute__((visibility("default"))) const viaduct::CudaBackend*
 viaduct_cuda_backend() {
   using namespace viaduct;
-  static const CudaBackend backend{
-      {},          count_gpus, use_gpu,       target_of_gpu,         cuda_ops_with_launches,
-      make_device, gpu_bus_id, pinned_memory, make_nccl_communicator};
+  static const CudaBackend backend{{},
+                                   count_gpus,
+                                   use_gpu,
+                                   target_of_gpu,
+                                   cuda_ops_with_launches,
+                                   make_device,
+                                   gpu_bus_id,
+                                   pinned_memory,
+                                   make_nccl_communicator,
+                                   describe_gpu,
+                                   make_event_stopwatch};
   return &backend;
 }

@@ -31,6 +31,7 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   int major, minor;
   int multiProcessorCount;
+  int l2CacheSize;
 };
 
 cudaError_t cudaDriverGetVersion(int* version);

@@ -99,6 +99,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->major = settings.compute_capability / 10;
     properties->minor = settings.compute_capability % 10;
     properties->multiProcessorCount = 4;
+    properties->l2CacheSize = 1 << 16;
     return cudaSuccess;
   });
 }

@@ -13,6 +13,7 @@ namespace viaduct {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 Calibration sample() {
   Calibration table;
@@ -59,6 +60,19 @@ TEST(Calibration, IsReadBackAsWritten) {
   EXPECT_EQ(table.launch.parallel_microseconds, 2.5);
   EXPECT_EQ(table.all_reduce.at(0).microseconds, 0.75);
   EXPECT_EQ(to_yaml(table), to_yaml(sample()));
+}
+
+TEST(Calibration, ATableOfAGpuNamesItAndItsLibraries) {
+  Calibration table = sample();
+  EXPECT_THAT(to_yaml(table), Not(HasSubstr("gpu")));
+  table.machine.gpu = "NVIDIA H200";
+  table.machine.libraries = "driver 13.0";
+  const Calibration read = parse_calibration(to_yaml(table), "table.yaml");
+  EXPECT_EQ(read.machine.gpu, "NVIDIA H200");
+  EXPECT_EQ(read.machine.libraries, "driver 13.0");
+  EXPECT_TRUE(parse_calibration(to_yaml(sample()), "table.yaml").machine.gpu.empty());
+  EXPECT_THAT(problems_of(changed("threads: 2", "threads: 2, gpu: \"\"")),
+              HasSubstr("machine.gpu: expected text"));
 }
 
 TEST(Calibration, AllReducesMayBeMissing) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "support/temporary_folder.h"
@@ -29,6 +30,14 @@ TEST(Catalog, EveryEntryIsRead) {
     const Cluster cluster = load_cluster(name);
     EXPECT_EQ(cluster.domain % cluster.gpus_per_host, 0) << name;
   }
+}
+
+TEST(Catalog, NoTwoGpusHaveOneReportedName) {
+  std::set<std::string> names;
+  for (const std::string& gpu : gpu_names())
+    for (const std::string& name : load_gpu(gpu).reported_names)
+      EXPECT_TRUE(names.insert(name).second) << name;
+  EXPECT_TRUE(names.contains("NVIDIA H200"));
 }
 
 TEST(Catalog, TheDensePeakOfAnH100IsNotTheOneWithSparsity) {
@@ -78,6 +87,8 @@ TEST_F(ClusterFile, WithMistakesIsRefused) {
   refused("gpu: h200\ndomain: 0\n" + rest_, HasSubstr("at least 1"));
   refused("gpu: h200\ndomain: 8\nnics: 3\n" + rest_, HasSubstr("unknown field nics"));
   refused("gpu: h200\ndomian: 8\n" + rest_, HasSubstr("domain is missing"));
+  refused("gpu: {reported_names: ours}\ndomain: 4\n" + rest_,
+          HasSubstr("reported_names: expected a list of names"));
   refused(
       "gpu: {dense_tflops: {bf16: 100}, measured_tflops: {bf16: 150}, memory_gb: 24, "
       "memory_tb_per_second: 1, pcie_gb_per_second: 32, power_watts: 300, source: x}\ndomain: 4\n" +

@@ -53,6 +53,11 @@ StoredAlgorithm fastest(const ProductPlan& plan, const ProductKind& kind,
 
 }  // namespace
 
+std::string product_library_version() {
+  const size_t version = cublasLtGetVersion();
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 struct ProductLibrary::Impl {
   struct Made {
     Made(cublasLtHandle_t of, const ProductKind& kind, const ProductMemory& memory)

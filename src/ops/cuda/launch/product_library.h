@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ops/cuda/algorithm_file.h"
 #include "ops/cuda/launch/product_kind.h"
@@ -39,6 +40,9 @@ class ProductLibrary {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Of the library, "13.1.0".
+std::string product_library_version();
 
 /// The library of the context's device, which keeps it from launch to launch. The device defines
 /// it.
