@@ -5,23 +5,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/given_path.h"
-#include "base/units.h"
 #include "before_ranks.h"
-#include "device/memory_tag.h"
 #include "hardware/cluster.h"
-#include "model/flops.h"
 #include "number_checks.h"
 #include "plan/planning_defaults.h"
 #include "plan/predict.h"
 #include "plan_explain.h"
 #include "plan_measured.h"
+#include "plan_prediction.h"
 #include "plan_score.h"
 #include "plan_search.h"
 #include "rule_report.h"
@@ -29,8 +25,6 @@
 
 namespace viaduct::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A search has already examined most changes that rules advise.
 constexpr double kRuleSecondsOfSearch = 1;
@@ -50,48 +44,6 @@ struct Options {
   std::function<std::vector<std::string>()> given;
 };
 
-Json timeline_json(const StageTimeline& timeline) {
-  Json phases = Json::array(), memory = Json::array();
-  for (const PhaseSpan& phase : timeline.phases)
-    phases.push_back({{"name", phase.name},
-                      {"micro_batch", phase.micro_batch < 0 ? Json() : Json(phase.micro_batch)},
-                      {"chunk", phase.chunk < 0 ? Json() : Json(phase.chunk)},
-                      {"begin", phase.span.begin},
-                      {"end", phase.span.end}});
-  for (const MemoryPoint& point : timeline.memory) memory.push_back({point.seconds, point.bytes});
-  return {{"phases", std::move(phases)}, {"memory", std::move(memory)}};
-}
-
-Json stage_json(const StagePrediction& stage) {
-  Json kinds;
-  for (int kind = 0; kind < kOpKinds; ++kind)
-    kinds[std::string(op_kind_name(OpKind(kind)))] =
-        stage.time.compute_by_kind[static_cast<size_t>(kind)];
-  Json object{{"rank", stage.run.rank.value},
-              {"peak_memory_bytes", stage.run.peak.bytes},
-              {"memory_by_owner", stage.run.peak.bytes_by_tag},
-              {"launches_per_step", stage.run.launches},
-              {"seconds",
-               {{"compute", stage.time.compute},
-                {"compute_by_kind", std::move(kinds)},
-                {"optimizer", stage.time.optimizer},
-                {"exposed_communication", stage.time.exposed},
-                {"bubble", stage.time.bubble},
-                {"host", stage.time.host},
-                {"communication_busy", stage.busy_communication}}}};
-  if (!stage.timeline.phases.empty()) object["timeline"] = timeline_json(stage.timeline);
-  return object;
-}
-
-/// Of the seconds of ops and collectives, the share that each basis has.
-std::array<double, kTimeBases> basis_shares(const Prediction& p) {
-  std::array<double, kTimeBases> shares = p.seconds_by_basis;
-  double sum = 0;
-  for (double seconds : shares) sum += seconds;
-  for (double& share : shares) share = sum > 0 ? share / sum : 0;
-  return shares;
-}
-
 /// Where the times come from.
 std::string basis_of(const Cluster& cluster, bool spec_sheet) {
   const std::string sheets = "specification sheets, shares of their rates fitted to published runs";
@@ -99,88 +51,6 @@ std::string basis_of(const Cluster& cluster, bool spec_sheet) {
   if (spec_sheet || cluster.gpu.step_share == 1) return sheets;
   return fmt::format("{}, and a share of {} for {}", sheets, cluster.gpu.step_share,
                      cluster.gpu.name);
-}
-
-void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
-                const std::optional<MeasuredSteps>& measured, const rules::Evaluation& evaluation,
-                const std::string& basis, bool calibrated) {
-  Json stages = Json::array(), memory = Json::array();
-  for (const StagePrediction& stage : p.stages) {
-    stages.push_back(stage_json(stage));
-    memory.push_back(stage.run.peak.bytes);
-  }
-  Json document{{"config", to_yaml(setup.config)},
-                {"cluster", cluster.name},
-                {"gpu", cluster.gpu.name},
-                {"gpus", setup.config.dist.ranks},
-                {"predicted",
-                 {{"step_seconds", p.step_seconds},
-                  {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
-                  {"tflops_per_gpu", p.model_tflops_per_gpu},
-                  {"mfu", p.mfu},
-                  {"mfu_peak", p.peak.describe()},
-                  {"flop_convention", kFlopConvention},
-                  {"peak_memory_bytes", std::move(memory)},
-                  {"capacity_bytes", p.capacity_bytes},
-                  {"fits", p.fits}}},
-                {"stages", std::move(stages)},
-                {"basis", basis},
-                {"notes", setup.notes},
-                {"guide_rules", rules_json(evaluation)}};
-  if (calibrated) {
-    const auto shares = basis_shares(p);
-    document["time_basis"] = {
-        {"measured", shares[0]}, {"interpolated", shares[1]}, {"modelled", shares[2]}};
-  }
-  if (measured) document["measured"] = measured_json(p, *measured);
-  fmt::print("{}\n", document.dump(2));
-}
-
-void print_stage(const StagePrediction& stage, size_t number, double step, double capacity) {
-  const auto row = [&](std::string_view name, double seconds) {
-    if (seconds >= 5e-5 * step)
-      fmt::print("  {:<24} {:>10} {:>7.1f} %\n", name, format_seconds(seconds),
-                 100 * seconds / step);
-  };
-  fmt::print("stage {}, rank {}: {} of {} of memory, {} launches a step\n", number,
-             stage.run.rank.value, format_bytes(stage.run.peak.bytes),
-             format_bytes(static_cast<int64_t>(capacity)), stage.run.launches);
-  row("compute", stage.time.compute);
-  for (int kind = 0; kind < kOpKinds; ++kind)
-    row(fmt::format("  {}", op_kind_name(OpKind(kind))),
-        stage.time.compute_by_kind[static_cast<size_t>(kind)]);
-  row("optimizer", stage.time.optimizer);
-  for (const auto& [group, seconds] : stage.time.exposed) row("exposed, " + group, seconds);
-  row("bubble", stage.time.bubble);
-  row("host", stage.time.host);
-}
-
-void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
-                const std::string& basis, bool calibrated) {
-  fmt::print("{} × {} ({}), predicted from {}\n", setup.config.dist.ranks, cluster.gpu.name,
-             cluster.name, basis);
-  fmt::print(
-      "step {}, {:.0f} tokens/s a GPU, {:.0f} model TFLOP/s a GPU ({}), MFU {:.1f} % of {}\n",
-      format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, p.model_tflops_per_gpu,
-      kFlopConvention, 100 * p.mfu, p.peak.describe());
-  if (calibrated) {
-    const auto shares = basis_shares(p);
-    fmt::print(
-        "times of ops and communication: {:.1f} % measured, {:.1f} % interpolated, {:.1f} % "
-        "modelled\n",
-        100 * shares[0], 100 * shares[1], 100 * shares[2]);
-  }
-  for (size_t i = 0; i < p.stages.size(); ++i)
-    print_stage(p.stages[i], i, p.step_seconds, p.capacity_bytes);
-  if (p.host_is_full()) {
-    fmt::print(
-        "does not fit: what the ranks of a host offload takes {} of its memory, which has {}\n",
-        format_bytes(static_cast<int64_t>(p.host_bytes)),
-        format_bytes(static_cast<int64_t>(p.host_capacity_bytes)));
-  } else if (!p.fits) {
-    fmt::print("does not fit: the fullest stage needs more than the GPU has\n");
-  }
-  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
 }
 
 int predict_one(const Options& options, const Cluster& cluster, const std::string& basis,
@@ -213,11 +83,12 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
   const rules::Evaluation evaluation = rules::evaluate_rules(
       rules::figures_of(setup, cluster, settings, prediction), rule_settings,
       rules::predict_changes(options.config, common.overrides, cluster, settings));
+  const PredictedRun predicted{setup, cluster, prediction, basis, calibrated};
   if (common.json) {
-    print_json(setup, cluster, prediction, measured, evaluation, basis, calibrated);
+    print_prediction_document(predicted, measured, evaluation);
     return 0;
   }
-  print_text(setup, cluster, prediction, basis, calibrated);
+  print_prediction(predicted);
   if (measured) print_measured(prediction, *measured);
   print_rules(evaluation, options.rules.verbose);
   return 0;
@@ -344,7 +215,7 @@ void add_search_options(CLI::App& app, Options& options) {
       app.add_option("--top", search.top, "Maximum number of layouts to show; default 5")
           ->check(positive()),
       app.add_option("--time-limit", search.time_limit,
-                     "Seconds after which no further layout is predicted; default 8")
+                     "Seconds of the search; what still runs then is given up; default 8")
           ->check(positive()),
       app.add_option(
           "--write", search.write,

@@ -1,5 +1,7 @@
 #include "plan_document.h"
 
+#include <algorithm>
+
 #include "model/flops.h"
 #include "plan/reasons.h"
 
@@ -7,6 +9,9 @@ namespace viaduct::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of the time limit: the least that is left for changes of the run when no layout fits.
+constexpr double kChangesShare = 0.1;
 
 Json layout_json(const Layout& l) {
   Json json{{"tensor_model_parallel_size", l.tp},
@@ -46,6 +51,7 @@ Json candidate_json(const PlanSearchOptions& options, const Cluster& cluster,
                        {"seconds", std::move(parts)},
                        {"days", bill.days ? Json(*bill.days) : Json()},
                        {"cost_usd", bill.usd ? Json(*bill.usd) : Json()}};
+  json["proven"] = static_cast<int64_t>(index) < result.proven;
   json["lower_bound"] = {{"step_seconds", candidate.bound.seconds},
                          {"peak_memory_bytes", candidate.bound.bytes}};
   json["tie"] = ties_with_best(result, candidate, settings.tie_share);
@@ -79,10 +85,13 @@ Json change_json(const FittingChange& change) {
 
 }  // namespace
 
-std::vector<FittingChange> changes_that_fit(const PlanRequest& request,
-                                            const SearchResult& result) {
+FittingChanges changes_that_fit(const PlanSearchOptions& options, const PlanRequest& request,
+                                const SearchResult& result) {
   if (!result.candidates.empty() || result.rejected.empty()) return {};
-  return fitting_changes(request, result, near_misses(result).front().rejected.layout);
+  const double seconds =
+      std::max(options.time_limit - result.seconds, kChangesShare * options.time_limit);
+  return fitting_changes(request, result, near_misses(result).front().rejected.layout,
+                         Deadline::at(steady_seconds() + seconds));
 }
 
 Json search_document(const PlanSearchOptions& options, const PlanRequest& request,
@@ -96,9 +105,10 @@ Json search_document(const PlanSearchOptions& options, const PlanRequest& reques
   for (const NearMiss& miss : near_misses(result)) rejected.push_back(miss_json(miss));
   for (const auto& [message, layouts] : result.refused)
     refused.push_back({{"layouts", layouts}, {"reason", message}});
-  Json changes = Json::array();
-  for (const FittingChange& change : changes_that_fit(request, result))
-    changes.push_back(change_json(change));
+  Json changes = Json::array(), given_up = Json::array();
+  const FittingChanges fitting = changes_that_fit(options, request, result);
+  for (const FittingChange& change : fitting.changes) changes.push_back(change_json(change));
+  for (const Layout& layout : result.given_up) given_up.push_back(layout_json(layout));
   return {{"model", options.model},
           {"cluster", cluster.name},
           {"gpu", cluster.gpu.name},
@@ -108,12 +118,14 @@ Json search_document(const PlanSearchOptions& options, const PlanRequest& reques
           {"rejected", std::move(rejected)},
           {"refused", std::move(refused)},
           {"changes", std::move(changes)},
+          {"changes_not_tried", fitting.not_tried},
           {"search",
            {{"layouts", result.layouts},
             {"dry_runs", result.dry_runs},
             {"layer_costs", result.layer_costs},
             {"too_large", result.rejected.size()},
             {"left", result.left},
+            {"given_up", std::move(given_up)},
             {"next_bound_seconds", result.next_bound},
             {"complete", result.complete},
             {"proven", result.proven},

@@ -9,7 +9,8 @@
 namespace viaduct::cli {
 
 /// What would make the layout fit that misses by least, if none fits.
-std::vector<FittingChange> changes_that_fit(const PlanRequest& request, const SearchResult& result);
+FittingChanges changes_that_fit(const PlanSearchOptions& options, const PlanRequest& request,
+                                const SearchResult& result);
 
 /// `basis`: where the times come from, in words.
 nlohmann::ordered_json search_document(const PlanSearchOptions& options, const PlanRequest& request,

@@ -94,7 +94,7 @@ PlanRequest with_tokens(PlanRequest request, const PlanSearchOptions& options,
 }
 
 SearchSettings search_settings(const PlanSearchOptions& options) {
-  return {.time_limit_seconds = options.time_limit, .least_candidates = options.top};
+  return {.time_limit_seconds = options.time_limit, .rows = options.top};
 }
 
 Bill bill_of(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,

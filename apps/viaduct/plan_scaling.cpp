@@ -94,9 +94,11 @@ class Answers {
 /// Numbers of ranks that nothing divides do not stop the others; ConfigError if there are no
 /// others.
 void search_points(const PlanSearchOptions& options, std::vector<Point>& points) {
+  SearchSettings settings = search_settings(options);
+  if (!options.json) settings.rows = 1;  // the table shows the best of each
   for (Point& point : points) {
     try {
-      point.result = search_layouts(point.request, search_settings(options));
+      point.result = search_layouts(point.request, settings);
     } catch (const ConfigError& error) {
       point.refused = error.what();
     }

@@ -26,19 +26,21 @@ std::string proof_text(const SearchResult& result, const SearchSettings& setting
                        result.left, format_seconds(result.next_bound));
   }
   return fmt::format(
-      "not complete: the time limit of {:.0f} s was reached with {} layouts left, of which the "
+      "not complete: the time limit of {:.3g} s was reached with {} layouts left, of which the "
       "fastest takes at least {}; --time-limit raises it",
       settings.time_limit_seconds, result.left, format_seconds(result.next_bound));
 }
 
 /// Which of the first `count` rows are the fastest of all layouts, and which only of those that
-/// were predicted on the way to them.
+/// were predicted before the time limit.
 std::string proven_rows_text(const SearchResult& result, size_t count) {
   const size_t proven = std::min(static_cast<size_t>(result.proven), count);
   if (result.left == 0 || count < 2) return "";
   if (proven == count) return fmt::format("rows 1 to {} are proven: no other is faster\n", count);
-  return fmt::format("rows {} to {} are the fastest of the layouts that were predicted{}\n",
-                     proven + 1, count, proven > 0 ? "; the rows before them are proven" : "");
+  return fmt::format(
+      "? not proven: the time limit ended the search before, and a layout that was not predicted "
+      "may take only {}; --time-limit raises it\n",
+      format_seconds(result.next_bound));
 }
 
 void print_row(const PlanSearchOptions& options, const Cluster& cluster, const SearchResult& result,
@@ -53,9 +55,10 @@ void print_row(const PlanSearchOptions& options, const Cluster& cluster, const S
   if (l.ep > 0) money += fmt::format("  ep {} etp {}", l.ep, l.etp);
   if (l.variant) money += "  " + l.variant->name;
   fmt::print(
-      "{:>2}{} {:>3} {:>3} {:>3} {:>3} {:>5} {:>5} × {:<5} {:<9} {:<9} {:>9} {:>10.0f} "
+      "{:>2}{}{} {:>3} {:>3} {:>3} {:>3} {:>5} {:>5} × {:<5} {:<9} {:<9} {:>9} {:>10.0f} "
       "{:>5.1f} % {:>10} {:>10}{}{}\n",
-      index + 1, on_pareto_front(result, c) ? '*' : ' ', l.tp, l.cp, l.pp, l.vpp, l.dp,
+      index + 1, on_pareto_front(result, c) ? '*' : ' ',
+      static_cast<int64_t>(index) < result.proven ? ' ' : '?', l.tp, l.cp, l.pp, l.vpp, l.dp,
       l.micro_batch, l.micro_batches, sharding_text(l.sharding), recompute_text(l.recompute),
       format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, 100 * p.mfu,
       format_bytes(c.peak_bytes()), format_bytes(static_cast<int64_t>(c.slack_bytes())),
@@ -65,7 +68,7 @@ void print_row(const PlanSearchOptions& options, const Cluster& cluster, const S
 void print_candidates(const PlanSearchOptions& options, const Cluster& cluster,
                       const SearchResult& result, const SearchSettings& settings) {
   fmt::print(
-      "      tp  cp  pp vpp    dp micro-batch   sharding  recompute      step tokens/s/G "
+      "       tp  cp  pp vpp    dp micro-batch   sharding  recompute      step tokens/s/G "
       "    MFU       peak      slack\n");
   const size_t count = std::min(result.candidates.size(), static_cast<size_t>(options.top));
   for (size_t i = 0; i < count; ++i) print_row(options, cluster, result, i, settings);
@@ -86,9 +89,12 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
   fmt::print("{} on {} × {} ({}), {} rows of {} tokens a step, predicted from {}\n", options.model,
              result.ranks, cluster.gpu.name, cluster.name, result.global_batch, result.length,
              basis);
-  fmt::print("{} layouts: {} predicted, {} too large, {} left; {:.1f} s\n{}\n\n", result.layouts,
+  fmt::print("{} layouts: {} predicted, {} too large, {} left; {:.1f} s\n{}\n", result.layouts,
              result.dry_runs, result.rejected.size(), result.left, result.seconds,
              proof_text(result, settings));
+  for (const Layout& layout : result.given_up)
+    fmt::print("given up at the time limit while it was predicted: {}\n", describe(layout));
+  fmt::print("\n");
   if (!result.candidates.empty()) print_candidates(options, cluster, result, settings);
   const auto misses = near_misses(result);
   if (!misses.empty())
@@ -97,8 +103,11 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
                    ? "Do not fit, smallest first, and what would make the first one fit:"
                    : "Might be faster, but do not fit:");
   for (const NearMiss& miss : misses) fmt::print("- {}\n", text_of(miss));
-  for (const FittingChange& change : changes_that_fit(request, result))
-    fmt::print("  {}\n", text_of(change));
+  const FittingChanges fitting = changes_that_fit(options, request, result);
+  for (const FittingChange& change : fitting.changes) fmt::print("  {}\n", text_of(change));
+  if (fitting.not_tried > 0)
+    fmt::print("  changes of the run that were not tried within the time limit: {}\n",
+               fitting.not_tried);
   for (const auto& [message, layouts] : result.refused)
     fmt::print("refused, {} layouts: {}\n", layouts, message);
   for (const std::string& text : result.not_searched) fmt::print("not searched: {}\n", text);

@@ -1,7 +1,6 @@
 // viaduct schedule: draws a pipeline schedule and prints its bubble.
 
 #include "pipeline/schedule.h"
-#include "number_checks.h"
 
 #include <fmt/core.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "number_checks.h"
 #include "pipeline/draw_schedule.h"
 #include "pipeline/validate_schedule.h"
 #include "subcommands.h"

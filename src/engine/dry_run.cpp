@@ -103,6 +103,15 @@ int64_t evaluated_together(const RunConfig& config) {
   return all ? most : std::min(most, config.validation.eval_iters * micro_batches(config));
 }
 
+/// The fewest micro-batches with which a step can be scheduled as with `count`.
+int64_t fewest_micro_batches(const ResolvedRun& run, int64_t count) {
+  const ScheduleSettings& schedule = run.parallelism.schedule;
+  if (run.steps_before_graph || schedule.deferred_heads > 0) return count;
+  const int64_t pp = run.parallelism.mesh.size(Axis::pp);
+  const int64_t group = std::max(pp, schedule.group);
+  return std::min(count, schedule.kind == ScheduleKind::dualpipe_v ? 2 * pp : group);
+}
+
 /// What a rank's dry run recorded.
 struct Recorded {
   StepRecord record;
@@ -112,7 +121,7 @@ struct Recorded {
 
 /// `repeats`: micro-batches that repeat others are left out. The record ends with the engine.
 void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, bool repeats,
-                 Recorded& recorded) {
+                 const DryRunLimits& limits, Recorded& recorded) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_dry_run_device(config);
   const bool with_shapes = recorded.record.with_shapes();
@@ -138,6 +147,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   });
   Engine& engine = *built;
   if (repeats) engine.leave_out_repeats(recorded.log);
+  engine.give_up_at(limits.deadline);
   in_window(MemorySequence::initialize, [&] { engine.initialize(); });
   for (const Parameter* parameter : engine.store().parameters()) {
     for (const Part& part : parameter->parts)
@@ -145,21 +155,22 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   }
   for (const auto& [name, elements] : result.tensors) result.parameters += elements;
   const int64_t length = config.model.seq_length.value();
-  const auto step = [&] {
+  const auto step = [&](int64_t count) {
     engine.begin_step({});
-    run_blank_batches(setup, engine);
+    run_blank_batches(setup, engine, count);
     engine.finish_step(1);
   };
+  const int64_t count = micro_batches(config);
   // The first step does not yet gather what an update before it left to be gathered.
-  if (!config.train.skip_train) step();
+  if (!config.train.skip_train)
+    step(limits.short_first_step ? fewest_micro_batches(run, count) : count);
   const SlotMemory* second = config.train.skip_train ? nullptr : engine.second_memory();
   const OffloadCounts before = second == nullptr ? OffloadCounts() : second->counts();
-  if (!config.train.skip_train) in_window(MemorySequence::step, step);
+  if (!config.train.skip_train) in_window(MemorySequence::step, [&] { step(count); });
   if (second != nullptr) result.offload = second->counts() - before;
   if (with_evaluation || config.train.skip_train) {
-    const int64_t count = evaluated_together(config);
     in_window(MemorySequence::evaluate, [&] {
-      engine.evaluate(count,
+      engine.evaluate(evaluated_together(config),
                       [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
     });
   }
@@ -169,12 +180,12 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
 
 }  // namespace
 
-void run_blank_batches(const RunSetup& setup, Engine& engine) {
+void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int64_t> count) {
   const RunConfig& config = setup.config;
   const int64_t length = config.model.seq_length.value();
   if (!config.context_parallel.hybrid_context_parallel) {
     const HostBatch blank = blank_batch(config.train.micro_batch_size, length);
-    engine.run_micro_batches(micro_batches(config), [&](int64_t) { return blank; });
+    engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());
@@ -186,7 +197,7 @@ void run_blank_batches(const RunSetup& setup, Engine& engine) {
 }
 
 DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool with_evaluation,
-               bool in_full) {
+               bool in_full, const DryRunLimits& limits) {
   // A record with edges between the streams of a GPU cannot be expanded; its sums and its peak do
   // not need them.
   const bool edges = setup.config.cuda_target.has_value();
@@ -195,9 +206,10 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
                        !setup.config.context_parallel.hybrid_context_parallel;
   Recorded recorded;
   recorded.record.set_with_shapes(kept != nullptr && kept->with_shapes());
-  record_rank(setup, rank, with_evaluation, repeats, recorded);
+  record_rank(setup, rank, with_evaluation, repeats, limits, recorded);
   if (against_repeats(recorded.record, recorded.log))
-    record_rank(setup, rank, with_evaluation, false, recorded);
+    record_rank(setup, rank, with_evaluation, false, limits, recorded);
+  limits.deadline.check("dry run of a rank");
   DryRun result = std::move(recorded.run);
   result.bytes_after =
       held_before(recorded.record, result.windows[static_cast<size_t>(MemorySequence::step)].end);
@@ -218,11 +230,11 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
   return result;
 }
 
-std::vector<DryRun> dry_run_stages(const RunSetup& setup) {
+std::vector<DryRun> dry_run_stages(const RunSetup& setup, const Deadline& deadline) {
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<DryRun> stages;
   for (const GlobalRank first : run.parallelism.mesh.group({0}, {Axis::pp}))
-    stages.push_back(dry_run(setup, first));
+    stages.push_back(dry_run(setup, first, nullptr, false, false, {deadline}));
   return stages;
 }
 

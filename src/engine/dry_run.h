@@ -4,9 +4,11 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "comm/mesh.h"
 #include "device/memory_plan.h"
 #include "nn/slot_memory.h"
@@ -61,20 +63,32 @@ struct DryRun {
   int64_t instances = 0;
 };
 
+/// What a dry run leaves out, and when it is given up.
+struct DryRunLimits {
+  Deadline deadline = {};
+  /// The first step has as few micro-batches as the schedule allows. The second one does the same
+  /// afterwards, at other positions of the record. Steps that are captured as a graph, and those of
+  /// shared documents, are not shortened.
+  bool short_first_step = false;
+};
+
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
 /// later ones; its record replaces `record`, if given (with shapes if `record` is set so). Any
 /// number of ranks: the others are simulated. `with_evaluation`: adds one evaluated micro-batch
 /// after them. `in_full`: all micro-batches are run, which changes only `DryRun::instances` and the
-/// time that it takes.
+/// time that it takes. DeadlineError once the deadline has passed, within the time of some
+/// micro-batches.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
-               bool with_evaluation = false, bool in_full = false);
+               bool with_evaluation = false, bool in_full = false, const DryRunLimits& limits = {});
 
 /// Runs the micro-batches of a step on rows that are one document each; their content does not
-/// matter. Call it between the engine's `begin_step` and `finish_step`.
-void run_blank_batches(const RunSetup& setup, Engine& engine);
+/// matter. Call it between the engine's `begin_step` and `finish_step`. `count`: of the
+/// micro-batches where documents are not shared; none: those of the run.
+void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int64_t> count = {});
 
-/// The first rank of each pipeline stage: ranks of one stage hold the same amount.
-std::vector<DryRun> dry_run_stages(const RunSetup& setup);
+/// The first rank of each pipeline stage: ranks of one stage hold the same amount. DeadlineError as
+/// of `dry_run`.
+std::vector<DryRun> dry_run_stages(const RunSetup& setup, const Deadline& deadline = {});
 
 /// The model's parameters: each tensor once, however many stages have it.
 int64_t model_parameters(const std::vector<DryRun>& stages);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/cut_batch.h"
+#include "engine/deadline_follower.h"
 #include "engine/micro_batch_instances.h"
 #include "engine/shift_tokens.h"
 #include "model/initialize.h"
@@ -215,8 +216,10 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                       .hooks = hooks,
                       .phases = &phases_},
                      uploaded);
+    ActionFollower* const follower = instances ? &*instances : nullptr;
+    DeadlineFollower until(deadline_, follower);
     run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor,
-                 instances ? &*instances : nullptr);
+                 deadline_.is_set() ? &until : follower);
   };
   if (step_graph_ == nullptr) return run([&](int64_t i) { return upload_at(i, nullptr); });
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };

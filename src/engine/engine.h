@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
 #include "engine/host_batch.h"
@@ -80,6 +81,9 @@ class Engine {
   /// (engine/micro_batch_instances.h). Nothing is left out if tensors are offloaded or message
   /// shapes are sent ahead (variable_seq_lengths).
   void leave_out_repeats(ActionLog& log) { repeats_ = &log; }
+  /// From now on `run_micro_batches` ends with a DeadlineError at the first action of a micro-batch
+  /// that would begin after `deadline`; the engine is of no further use then.
+  void give_up_at(const Deadline& deadline) { deadline_ = deadline; }
   /// Quantized operands of the following steps are measured in `log`, which outlives them; null:
   /// they are not.
   void inspect(QuantizationLog* log) { quantization_log_ = log; }
@@ -173,7 +177,8 @@ class Engine {
   Tensor host_scalars_;  // host copy of scalars_
   double loss_scale_ = 1, gradient_factor_ = 1;
   ActionLog* repeats_ = nullptr;  // not owned
-  PendingFigures scored_;         // of this step, once posted
+  Deadline deadline_;
+  PendingFigures scored_;  // of this step, once posted
   std::vector<FigureOfRanks> merged_figures_;
   int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far

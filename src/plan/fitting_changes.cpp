@@ -43,17 +43,21 @@ std::vector<FittingChange> possible_changes(const SearchResult& result, const La
 
 }  // namespace
 
-std::vector<FittingChange> fitting_changes(const PlanRequest& request, const SearchResult& result,
-                                           const Layout& layout, size_t most) {
-  std::vector<FittingChange> tried;
+FittingChanges fitting_changes(const PlanRequest& request, const SearchResult& result,
+                               const Layout& layout, const Deadline& deadline, size_t most) {
+  FittingChanges found;
+  std::vector<FittingChange>& tried = found.changes;
   for (FittingChange& change : possible_changes(result, layout)) {
     try {
-      const MemoryNeed need =
-          memory_need(setup_of_layout(request, layout, change.overrides), request.cluster);
+      const MemoryNeed need = memory_need(setup_of_layout(request, layout, change.overrides),
+                                          request.cluster, deadline);
       if (need.host_bytes > request.cluster.host_memory_bytes) continue;
       change.bytes = need.bytes;
     } catch (const ConfigError&) {
       continue;  // it contradicts the rest of the configuration
+    } catch (const DeadlineError&) {
+      ++found.not_tried;
+      continue;
     }
     change.excess_bytes = change.bytes - result.capacity_bytes;
     tried.push_back(std::move(change));
@@ -66,7 +70,7 @@ std::vector<FittingChange> fitting_changes(const PlanRequest& request, const Sea
                      [](const auto& a, const auto& b) { return a.excess_bytes < b.excess_bytes; });
   }
   if (tried.size() > most) tried.resize(most);
-  return tried;
+  return found;
 }
 
 std::string text_of(const FittingChange& change) {

@@ -16,10 +16,15 @@ struct FittingChange {
   double excess_bytes = 0;             // above what a GPU has; 0 or less: it fits
 };
 
-/// Those that fit, the smallest change of the run first; if none fits, the nearest ones.
-/// At most `most`.
-std::vector<FittingChange> fitting_changes(const PlanRequest& request, const SearchResult& result,
-                                           const Layout& layout, size_t most = 3);
+struct FittingChanges {
+  /// Those that fit, the smallest change of the run first; if none fits, the nearest ones.
+  std::vector<FittingChange> changes;
+  size_t not_tried = 0;  // because the deadline passed
+};
+
+/// At most `most` changes.
+FittingChanges fitting_changes(const PlanRequest& request, const SearchResult& result,
+                               const Layout& layout, const Deadline& deadline, size_t most = 3);
 
 /// One sentence.
 std::string text_of(const FittingChange& change);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <queue>
 
@@ -13,11 +12,7 @@
 namespace viaduct {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kMostTokens = int64_t{1} << 24, kMostLayers = 1 << 14;
-
-struct OutOfTime {};
 
 /// The result of the search for one value.
 struct Found {
@@ -32,8 +27,7 @@ class Largest {
         question_(question),
         step_(step_of(question)),
         most_((question == LargestOf::tokens ? kMostTokens : kMostLayers) / step_),
-        end_(begin_ + std::chrono::duration_cast<Clock::duration>(
-                          std::chrono::duration<double>(time_limit_seconds))) {
+        end_(Deadline::at(begin_ + time_limit_seconds)) {
     fit_.capacity_bytes = capacity_bytes(request.cluster, request.prediction);
   }
 
@@ -41,9 +35,9 @@ class Largest {
     try {
       bisect();
       fit_.proven = true;
-    } catch (const OutOfTime&) {
+    } catch (const DeadlineError&) {
     }
-    fit_.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    fit_.seconds = steady_seconds() - begin_;
     return fit_;
   }
 
@@ -108,7 +102,7 @@ class Largest {
     std::string refused;
     double least = 0;  // of the layouts that were measured and need too much
     while (!waiting.empty()) {
-      if (Clock::now() > end_) throw OutOfTime();
+      end_.check("search for what fits");
       const Waiting next = waiting.top();
       waiting.pop();
       if (next.bytes > fit_.capacity_bytes)
@@ -120,7 +114,7 @@ class Largest {
       try {
         ++fit_.dry_runs;
         const MemoryNeed need =
-            memory_need(setup_of_layout(request, *next.layout), request.cluster);
+            memory_need(setup_of_layout(request, *next.layout), request.cluster, end_);
         if (need.host_bytes > request.cluster.host_memory_bytes) {
           refused =
               fmt::format("the ranks of a host offload {}, and it has {}",
@@ -141,7 +135,8 @@ class Largest {
   const PlanRequest& request_;
   LargestOf question_;
   int64_t step_, most_;
-  Clock::time_point begin_ = Clock::now(), end_;
+  double begin_ = steady_seconds();
+  Deadline end_;
   LargestFit fit_;
 };
 

@@ -169,10 +169,10 @@ RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
   return prepare_run(load_run_config(request.file, overrides, planning_defaults(request.cluster)));
 }
 
-MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster) {
+MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster, const Deadline& deadline) {
   MemoryNeed need;
   double offloaded = 0;
-  for (const DryRun& stage : dry_run_stages(setup)) {
+  for (const DryRun& stage : dry_run_stages(setup, deadline)) {
     need.bytes = std::max(need.bytes, static_cast<double>(stage.peak.bytes));
     offloaded = std::max(offloaded, static_cast<double>(stage.offload.most_bytes));
   }

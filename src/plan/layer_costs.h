@@ -34,8 +34,9 @@ struct MemoryNeed {
   double bytes = 0;       // of a rank, in the fullest stage
   double host_bytes = 0;  // of a host: what its ranks offload
 };
-/// By dry runs. ConfigError if the trainer refuses the run.
-MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster);
+/// By dry runs. ConfigError if the trainer refuses the run, DeadlineError as of `dry_run`.
+MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster,
+                       const Deadline& deadline = {});
 
 /// Of one variant of the request.
 class LayerCosts {

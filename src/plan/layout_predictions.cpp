@@ -14,7 +14,8 @@ struct Prepared {
 }  // namespace
 
 std::vector<LayoutPrediction> predict_layouts(const PlanRequest& request, ThreadPool& pool,
-                                              const std::vector<const Layout*>& layouts) {
+                                              const std::vector<const Layout*>& layouts,
+                                              const Deadline& deadline) {
   const double capacity = capacity_bytes(request.cluster, request.prediction);
   std::vector<LayoutPrediction> results(layouts.size());
   std::vector<Prepared> all;
@@ -30,18 +31,25 @@ std::vector<LayoutPrediction> predict_layouts(const PlanRequest& request, Thread
   }
   std::vector<StageRuns*> runs;
   for (const Prepared& one : all) runs.push_back(one.runs.get());
-  const auto errors =
-      run_stages(pool, runs, [&](const StageRuns& ends) { return !is_too_large(ends, capacity); });
+  const auto ends = run_stages(
+      pool, runs, [&](const StageRuns& outer) { return !is_too_large(outer, capacity); }, deadline);
   const auto time = [&](int64_t i, int) {
     Prepared& one = all[static_cast<size_t>(i)];
-    const auto& error = errors[static_cast<size_t>(i)];
-    if (error) {
-      one.result->refused = error->what();
+    const StagesEnd& end = ends[static_cast<size_t>(i)];
+    if (end.refused) {
+      one.result->refused = end.refused->what();
     } else if (is_too_large(*one.runs, capacity)) {
       one.runs->forget_records();
       one.result->too_large = std::move(one.runs);
+    } else if (end.out_of_time) {
+      one.result->out_of_time = true;
     } else {
-      one.result->prediction = predict(*one.runs, request.cluster, request.prediction, &pool);
+      try {
+        one.result->prediction =
+            predict(*one.runs, request.cluster, request.prediction, &pool, deadline);
+      } catch (const DeadlineError&) {
+        one.result->out_of_time = true;
+      }
     }
   };
   if (all.size() == 1) {

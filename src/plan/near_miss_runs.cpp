@@ -12,17 +12,16 @@ namespace {
 class NearMissRuns {
  public:
   NearMissRuns(const PlanRequest& request, const std::vector<std::unique_ptr<SearchSpace>>& spaces,
-               ThreadPool& pool, LayoutRuns begun, SearchResult& result,
-               FunctionRef<bool()> time_is_left)
+               ThreadPool& pool, LayoutRuns begun, SearchResult& result, const Deadline& deadline)
       : request_(request),
         spaces_(spaces),
         pool_(pool),
         runs_(std::move(begun)),
         result_(result),
-        time_is_left_(time_is_left) {}
+        deadline_(deadline) {}
 
   void run() {
-    while (time_is_left_()) {
+    while (!deadline_.passed()) {
       // Those of them that are known need no more however the others change: all can be looked at
       // beside each other.
       std::vector<Layout> rough, refined;
@@ -75,10 +74,11 @@ class NearMissRuns {
     // out to miss by less.
     const bool any_new = std::any_of(runs.begin(), runs.end(),
                                      [](const StageRuns* run) { return run->peak_bytes() == 0; });
-    const auto errors = run_stages(pool_, runs, [&](const StageRuns&) { return !any_new; });
+    const auto ends = run_stages(
+        pool_, runs, [&](const StageRuns&) { return !any_new; }, deadline_);
     for (size_t i = 0; i < taken.size(); ++i) {
-      if (errors[i]) {
-        refuse(taken[i], *errors[i]);
+      if (ends[i].refused) {
+        refuse(taken[i], *ends[i].refused);
         continue;
       }
       const auto entry = entry_of(taken[i]);
@@ -110,13 +110,15 @@ class NearMissRuns {
   /// Whether its bytes, or the least that they can be, are known to be too many.
   bool is_rejected(const Layout& layout) { return entry_of(layout) != result_.rejected.end(); }
 
+  /// False if the deadline passed before it was known.
   bool fits(const Layout& layout) {
     StageRuns& runs = runs_of(layout);
-    const auto errors = run_stages(pool_, {&runs}, [&](const StageRuns& ends) {
-      return ends.peak_bytes() <= result_.capacity_bytes;
-    });
-    if (errors.front()) throw ConfigError(*errors.front());
-    return runs.peak_bytes() <= result_.capacity_bytes;
+    const auto ends = run_stages(
+        pool_, {&runs},
+        [&](const StageRuns& outer) { return outer.peak_bytes() <= result_.capacity_bytes; },
+        deadline_);
+    if (ends.front().refused) throw ConfigError(*ends.front().refused);
+    return !ends.front().out_of_time && runs.peak_bytes() <= result_.capacity_bytes;
   }
 
   /// A layout with one field changed, the one with the lowest bound of time first.
@@ -153,7 +155,7 @@ class NearMissRuns {
         if (differences(layout, other).size() == 1 && !is_rejected(other))
           add(known_bound(*space, other), {.layout = &other, .space = space.get()});
     }
-    while (!neighbors.empty() && time_is_left_()) {
+    while (!neighbors.empty() && !deadline_.passed()) {
       Neighbor next = neighbors.top();
       neighbors.pop();
       if (!next.refined) {
@@ -175,15 +177,15 @@ class NearMissRuns {
   ThreadPool& pool_;
   LayoutRuns runs_;
   SearchResult& result_;
-  FunctionRef<bool()> time_is_left_;
+  Deadline deadline_;
 };
 
 }  // namespace
 
 void look_at_near_misses(const PlanRequest& request,
                          const std::vector<std::unique_ptr<SearchSpace>>& spaces, ThreadPool& pool,
-                         LayoutRuns begun, SearchResult& result, FunctionRef<bool()> time_is_left) {
-  NearMissRuns(request, spaces, pool, std::move(begun), result, time_is_left).run();
+                         LayoutRuns begun, SearchResult& result, const Deadline& deadline) {
+  NearMissRuns(request, spaces, pool, std::move(begun), result, deadline).run();
 }
 
 }  // namespace viaduct

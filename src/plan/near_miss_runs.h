@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/function_ref.h"
+#include "base/deadline.h"
 #include "plan/search.h"
 #include "plan/search_space.h"
 
@@ -16,10 +16,10 @@ namespace viaduct {
 using LayoutRuns = std::vector<std::pair<Layout, std::unique_ptr<StageRuns>>>;
 
 /// Replaces the bounds of the layouts of `result.rejected` that miss by least by closer ones, then
-/// by the results of dry runs, and finds what would make them fit, as long as `time_is_left`. Layouts
+/// by the results of dry runs, and finds what would make them fit, until `deadline`. Layouts
 /// that the trainer refuses go to `result.refused`. `begun` are continued.
 void look_at_near_misses(const PlanRequest& request,
                          const std::vector<std::unique_ptr<SearchSpace>>& spaces, ThreadPool& pool,
-                         LayoutRuns begun, SearchResult& result, FunctionRef<bool()> time_is_left);
+                         LayoutRuns begun, SearchResult& result, const Deadline& deadline);
 
 }  // namespace viaduct

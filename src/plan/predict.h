@@ -16,6 +16,7 @@
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
 #include "plan/stage_runs.h"
+#include "plan/stage_time.h"
 #include "plan/stage_timeline.h"
 #include "run/setup.h"
 
@@ -50,16 +51,6 @@ PredictionSettings calibrated_settings(const Cluster& cluster,
 /// What predictions with the settings need of dry runs.
 StageRuns::Keep kept_for(const PredictionSettings& settings);
 
-/// Where the time of a stage's compute stream goes, in seconds of a step; they add up to the step.
-struct StageTime {
-  double compute = 0;                              // ops of forward and backward
-  std::array<double, kOpKinds> compute_by_kind{};  // of that, by OpKind
-  double optimizer = 0;                            // ops of the optimizer
-  std::map<std::string, double> exposed;           // by group: compute waits while its data moves
-  double bubble = 0;  // compute waits for other stages or ranks to arrive
-  double host = 0;    // compute waits for launches
-};
-
 struct StagePrediction {
   DryRun run;
   StageTime time;
@@ -92,13 +83,15 @@ double host_bytes(const Cluster& cluster, const RunConfig& config, double bytes)
 double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings);
 
 /// Makes the dry runs on so many threads. ConfigError if the cluster's GPU has no kernels of ours,
-/// or the trainer refuses the run.
+/// or the trainer refuses the run; DeadlineError soon after `deadline` has passed.
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
-                   const PredictionSettings& settings = {}, int threads = 1);
+                   const PredictionSettings& settings = {}, int threads = 1,
+                   const Deadline& deadline = {});
 
 /// The same from dry runs of all stages that were made with their records. The threads of `pool`,
 /// if there is one, share the stages; figures do not depend on how many there are.
 Prediction predict(const StageRuns& runs, const Cluster& cluster,
-                   const PredictionSettings& settings, ThreadPool* pool = nullptr);
+                   const PredictionSettings& settings, ThreadPool* pool = nullptr,
+                   const Deadline& deadline = {});
 
 }  // namespace viaduct

@@ -3,24 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <limits>
 #include <optional>
-#include <queue>
 #include <tuple>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "plan/layout_predictions.h"
+#include "plan/layout_queue.h"
 #include "plan/near_miss_runs.h"
 #include "plan/search_space.h"
 
 namespace viaduct {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// Share of the time limit; the rest is for layouts that do not fit.
+// Share of the time limit; the rest is for dry runs that have begun, and for layouts that do not
+// fit.
 constexpr double kSearchShare = 0.8;
 
 // Layouts that are predicted at the end of the time if none fits before.
@@ -29,23 +28,16 @@ constexpr size_t kSmallest = 4;
 // Dry runs of layers between two predictions.
 constexpr int64_t kGuessAfter = 16;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-/// A layout that waits, the one with the lowest bound first.
-struct Waiting {
-  LowerBound bound;
-  const Layout* layout;
-  SearchSpace* space;
-  BoundBasis basis;
-  bool operator<(const Waiting& other) const { return bound.seconds > other.bound.seconds; }
-};
-
 class Search {
  public:
   Search(const PlanRequest& request, const SearchSettings& settings)
-      : request_(request), settings_(settings), begin_(Clock::now()), pool_(settings.threads) {}
+      : request_(request),
+        settings_(settings),
+        begin_(settings.clock()),
+        end_(Deadline::at(begin_ + settings.time_limit_seconds, settings.clock)),
+        last_begin_(
+            Deadline::at(begin_ + kSearchShare * settings.time_limit_seconds, settings.clock)),
+        pool_(settings.threads) {}
 
   SearchResult run() {
     make_spaces();
@@ -54,8 +46,8 @@ class Search {
       for (const Layout& layout : space->layouts())
         add({model_bound(space->model(), layout), &layout, space.get(), BoundBasis::model});
     }
-    while (!empty() && !done()) advance();
-    if (result_.candidates.empty() && !empty()) predict_smallest();
+    while (!queue_.empty() && !done()) advance();
+    if (result_.candidates.empty() && !queue_.empty()) predict_smallest();
     finish();
     return std::move(result_);
   }
@@ -100,42 +92,29 @@ class Search {
   /// Puts a layout into the queue unless its memory is known to be too much.
   void add(const Waiting& waiting) {
     const LowerBound& bound = waiting.bound;
-    const bool refined = waiting.basis == kClosestBasis;
-    if (bound.bytes <= result_.capacity_bytes) return (refined ? refined_ : rough_).push(waiting);
+    if (bound.bytes <= result_.capacity_bytes) return queue_.push(waiting);
     result_.rejected.push_back({.layout = *waiting.layout,
                                 .seconds = bound.seconds,
                                 .bytes = bound.bytes,
-                                .refined = refined});
+                                .refined = waiting.refined()});
   }
 
   /// Puts a layout back with the next closer bound, whose costs are known.
   void refine(Waiting waiting) {
-    waiting.basis = next_basis(waiting);
+    waiting.basis = waiting.next_basis();
     const LowerBound closer = *waiting.space->bound(*waiting.layout, waiting.basis);
     waiting.bound.seconds = std::max(waiting.bound.seconds, closer.seconds);
     waiting.bound.bytes = std::max(waiting.bound.bytes, closer.bytes);
     add(waiting);
   }
 
-  static BoundBasis next_basis(const Waiting& waiting) {
-    return static_cast<BoundBasis>(static_cast<int>(waiting.basis) + 1);
-  }
+  bool done() const { return queue_.front().bound.seconds > slowest_row() || last_begin_.passed(); }
 
-  bool done() const {
-    const double next = front().bound.seconds;
-    if (!result_.candidates.empty() && next > best_ &&
-        static_cast<int>(result_.candidates.size()) >= settings_.least_candidates)
-      return true;
-    return seconds_since(begin_) > kSearchShare * settings_.time_limit_seconds;
-  }
-
-  bool empty() const { return rough_.empty() && refined_.empty(); }
-
-  /// The layout with the lowest bound of all that wait.
-  const Waiting& front() const {
-    return rough_.empty() || (!refined_.empty() && !(refined_.top() < rough_.top()))
-               ? refined_.top()
-               : rough_.top();
+  /// Seconds of the last row that the search proves; infinite while rows are missing.
+  double slowest_row() const {
+    return static_cast<int>(fastest_.size()) < settings_.rows
+               ? std::numeric_limits<double>::infinity()
+               : fastest_.back();
   }
 
   /// The cost of a layer to be made.
@@ -157,21 +136,19 @@ class Search {
       work += waiting.layout->pp;
     };
     // A prediction out of turn makes a best time to compare bounds with.
-    if (made_ >= next_guess_ && !refined_.empty() && may_be_best(refined_.top())) {
-      predicts(refined_.top());
-      refined_.pop();
-    }
-    while (work < settings_.threads && !empty()) {
-      const Waiting next = front();
-      if (work > 0 && !may_be_best(next)) break;
-      (next.basis == kClosestBasis ? refined_ : rough_).pop();
-      if (next.basis == kClosestBasis) {
+    const Waiting* const refined = queue_.first_refined();
+    if (made_ >= next_guess_ && refined != nullptr && may_be_row(*refined))
+      predicts(queue_.take_refined());
+    while (work < settings_.threads && !queue_.empty()) {
+      if (work > 0 && !may_be_row(queue_.front())) break;
+      const Waiting next = queue_.take_front();
+      if (next.refined()) {
         predicts(next);
-      } else if (next.space->bound(*next.layout, next_basis(next))) {
+      } else if (next.space->bound(*next.layout, next.next_basis())) {
         refine(next);
       } else {
         held.push_back(next);
-        Task task{next.space, next.space->needed(*next.layout, next_basis(next))};
+        Task task{next.space, next.space->needed(*next.layout, next.next_basis())};
         if (std::none_of(tasks.begin(), tasks.end(),
                          [&](const Task& other) { return makes_the_same(task, other); })) {
           tasks.push_back(std::move(task));
@@ -200,22 +177,16 @@ class Search {
   void predict_whole(const std::vector<Waiting>& all) {
     std::vector<const Layout*> layouts;
     for (const Waiting& waiting : all) layouts.push_back(waiting.layout);
-    std::vector<LayoutPrediction> predictions = predict_layouts(request_, pool_, layouts);
+    std::vector<LayoutPrediction> predictions = predict_layouts(request_, pool_, layouts, end_);
     for (size_t i = 0; i < all.size(); ++i) take(all[i], std::move(predictions[i]));
     if (!all.empty()) next_guess_ = made_ + kGuessAfter;
   }
-
-  bool time_is_left() const { return seconds_since(begin_) <= settings_.time_limit_seconds; }
 
   /// The search's share of the time is over and no layout fits yet: predicts those that probably
   /// need the least memory.
   void predict_smallest() {
     std::vector<Waiting> waiting;
-    while (!empty()) {
-      auto& queue = &front() == (rough_.empty() ? nullptr : &rough_.top()) ? rough_ : refined_;
-      waiting.push_back(queue.top());
-      queue.pop();
-    }
+    while (!queue_.empty()) waiting.push_back(queue_.take_front());
     const auto keeps_most = [](const Waiting& one) {
       return std::tuple(
           one.layout->recompute != Recompute::full, one.layout->micro_batch * one.layout->vpp,
@@ -225,17 +196,19 @@ class Search {
       return keeps_most(a) < keeps_most(b);
     });
     size_t count = 0;
-    while (count < std::min(waiting.size(), kSmallest) && time_is_left())
+    while (count < std::min(waiting.size(), kSmallest) && !end_.passed())
       predict_whole({waiting[count++]});
     for (size_t i = count; i < waiting.size(); ++i) add(waiting[i]);
   }
 
-  /// Whether a layout may be the fastest, by its bound.
-  bool may_be_best(const Waiting& waiting) const {
-    return result_.candidates.empty() || waiting.bound.seconds <= best_;
-  }
+  /// Whether a layout may be one of the rows that the search proves, by its bound.
+  bool may_be_row(const Waiting& waiting) const { return waiting.bound.seconds <= slowest_row(); }
 
   void take(const Waiting& waiting, LayoutPrediction predicted) {
+    if (predicted.out_of_time) {
+      result_.given_up.push_back(*waiting.layout);
+      return add(waiting);
+    }
     ++result_.dry_runs;
     if (predicted.too_large) {
       const double bytes = std::max(waiting.bound.bytes, predicted.too_large->peak_bytes());
@@ -264,7 +237,8 @@ class Search {
           {candidate.layout, seconds, static_cast<double>(candidate.peak_bytes()), true, true});
       return;
     }
-    best_ = result_.candidates.empty() ? seconds : std::min(best_, seconds);
+    fastest_.insert(std::ranges::upper_bound(fastest_, seconds), seconds);
+    if (static_cast<int>(fastest_.size()) > settings_.rows) fastest_.pop_back();
     result_.candidates.push_back(std::move(candidate));
   }
 
@@ -275,27 +249,28 @@ class Search {
                        return a.prediction.step_seconds < b.prediction.step_seconds;
                      });
     std::stable_sort(result_.rejected.begin(), result_.rejected.end(), faster);
-    result_.left = static_cast<int64_t>(rough_.size() + refined_.size());
-    result_.next_bound = empty() ? 0 : front().bound.seconds;
+    result_.left = queue_.size();
+    result_.next_bound = queue_.empty() ? 0 : queue_.front().bound.seconds;
     result_.proven = std::ranges::count_if(result_.candidates, [this](const Candidate& c) {
-      return empty() || c.prediction.step_seconds < result_.next_bound;
+      return queue_.empty() || c.prediction.step_seconds < result_.next_bound;
     });
-    result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
-    look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_,
-                        [this] { return time_is_left(); });
+    result_.complete = queue_.empty() || result_.proven > 0;
+    look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_, end_);
     for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
-    result_.seconds = seconds_since(begin_);
+    result_.seconds = settings_.clock() - begin_;
   }
 
   const PlanRequest& request_;
   SearchSettings settings_;
-  Clock::time_point begin_;
+  double begin_;         // on the clock of the settings
+  Deadline end_;         // of the time limit: what runs then is given up
+  Deadline last_begin_;  // no dry run of the search itself begins afterwards
   ThreadPool pool_;
   std::vector<std::unique_ptr<SearchSpace>> spaces_;
-  std::priority_queue<Waiting> rough_, refined_;  // the second: with their closest bounds
-  int64_t made_ = 0, next_guess_ = kGuessAfter;   // costs of layers
-  double best_ = 0;                               // seconds
-  LayoutRuns begun_;                              // of layouts that were found too large
+  LayoutQueue queue_;
+  int64_t made_ = 0, next_guess_ = kGuessAfter;  // costs of layers
+  std::vector<double> fastest_;                  // seconds of the rows to be proven, ascending
+  LayoutRuns begun_;                             // of layouts that were found too large
   SearchResult result_;
 };
 

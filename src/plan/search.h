@@ -4,14 +4,16 @@
 // Layouts are queued by a lower bound of their step time, which dry runs of one and two layers
 // tighten step by step (plan/search_space.h), and the first is predicted by the dry run of the
 // whole layout. A layout whose bound of memory is above what a GPU has is rejected without a
-// dry run. The search is complete when the next bound is above the best prediction; a time limit
-// may end it earlier, which the result says. Then the layouts that miss by least are examined.
+// dry run. The search ends when the next bound is above the last of the rows that are to be proven:
+// then they are the fastest of all layouts. A time limit may end it earlier, which the result says.
+// Then the layouts that miss by least are examined.
 
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "plan/bounds.h"
 #include "plan/layer_costs.h"
 #include "plan/predict.h"
@@ -19,14 +21,15 @@
 namespace viaduct {
 
 struct SearchSettings {
-  /// No further dry run begins after this many seconds, a fifth of them for layouts that do not
-  /// fit.
+  /// What still runs after this many seconds is given up. In the last fifth of them no prediction
+  /// begins: it is for those that have begun, and for layouts that do not fit.
   double time_limit_seconds = 8;
   /// Predictions that are closer to each other than this share count as equal.
   double tie_share = 0.03;
-  /// This many fitting layouts are predicted, if there are that many, within the time limit.
-  int least_candidates = 5;
-  int threads = kPlanThreads;  // dry runs at a time
+  /// This many of the fastest layouts are proven to be that, within the time limit.
+  int rows = 5;
+  int threads = kPlanThreads;              // dry runs at a time
+  Deadline::Clock clock = steady_seconds;  // of the time limit; tests have their own
 };
 
 /// A layout that fits.
@@ -62,9 +65,11 @@ struct SearchResult {
   int64_t dry_runs = 0, layer_costs = 0;
   double seconds = 0;     // that the search took
   double next_bound = 0;  // lower bound of the time of the remaining layouts; 0: none remains
-  bool complete = false;  // no remaining layout is faster than the best, or ties with it
+  bool complete = false;  // no remaining layout is faster than the best
   /// Candidates from the first on that are faster than every remaining layout.
   int64_t proven = 0;
+  /// Remaining layouts whose predictions the time limit ended.
+  std::vector<Layout> given_up;
   std::vector<std::string> not_searched;  // what stays as configured, in words
 };
 

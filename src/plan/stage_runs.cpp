@@ -32,9 +32,11 @@ StageRuns::StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep)
   for (StepRecord& record : records_) record.set_with_shapes(keep == Keep::records_with_shapes);
 }
 
-void StageRuns::run(size_t stage) {
-  stages_[stage] =
-      dry_run(setup_, ranks_[stage], keep_ == Keep::memory ? nullptr : &records_[stage]);
+void StageRuns::run(size_t stage, const Deadline& deadline) {
+  StepRecord* const record = keep_ == Keep::memory ? nullptr : &records_[stage];
+  // Virtual time begins with the second step, after a wait of all ranks for each other.
+  stages_[stage] = dry_run(setup_, ranks_[stage], record, false, false,
+                           {.deadline = deadline, .short_first_step = record != nullptr});
 }
 
 bool StageRuns::all_made() const {
@@ -53,35 +55,38 @@ void StageRuns::forget_records() {
   for (StepRecord& record : records_) record = {};
 }
 
-std::vector<std::optional<ConfigError>> run_stages(ThreadPool& pool,
-                                                   const std::vector<StageRuns*>& runs,
-                                                   FunctionRef<bool(const StageRuns&)> goes_on) {
+std::vector<StagesEnd> run_stages(ThreadPool& pool, const std::vector<StageRuns*>& runs,
+                                  FunctionRef<bool(const StageRuns&)> goes_on,
+                                  const Deadline& deadline) {
   struct Unit {
     size_t run, stage;
-    std::optional<ConfigError> error;
+    StagesEnd end;
   };
-  std::vector<std::optional<ConfigError>> errors(runs.size());
-  for (const bool ends : {true, false}) {
+  std::vector<StagesEnd> ends(runs.size());
+  for (const bool outer : {true, false}) {
     std::vector<Unit> units;
     for (size_t run = 0; run < runs.size(); ++run) {
-      if (errors[run] || (!ends && !goes_on(*runs[run]))) continue;
+      if (ends[run].early() || (!outer && !goes_on(*runs[run]))) continue;
       const auto& order = runs[run]->order();
-      for (size_t i = ends ? 0 : 2; i < (ends ? std::min<size_t>(2, order.size()) : order.size());
-           ++i)
+      const size_t end = outer ? std::min<size_t>(2, order.size()) : order.size();
+      for (size_t i = outer ? 0 : 2; i < end; ++i)
         if (!runs[run]->made(order[i])) units.push_back({run, order[i], {}});
     }
     pool.run(static_cast<int64_t>(units.size()), [&](int64_t i, int) {
       Unit& unit = units[static_cast<size_t>(i)];
       try {
-        runs[unit.run]->run(unit.stage);
+        deadline.check("dry run of a stage");
+        runs[unit.run]->run(unit.stage, deadline);
       } catch (const ConfigError& error) {
-        unit.error = error;
+        unit.end.refused = error;
+      } catch (const DeadlineError&) {
+        unit.end.out_of_time = true;
       }
     });
     for (Unit& unit : units)
-      if (unit.error && !errors[unit.run]) errors[unit.run] = std::move(unit.error);
+      if (!ends[unit.run].early()) ends[unit.run] = std::move(unit.end);
   }
-  return errors;
+  return ends;
 }
 
 }  // namespace viaduct

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
@@ -33,8 +34,8 @@ class StageRuns {
   /// The stages in the order in which they are best run: the ends hold most, activations of most
   /// micro-batches and the logits.
   const std::vector<size_t>& order() const { return order_; }
-  /// Different stages may be run at the same time, and each once.
-  void run(size_t stage);
+  /// Different stages may be run at the same time, and each once. DeadlineError as of `dry_run`.
+  void run(size_t stage, const Deadline& deadline = {});
   bool made(size_t stage) const { return stages_[stage].has_value(); }
   bool all_made() const;
   /// Of the fullest of the stages that were run.
@@ -61,11 +62,18 @@ inline bool is_too_large(const StageRuns& runs, double capacity) {
   return runs.stages() > 1 && runs.peak_bytes() > capacity;
 }
 
+/// Why not all stages of a run were run that should have been.
+struct StagesEnd {
+  std::optional<ConfigError> refused;  // by the trainer
+  bool out_of_time = false;
+  bool early() const { return refused || out_of_time; }
+};
+
 /// Runs the stages of all `runs` that were not run yet, on all threads of the pool: first the ends,
-/// then the others of those of which `goes_on` then says so. Returns for each of `runs` the
-/// ConfigError that ended it, if one did.
-std::vector<std::optional<ConfigError>> run_stages(ThreadPool& pool,
-                                                   const std::vector<StageRuns*>& runs,
-                                                   FunctionRef<bool(const StageRuns&)> goes_on);
+/// then the others of those of which `goes_on` then says so. Returns for each of `runs` what ended
+/// it early, if anything did. Once `deadline` has passed, no stage is run any more.
+std::vector<StagesEnd> run_stages(ThreadPool& pool, const std::vector<StageRuns*>& runs,
+                                  FunctionRef<bool(const StageRuns&)> goes_on,
+                                  const Deadline& deadline = {});
 
 }  // namespace viaduct

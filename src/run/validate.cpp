@@ -98,6 +98,11 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// A warm-up that a decay of this length allows: a tenth of it.
+int64_t shorter_warmup(int64_t decay) {
+  return decay / 10;
+}
+
 void validate_schedule_in_rows(const RunConfig& config, Problems& problems) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.lr_decay_samples && scheduler.lr_decay_iters) {
@@ -121,8 +126,10 @@ void validate_schedule_in_rows(const RunConfig& config, Problems& problems) {
   if (!decay)
     decay = batches.samples_after(scheduler.lr_decay_iters.value_or(config.train.train_iters));
   if (warmup >= *decay) {
-    problems.add("scheduler.lr_warmup_samples: {} is not below the {} rows of the decay", warmup,
-                 *decay);
+    problems.add(
+        "scheduler.lr_warmup_samples: {} is not below the {} rows of the decay; expected a shorter "
+        "warm-up, such as scheduler.lr_warmup_samples={}",
+        warmup, *decay, shorter_warmup(*decay));
   }
 }
 
@@ -173,8 +180,11 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
     if (warmup > 0 && warmup >= decay && !scheduler.lr_decay_samples &&
         !config.train.train_samples && scheduler.lr_decay_style != "constant") {
-      problems.add("scheduler.lr_warmup_iters: {} is not below {} = {}", warmup,
-                   scheduler.lr_decay_iters ? "lr_decay_iters" : "train.train_iters", decay);
+      const char* end = scheduler.lr_decay_iters ? "scheduler.lr_decay_iters" : "train.train_iters";
+      problems.add(
+          "scheduler.lr_warmup_iters: {} is not below {} = {}; expected a shorter warm-up, such as "
+          "scheduler.lr_warmup_iters={}, or {}={} or more",
+          warmup, end, decay, shorter_warmup(decay), end, warmup + 1);
     }
   }
   for (const std::string& problem :

@@ -216,15 +216,24 @@ std::size_t Operations::Hash::operator()(const Key& key) const {
 
 Operations::Key Operations::key_of(int rank, const CollectiveRecord& c) {
   const auto [group, is_new] = groups_.try_emplace({c.members.get(), c.group}, 0);
-  if (is_new)
-    group->second = number_of(c.group + "\n" + (c.members ? c.members->text() : std::string()));
+  if (is_new) {
+    const std::string name = c.group + "\n" + (c.members ? c.members->text() : std::string());
+    group->second = numbers_.try_emplace(name, static_cast<int64_t>(numbers_.size())).first->second;
+  }
   if (!is_message(c)) return {.group = group->second, .sequence = c.sequence};
   const bool sends = is_send(c);
   return {.group = group->second,
-          .flow = number_of(c.flow),
+          .flow = flow_of(c.flow),
           .from = sends ? rank : c.peer,
           .to = sends ? c.peer : rank,
           .sequence = c.sequence};
+}
+
+int64_t Operations::flow_of(const std::string& name) {
+  const auto found = std::find(flows_.begin(), flows_.end(), name);
+  if (found != flows_.end()) return found - flows_.begin();
+  flows_.push_back(name);
+  return static_cast<int64_t>(flows_.size()) - 1;
 }
 
 TimeGraph::Node Operations::node_of(TimeGraph& graph, int rank, const CollectiveRecord& operation) {

@@ -37,6 +37,8 @@ RankGraph rank_graph(const RankRecord& rank, const MachineTimes& machine);
 /// The nodes of operations, each shared by all of its members.
 class Operations {
  public:
+  /// `most`: operations that all ranks have together.
+  explicit Operations(std::size_t most) { nodes_.reserve(most); }
   /// The shared node of a rank's operation.
   TimeGraph::Node node_of(TimeGraph& graph, int rank, const CollectiveRecord& operation);
 
@@ -52,12 +54,11 @@ class Operations {
     std::size_t operator()(const Key& key) const;
   };
   Key key_of(int rank, const CollectiveRecord& operation);
-  int64_t number_of(const std::string& name) {
-    return numbers_.try_emplace(name, static_cast<int64_t>(numbers_.size())).first->second;
-  }
+  int64_t flow_of(const std::string& name);
 
-  std::map<std::string, int64_t> numbers_;
-  std::map<std::pair<const RankRule*, std::string_view>, int64_t> groups_;  // their numbers
+  std::map<std::string, int64_t> numbers_;                                  // of groups
+  std::map<std::pair<const RankRule*, std::string_view>, int64_t> groups_;  // the same
+  std::vector<std::string> flows_;                                          // there are two
   std::unordered_map<Key, TimeGraph::Node, Hash> nodes_;
 };
 

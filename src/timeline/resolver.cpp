@@ -28,8 +28,9 @@ double covered(const TimeSpan& span, const std::vector<TimeSpan>& busy) {
 /// The records of some ranks as one graph.
 class Resolver {
  public:
-  Resolver(const std::vector<RankRecord>& ranks, const MachineTimes& machine, ThreadPool* pool)
-      : ranks_(ranks), machine_(machine), pool_(pool), graphs_(ranks.size()) {
+  Resolver(const std::vector<RankRecord>& ranks, const MachineTimes& machine, ThreadPool* pool,
+           const Deadline& deadline)
+      : ranks_(ranks), machine_(machine), pool_(pool), deadline_(deadline), graphs_(ranks.size()) {
     for_each_rank([&](size_t rank) { graphs_[rank] = rank_graph(ranks_[rank], machine_); });
     std::vector<WorkPart> parts;
     for (RankGraph& rank : graphs_) parts.push_back(std::move(rank.part));
@@ -60,12 +61,16 @@ class Resolver {
  private:
   template <class F>
   void for_each_rank(F&& f) {
-    run_tasks(pool_, static_cast<int64_t>(ranks_.size()),
-              [&](int64_t rank, int) { f(static_cast<size_t>(rank)); });
+    run_tasks(pool_, static_cast<int64_t>(ranks_.size()), [&](int64_t rank, int) {
+      deadline_.check("virtual time");
+      f(static_cast<size_t>(rank));
+    });
   }
 
   void join_operations() {
-    Operations operations;
+    std::size_t count = 0;
+    for (const RankGraph& rank : graphs_) count += rank.operations.size();
+    Operations operations(count);
     joined_.resize(ranks_.size());
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (const RankOperation& own : graphs_[rank].operations) {
@@ -79,6 +84,7 @@ class Resolver {
   }
 
   void run() {
+    deadline_.check("virtual time");
     if (graph_->run(pool_)) return;
     std::string text;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -202,6 +208,7 @@ class Resolver {
   const std::vector<RankRecord>& ranks_;
   const MachineTimes& machine_;
   ThreadPool* pool_;
+  Deadline deadline_;
   std::vector<RankGraph> graphs_;
   std::optional<TimeGraph> graph_;
   std::vector<std::vector<TimeGraph::Node>> joined_;  // by rank: of its operations
@@ -211,8 +218,9 @@ class Resolver {
 }  // namespace
 
 std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
-                                     const MachineTimes& machine, ThreadPool* pool) {
-  return Resolver(ranks, machine, pool).times();
+                                     const MachineTimes& machine, ThreadPool* pool,
+                                     const Deadline& deadline) {
+  return Resolver(ranks, machine, pool, deadline).times();
 }
 
 }  // namespace viaduct

@@ -15,6 +15,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/thread_pool.h"
 #include "timeline/record.h"
 
@@ -66,8 +67,10 @@ struct RankTimes {
 /// CommError that names rank, group, operation and sequence if the records do not match: an
 /// operation waits for members that never arrive.
 /// The threads of `pool`, if there is one, share the ranks: then `machine` is called by several of
-/// them at a time. The times are the same for any number of threads.
+/// them at a time. The times are the same for any number of threads. DeadlineError once `deadline`
+/// has passed, within the time that one rank or one computation of all times takes.
 std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
-                                     const MachineTimes& machine, ThreadPool* pool = nullptr);
+                                     const MachineTimes& machine, ThreadPool* pool = nullptr,
+                                     const Deadline& deadline = {});
 
 }  // namespace viaduct

@@ -29,7 +29,7 @@ TEST(PlanSearch, ShowsTheFastestLayoutsWithReasons) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("llama3-8b on 8 × h100-sxm (dgx-h100)"), HasSubstr("the step is"),
                     HasSubstr("slower than the best"), HasSubstr("none is faster than the best"),
-                    HasSubstr("rules of the tuning guides: "),
+                    HasSubstr("rows 1 to 3 are proven"), HasSubstr("rules of the tuning guides: "),
                     HasSubstr("not searched: precision, offload")));
 }
 
@@ -39,6 +39,7 @@ TEST(PlanSearch, TheDocumentHasCandidatesInOrder) {
   const json document = json::parse(run.out);
   EXPECT_TRUE(document["search"]["complete"]);
   EXPECT_FALSE(document["guide_rules"].empty());
+  EXPECT_TRUE(document["search"]["given_up"].empty());
   ASSERT_EQ(document["candidates"].size(), 5u);
   double last = 0;
   for (const json& c : document["candidates"]) {
@@ -50,6 +51,7 @@ TEST(PlanSearch, TheDocumentHasCandidatesInOrder) {
               8);
     EXPECT_LE(c["lower_bound"]["step_seconds"], p["step_seconds"]);
     EXPECT_FALSE(c["reasons"].empty());
+    EXPECT_TRUE(c["proven"]);
     const double days = 1e12 / p["tokens_per_second_per_gpu"].get<double>() / 8 / 86400;
     EXPECT_NEAR(p["days"], days, 1e-6 * days);
     EXPECT_NEAR(p["cost_usd"], days * 24 * 8 * 2, 1e-3 * days);

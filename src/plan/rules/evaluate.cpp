@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 #include "base/error.h"
@@ -15,6 +14,9 @@ namespace viaduct::rules {
 namespace {
 
 using Changes = std::map<std::vector<std::string>, ChangedRun>;
+
+// Of the seconds after which no prediction begins: after so many one that has begun is given up.
+constexpr double kMostOfLimit = 1.5;
 
 /// The verdicts with advice, the most severe first.
 std::vector<Verdict*> by_level(std::vector<Verdict>& verdicts) {
@@ -42,10 +44,10 @@ void take(const ChangedRun& run, const Figures& f, Advice& advice) {
 void predict_all(std::vector<Verdict>& verdicts, const Figures& f,
                  const EvaluationSettings& settings, const PredictChange& predict,
                  Evaluation& result) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
+  const double begin = steady_seconds();
+  const auto seconds = [&] { return steady_seconds() - begin; };
+  const Deadline deadline = Deadline::at(begin + kMostOfLimit * settings.most_seconds);
+  const std::string limit = fmt::format("{:.3g} s", settings.most_seconds);
   Changes made;
   for (Verdict* verdict : by_level(verdicts)) {
     for (Advice& advice : verdict->finding.advice) {
@@ -56,15 +58,20 @@ void predict_all(std::vector<Verdict>& verdicts, const Figures& f,
       }
       if (result.limit.empty() && result.predictions >= settings.most_predictions)
         result.limit = fmt::format("{} changes", settings.most_predictions);
-      if (result.limit.empty() && seconds() >= settings.most_seconds)
-        result.limit = fmt::format("{:.3g} s", settings.most_seconds);
+      if (result.limit.empty() && seconds() >= settings.most_seconds) result.limit = limit;
       if (!result.limit.empty()) {
         ++result.not_predicted;
         continue;
       }
-      const ChangedRun& run = made[advice.overrides] = predict(advice.overrides);
-      ++result.predictions;
-      take(run, f, advice);
+      try {
+        const ChangedRun& run = made[advice.overrides] = predict(advice.overrides, deadline);
+        ++result.predictions;
+        take(run, f, advice);
+      } catch (const DeadlineError&) {
+        made.erase(advice.overrides);
+        ++result.not_predicted;
+        result.limit = limit;
+      }
     }
   }
   result.seconds = seconds();
@@ -171,14 +178,14 @@ Evaluation evaluate_rules(const Figures& figures, const EvaluationSettings& sett
 PredictChange predict_changes(std::string file, std::vector<std::string> overrides, Cluster cluster,
                               PredictionSettings settings) {
   return [file = std::move(file), overrides = std::move(overrides), cluster = std::move(cluster),
-          settings](const std::vector<std::string>& further) {
+          settings](const std::vector<std::string>& further, const Deadline& deadline) {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), further.begin(), further.end());
     ChangedRun run;
     try {
       const Prediction p =
           predict(prepare_run(load_run_config(file, all, planning_defaults(cluster))), cluster,
-                  settings, kPlanThreads);
+                  settings, kPlanThreads, deadline);
       run.step_seconds = p.step_seconds;
       run.fits = p.fits;
       for (const StagePrediction& stage : p.stages)

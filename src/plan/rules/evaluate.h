@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "plan/rules/rule.h"
 
 namespace viaduct::rules {
@@ -15,12 +16,15 @@ struct ChangedRun {
   double step_seconds = 0, peak_bytes = 0;
   bool fits = false;
 };
-/// Predicts the run with further overrides. Errors other than refusals are thrown.
-using PredictChange = std::function<ChangedRun(const std::vector<std::string>& overrides)>;
+/// Predicts the run with further overrides. Errors other than refusals are thrown, DeadlineError
+/// among them.
+using PredictChange =
+    std::function<ChangedRun(const std::vector<std::string>& overrides, const Deadline& deadline)>;
 
 struct EvaluationSettings {
   Thresholds limits;
-  /// No further change is predicted after this many, or after this many seconds.
+  /// No further change is predicted after this many, or after this many seconds; a prediction that
+  /// has begun is given up half as long after them.
   int most_predictions = 24;
   double most_seconds = 5;
 };

@@ -249,7 +249,7 @@ TEST(StageRuns, TheEndsAreRunFirstAndTheOthersIfTheyAreAskedFor) {
     EXPECT_FALSE(runs.made(1) || runs.made(2));
     return &runs == &all;
   });
-  EXPECT_FALSE(errors[0].has_value() || errors[1].has_value());
+  EXPECT_FALSE(errors[0].early() || errors[1].early());
   EXPECT_FALSE(ends.made(1) || ends.made(2) || ends.all_made());
   ASSERT_TRUE(all.all_made());
   double peak = 0;

@@ -75,6 +75,14 @@ TEST(RunLength, WhatDoesNotFitIsSaid) {
   expect({"scheduler.lr_warmup_samples=10", "scheduler.lr_decay_samples=10"},
          HasSubstr("10 is not below the 10 rows of the decay"));
   expect({"scheduler.lr_warmup_samples=80"}, HasSubstr("80 is not below the 80 rows"));
+  expect({"scheduler.lr_warmup_samples=80"}, HasSubstr("such as scheduler.lr_warmup_samples=8"));
+  expect({"scheduler.lr_warmup_iters=30"},
+         AllOf(HasSubstr("30 is not below train.train_iters = 20"),
+               HasSubstr("such as scheduler.lr_warmup_iters=2, or train.train_iters=31 or more")));
+  expect({"scheduler.lr_warmup_iters=15", "scheduler.lr_decay_iters=10"},
+         HasSubstr("scheduler.lr_warmup_iters=1, or scheduler.lr_decay_iters=16 or more"));
+  for (const char* named : {"scheduler.lr_warmup_iters=2", "train.train_iters=31"})
+    EXPECT_NO_THROW(setup_of(tiny_run() + Overrides{"scheduler.lr_warmup_iters=30", named}));
   expect({"train.iterations_to_skip=[0]"}, HasSubstr("train.iterations_to_skip"));
 }
 

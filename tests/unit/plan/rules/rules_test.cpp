@@ -172,7 +172,8 @@ Figures with_bubble() {
 
 Outcome with_change(const ChangedRun& run, const Figures& f, EvaluationSettings settings = {}) {
   settings.most_predictions = 1000;
-  return of(evaluate_rules(f, settings, [&](const auto&) { return run; }), "pp-without-vpp")
+  return of(evaluate_rules(f, settings, [&](const auto&, const auto&) { return run; }),
+            "pp-without-vpp")
       .outcome;
 }
 
@@ -197,7 +198,7 @@ TEST(RuleGains, MemoryThatIsNeededCountsAsAGain) {
 
 TEST(RuleGains, LimitsLeaveTheRestUnknown) {
   int calls = 0;
-  const PredictChange predict = [&](const auto&) {
+  const PredictChange predict = [&](const auto&, const auto&) {
     ++calls;
     return ChangedRun{"", 0.5, 60e9, true};
   };
@@ -219,14 +220,30 @@ TEST(RuleGains, LimitsLeaveTheRestUnknown) {
   EXPECT_EQ(evaluate_rules(with_bubble(), settings, predict).predictions, 0);
 }
 
+TEST(RuleGains, APredictionThatIsGivenUpIsNotPredicted) {
+  int calls = 0;
+  const Evaluation evaluation =
+      evaluate_rules(with_bubble(), {.most_predictions = 1000, .most_seconds = 60},
+                     [&](const auto&, const Deadline& deadline) -> ChangedRun {
+                       EXPECT_TRUE(deadline.is_set());
+                       if (++calls == 2) fail<DeadlineError>("given up");
+                       return {"", 0.5, 60e9, true};
+                     });
+  EXPECT_EQ(calls, 2) << "no other one begins";
+  EXPECT_EQ(evaluation.predictions, 1);
+  EXPECT_GT(evaluation.not_predicted, 0);
+  EXPECT_EQ(evaluation.limit, "60 s");
+}
+
 TEST(RuleGains, EqualChangesArePredictedOnce) {
   std::set<std::vector<std::string>> seen;
   EvaluationSettings settings;
   settings.most_predictions = 1000, settings.most_seconds = 60;
-  evaluate_rules(with_bubble(), settings, [&](const std::vector<std::string>& overrides) {
-    EXPECT_TRUE(seen.insert(overrides).second);
-    return ChangedRun{"", 0.5, 60e9, true};
-  });
+  evaluate_rules(with_bubble(), settings,
+                 [&](const std::vector<std::string>& overrides, const auto&) {
+                   EXPECT_TRUE(seen.insert(overrides).second);
+                   return ChangedRun{"", 0.5, 60e9, true};
+                 });
   EXPECT_GT(seen.size(), 3u);
 }
 
@@ -235,7 +252,7 @@ TEST(RuleGains, TheBestAdviceComesFirst) {
   settings.most_predictions = 1000;
   int calls = 0;
   const auto finding = of(evaluate_rules(with_bubble(), settings,
-                                         [&](const auto&) {
+                                         [&](const auto&, const auto&) {
                                            return ChangedRun{"", 1 - 0.05 * ++calls, 60e9, true};
                                          }),
                           "pp-without-vpp");
@@ -250,7 +267,8 @@ TEST(RuleGains, TwiceTheGpusAndUnshardedWeightsAreCompared) {
   const auto outcome = [&](const ChangedRun& run, const char* id) {
     EvaluationSettings settings;
     settings.most_predictions = 1000;
-    return of(evaluate_rules(f, settings, [&](const auto&) { return run; }), id).outcome;
+    return of(evaluate_rules(f, settings, [&](const auto&, const auto&) { return run; }), id)
+        .outcome;
   };
   EXPECT_EQ(outcome({"", 1.2, 60e9, true}, "scale-efficiency"), Outcome::fires);
   EXPECT_EQ(outcome({"", 1.05, 60e9, true}, "scale-efficiency"), Outcome::not_applicable);
