@@ -117,6 +117,7 @@ Gpu read_gpu(const std::string& name, const Value& map) {
   gpu.dense_flops = entry.rates("dense_tflops");
   gpu.sparse_flops = entry.rates("sparse_tflops");
   gpu.measured_flops = entry.rates("measured_tflops");
+  gpu.steady_flops = entry.rates("steady_tflops");
   VIADUCT_CHECK(ConfigError, gpu.dense_flops.contains("bf16"), "{}: dense_tflops.bf16 is missing",
                 entry.what());
   for (const auto& [format, rate] : gpu.measured_flops) {
@@ -126,6 +127,13 @@ Gpu read_gpu(const std::string& name, const Value& map) {
                   "sparsity?",
                   entry.what(), format, rate / kTera,
                   peak == gpu.dense_flops.end() ? 0 : peak->second / kTera);
+  }
+  for (const auto& [format, rate] : gpu.steady_flops) {
+    const auto best = gpu.measured_flops.find(format);
+    VIADUCT_CHECK(ConfigError, best != gpu.measured_flops.end() && rate <= best->second,
+                  "{}: steady_tflops.{}: {} is more than the best product, measured_tflops.{}: {}",
+                  entry.what(), format, rate / kTera, format,
+                  best == gpu.measured_flops.end() ? 0 : best->second / kTera);
   }
   gpu.memory_bytes = entry.number("memory_gb", kGiga);
   gpu.memory_bytes_per_second = entry.number("memory_tb_per_second", kTera);

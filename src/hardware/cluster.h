@@ -23,7 +23,10 @@ struct Gpu {
   bool is_cpu = false;         // a rank on a CPU: the kernels of the cpu device
   FormatRates dense_flops;     // peaks without sparsity; MFU is computed from them
   FormatRates sparse_flops;    // what some pages print as peaks; never computed with
-  FormatRates measured_flops;  // of matrix products; may be empty
+  FormatRates measured_flops;  // of matrix products, the best; may be empty
+  /// What large products of training reach one after the other; formats without an entry: not
+  /// measured.
+  FormatRates steady_flops;
   double memory_bytes = 0;
   double memory_bytes_per_second = 0;
   double link_bytes_per_second = 0;  // per direction, inside the domain

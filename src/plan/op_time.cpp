@@ -68,16 +68,21 @@ OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(setti
     if (measured == 0 && kFormatNames[i] == "f16" && dense == bf16)
       measured = rate_of(gpu.measured_flops, "bf16");
     matrix_rates_[format] = measured > 0 ? measured : dense * settings.matrix_share;
+    double steady = rate_of(gpu.steady_flops, kFormatNames[i]);
+    if (steady == 0 && kFormatNames[i] == "f16" && dense == bf16)
+      steady = rate_of(gpu.steady_flops, "bf16");
+    product_rates_[format] = steady > 0 ? steady : matrix_rates_[format] * settings.product_share;
   }
   vector_rate_ = rate_of(gpu.dense_flops, "f32") * settings.vector_share;
   bandwidth_ = gpu.memory_bytes_per_second * settings.bandwidth_share;
 }
 
 double OpTime::least_seconds(double flops, OpKind kind, bool narrow) const {
-  const auto end = matrix_rates_.begin() + static_cast<int>(FlopFormat::fp8);
-  const double rate = *std::max_element(matrix_rates_.begin(), narrow ? matrix_rates_.end() : end);
-  return flops /
-         (rate * (kind == OpKind::attention ? settings_.attention_share : settings_.product_share));
+  const bool attention = kind == OpKind::attention;
+  const auto& rates = attention ? matrix_rates_ : product_rates_;
+  const auto end = rates.begin() + static_cast<int>(FlopFormat::fp8);
+  const double rate = *std::max_element(rates.begin(), narrow ? rates.end() : end);
+  return flops / (rate * (attention ? settings_.attention_share : 1));
 }
 
 double OpTime::attention_share(const OpEntryRecord& op) const {
@@ -91,15 +96,14 @@ double OpTime::seconds(const OpEntryRecord& op) const {
     const double flops = op.cost.flops[static_cast<size_t>(i)];
     if (flops == 0) continue;
     const auto format = running_format(op, static_cast<FlopFormat>(i), settings_);
-    const double rate =
-        kind == OpKind::other ? vector_rate_ : matrix_rates_[static_cast<size_t>(format)];
+    const auto index = static_cast<size_t>(format);
+    const double rate = kind == OpKind::other       ? vector_rate_
+                        : kind == OpKind::attention ? matrix_rates_[index] * attention_share(op)
+                                                    : product_rates_[index];
     VIADUCT_CHECK(ConfigError, rate > 0,
                   "prediction: {} computes in {}, but the GPU has no rate for it", op.op,
                   kFormatNames[static_cast<size_t>(format)]);
-    const double share = kind == OpKind::product     ? settings_.product_share
-                         : kind == OpKind::attention ? attention_share(op)
-                                                     : 1;
-    compute += flops / (rate * share);
+    compute += flops / rate;
   }
   if (kind != OpKind::other) compute += settings_.half_seconds;
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);

@@ -4,8 +4,9 @@
 //
 //   seconds = start + max(operations / rate, bytes / bandwidth)
 //
-// Matrix products run at a share of the measured rate (or of the dense peak, if none was measured),
-// attention at a smaller one; small products and small passes over memory take longer than that.
+// Matrix products run at the rate that large ones keep up, where that was measured
+// (Gpu::steady_flops), else at a share of the best measured rate, or of the dense peak; attention
+// at a share of the best one. Small products and small passes over memory take longer than that.
 
 #include "hardware/cluster.h"
 #include "timeline/record.h"
@@ -22,7 +23,7 @@ std::string_view op_kind_name(OpKind kind);
 /// docs/plan-accuracy.md names as calibration rows; the others are round figures.
 struct OpTimeSettings {
   double matrix_share = 0.8;      // of the dense peak, if no product was measured
-  double product_share = 0.85;    // fitted: of the measured rate that products of a step reach
+  double product_share = 0.85;    // fitted: of the best rate, where no steady one was measured
   double attention_share = 0.44;  // fitted: of the measured rate that attention reaches
   /// The same with cuDNN's kernels: fitted to the rows of llama3-8b and llama3.1-8b of the codes
   /// that run them.
@@ -51,7 +52,9 @@ class OpTime {
   double attention_share(const OpEntryRecord& op) const;
 
   OpTimeSettings settings_;
-  std::array<double, kFlopFormats> matrix_rates_{};  // by FlopFormat, of products
+  // By FlopFormat:
+  std::array<double, kFlopFormats> matrix_rates_{};   // the best of products
+  std::array<double, kFlopFormats> product_rates_{};  // of products of a step
   double vector_rate_ = 0;
   double bandwidth_ = 0;
 };

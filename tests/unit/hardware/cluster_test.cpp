@@ -94,6 +94,12 @@ TEST_F(ClusterFile, WithMistakesIsRefused) {
       "memory_tb_per_second: 1, pcie_gb_per_second: 32, power_watts: 300, source: x}\ndomain: 4\n" +
           rest_,
       AllOf(HasSubstr("150"), HasSubstr("100"), HasSubstr("sparsity")));
+  refused(
+      "gpu: {dense_tflops: {bf16: 100}, measured_tflops: {bf16: 80}, steady_tflops: {bf16: 90}, "
+      "memory_gb: 24, memory_tb_per_second: 1, pcie_gb_per_second: 32, power_watts: 300, "
+      "source: x}\ndomain: 4\n" +
+          rest_,
+      AllOf(HasSubstr("steady_tflops.bf16: 90"), HasSubstr("80")));
 }
 
 }  // namespace

@@ -29,6 +29,21 @@ TEST(OpTime, LargeProductsReachTheirShareOfTheMeasuredRate) {
   EXPECT_GT(time.seconds(product(1e10, 1000)), 1e10 / rate);
 }
 
+TEST(OpTime, ASteadyRateReplacesTheShareOfTheBestOne) {
+  Gpu gpu = load_gpu("b200");
+  const double steady = gpu.steady_flops.at("bf16");
+  EXPECT_LT(steady, gpu.measured_flops.at("bf16") * OpTimeSettings().product_share);
+  const OpTime time(gpu);
+  EXPECT_NEAR(time.seconds(product(1e15, 1000)), 1e15 / steady, 1e-4);
+  EXPECT_DOUBLE_EQ(time.least_seconds(1e15, OpKind::product, false), 1e15 / steady);
+  // Attention has its share of the best rate.
+  OpEntryRecord attention = product(1e15, 1000);
+  attention.op = "attention_forward";
+  const double kept = time.seconds(attention);
+  gpu.steady_flops.clear();
+  EXPECT_EQ(OpTime(gpu).seconds(attention), kept);
+}
+
 /// Kernels of experts multiply FP16, whatever their operands are; those of others may not.
 TEST(OpTime, QuantizedProductsOfExpertsRunAsFp16UnlessOtherKernelsDo) {
   const Gpu gpu = load_gpu("h100-sxm");
