@@ -44,8 +44,9 @@ GROUP_PRODUCT, GROUP_CODES, OF_GROUPS = r"HGMMA\.", r"QGMMA\.", r"^grouped_(code
 EXPECTED = [
     (r"^(elementwise|sum_rows|norm_forward|norm_forms|norm_backward|activation_forward|activation_forms|activation_backward)_kernel<8",
      WIDE_READ, "reads of 16 bytes"),
-    (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16),", PRODUCT, "products of the matrix units"),
-    (r"^(forward|backward_keys|backward_queries)_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
+    (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16|Code),", PRODUCT, "products of the matrix units"),
+    (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16|float),", WIDE_COPY, "copies of 16 bytes to shared memory"),
+    (r"^(forward|backward_keys|backward_queries)_kernel<Code,", WIDE_READ, "reads of 16 bytes"),
     (r"^(scores|values|keys)_kernel<", PRODUCT, "products of the matrix units"),
     (r"^(scores|values|keys)_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
     (r"^grouped_(gemm|codes)_kernel<", PRODUCT, "products of the matrix units"),

@@ -13,7 +13,7 @@ fi
 mv "$folder/made" "$folder/moved"
 bundle=$folder/moved
 bytes=$(du -sb "$bundle" | cut -f1)
-# Today the program has 12.3 MB and the library 6.3 MB (kernels of three targets).
+# Today the program has 12.4 MB and the library 7.4 MB (kernels of three targets).
 ((bytes < 20000000)) || { echo "the bundle has $bytes bytes; the limit is 20000000"; exit 1; }
 "$bundle/bin/viaduct" version
 run() { "$bundle/bin/viaduct" train dist.device=cuda model.num_layers=1 model.hidden_size=32 model.num_attention_heads=2 \
