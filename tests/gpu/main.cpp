@@ -1,4 +1,4 @@
-// The tests of ops on a GPU. Exits with 77, and says why, if there is none.
+// The tests of ops and models on a GPU. Exits with 77, and says why, if there is none.
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>

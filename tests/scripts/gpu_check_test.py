@@ -100,7 +100,7 @@ class GpuCheck(unittest.TestCase):
         phases = self.result()
         self.assertEqual(phases["20 steps beside the cpu"]["status"], "done")
         self.assertAlmostEqual(phases["20 steps beside the cpu"]["differences"]["fp32"], 1e-5)
-        self.assertEqual(phases["tests of ops"]["status"], "skipped")
+        self.assertEqual(phases["tests of ops and models"]["status"], "skipped")
         self.assertEqual(phases["ops beside the ceilings"]["ops"][0]["op"], "gemm")
         self.assertEqual(phases["calibration"]["status"], "done")
         self.assertEqual(phases["steps, GPT-2 124M, BF16"]["tokens_per_second"], 1005)
@@ -110,7 +110,7 @@ class GpuCheck(unittest.TestCase):
         self.assertTrue(text.startswith("before\n<!-- gpu_check: begin -->\nOne NVIDIA H200"), text)
         self.assertTrue(text.endswith("<!-- gpu_check: end -->\nbehind\n"))
         self.assertNotIn("old", text)
-        self.assertIn("| tests of ops | skipped: ", text)
+        self.assertIn("| tests of ops and models | skipped: ", text)
         self.assertIn("| `gemm` (cublaslt) of A | 1000 µs, 350 TFLOP/s, 50 % of the product |", text)
         self.assertIn("| `add` (elementwise) of B | 200 µs, 3.00 TB/s, 75 % of the copy |", text)
         self.assertIn("| GPT-2 124M, BF16, predicted from the calibration | 1206 tokens/s, +20 % of the measured rate |", text)
@@ -118,20 +118,20 @@ class GpuCheck(unittest.TestCase):
     def test_the_ops_tests_run_in_shards(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))
         self.program("tests", TESTS.replace("REASON", "False").replace("FAILS", "False"))
-        self.assertEqual(self.check("--only", "tests of ops").returncode, 0)
-        self.assertEqual(self.result()["tests of ops"]["passed"], 3)
+        self.assertEqual(self.check("--only", "tests of ops and models").returncode, 0)
+        self.assertEqual(self.result()["tests of ops and models"]["passed"], 3)
 
     def test_a_failed_test_is_named(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))
         self.program("tests", TESTS.replace("REASON", "False").replace("FAILS", "True"))
-        self.assertEqual(self.check("--only", "tests of ops").returncode, 1)
-        self.assertEqual(self.result()["tests of ops"]["why"], "2 tests passed, 1 failed: Isa/Gemm.Products/portable")
+        self.assertEqual(self.check("--only", "tests of ops and models").returncode, 1)
+        self.assertEqual(self.result()["tests of ops and models"]["why"], "2 tests passed, 1 failed: Isa/Gemm.Products/portable")
 
     def test_tests_that_find_no_gpu_fail(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))
         self.program("tests", TESTS.replace("REASON", "True").replace("FAILS", "False"))
-        self.assertEqual(self.check("--only", "tests of ops").returncode, 1)
-        self.assertIn("exit with 77: skipped: no driver", self.result()["tests of ops"]["why"])
+        self.assertEqual(self.check("--only", "tests of ops and models").returncode, 1)
+        self.assertIn("exit with 77: skipped: no driver", self.result()["tests of ops and models"]["why"])
 
     def test_losses_that_are_not_the_cpus_fail(self):
         self.program("nvidia-smi", SMI.format(capability="9.0"))

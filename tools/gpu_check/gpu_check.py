@@ -42,8 +42,8 @@ def main():
     parser = argparse.ArgumentParser(prog="tools/gpu_check.sh", description=__doc__)
     parser.add_argument("--viaduct", default=str(ROOT / "build/release/viaduct"), help="the program (default: %(default)s)")
     parser.add_argument("--library", default=str(ROOT / "build/cuda/libviaduct_cuda.so"), help="the library of the device (default: %(default)s)")
-    parser.add_argument("--tests", default=str(ROOT / "build/release/tests/gpu/test_ops_on_gpu"),
-                        help="the ops' tests on the device (default: %(default)s)")
+    parser.add_argument("--tests", default=str(ROOT / "build/release/tests/gpu/test_on_gpu"),
+                        help="the tests of ops and models on the device (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=10, help="time limit of all phases together (default: %(default)s)")
     parser.add_argument("--out", default=str(ROOT / "build/gpu_check.json"), help="the result as JSON (default: %(default)s)")
     parser.add_argument("--calibration", default=str(ROOT / "build/gpu_calibration.yaml"),
@@ -61,7 +61,7 @@ def main():
     phases.run("libraries", 20, lambda: probe.libraries())
     phases.run("program", 30, lambda: runs.starts(options))
     ceilings = phases.run("ceilings", 60, lambda: measure.ceilings(gpu))
-    phases.run("tests of ops", 180, lambda: runs.tests(options))
+    phases.run("tests of ops and models", 180, lambda: runs.tests(options))
     phases.run("20 steps beside the cpu", 90, lambda: runs.beside_cpu(options))
     phases.run("ops beside the ceilings", 60, lambda: measure.ops(options))
     phases.run("compute-sanitizer", 90, lambda: runs.sanitized(options))

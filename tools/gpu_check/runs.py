@@ -48,8 +48,8 @@ def starts(options):
 
 
 def tests(options):
-    """The ops' tests, in several processes that share the GPU: most of their time is that of the reference on the cpu."""
-    needs(options.tests, "build it with cmake --build build/release --target test_ops_on_gpu")
+    """The tests of ops and models, in several processes that share the GPU: most of their time is that of the reference on the cpu."""
+    needs(options.tests, "build it with cmake --build build/release --target test_on_gpu")
     needs(options.library, "build it with cmake --preset cuda && cmake --build --preset cuda")
     shards = min(8, os.cpu_count() or 1)
     end = time.monotonic() + 170
@@ -76,7 +76,7 @@ def tests(options):
     if reasons:
         failed = sorted(set(reasons))
         raise Failed(f"{passed} tests passed, {len(failed)} failed: {', '.join(failed)}")
-    return {"rows": [("tests of ops on the device", f"{passed} passed")], "passed": passed}
+    return {"rows": [("tests of ops and models on the device", f"{passed} passed")], "passed": passed}
 
 
 def has_cudnn():

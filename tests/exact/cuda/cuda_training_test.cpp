@@ -14,6 +14,7 @@
 #include "cuda_host/streams.h"
 #include "run/rank_device.h"
 #include "support/golden.h"
+#include "support/gpu_models.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
 #include "support/stream_seeds.h"
@@ -27,26 +28,12 @@ using namespace test;
 
 const std::string kCuda = "dist.device=cuda";
 
-struct Case {
-  std::string name, model;
-  Overrides settings;
-  double limit;
-  bool guard = false;      // one of the orders also forbids host access to the device's memory
-  Overrides on_cuda = {};  // of the cuda runs alone
-  int capability = 90;
-};
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.name;
-}
-
-class CudaModels : public testing::TestWithParam<Case> {
+class CudaModels : public testing::TestWithParam<GpuModel> {
  protected:
   void SetUp() override { cublaslt_double::set_capability(GetParam().capability); }
   void TearDown() override { cublaslt_double::set_capability(90); }
   static std::map<std::string, Tensor> probe(const Overrides& more) {
-    const auto folder = test_data("golden/" + GetParam().model);
-    return probe_layout(folder / "model", folder / "golden.safetensors", false,
-                        GetParam().settings + more);
+    return probe_gpu_model(GetParam(), more);
   }
 };
 
@@ -99,84 +86,10 @@ TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   }
 }
 
-const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone,
-    kUnfused{"model.attention_backend=unfused"}, kFused{"model.attention_backend=fused"};
+const Overrides kBf16{"mixed_precision=bf16_mixed"}, kFused{"model.attention_backend=fused"};
 
-const Overrides kTwoExperts{"dist.ranks=2", "model.expert_model_parallel_size=2"},
-    kFlex{"model.moe_token_dispatcher_type=flex"};
-
-/// Mixtures of experts in FP8 and FP4, which amplifies last bits more. Every token chooses all
-/// experts, so that no rounding changes a choice.
-Case experts(const std::string& name, const std::string& recipe, const Overrides& more = {},
-             int capability = 90, double limit = 0.25) {
-  return {"mixtral_" + name,
-          "mixtral",
-          Overrides{"mixed_precision=" + recipe, "model.moe_router_topk=4"} + more,
-          limit,
-          false,
-          {},
-          capability};
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Models, CudaModels,
-    testing::Values(
-        Case{"llama", "llama", kNone, 2e-5, true}, Case{"llama_bf16", "llama", kBf16, 3e-2},
-        Case{"llama_unfused", "llama", kUnfused, 2e-5},
-        Case{"llama_unfused_bf16", "llama", kBf16 + kUnfused, 3e-2, true},
-        Case{"llama_fused", "llama", kBf16, 3e-2, true, kFused},
-        Case{"llama_tied_fused_tp2", "llama_tied",
-             kBf16 + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"}, 3e-2, false,
-             kFused},
-        Case{"llama_tied_tp2",
-             "llama_tied",
-             {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
-             2e-5},
-        Case{"llama_tied_dp2", "llama_tied", {"dist.ranks=2", "train.micro_batch_size=1"}, 2e-5},
-        Case{"llama_fp8", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, 0.25},
-        Case{"llama_fp8_delayed",
-             "llama",
-             {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
-             0.25},
-        Case{"llama_fp8_attention",
-             "llama",
-             {"mixed_precision=bf16_with_fp8_current_scaling_mixed",
-              "mixed_precision.fp8_dot_product_attention=true",
-              "mixed_precision.fp8_multi_head_attention=true"},
-             0.25},
-        Case{"gpt2_fp8_attention_cp2",
-             "gpt2",
-             {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed",
-              "mixed_precision.fp8_dot_product_attention=true", "dist.ranks=2",
-              "model.context_parallel_size=2"},
-             0.25},
-        Case{"gemma2", "gemma2", kNone, 2e-5}, Case{"deepseek_v3", "deepseek_v3", kNone, 2e-5},
-        Case{"mixtral_ep2", "mixtral", kTwoExperts, 2e-5},
-        Case{"mixtral_ep2_flex", "mixtral", kTwoExperts + kFlex, 2e-5},
-        // Last bits of a token decide now and then how one of its elements is rounded to E4M3.
-        Case{"mixtral_ep2_flex_mxfp8", "mixtral",
-             kTwoExperts + kFlex +
-                 Overrides{"model.moe_dispatch_fwd_dtype=mxfp8",
-                           "model.moe_combine_bwd_dtype=mxfp8"},
-             1e-2},
-        Case{"mixtral_ep4_by_domain", "mixtral",
-             kFlex + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
-                               "model.sequence_parallel=true", "model.expert_model_parallel_size=4",
-                               "model.expert_tensor_parallel_size=1", "dist.nvlink_domain_size=2"},
-             2e-5},
-        Case{"llama_pp2", "llama", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}, 2e-5},
-        Case{"llama_cp2", "llama", {"dist.ranks=2", "model.context_parallel_size=2"}, 2e-5},
-        Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true},
-        experts("fp8", "bf16_with_fp8_current_scaling_mixed"),
-        experts("fp8_delayed", "bf16_with_fp8_delayed_scaling_mixed"),
-        experts("fp8_blocks", "bf16_with_fp8_subchannel_scaling_mixed"),
-        experts("mxfp8", "bf16_with_mxfp8_mixed", {}, 100),
-        experts("nvfp4", "bf16_with_nvfp4_mixed", {}, 100, 0.5),
-        experts("fp8_padded", "bf16_with_fp8_current_scaling_mixed",
-                {"model.moe_router_padding_for_quantization=true"}),
-        experts("fp8_ep2", "bf16_with_fp8_current_scaling_mixed",
-                {"dist.ranks=2", "model.expert_model_parallel_size=2"})),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, CudaModels, testing::ValuesIn(gpu_models()),
+                         [](const auto& info) { return info.param.name; });
 
 /// Relative L2 distance of two tensors' bytes as FP32 numbers.
 double distance(const std::string& a, const std::string& b) {
