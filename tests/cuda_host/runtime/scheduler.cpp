@@ -139,6 +139,7 @@ void Runtime::step(CUstream_st* stream) {
       failure = work.what + ": " + error.what();
     }
     in_work_ = false;
+    running_ = nullptr;
   }
   if (work.opens != nullptr) {
     work.opens->open = true;
