@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "model/flops.h"
 #include "plan/reasons.h"
+#include "plan_prediction.h"
 
 namespace viaduct::cli {
 namespace {
@@ -33,24 +33,17 @@ Json candidate_json(const PlanSearchOptions& options, const Cluster& cluster,
                     const SearchResult& result, size_t index, const SearchSettings& settings) {
   const Candidate& candidate = result.candidates[index];
   const Prediction& p = candidate.prediction;
-  Json memory = Json::array(), parts;
-  for (const StagePrediction& stage : p.stages) memory.push_back(stage.run.peak.bytes);
+  Json parts;
   for (const auto& [name, seconds] : step_parts(p)) parts[name] = seconds;
   const Bill bill = bill_of(options, cluster, result.ranks, p);
   Json json = layout_json(candidate.layout);
   json["overrides"] = overrides_of(candidate.layout);
-  json["predicted"] = {{"step_seconds", p.step_seconds},
-                       {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
-                       {"tflops_per_gpu", p.model_tflops_per_gpu},
-                       {"mfu", p.mfu},
-                       {"mfu_peak", p.peak.describe()},
-                       {"flop_convention", kFlopConvention},
-                       {"peak_memory_bytes", std::move(memory)},
-                       {"slack_bytes", candidate.slack_bytes()},
-                       {"fits", p.fits},
-                       {"seconds", std::move(parts)},
-                       {"days", bill.days ? Json(*bill.days) : Json()},
-                       {"cost_usd", bill.usd ? Json(*bill.usd) : Json()}};
+  Json& predicted = json["predicted"] = figures_json(p);
+  predicted["slack_bytes"] = candidate.slack_bytes();
+  predicted["fits"] = p.fits;
+  predicted["seconds"] = std::move(parts);
+  predicted["days"] = bill.days ? Json(*bill.days) : Json();
+  predicted["cost_usd"] = bill.usd ? Json(*bill.usd) : Json();
   json["proven"] = static_cast<int64_t>(index) < result.proven;
   json["lower_bound"] = {{"step_seconds", candidate.bound.seconds},
                          {"peak_memory_bytes", candidate.bound.bytes}};

@@ -77,28 +77,30 @@ void print_stage(const StagePrediction& stage, size_t number, double step, doubl
 
 }  // namespace
 
+Json figures_json(const Prediction& p) {
+  Json memory = Json::array();
+  for (const StagePrediction& stage : p.stages) memory.push_back(stage.run.peak.bytes);
+  return {{"step_seconds", p.step_seconds},
+          {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
+          {"tflops_per_gpu", p.model_tflops_per_gpu},
+          {"mfu", p.mfu},
+          {"mfu_peak", p.peak.describe()},
+          {"flop_convention", kFlopConvention},
+          {"peak_memory_bytes", std::move(memory)}};
+}
+
 void print_prediction_document(const PredictedRun& of, const std::optional<MeasuredSteps>& measured,
                                const rules::Evaluation& evaluation) {
   const auto& [setup, cluster, p, basis, calibrated] = of;
-  Json stages = Json::array(), memory = Json::array();
-  for (const StagePrediction& stage : p.stages) {
-    stages.push_back(stage_json(stage));
-    memory.push_back(stage.run.peak.bytes);
-  }
+  Json stages = Json::array(), predicted = figures_json(p);
+  for (const StagePrediction& stage : p.stages) stages.push_back(stage_json(stage));
+  predicted["capacity_bytes"] = p.capacity_bytes;
+  predicted["fits"] = p.fits;
   Json document{{"config", to_yaml(setup.config)},
                 {"cluster", cluster.name},
                 {"gpu", cluster.gpu.name},
                 {"gpus", setup.config.dist.ranks},
-                {"predicted",
-                 {{"step_seconds", p.step_seconds},
-                  {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
-                  {"tflops_per_gpu", p.model_tflops_per_gpu},
-                  {"mfu", p.mfu},
-                  {"mfu_peak", p.peak.describe()},
-                  {"flop_convention", kFlopConvention},
-                  {"peak_memory_bytes", std::move(memory)},
-                  {"capacity_bytes", p.capacity_bytes},
-                  {"fits", p.fits}}},
+                {"predicted", std::move(predicted)},
                 {"stages", std::move(stages)},
                 {"basis", basis},
                 {"notes", setup.notes},

@@ -1,6 +1,7 @@
 #pragma once
 // The prediction of one configuration as text and as a JSON document.
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,9 @@ struct PredictedRun {
   const std::string& basis;  // where the times come from, in words
   bool calibrated = false;   // from a table of this machine
 };
+
+/// What is predicted of a step, and the peaks of all stages.
+nlohmann::ordered_json figures_json(const Prediction& prediction);
 
 void print_prediction(const PredictedRun& of);
 

@@ -112,7 +112,10 @@ Cluster calibrated_cluster(const Cluster& catalogued, const Calibration& table) 
     double& best = measured[of_format(row.dtype)];
     best = std::max(best, row.tflops * 1e12);
   }
-  for (const auto& [format, rate] : measured) gpu.measured_flops[format] = rate;
+  for (const auto& [format, rate] : measured) {
+    gpu.measured_flops[format] = rate;
+    gpu.steady_flops.erase(format);  // bounds are those of the table's products
+  }
   int64_t largest = 0;
   for (const CalibratedStream& row : table.streams) {
     if (row.kind != "add" || row.bytes <= largest) continue;

@@ -61,16 +61,16 @@ OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(setti
   const double bf16 = rate_of(gpu.dense_flops, "bf16");
   for (int i = 0; i < kFlopFormats; ++i) {
     const auto format = static_cast<size_t>(i);
-    double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
-    double measured = rate_of(gpu.measured_flops, kFormatNames[i]);
+    const bool f16 = kFormatNames[i] == "f16";
     // FP16 products run at the rate of BF16 ones.
-    if (dense == 0 && kFormatNames[i] == "f16") dense = bf16;
-    if (measured == 0 && kFormatNames[i] == "f16" && dense == bf16)
-      measured = rate_of(gpu.measured_flops, "bf16");
+    double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
+    if (dense == 0 && f16) dense = bf16;
+    const auto found_in = [&](const FormatRates& rates) {
+      const double rate = rate_of(rates, kFormatNames[i]);
+      return rate == 0 && f16 && dense == bf16 ? rate_of(rates, "bf16") : rate;
+    };
+    const double measured = found_in(gpu.measured_flops), steady = found_in(gpu.steady_flops);
     matrix_rates_[format] = measured > 0 ? measured : dense * settings.matrix_share;
-    double steady = rate_of(gpu.steady_flops, kFormatNames[i]);
-    if (steady == 0 && kFormatNames[i] == "f16" && dense == bf16)
-      steady = rate_of(gpu.steady_flops, "bf16");
     product_rates_[format] = steady > 0 ? steady : matrix_rates_[format] * settings.product_share;
   }
   vector_rate_ = rate_of(gpu.dense_flops, "f32") * settings.vector_share;

@@ -30,8 +30,9 @@ TEST_P(GpuModels, GradientsAreTheCpusAndTheSameBitsEachTime) {
   try {
     first = probe_gpu_model(model, kCuda + model.on_cuda);
   } catch (const DeviceError& error) {
-    if (model.on_cuda.empty()) throw;
-    GTEST_SKIP() << error.what();  // without cuDNN
+    // Without cuDNN; an error of the library itself is a failure.
+    if (std::string(error.what()).find("which cannot be loaded") == std::string::npos) throw;
+    GTEST_SKIP() << error.what();
   }
   const auto cpu = probe_gpu_model(model, {}),
              again = probe_gpu_model(model, kCuda + model.on_cuda);

@@ -17,17 +17,17 @@ std::filesystem::path lock_of(const std::filesystem::path& path) {
   return path.string() + ".lock";
 }
 
-std::string version_name(int64_t library) {
-  return fmt::format("{}.{}.{}", library / 10000, library / 100 % 100, library % 100);
-}
-
 std::string name_of(const AlgorithmSource& source) {
   return fmt::format("{} (compute capability {}.{}) with cuBLASLt {}", source.gpu,
                      source.compute_capability / 10, source.compute_capability % 10,
-                     version_name(source.library));
+                     cublaslt_version_name(source.library));
 }
 
 }  // namespace
+
+std::string cublaslt_version_name(int64_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
 
 AlgorithmFile::AlgorithmFile(std::filesystem::path path, AlgorithmSource source)
     : path_(std::move(path)), source_(std::move(source)) {

@@ -20,6 +20,9 @@
 
 namespace viaduct::cuda {
 
+/// "13.1.0" of 130100.
+std::string cublaslt_version_name(int64_t version);
+
 /// What made the choices.
 struct AlgorithmSource {
   std::string gpu;             // its name

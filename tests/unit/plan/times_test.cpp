@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "plan/calibrated_time.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
 
@@ -42,6 +43,19 @@ TEST(OpTime, ASteadyRateReplacesTheShareOfTheBestOne) {
   const double kept = time.seconds(attention);
   gpu.steady_flops.clear();
   EXPECT_EQ(OpTime(gpu).seconds(attention), kept);
+}
+
+// Otherwise bounds of time would be those of slower products than the table has.
+TEST(CalibratedCluster, ATableOfAGpuReplacesTheSteadyRate) {
+  const Cluster cluster = load_cluster("dgx-b200");
+  Calibration table;
+  table.machine = {.kernels = "cuda:sm_100a", .memory_bytes = int64_t{180} << 30};
+  table.machine.gpu = cluster.gpu.reported_names.at(0);
+  table.gemm = {{"forward", "bf16", 8192, 8192, 8192, 1500}};
+  OpTimeSettings settings;
+  settings.product_share = 1;
+  const OpTime time(calibrated_cluster(cluster, table).gpu, settings);
+  EXPECT_DOUBLE_EQ(time.least_seconds(1e15, OpKind::product, false), 1e15 / 1500e12);
 }
 
 /// Kernels of experts multiply FP16, whatever their operands are; those of others may not.

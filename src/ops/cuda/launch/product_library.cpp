@@ -54,8 +54,7 @@ StoredAlgorithm fastest(const ProductPlan& plan, const ProductKind& kind,
 }  // namespace
 
 std::string product_library_version() {
-  const size_t version = cublasLtGetVersion();
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return cublaslt_version_name(static_cast<int64_t>(cublasLtGetVersion()));
 }
 
 struct ProductLibrary::Impl {
