@@ -222,6 +222,8 @@ Subcommand add_train(CLI::App& root) {
               if (!options->cluster.empty())
                 defaults.cuda_target = load_cluster(options->cluster).gpu.architecture;
               LoadedRunConfig loaded = load_run_config(file, overrides, defaults);
+              if (std::string cpu = cpu_instead(loaded.config.dist); !cpu.empty())
+                loaded.outcome.notes.push_back(std::move(cpu));
               // One process simulates all ranks.
               VIADUCT_CHECK(
                   ConfigError, !loaded.config.dist.simulated() || launch.launcher == Launcher::none,

@@ -3,31 +3,47 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.h"
 #include "comm/world.h"
 #include "hardware/cpu_features.h"
 #include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
+#include "run/cuda_backend.h"
 #include "subcommands.h"
 
 namespace viaduct::cli {
 
 namespace {
 
+/// Lines of the library of GPU kernels, and of NCCL, which it uses.
+std::string gpu_text() {
+  const CudaStatus cuda = cuda_status();
+  if (!cuda.installed) return "cuda: not built\nnccl: not built";
+  if (!cuda.usable())
+    return "cuda: built in; not usable here: " + cuda.problem +
+           "\nnccl: not usable here without cuda";
+  std::string text = "cuda: built in; usable here: " + cuda.gpu;
+  try {
+    text += "\nnccl: built in; usable here: " + cuda_backend().nccl_version();
+  } catch (const Error& error) {
+    text += "\nnccl: built in; not usable here: " + std::string(error.what());
+  }
+  return text;
+}
+
 /// What is built in, and which parts this machine can use.
 std::string version_text() {
   std::string isas;
-  for (const CpuIsa isa : kCpuIsas) {
-    if (cpu_supports(isa)) isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
-  }
+  for (const CpuIsa isa : cpu_isas_by_speed())
+    isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
   const std::string unused = amx_problem().empty() ? "" : "cpu: WARNING: " + amx_problem() + "\n";
   const std::string mpi = mpi_library();
   return fmt::format(
       "viaduct {} ({})\n"
       "cpu: built in; usable here: {} ({})\n{}"
-      "mpi: {}\n"
-      "cuda: not built\nnccl: not built",
+      "mpi: {}\n{}",
       VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), unused,
-      mpi.empty() ? "not built" : "built in; usable here: " + mpi);
+      mpi.empty() ? "not built" : "built in; usable here: " + mpi, gpu_text());
 }
 
 }  // namespace

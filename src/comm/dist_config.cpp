@@ -20,14 +20,15 @@ FieldGroup dist_fields(DistConfig& config) {
       .field("device", config.device,
              "What ranks compute on; cuda needs libviaduct_cuda.so and a GPU for each rank, or one "
              "that ranks share; sim trains in virtual time on dist.cluster, without losses and "
-             "checkpoints, train_iters=3 unless given; auto: cpu.")
+             "checkpoints, train_iters=3 unless given; auto: cuda where a GPU can be used, else "
+             "cpu.")
       .one_of({"cpu", "cuda", "sim"})
       .constraint("sim needs dist.cluster; viaduct train alone has it");
   group
       .field("cpu_isa", config.cpu_isa,
-             "Instruction set of the CPU kernels; auto: the best of this machine. portable runs on "
-             "any "
-             "processor (aarch64), with the bits of avx2.")
+             "Instruction set of the CPU kernels; auto: the fastest of this machine, the last that "
+             "`viaduct version` names. portable runs on any processor (aarch64), with the bits of "
+             "avx2.")
       .one_of({"portable", "avx2", "avx512", "avx512_bf16", "amx"})
       .constraint("supported by this machine");
   group

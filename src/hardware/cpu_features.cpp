@@ -32,6 +32,8 @@ CpuFeatures detect_cpu_features() {
   features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
+  features.slow_bf16_vectors =
+      features.avx512_bf16 && __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512fp16");
   features.amx_bf16 = features.avx512_bf16 && __builtin_cpu_supports("amx-tile") &&
                       __builtin_cpu_supports("amx-bf16");
 #elif defined(__aarch64__)

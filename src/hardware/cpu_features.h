@@ -13,8 +13,11 @@ struct CpuFeatures {
   bool avx2 = false;
   /// AVX-512 F, BW, DQ and VL: what kernels of avx512 are compiled for.
   bool avx512 = false;
-  /// Vector BF16 dot products. Intel cores run them at half the rate of FP32 FMA.
+  /// Vector BF16 dot products (vdpbf16ps).
   bool avx512_bf16 = false;
+  /// They have less than half the rate of FP32 FMA: Intel's cores with AVX512-FP16 (Golden Cove and
+  /// later), which multiply BF16 in AMX tiles. AMD's run them at twice that rate.
+  bool slow_bf16_vectors = false;
   /// AMX tiles with BF16 products, in a core that also has AVX-512 and AVX512-BF16: what
   /// kernels of amx are compiled for. The kernel must still grant the tile registers
   /// (hardware/cpu/amx_permission.h).

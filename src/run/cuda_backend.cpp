@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -58,6 +59,15 @@ void* open_kernels(const std::string& place, std::string& reason) {
   return library == nullptr && open_what_it_needs(place, reason) ? open() : library;
 }
 
+/// Whether somebody put a library where it is looked for, or named one.
+bool is_installed() {
+  if (std::getenv(kVariable) != nullptr) return true;
+  const std::vector<std::string> files = places();
+  std::error_code none;
+  return std::any_of(files.begin(), files.end(),
+                     [&](const std::string& file) { return std::filesystem::exists(file, none); });
+}
+
 /// The library stays loaded: one of its devices may be in use.
 const CudaBackend& load() {
   std::string reasons;
@@ -91,6 +101,20 @@ const CudaBackend& cuda_backend() {
                 "the same sources",
                 kLibrary);
   return backend;
+}
+
+CudaStatus cuda_status() {
+  CudaStatus status;
+  status.installed = viaduct_cuda_backend != nullptr || is_installed();
+  try {
+    const CudaBackend& backend = cuda_backend();
+    backend.target();
+    const GpuDescription gpu = backend.describe_gpu();
+    status.gpu = fmt::format("{} ({})", gpu.name, gpu.libraries);
+  } catch (const Error& error) {
+    status.problem = error.what();
+  }
+  return status;
 }
 
 }  // namespace viaduct

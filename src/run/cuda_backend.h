@@ -16,7 +16,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 6;
+  int version = 7;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -57,6 +57,8 @@ struct CudaBackend {
                                            double timeout_seconds, const NcclOptions& options);
   /// The thread's GPU.
   GpuDescription (*describe_gpu)();
+  /// "2.28.9" of the NCCL that ranks with a GPU each would use. DeviceError if there is none.
+  std::string (*nccl_version)();
   /// Times the compute stream of a device that `make_device` has made, by events on the GPU.
   std::unique_ptr<Stopwatch> (*make_stopwatch)(Device& device);
 };
@@ -67,5 +69,15 @@ struct CudaBackend {
 /// the system's library path. ConfigError with the places and the loader's reason if there is none,
 /// or if it is from another build.
 const CudaBackend& cuda_backend();
+
+/// What this process could use of the cuda device.
+struct CudaStatus {
+  bool installed = false;  // a library is in one of the places, or the program has its own
+  std::string gpu;         // the first GPU and the libraries for it
+  std::string problem;     // why there is none that could be used; "": there is one
+  bool usable() const { return problem.empty(); }
+};
+/// Never throws, and leaves the GPU as it is: no context is made.
+CudaStatus cuda_status();
 
 }  // namespace viaduct

@@ -57,10 +57,17 @@ Launch launch_of_process() {
 
 DistConfig launch_defaults(const Launch& launch) {
   DistConfig defaults;
+  if (cuda_status().usable()) defaults.device.resolve("cuda");
   if (launch.launcher == Launcher::none) return defaults;
   defaults.ranks = launch.ranks;
   defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
   return defaults;
+}
+
+std::string cpu_instead(const DistConfig& config) {
+  if (!config.device.is_auto()) return "";
+  const CudaStatus cuda = cuda_status();
+  return cuda.installed && !cuda.usable() ? "dist.device=auto is cpu here: " + cuda.problem : "";
 }
 
 void check_started(const DistConfig& config, const Launch& launch) {
@@ -90,7 +97,7 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
   check_started(config, launch);
   // A dry run may describe another machine.
   VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
-                "dist.cpu_isa: this machine cannot run {}; its best is {}",
+                "dist.cpu_isa: this machine cannot run {}; its fastest is {}",
                 cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
   if (config.device.value_or("cpu") != "cuda") return run_host_ranks(config, launch, rank_main);
   // Ranks of a machine take its GPUs in turn, and share them if there are fewer.

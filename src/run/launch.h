@@ -1,6 +1,8 @@
 #pragma once
 // Starts the ranks of a run in a process, with or without a launcher.
 
+#include <string>
+
 #include "comm/dist_config.h"
 #include "comm/launcher.h"
 #include "comm/world.h"
@@ -10,9 +12,13 @@ namespace viaduct {
 /// The launcher of this process, from its environment.
 Launch launch_of_process();
 
-/// Values set by a launcher, as defaults of section `dist`: ranks, and threads of a rank from the
-/// ranks of this machine.
+/// Defaults of section `dist` in this process: the device, cuda where a GPU can be used; and what a
+/// launcher sets, ranks, and threads of a rank from the ranks of this machine.
 DistConfig launch_defaults(const Launch& launch);
+
+/// Why ranks compute on the cpu although this machine has the library for GPUs and the
+/// configuration leaves the device open; else "".
+std::string cpu_instead(const DistConfig& config);
 
 /// ConfigError if dist.ranks differs from the launcher's number, if this build has no MPI for it,
 /// or if torchrun's variables are set for ranks on the cpu device, which have no exchange of

@@ -297,10 +297,19 @@ void check_options(const NcclOptions& options, int version) {
   }
 }
 
-/// Connections between other versions may hang or corrupt data.
-void check_equal(Communicator& hosts, const NcclOptions& options) {
+int library_version() {
   int version = 0;
   nccl_calls().ncclGetVersion(&version);
+  return version;
+}
+
+std::string version_name(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+/// Connections between other versions may hang or corrupt data.
+void check_equal(Communicator& hosts, const NcclOptions& options) {
+  const int version = library_version();
   VIADUCT_CHECK(DeviceError, version >= kOldestVersion,
                 "dist.device=cuda: found NCCL {}.{}, needed 2.18 or newer: install a newer "
                 "libnccl.so.2",
@@ -308,8 +317,8 @@ void check_equal(Communicator& hosts, const NcclOptions& options) {
   check_options(options, version);
   const int capability = gpu_of_thread().compute_capability;
   const std::vector<std::string> all = hosts.host().texts_on_all(
-      fmt::format("NCCL {}.{}.{}, a GPU of compute capability {}.{}", version / 10000,
-                  version / 100 % 100, version % 100, capability / 10, capability % 10));
+      fmt::format("NCCL {}, a GPU of compute capability {}.{}", version_name(version),
+                  capability / 10, capability % 10));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     fail<ConfigError>(
@@ -320,6 +329,10 @@ void check_equal(Communicator& hosts, const NcclOptions& options) {
 }
 
 }  // namespace
+
+std::string nccl_version() {
+  return version_name(library_version());
+}
 
 std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> hosts,
                                                      double timeout_seconds,

@@ -22,6 +22,9 @@ std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicato
                                                      double timeout_seconds,
                                                      const NcclOptions& options = {});
 
+/// "2.28.9" of the library. DeviceError if there is none.
+std::string nccl_version();
+
 /// "0000:1b:00.0": the place of the calling thread's GPU on the bus of its machine.
 std::string gpu_bus_id();
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "hardware/cpu/amx_permission.h"
 #include "hardware/cpu_features.h"
 #include "ops/cpu/amx_problem.h"
@@ -38,11 +40,22 @@ bool cpu_supports(CpuIsa isa) {
   return executes(features(), isa) && (isa != CpuIsa::amx || amx_problem().empty());
 }
 
+std::vector<CpuIsa> cpu::by_speed(const CpuFeatures& features, FunctionRef<bool(CpuIsa)> usable) {
+  std::vector<CpuIsa> isas;
+  for (const CpuIsa isa : kCpuIsas)
+    if (usable(isa)) isas.push_back(isa);
+  const auto bf16 = std::find(isas.begin(), isas.end(), CpuIsa::avx512_bf16);
+  // Wherever vectors of BF16 can be multiplied, those of FP32 can be.
+  if (bf16 != isas.end() && features.slow_bf16_vectors) std::iter_swap(bf16 - 1, bf16);
+  return isas;
+}
+
+std::vector<CpuIsa> cpu_isas_by_speed() {
+  return cpu::by_speed(features(), [](CpuIsa isa) { return cpu_supports(isa); });
+}
+
 CpuIsa best_cpu_isa() {
-  for (const CpuIsa isa : {CpuIsa::amx, CpuIsa::avx512_bf16, CpuIsa::avx512, CpuIsa::avx2}) {
-    if (cpu_supports(isa)) return isa;
-  }
-  return CpuIsa::portable;
+  return cpu_isas_by_speed().back();
 }
 
 }  // namespace viaduct

@@ -6,7 +6,7 @@ namespace viaduct {
 
 OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   VIADUCT_CHECK(DeviceError, for_simulation || cpu_supports(isa),
-                "dist.cpu_isa={}: this machine, or this build, cannot run it; the best here is {}",
+                "dist.cpu_isa={}: this machine, or this build, cannot run it; the fastest here is {}",
                 cpu_isa_name(isa), cpu_isa_name(best_cpu_isa()));
   OpTable table;
   table.traits.name = "cpu:" + std::string(cpu_isa_name(isa));

@@ -2,12 +2,18 @@
 // The table of ops of the cpu device for an instruction set. Families fill their entries (one
 // function each, defined in NAME_choose.cpp); `cpu_ops` (cpu_ops.cpp) puts them together.
 
+#include <vector>
+
+#include "base/function_ref.h"
 #include "hardware/cpu_isa.h"
 #include "ops/table.h"
 
 namespace viaduct {
 
-/// The best instruction set of this machine that kernels exist for.
+/// The instruction sets whose kernels this machine can run, the fastest last: with products of BF16
+/// in mind, which are what steps of BF16 wait for.
+std::vector<CpuIsa> cpu_isas_by_speed();
+/// The last of them.
 CpuIsa best_cpu_isa();
 /// Whether this machine can run kernels of `isa`: its CPU executes them, and tile registers are
 /// granted and compute right.
@@ -17,6 +23,9 @@ bool cpu_supports(CpuIsa isa);
 OpTable cpu_ops(CpuIsa isa, bool for_simulation = false);
 
 namespace cpu {
+/// Of a CPU with these features; `usable` says which it can run.
+std::vector<CpuIsa> by_speed(const CpuFeatures& features, FunctionRef<bool(CpuIsa)> usable);
+
 // What each family adds to the table.
 void add_gemm(OpTable& table, CpuIsa isa);  // gemm, column_sum
 void add_largest_magnitude(OpTable& table, CpuIsa isa);

@@ -60,6 +60,7 @@ viaduct_cuda_backend() {
                                    pinned_memory,
                                    make_nccl_communicator,
                                    describe_gpu,
+                                   nccl_version,
                                    make_event_stopwatch};
   return &backend;
 }

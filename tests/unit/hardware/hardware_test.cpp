@@ -18,6 +18,7 @@ TEST(CpuFeatures, EachImpliesTheSmallerOnes) {
   EXPECT_LE(features.amx_bf16, features.avx512_bf16);
   EXPECT_LE(features.avx512_bf16, features.avx512);
   EXPECT_LE(features.avx512, features.avx2);
+  EXPECT_LE(features.slow_bf16_vectors, features.avx512_bf16);
 }
 
 TEST(CpuFeatures, Describe) {

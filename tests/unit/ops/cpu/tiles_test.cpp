@@ -212,5 +212,19 @@ TEST_P(Tiles, AnAccumulatingProductAddsItsOwnSum) {
   }
 }
 
+TEST(CpuIsas, TheFastestComesLast) {
+  const auto all = [](CpuIsa) { return true; };
+  const auto without_tiles = [](CpuIsa isa) { return isa != CpuIsa::amx; };
+  const auto old = [](CpuIsa isa) { return isa < CpuIsa::avx512_bf16; };
+  EXPECT_EQ(cpu::by_speed({}, all).back(), CpuIsa::amx);
+  EXPECT_EQ(cpu::by_speed({.slow_bf16_vectors = true}, all).back(), CpuIsa::amx);
+  EXPECT_EQ(cpu::by_speed({}, without_tiles).back(), CpuIsa::avx512_bf16);
+  EXPECT_EQ(cpu::by_speed({.slow_bf16_vectors = true}, without_tiles),
+            (std::vector{CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512_bf16, CpuIsa::avx512}));
+  EXPECT_EQ(cpu::by_speed({}, old).back(), CpuIsa::avx512);
+  EXPECT_EQ(best_cpu_isa(), cpu_isas_by_speed().back());
+  EXPECT_TRUE(cpu_supports(best_cpu_isa()));
+}
+
 }  // namespace
 }  // namespace viaduct
