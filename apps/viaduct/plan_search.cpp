@@ -163,6 +163,9 @@ int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_
     if (evaluation) print_rules(*evaluation, rules.verbose);
   }
   if (result.candidates.empty()) {
+    VIADUCT_CHECK(
+        ConfigError, result.refused.empty() || !result.rejected.empty() || result.left > 0,
+        "viaduct plan: the trainer refuses every layout: {}", result.refused.begin()->first);
     fail<Error>("viaduct plan: no layout of {} on {} × {} {}", options.model, result.ranks,
                 cluster.gpu.name, result.left > 0 ? "was found in time" : "fits in memory");
   }

@@ -30,9 +30,18 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return previous[b.size()];
 }
 
+/// Whether letters of `text` were left out to make `part`.
+bool contains_in_order(std::string_view text, std::string_view part) {
+  size_t found = 0;
+  for (const char c : text)
+    if (found < part.size() && c == part[found]) ++found;
+  return found == part.size();
+}
+
 }  // namespace
 
-std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+std::optional<std::string> nearest_name(std::string_view name,
+                                        const std::vector<std::string>& candidates) {
   std::optional<std::string> best;
   size_t best_distance = 0;
   const std::string wanted = lower(name);
@@ -41,9 +50,14 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
                  shorter = std::min(name.size(), candidate.size());
     const size_t limit = std::max<size_t>(1, longer / 3);
     // The distance is at least the difference of the lengths.
-    if (longer - shorter > limit || (best && longer - shorter >= best_distance)) continue;
-    const size_t distance = edit_distance(wanted, lower(candidate));
-    if (distance <= limit && (!best || distance < best_distance)) {
+    if (longer - shorter > limit || (best && longer - shorter > best_distance)) continue;
+    const std::string known = lower(candidate);
+    const size_t distance = edit_distance(wanted, known);
+    // Of equally near names one that was only shortened: llama3-405b is llama3.1-405b.
+    const bool nearer = !best || distance < best_distance ||
+                        (distance == best_distance && contains_in_order(known, wanted) &&
+                         !contains_in_order(lower(*best), wanted));
+    if (distance <= limit && nearer) {
       best = candidate;
       best_distance = distance;
     }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/contradictions.h"
 
 namespace viaduct {
 namespace {
@@ -94,11 +95,7 @@ class Largest {
     for (const Layout& layout : space.layouts())
       if (layout.vpp == chunks)
         waiting.push({model_bound(space.model(), layout).bytes, &layout, false});
-    VIADUCT_CHECK(ConfigError, !waiting.empty(),
-                  "viaduct plan: no layout divides {} ranks, {} layers and {} rows under the given "
-                  "overrides",
-                  space.limits().space.ranks, space.model().layers,
-                  space.limits().space.global_batch);
+    if (waiting.empty()) throw ConfigError(no_layout_text(space.limits().space));
     std::string refused;
     double least = 0;  // of the layouts that were measured and need too much
     while (!waiting.empty()) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
+#include "plan/contradictions.h"
 #include "plan/layout_predictions.h"
 #include "plan/layout_queue.h"
 #include "plan/near_miss_runs.h"
@@ -83,10 +84,7 @@ class Search {
     result_.capacity_bytes = capacity_bytes(request_.cluster, request_.prediction);
     for (const auto& each : spaces_)
       result_.layouts += static_cast<int64_t>(each->layouts().size());
-    VIADUCT_CHECK(ConfigError, result_.layouts > 0,
-                  "viaduct plan: no layout divides {} ranks, {} layers and {} rows under the given "
-                  "overrides; fix fewer sizes, or choose ranks and a batch with more divisors",
-                  result_.ranks, first.model().layers, result_.global_batch);
+    if (result_.layouts == 0) throw ConfigError(no_layout_text(space));
   }
 
   /// Puts a layout into the queue unless its memory is known to be too much.

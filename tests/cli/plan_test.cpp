@@ -67,6 +67,20 @@ TEST(PlanSearch, AModelThatFitsNowhereIsSaidWithWhatIsMissing) {
   EXPECT_THAT(run.err, HasSubstr("fits in memory"));
 }
 
+TEST(PlanSearch, SizesThatNoLayoutHasAreNamed) {
+  const std::string command =
+      "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 8 --seq-length 2048 ";
+  const auto none = test::run_viaduct(command + "model.tensor_model_parallel_size=3");
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err,
+              HasSubstr("model.tensor_model_parallel_size=3, --ranks 8 exclude each other"));
+  const auto refused = test::run_viaduct(command +
+                                         "model.pipeline_model_parallel_size=4 "
+                                         "model.virtual_pipeline_model_parallel_size=3");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("the trainer refuses every layout: model.num_layers: 32"));
+}
+
 TEST(PlanSearch, SeveralNumbersOfRanksGiveAScalingTable) {
   const std::string command =
       "plan --model llama3-8b --cluster dgx-h100 --ranks 8,16 --global-batch 16 --seq-length 2048 "

@@ -18,6 +18,8 @@ TEST(NearestName, FindsMisspellingsAndKeepsSilentOtherwise) {
   EXPECT_EQ(nearest_name("temperature", names), std::nullopt);
   EXPECT_EQ(nearest_name("opt", {"gpt2", "llama"}), std::nullopt) << "half of the letters differ";
   EXPECT_EQ(nearest_name("gtp2", {"gpt2", "llama"}), "gpt2");
+  EXPECT_EQ(nearest_name("llama3-405b", {"llama3-70b", "llama3.1-405b"}), "llama3.1-405b")
+      << "equally near, and only shortened";
 }
 
 TEST(Units, ReadAsPeopleWriteThem) {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "plan/contradictions.h"
+
 namespace viaduct {
 namespace {
 
@@ -109,6 +111,29 @@ TEST(Layout, DifferencesAreNamed) {
   b.pp = 4, b.recompute = Recompute::full;
   EXPECT_THAT(differences(a, b), testing::ElementsAre("pp 1 → 4", "recompute none → full"));
   EXPECT_TRUE(differences(a, a).empty());
+}
+
+TEST(Contradictions, NameWhatExcludesWhat) {
+  using testing::ElementsAre;
+  SpaceLimits l = limits();
+  l.tp = 3;
+  EXPECT_THAT(contradicting_sizes(l),
+              ElementsAre("model.tensor_model_parallel_size=3", "--ranks 64"));
+  l.tp = 8, l.pp = 16, l.cp = 1;
+  EXPECT_THAT(contradicting_sizes(l),
+              ElementsAre("model.tensor_model_parallel_size=8",
+                          "model.pipeline_model_parallel_size=16", "--ranks 64"));
+  l = limits(), l.ranks = 7, l.global_batch = 8;
+  EXPECT_THAT(contradicting_sizes(l), ElementsAre("--global-batch 8", "--ranks 7"));
+  l = limits(), l.micro_batch = 3;
+  EXPECT_THAT(contradicting_sizes(l),
+              ElementsAre("train.micro_batch_size=3", "--global-batch 128"));
+  l = limits(), l.experts = 8, l.ep = 3;
+  EXPECT_THAT(no_layout_text(l),
+              testing::HasSubstr("model.expert_model_parallel_size=3 does not go with this model"));
+  l = limits(), l.pp = 4, l.vpp = 4, l.global_batch = 8, l.micro_batch = 1, l.tp = 1, l.cp = 1;
+  EXPECT_THAT(no_layout_text(l), testing::AllOf(testing::HasSubstr("no layout divides 64 ranks"),
+                                                testing::HasSubstr(" exclude each other ")));
 }
 
 }  // namespace
