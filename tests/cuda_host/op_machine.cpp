@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cuda_host/argument_bytes.h"
@@ -18,11 +19,13 @@
 namespace viaduct::test {
 namespace {
 
-constexpr uint64_t kFirstSeed = 0;
 #ifdef VIADUCT_ADDRESS_SANITIZER
-constexpr uint64_t kMoreSeeds[] = {1};  // fewer orders: a sanitizer checks accesses
+// A sanitizer checks accesses, which one random order has; the release build compares orders.
+constexpr uint64_t kFirstSeed = 1;
+constexpr std::array<uint64_t, 0> kMoreSeeds{};
 #else
-constexpr uint64_t kMoreSeeds[] = {1, 2};
+constexpr uint64_t kFirstSeed = 0;
+constexpr std::array<uint64_t, 2> kMoreSeeds{1, 2};
 #endif
 
 /// At most some MiB at either end: the library's own workspace lies between them.
