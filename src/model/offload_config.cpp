@@ -83,7 +83,7 @@ std::vector<std::string_view> offloaded_units(std::string_view module) {
 }
 
 bool has_expert_rows(std::string_view unit) {
-  return unit == unit::expert_fc1 || unit == unit::moe_act || unit == unit::moe_combine;
+  return unit == unit::expert_fc1 || unit == unit::moe_act;
 }
 
 void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy, int64_t further,

@@ -22,8 +22,7 @@ const std::vector<Module>& modules() {
       {"moe_act", {unit::moe_act}},
       {"shared_experts", {unit::shared_experts}},
       {kWholeExperts,
-       {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::moe_combine,
-        unit::shared_experts}}};
+       {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::shared_experts}}};
   return kModules;
 }
 

@@ -23,7 +23,6 @@ inline constexpr std::string_view mlp_norm = "mlp_norm";      // norm before the
 inline constexpr std::string_view mlp = "mlp";                // up and activation
 inline constexpr std::string_view expert_fc1 = "expert_fc1";  // rows of experts
 inline constexpr std::string_view moe_act = "moe_act";        // activation of experts, in mlp
-inline constexpr std::string_view moe_combine = "moe_combine";  // results returned by experts
 /// The expert of all tokens: up and activation, with a gate the whole of it.
 inline constexpr std::string_view shared_experts = "shared_experts";
 }  // namespace unit
@@ -38,8 +37,7 @@ inline constexpr std::string_view layer = "layer";
 /// The additional unit of latent attention.
 inline constexpr std::array kLatentUnits{unit::mla_up_proj};
 /// The additional units of experts.
-inline constexpr std::array kExpertUnits{unit::expert_fc1, unit::moe_act, unit::moe_combine,
-                                         unit::shared_experts};
+inline constexpr std::array kExpertUnits{unit::expert_fc1, unit::moe_act, unit::shared_experts};
 
 /// What a unit keeps stays until its last reader; or it is dropped, and the unit is recomputed
 /// before the first reader in the backward; or it is copied to a second memory, and back ahead of

@@ -12,6 +12,7 @@
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/expert_bias.h"
+#include "ops/expert_rows.h"
 #include "ops/gemm.h"
 #include "ops/heads.h"
 #include "ops/momentum.h"
@@ -66,6 +67,9 @@ Cost cost_of(const RowSumArgs& args);
 Cost cost_of(const RowDivideArgs& args);
 Cost cost_of(const RowPickArgs& args);
 Cost cost_of(const SoftmaxLossBackwardArgs& args);
+Cost cost_of(const CombineRowsBackwardArgs& args);
+Cost cost_of(const RowDotsArgs& args);
+Cost cost_of(const CombineWeightsBackwardArgs& args);
 Cost cost_of(const ExpertBiasArgs& args);
 Cost cost_of(const ExpertBiasBackwardArgs& args);
 Cost cost_of(const EmbeddingForwardArgs& args);

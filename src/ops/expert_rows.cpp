@@ -32,6 +32,12 @@ void check_places(std::string_view op, const Tensor& position, const Tensor& wei
   check_contiguous(op, "weight", weight);
 }
 
+void check_weight_gradient(std::string_view op, const Tensor& d_weight, const Tensor& weight) {
+  check_shape(op, "d_weight", d_weight, weight.shape());
+  check_dtype(op, "d_weight", d_weight, {weight.dtype()});
+  check_contiguous(op, "d_weight", d_weight);
+}
+
 }  // namespace
 
 void sort_by_expert(OpContext& context, const SortByExpertArgs& args) {
@@ -84,20 +90,49 @@ void combine_rows(OpContext& context, const CombineRowsArgs& args) {
 
 void combine_rows_backward(OpContext& context, const CombineRowsBackwardArgs& args) {
   constexpr std::string_view kOp = "combine_rows_backward";
-  check_rows(kOp, "rows", args.rows);
-  check_rows(kOp, "d_out", args.d_out);
-  check_shape(kOp, "d_out", args.d_out, {args.d_out.dim(0), args.rows.dim(1)});
-  check_dtype(kOp, "d_out", args.d_out, {args.rows.dtype(), accumulator_dtype(args.rows.dtype())});
   check_rows(kOp, "d_rows", args.d_rows);
-  check_shape(kOp, "d_rows", args.d_rows, args.rows.shape());
-  check_dtype(kOp, "d_rows", args.d_rows, {args.rows.dtype()});
-  VIADUCT_CHECK(ShapeError, args.weight && args.d_weight, "{}: expected weights and their gradient",
-                kOp);
-  check_places(kOp, args.position, args.weight, args.d_out.dim(0), args.copies, args.rows.dtype());
-  check_shape(kOp, "d_weight", args.d_weight, args.weight.shape());
-  check_dtype(kOp, "d_weight", args.d_weight, {args.weight.dtype()});
-  check_contiguous(kOp, "d_weight", args.d_weight);
+  const DType rows = args.d_rows.dtype();
+  check_rows(kOp, "d_out", args.d_out);
+  check_shape(kOp, "d_out", args.d_out, {args.d_out.dim(0), args.d_rows.dim(1)});
+  check_dtype(kOp, "d_out", args.d_out, {rows, accumulator_dtype(rows)});
+  VIADUCT_CHECK(ShapeError, args.weight.defined(), "{}: expected weights", kOp);
+  check_places(kOp, args.position, args.weight, args.d_out.dim(0), args.copies, rows);
+  VIADUCT_CHECK(ShapeError, args.rows.defined() == args.d_weight.defined(),
+                "{}: expected both or neither of rows and d_weight", kOp);
+  if (args.rows) {
+    check_rows(kOp, "rows", args.rows);
+    check_shape(kOp, "rows", args.rows, args.d_rows.shape());
+    check_dtype(kOp, "rows", args.rows, {rows});
+    check_weight_gradient(kOp, args.d_weight, args.weight);
+  }
   dispatch(context, kOp, context.ops.combine_rows_backward, args);
+}
+
+void row_dots(OpContext& context, const RowDotsArgs& args) {
+  constexpr std::string_view kOp = "row_dots";
+  check_rows(kOp, "x", args.x);
+  check_rows(kOp, "y", args.y);
+  check_shape(kOp, "y", args.y, {args.offsets ? args.y.dim(0) : args.x.dim(0), args.x.dim(1)});
+  VIADUCT_CHECK(ShapeError, (args.x.dtype() == DType::f64) == (args.y.dtype() == DType::f64),
+                "{}: y: expected f64 only with f64, found {} for {}", kOp, describe(args.y),
+                describe(args.x));
+  check_shape(kOp, "out", args.out, {args.x.dim(0), 1});
+  check_dtype(kOp, "out", args.out, {accumulator_dtype(args.x.dtype())});
+  check_contiguous(kOp, "out", args.out);
+  if (args.offsets) check_integers(kOp, "offsets", args.offsets, {args.y.dim(0) + 1});
+  dispatch(context, kOp, context.ops.row_dots, args);
+}
+
+void combine_weights_backward(OpContext& context, const CombineWeightsBackwardArgs& args) {
+  constexpr std::string_view kOp = "combine_weights_backward";
+  check_rank(kOp, "dots", args.dots, 2);
+  check_shape(kOp, "dots", args.dots, {args.dots.dim(0), 1});
+  check_dtype(kOp, "dots", args.dots, {DType::f32, DType::f64});
+  check_contiguous(kOp, "dots", args.dots);
+  check_rank(kOp, "weight", args.weight, 2);
+  check_places(kOp, args.position, args.weight, args.weight.dim(0), args.copies, args.dots.dtype());
+  check_weight_gradient(kOp, args.d_weight, args.weight);
+  dispatch(context, kOp, context.ops.combine_weights_backward, args);
 }
 
 }  // namespace viaduct

@@ -65,14 +65,41 @@ void combine_rows(OpContext& context, const CombineRowsArgs& args);
 
 /// d_rows[position[t, p]] = weight[t, p / copies] · d_out[t], and
 /// d_weight[t, j] = Σ over the copies of d_out[t] · rows[position[t, j · copies + c]]; 0 at places
-/// of −1. Rows without a place are not changed.
+/// of −1. Rows without a place are not changed. `rows` and `d_weight` are both undefined where
+/// d_weight comes from elsewhere (`combine_weights_backward`).
 struct CombineRowsBackwardArgs {
   Tensor d_out;  // [T, H], floating, dense rows
-  Tensor rows, position, weight;
-  Tensor d_rows;    // shape and dtype of rows; may be `rows`
-  Tensor d_weight;  // as weight
+  Tensor rows;   // as d_rows, or undefined
+  Tensor position, weight;
+  Tensor d_rows;    // [R, H], floating, dense rows; may be `rows`
+  Tensor d_weight;  // as weight, or undefined
   int64_t copies = 1;
 };
 void combine_rows_backward(OpContext& context, const CombineRowsBackwardArgs& args);
+
+/// out[r] (= or +=) Σ_i x[r, i] · y[r, i], in FP32 (FP64 for f64). With `offsets` y is [E, N] and
+/// y[e] takes part for each row r of expert e, [offsets[e], offsets[e + 1]); other rows of out are
+/// not changed.
+struct RowDotsArgs {
+  Tensor x;             // [R, N], floating, dense rows
+  Tensor y;             // [R, N] or [E, N], floating, dense rows; f64 only with f64
+  Tensor out;           // f32 (f64 for f64) [R, 1], contiguous
+  Tensor offsets = {};  // optional, i32 [E + 1], contiguous, ascending
+  WriteMode mode = WriteMode::assign;
+};
+void row_dots(OpContext& context, const RowDotsArgs& args);
+
+/// The d_weight of `combine_rows_backward` from dots[r] = d_rows[r] · rows[r], which is weight ·
+/// (d_out · rows[r]): d_weight[t, j] = Σ over the copies of dots[position[t, j · copies + c]] /
+/// weight[t, j], without places of −1; 0 where the weight is 0. The dots of such a weight do not
+/// have the gradient any more, but where a score has become 0, so has its slope.
+struct CombineWeightsBackwardArgs {
+  Tensor dots;      // f32 or f64 [R, 1], contiguous
+  Tensor position;  // i32 [T, k · copies], contiguous
+  Tensor weight;    // dtype of dots [T, k], contiguous
+  Tensor d_weight;  // as weight
+  int64_t copies = 1;
+};
+void combine_weights_backward(OpContext& context, const CombineWeightsBackwardArgs& args);
 
 }  // namespace viaduct

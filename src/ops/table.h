@@ -130,6 +130,8 @@ struct OpTable {
   OpEntry<ArrivalOrderArgs> arrival_order;
   OpEntry<CombineRowsArgs> combine_rows;
   OpEntry<CombineRowsBackwardArgs> combine_rows_backward;
+  OpEntry<RowDotsArgs> row_dots;
+  OpEntry<CombineWeightsBackwardArgs> combine_weights_backward;
   OpEntry<GroupedGemmArgs> grouped_gemm;
   OpEntry<ExpertBiasArgs> expert_bias;
   OpEntry<ExpertBiasBackwardArgs> expert_bias_backward;

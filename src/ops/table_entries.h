@@ -42,7 +42,8 @@ void for_each_entry(F&& f) {
       &T::route_backward, &T::router_loss, &T::count_choices, &T::load_error, &T::move_load_bias,
       &T::limit_experts, &T::sinkhorn_bias, &T::count_margins, &T::quantile_bias, &T::jitter,
       &T::random_rows, &T::sort_by_expert, &T::arrival_order, &T::combine_rows,
-      &T::combine_rows_backward, &T::grouped_gemm, &T::expert_bias, &T::expert_bias_backward>();
+      &T::combine_rows_backward, &T::row_dots, &T::combine_weights_backward, &T::grouped_gemm,
+      &T::expert_bias, &T::expert_bias_backward>();
   // clang-format on
 }
 

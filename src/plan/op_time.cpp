@@ -16,12 +16,12 @@ double rate_of(const FormatRates& rates, std::string_view format) {
 
 /// `extra_passes` stands for chains of element-wise kernels in the runs that it was fitted to.
 /// Kernels that make operands of FP8 and FP4 or their scales, and those that only move values (the
-/// rows of experts among them), have no such chain in any trainer.
+/// rows of experts among them) or multiply their rows, have no such chain in any trainer.
 bool is_one_pass(const OpEntryRecord& op) {
   const std::string_view name = op.op;
   return name == "convert_operand" || name == "largest_magnitude" || name.starts_with("square_") ||
-         name == "embedding_forward" || name.starts_with("combine_rows") || name == "copy" ||
-         name == "fill";
+         name == "embedding_forward" || name.starts_with("combine_") || name == "row_dots" ||
+         name == "copy" || name == "fill";
 }
 
 /// The format in which an op's operations of `format` run.

@@ -127,6 +127,9 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::arrival_order, kSameBits, ArrivalOrderArgs, never>::put(table, k);
   Checked<&T::combine_rows, kSameBits, CombineRowsArgs, any_f64>::put(table, k);
   Checked<&T::combine_rows_backward, kCloseBits, CombineRowsBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::row_dots, kCloseBits, RowDotsArgs, any_f64>::put(table, k);
+  Checked<&T::combine_weights_backward, kSameBits, CombineWeightsBackwardArgs, any_f64>::put(table,
+                                                                                             k);
   Checked<&T::expert_bias, kSameBits, ExpertBiasArgs, any_f64>::put(table, k);
   Checked<&T::expert_bias_backward, kSameBits, ExpertBiasBackwardArgs, any_f64>::put(table, k);
   Checked<&T::convert_operand, kSameBits, ConvertOperandArgs, has_no_conversion>::put(table, k);

@@ -22,13 +22,12 @@ struct CombineSegment::GradientsLeaving final : UnderWay {
 };
 
 ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const Batch&,
-                                                     const TensorSet& in, SavedStore& saved) {
+                                                     const TensorSet& in, SavedStore&) {
   auto begun = std::make_shared<ResultsLeaving>();
   begun->in = in;
   if (place_.gathers(moe_)) return begun;
   begun->order = {in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
-  begun->sending =
-      begin_home(context, place_, begun->order, in.get(moe_edge::results), saved.tag());
+  begun->sending = begin_home(context, place_, begun->order, in.get(moe_edge::results));
   begun->in.remove(moe_edge::results);
   return begun;
 }
@@ -48,17 +47,9 @@ Tensor CombineSegment::sum_rows(RankContext& context, ResultsLeaving& leaving,
   }
   sum.position = in.get(moe_edge::position);
   sum.weight = in.get(moe_edge::probabilities);
-  {
-    const UnitScope scope(saved, unit::moe_combine);
-    saved.keep(this, "rows", sum.rows);
-  }
-  saved.keep(this, "position", sum.position);
-  saved.keep(this, "probabilities", sum.weight);
-  if (!saved.output_is_read()) return {};
   // Of the tokens of all ranks, or of this rank's.
-  sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);
-  combine_rows(context.ops, sum);
-  return gathers ? sum_over_ranks(context, place_, sum.out).finish() : sum.out;
+  const Tensor out = sum_results(context, std::move(sum), saved);
+  return gathers && out ? sum_over_ranks(context, place_, out).finish() : out;
 }
 
 TensorSet CombineSegment::end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
@@ -78,28 +69,19 @@ ExchangeSegment::Begun CombineSegment::begin_backward(RankContext& context, cons
   const Tensor d_branch =  // [T, H]
       residual_.backward(context, batch, d_stream, context.settings.precision.activation);
   const bool gathers = place_.gathers(moe_);
-  CombineRowsBackwardArgs spread;
-  spread.d_out = gathers ? gather_tokens(context, place_, d_branch).finish() : d_branch;
-  spread.rows = saved.take(this, "rows");
-  spread.position = saved.take(this, "position");
-  spread.weight = saved.take(this, "probabilities");
-  spread.d_rows = context.activation(spread.rows.shape(), MemoryTag::activations);
-  spread.d_weight = context.statistic(spread.weight.shape(), MemoryTag::activations);
-  spread.copies = gathers ? 1 : place_.copies;
-  // Rows of dropped choices and of padding have no gradient.
-  if (moe_.drops() || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
-  combine_rows_backward(context.ops, spread);
+  const Tensor d_rows = spread_gradient(
+      context, gathers ? gather_tokens(context, place_, d_branch).finish() : d_branch,
+      gathers ? 1 : place_.copies, saved);
   auto begun = std::make_shared<GradientsLeaving>();
   TensorSet& d_in = begun->d_in;
   d_in.set(kHidden, d_stream);
-  d_in.set(moe_edge::probabilities, spread.d_weight);
   if (moe_.shared_feed_forward > 0) d_in.set(moe_edge::shared, d_branch);
   if (gathers) {
-    d_in.set(moe_edge::results, spread.d_rows);
+    d_in.set(moe_edge::results, d_rows);
   } else {
     const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
     begun->sending = begin_to_experts(context, place_, order,
-                                      for_wire(context, spread.d_rows, moe_.quantized_gradients),
+                                      for_wire(context, d_rows, moe_.quantized_gradients),
                                       MemoryTag::activations);
   }
   return begun;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "nn/moe/row_factors.h"
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
 #include "ops/expert_rows.h"
@@ -16,7 +17,7 @@ struct RowsLeaving final : UnderWay {
 };
 
 struct GradientsLeaving final : UnderWay {
-  RowsUnderWay sending;
+  RowsUnderWay sending, factors;
   SharedExpertSegment::OwnGradient own;
 };
 
@@ -46,10 +47,13 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
         beside_->forward(context, batch, TensorSet(moe_edge::tokens, tokens), saved);
     out.set(moe_edge::shared, made.get(moe_edge::shared));
   }
-  const Tensor position = in.get(moe_edge::position);
+  const Tensor position = in.get(moe_edge::position), weight = in.get(moe_edge::probabilities);
   saved.keep(this, "position", position);
+  saved.keep(this, "probabilities", weight);
   out.set(moe_edge::offsets, offsets);
   out.set(moe_edge::position, position);
+  out.set(moe_edge::probabilities, weight);
+  out.set(moe_edge::row_factors, no_row_factors(context, tag));
   out.set(moe_edge::exchange, order.rows);
   out.set(moe_edge::arrival, order.arrival);
   begun->order = std::move(order);
@@ -69,8 +73,8 @@ ExchangeSegment::Begun DispatchSegment::begin_backward(RankContext& context, con
                                                        const TensorSet& d_out, SavedStore& saved) {
   const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
   auto begun = std::make_shared<GradientsLeaving>();
-  begun->sending =
-      begin_home(context, place_, order, d_out.get(moe_edge::rows), MemoryTag::activations);
+  begun->sending = begin_home(context, place_, order, d_out.get(moe_edge::rows));
+  begun->factors = begin_home(context, place_, order, d_out.get(moe_edge::row_factors));
   if (beside_) begun->own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
   return begun;
 }
@@ -84,9 +88,13 @@ TensorSet DispatchSegment::end_backward(RankContext& context, const Batch& batch
   sum.out = context.activation({batch.stream_tokens, hidden_}, MemoryTag::activations);
   sum.copies = place_.copies;
   combine_rows(context.ops, sum);
-  return TensorSet(
+  TensorSet d_in(
       moe_edge::tokens,
       beside_ ? beside_->finish_backward(context, leaving.own, sum.out, saved) : sum.out);
+  d_in.set(moe_edge::probabilities,
+           weight_gradient(context, std::exchange(leaving.factors, {}).finish(context),
+                           sum.position, saved.take(this, "probabilities"), place_.copies));
+  return d_in;
 }
 
 }  // namespace viaduct

@@ -34,23 +34,14 @@ ExchangeSegment::Begun DomainCombineSegment::begin_forward(RankContext& context,
   const ExchangeOrder order{in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
   CombineRowsArgs sum;
   sum.rows =
-      begin_home(context, place_.inside_domain(), order, in.get(moe_edge::results), saved.tag())
-          .finish(context);
+      begin_home(context, place_.inside_domain(), order, in.get(moe_edge::results)).finish(context);
   sum.copies = place_.copies;
   sum.position = in.get(moe_edge::position);
   sum.weight = in.get(moe_edge::probabilities);
   saved.keep(this, "exchange", order.rows);
   saved.keep(this, "arrival", order.arrival);
-  {
-    const UnitScope scope(saved, unit::moe_combine);
-    saved.keep(this, "rows", sum.rows);
-  }
-  saved.keep(this, "position", sum.position);
-  saved.keep(this, "probabilities", sum.weight);
-  if (!saved.output_is_read()) return begun;
-  sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);  // [V, H]
-  combine_rows(context.ops, sum);
-  begun->sums = begin_sums_home(context, place_, begun->domains, sum.out);
+  const Tensor sums = sum_results(context, std::move(sum), saved);  // [V, H]
+  if (sums) begun->sums = begin_sums_home(context, place_, begun->domains, sums);
   return begun;
 }
 
@@ -88,25 +79,15 @@ ExchangeSegment::Begun DomainCombineSegment::begin_backward(RankContext& context
 TensorSet DomainCombineSegment::end_backward(RankContext& context, const Batch&, UnderWay& begun,
                                              SavedStore& saved) {
   auto& leaving = static_cast<GradientsOut&>(begun);
-  CombineRowsBackwardArgs spread;
-  spread.d_out = from_wire(context, std::exchange(leaving.sending, {}).finish(),
-                           MemoryTag::activations);  // [V, H]
-  spread.rows = saved.take(this, "rows");
-  spread.position = saved.take(this, "position");
-  spread.weight = saved.take(this, "probabilities");
-  spread.d_rows = context.activation(spread.rows.shape(), MemoryTag::activations);
-  spread.d_weight = context.statistic(spread.weight.shape(), MemoryTag::activations);
-  spread.copies = place_.copies;
-  // Rows of dropped choices and of padding have no gradient.
-  if (moe_.drops() || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
-  combine_rows_backward(context.ops, spread);
-  leaving.d_in.set(moe_edge::probabilities, spread.d_weight);
+  const Tensor d_out = from_wire(context, std::exchange(leaving.sending, {}).finish(),
+                                 MemoryTag::activations);  // [V, H]
+  const Tensor d_rows = spread_gradient(context, d_out, place_.copies, saved);
   const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
-  leaving.d_in.set(moe_edge::results,
-                   begin_to_experts(context, place_.inside_domain(), order,
-                                    for_wire(context, spread.d_rows, moe_.quantized_gradients),
-                                    MemoryTag::activations)
-                       .finish(context));
+  leaving.d_in.set(
+      moe_edge::results,
+      begin_to_experts(context, place_.inside_domain(), order,
+                       for_wire(context, d_rows, moe_.quantized_gradients), MemoryTag::activations)
+          .finish(context));
   return std::move(leaving.d_in);
 }
 

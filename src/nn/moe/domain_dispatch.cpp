@@ -4,6 +4,7 @@
 
 #include "nn/moe/domain_exchange.h"
 #include "nn/moe/router_log.h"
+#include "nn/moe/row_factors.h"
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
 #include "ops/expert_rows.h"
@@ -99,11 +100,14 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
   saved.keep(this, "domain_exchange", domains.rows);
   saved.keep(this, "domain_tokens", domains.tokens);
   saved.keep(this, "domain_position", domains.position);
+  const Tensor weights = std::exchange(leaving.weights, {}).finish().tensor();  // [V, k]
+  saved.keep(this, "probabilities", weights);
+  out.set(moe_edge::row_factors, no_row_factors(context, tag));
   out.set(moe_edge::offsets, offsets);
   out.set(moe_edge::position, order.position);
   out.set(moe_edge::exchange, rows.rows);
   out.set(moe_edge::arrival, rows.arrival);
-  out.set(moe_edge::probabilities, std::exchange(leaving.weights, {}).finish().tensor());
+  out.set(moe_edge::probabilities, weights);
   out.set(moe_edge::domain_exchange, domains.rows);
   out.set(moe_edge::domain_tokens, domains.tokens);
   out.set(moe_edge::domain_position, domains.position);
@@ -117,8 +121,8 @@ ExchangeSegment::Begun DomainDispatchSegment::begin_backward(RankContext& contex
   const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
   const DomainOrder domains{saved.take(this, "domain_exchange"), saved.take(this, "domain_tokens"),
                             saved.take(this, "domain_position")};
-  RowsUnderWay sending =
-      begin_home(context, inside, order, d_out.get(moe_edge::rows), MemoryTag::activations);
+  RowsUnderWay sending = begin_home(context, inside, order, d_out.get(moe_edge::rows));
+  RowsUnderWay factors = begin_home(context, inside, order, d_out.get(moe_edge::row_factors));
   auto begun = std::make_shared<GradientsHome>();
   if (beside_) begun->own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
   CombineRowsArgs sum;
@@ -129,7 +133,9 @@ ExchangeSegment::Begun DomainDispatchSegment::begin_backward(RankContext& contex
   combine_rows(context.ops, sum);
   begun->tokens = begin_sums_home(context, place_, domains, sum.out);
   begun->probabilities =
-      begin_sums_home(context, place_, domains, d_out.get(moe_edge::probabilities));
+      begin_sums_home(context, place_, domains,
+                      weight_gradient(context, factors.finish(context), sum.position,
+                                      saved.take(this, "probabilities"), place_.copies));  // [V, k]
   return begun;
 }
 

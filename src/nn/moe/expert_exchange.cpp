@@ -1,19 +1,23 @@
 #include "nn/moe/expert_exchange.h"
 
+#include "ops/elementwise.h"
+
 namespace viaduct {
 
 Edge DispatchExchange::inputs(const RankContext& context, const Batch& batch) const {
   const MoeEdges edges(context, batch, moe_, place_, hidden_);
   if (place_.by_domain()) return {edges.tokens(), edges.probabilities(), edges.choice()};
-  return {edges.tokens(), edges.sources(), edges.position(), edges.counts(), edges.sent_offsets()};
+  return {edges.tokens(),   edges.probabilities(), edges.sources(),
+          edges.position(), edges.counts(),        edges.sent_offsets()};
 }
 
 std::vector<std::string_view> DispatchExchange::outputs() const {
-  std::vector<std::string_view> list{moe_edge::rows, moe_edge::offsets, moe_edge::position,
-                                     moe_edge::exchange, moe_edge::arrival};
+  std::vector<std::string_view> list{
+      moe_edge::rows,          moe_edge::row_factors, moe_edge::offsets, moe_edge::position,
+      moe_edge::probabilities, moe_edge::exchange,    moe_edge::arrival};
   if (place_.by_domain()) {
-    for (const std::string_view name : {moe_edge::probabilities, moe_edge::domain_exchange,
-                                        moe_edge::domain_tokens, moe_edge::domain_position})
+    for (const std::string_view name :
+         {moe_edge::domain_exchange, moe_edge::domain_tokens, moe_edge::domain_position})
       list.push_back(name);
   }
   if (beside_) list.push_back(moe_edge::shared);
@@ -27,6 +31,34 @@ void DispatchExchange::backward_weight(RankContext& context, const Batch& batch,
 
 std::vector<const Parameter*> DispatchExchange::parameters() const {
   return beside_ ? beside_->parameters() : std::vector<const Parameter*>();
+}
+
+Tensor CombineExchange::sum_results(RankContext& context, CombineRowsArgs sum,
+                                    SavedStore& saved) const {
+  const Tensor row_count = host_tensor(DType::i64, {1});
+  *row_count.data<int64_t>() = sum.rows.dim(0);
+  saved.keep(this, "row count", row_count);
+  saved.keep(this, "position", sum.position);
+  saved.keep(this, "probabilities", sum.weight);
+  if (!saved.output_is_read()) return {};
+  sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);
+  combine_rows(context.ops, sum);
+  return sum.out;
+}
+
+Tensor CombineExchange::spread_gradient(RankContext& context, const Tensor& d_out, int64_t copies,
+                                        SavedStore& saved) const {
+  const Tensor row_count = saved.take(this, "row count");
+  CombineRowsBackwardArgs spread;
+  spread.d_out = d_out;
+  spread.position = saved.take(this, "position");
+  spread.weight = saved.take(this, "probabilities");
+  spread.d_rows = context.activation({*row_count.data<int64_t>(), hidden_}, MemoryTag::activations);
+  spread.copies = copies;
+  // Rows of dropped choices and of padding have no gradient.
+  if (moe_.drops() || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
+  combine_rows_backward(context.ops, spread);
+  return spread.d_rows;
 }
 
 Edge CombineExchange::inputs(const RankContext& context, const Batch& batch) const {

@@ -9,6 +9,7 @@
 #include "nn/moe/moe_edges.h"
 #include "nn/moe/shared_experts.h"
 #include "nn/residual.h"
+#include "ops/expert_rows.h"
 
 namespace viaduct {
 
@@ -48,6 +49,13 @@ class CombineExchange : public ExchangeSegment {
   std::string_view name() const override { return "combine"; }
 
  protected:
+  /// Sums the results [R, H] in `sum` by position and weight into a new [T, H]; keeps what
+  /// `spread_gradient` reads. Undefined where the output is not read.
+  Tensor sum_results(RankContext& context, CombineRowsArgs sum, SavedStore& saved) const;
+  /// The gradient [R, H] of the results from that of their sums, `d_out` [T, H].
+  Tensor spread_gradient(RankContext& context, const Tensor& d_out, int64_t copies,
+                         SavedStore& saved) const;
+
   MoeConfig moe_;
   ExpertPlace place_;
   int64_t hidden_;

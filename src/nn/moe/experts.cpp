@@ -5,6 +5,7 @@
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/expert_bias.h"
+#include "ops/expert_rows.h"
 
 namespace viaduct {
 namespace {
@@ -22,7 +23,7 @@ Tensor take_if(bool there, SavedStore& saved, const void* owner, std::string_vie
 
 Edge ExpertsSegment::inputs(const RankContext& context, const Batch& batch) const {
   const MoeEdges edges(context, batch, moe_, place_, hidden());
-  return {edges.rows(), edges.offsets()};
+  return {edges.rows(), edges.row_factors(), edges.offsets()};
 }
 
 void ExpertsSegment::product(RankContext& context, GemmForm form, const Parameter& weight,
@@ -152,7 +153,7 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
   }
   const Tensor amax = forward_amax(context, *parts_.down, activated, offsets, saved);
   if (!saved.output_is_read()) return {};
-  const Tensor results = context.activation(rows.shape(), saved.output_tag());  // [A, H]
+  const Tensor results = context.activation(rows.shape(), MemoryTag::activations);  // [A, H]
   product(context, GemmForm::forward, *parts_.down, activated, offsets, results, amax, saved);
   add_bias(context, parts_.down_bias.get(), results, offsets);
   return TensorSet(moe_edge::results, results);
@@ -171,6 +172,7 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
                                          const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_results = d_out.get(moe_edge::results);  // [A, H]
   const Tensor offsets = saved.get(this, "offsets");
+  const Tensor activated = saved.get(this, "activated");
   const Tensor raised = saved.take(this, "raised");  // overwritten by its gradient
   const Tensor d_activated =
       context.activation({d_results.dim(0), features()}, MemoryTag::activations);
@@ -178,6 +180,7 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
   const bool quantized = parts_.up->quantized || parts_.down->quantized;
   const Tensor first = quantized ? first_token(context, place_, batch) : Tensor();
   input_gradient(context, *parts_.down, d_results, offsets, first, d_activated, saved);
+  const Tensor d_factors = factor_gradient(context, d_activated, activated, d_results, offsets);
   activation_backward(context.ops,
                       {parts_.activation, parts_.gated, d_activated, raised, raised, parts_.shape});
   add_bias_gradient(context, parts_.up_bias.get(), raised, offsets);
@@ -186,7 +189,21 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
   keep_if_any(saved, this, "first_token", first);
   saved.keep(this, "d_raised", raised);
   saved.keep(this, "d_results", d_results);
-  return TensorSet(moe_edge::rows, d_rows);
+  TensorSet d_in(moe_edge::rows, d_rows);
+  d_in.set(moe_edge::row_factors, d_factors);
+  return d_in;
+}
+
+Tensor ExpertsSegment::factor_gradient(RankContext& context, const Tensor& d_activated,
+                                       const Tensor& activated, const Tensor& d_results,
+                                       const Tensor& offsets) const {
+  const Tensor d_factors = context.statistic({d_results.dim(0), 1}, MemoryTag::activations);
+  row_dots(context.ops, {d_activated, activated, d_factors});
+  if (parts_.down_bias == nullptr) return d_factors;
+  const AcquiredWeight held(context.weights, *parts_.down_bias, WeightUse::elementwise);
+  const Tensor bias = held.tensor().view({offsets.dim(0) - 1, hidden()});
+  row_dots(context.ops, {d_results, bias, d_factors, offsets, WriteMode::accumulate});
+  return d_factors;
 }
 
 void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weight,

@@ -69,6 +69,10 @@ class ExpertsSegment final : public Segment {
   void input_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
                       const Tensor& offsets, const Tensor& first_token, const Tensor& out,
                       SavedStore& saved) const;
+  /// f32 [A, 1]: the gradient of the rows' factors (nn/moe/row_factors.h), with several copies of
+  /// an expert this rank's part. d_activated and activated [A, F].
+  Tensor factor_gradient(RankContext& context, const Tensor& d_activated, const Tensor& activated,
+                         const Tensor& d_results, const Tensor& offsets) const;
   /// x [A, N] += the bias of each row's expert; nothing without a bias. The gradient accumulates.
   void add_bias(RankContext& context, const Parameter* bias, const Tensor& x,
                 const Tensor& offsets) const;

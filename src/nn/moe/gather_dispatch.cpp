@@ -1,6 +1,7 @@
 #include "nn/moe/gather_dispatch.h"
 
 #include "nn/moe/gathered_rows.h"
+#include "nn/moe/row_factors.h"
 #include "ops/embedding.h"
 #include "ops/expert_rows.h"
 
@@ -12,7 +13,8 @@ Edge GatherDispatchSegment::inputs(const RankContext& context, const Batch& batc
 }
 
 std::vector<std::string_view> GatherDispatchSegment::outputs() const {
-  return {moe_edge::rows, moe_edge::offsets, moe_edge::position, moe_edge::probabilities};
+  return {moe_edge::rows, moe_edge::row_factors, moe_edge::offsets, moe_edge::position,
+          moe_edge::probabilities};
 }
 
 TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
@@ -26,22 +28,28 @@ TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, con
   const Tensor rows = context.activation({own.tokens.dim(0), hidden_}, tag);  // [A, H]
   embedding_forward(context.ops, {own.tokens, tokens.finish(), rows});
   saved.keep(this, "position", own.position);
+  const Tensor all_weights = weights.finish();  // [n · T, k]
+  saved.keep(this, "probabilities", all_weights);
   TensorSet out(moe_edge::rows, rows);
+  out.set(moe_edge::row_factors, no_row_factors(context, tag));
   out.set(moe_edge::offsets, own.offsets);
   out.set(moe_edge::position, own.position);
-  out.set(moe_edge::probabilities, weights.finish());
+  out.set(moe_edge::probabilities, all_weights);
   return out;
 }
 
 TensorSet GatherDispatchSegment::backward_input(RankContext& context, const Batch& batch,
                                                 const TensorSet& d_out, SavedStore& saved) {
-  PendingTensor d_weights =
-      sum_over_ranks(context, place_, d_out.get(moe_edge::probabilities));  // [T, k]
   CombineRowsArgs sum;
   sum.rows = d_out.get(moe_edge::rows);  // [A, H]
   sum.position = saved.take(this, "position");
-  sum.out = context.activation({place_.ranks * batch.stream_tokens, hidden_},
-                               MemoryTag::activations);
+  // Each choice has its gradient on the ranks of its expert, and 0 on others.
+  PendingTensor d_weights =
+      sum_over_ranks(context, place_,
+                     weight_gradient(context, d_out.get(moe_edge::row_factors), sum.position,
+                                     saved.take(this, "probabilities"), 1));  // [T, k]
+  sum.out =
+      context.activation({place_.ranks * batch.stream_tokens, hidden_}, MemoryTag::activations);
   combine_rows(context.ops, sum);
   PendingTensor d_tokens = sum_over_ranks(context, place_, sum.out);  // [T, H]
   TensorSet d_in(moe_edge::probabilities, d_weights.finish());

@@ -1,7 +1,7 @@
 #pragma once
-// Dispatch where tokens are gathered (ExpertDispatch::all_gather): tokens, choices and probabilities
-// of all ranks to every rank, and from them the rows of its own experts. The backward sums the
-// gradients of tokens and probabilities over the ranks.
+// Dispatch where tokens are gathered (ExpertDispatch::all_gather): tokens, choices and
+// probabilities of all ranks to every rank, and from them the rows of its own experts. The backward
+// sums the gradients of tokens and probabilities over the ranks.
 
 #include "nn/moe/moe_edges.h"
 

@@ -62,9 +62,16 @@ EdgeTensor MoeEdges::probabilities() const {
 
 EdgeTensor MoeEdges::combined_probabilities() const {
   EdgeTensor all = probabilities();
+  all.needs_gradient = false;
   if (place_.gathers(moe_)) all.shape[0] *= place_.ranks;
   if (place_.by_domain()) all.shape[0] = kAnyRows;
   return all;
+}
+
+EdgeTensor MoeEdges::row_factors() const {
+  Shape shape{0, 1};
+  shape[0] = kAnyRows;
+  return {std::string(moe_edge::row_factors), context_.settings.precision.statistic, shape};
 }
 
 EdgeTensor MoeEdges::choice() const {

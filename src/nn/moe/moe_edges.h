@@ -4,7 +4,8 @@
 // R rows leave this rank (T · k · copies; with padding those of the capacities, or up to the next
 // multiple for each expert), A rows arrive.
 // ops/expert_rows.h has the orders. Rows of dropped choices and of padding, where they exist, are
-// computed like others, and their results are not used.
+// computed like others, and their results are not used. The gradient of the probabilities comes
+// from that of the rows' factors (nn/moe/row_factors.h), in the backward of dispatch.
 //
 // Where tokens are gathered (ExpertDispatch::all_gather over n > 1 ranks), the router passes on the
 // choice instead of the order of rows, and from dispatch on probabilities and positions are those
@@ -35,6 +36,8 @@ inline constexpr std::string_view sent_offsets = "sent_offsets";  // i32 [n · E
 inline constexpr std::string_view rows = "expert_rows";           // [A, H], by expert
 inline constexpr std::string_view offsets = "expert_offsets";     // i32 [E' + 1]
 inline constexpr std::string_view results = "expert_results";     // [A, H]
+/// f32 [0, 1], and as a gradient [A, 1]: the factor 1 of each row's result.
+inline constexpr std::string_view row_factors = "row_factors";
 /// i64 [2, n], in host memory: rows to and from each rank.
 inline constexpr std::string_view exchange = "exchanged_rows";
 /// i32 [2, A]: of each row by expert its place as received, and the inverse; [2, 0] if n = 1.
@@ -96,9 +99,10 @@ class MoeEdges {
       : context_(context), batch_(batch), moe_(moe), place_(place), hidden_(hidden) {}
 
   EdgeTensor tokens() const;
-  /// Of this rank's tokens, and as combine reads them.
+  /// Of this rank's tokens, and as combine reads them: without a gradient.
   EdgeTensor probabilities() const;
   EdgeTensor combined_probabilities() const;
+  EdgeTensor row_factors() const;
   EdgeTensor choice() const;
   EdgeTensor sources() const;
   EdgeTensor position() const;

@@ -129,7 +129,7 @@ RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
 }
 
 RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                        const Tensor& rows, MemoryTag tag) {
+                        const Tensor& rows) {
   RowsUnderWay sending;
   sending.sent_ = sending.received_ = rows;
   if (place.ranks == 1) return sending;
@@ -139,7 +139,8 @@ RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const Ex
     sending.from_ = back;
   else
     sending.sent_ = take_rows(context, rows, back, MemoryTag::activations);
-  const Tensor out = context.ops.allocate(rows.dtype(), {total(got), rows.dim(1)}, tag);
+  const Tensor out =
+      context.ops.allocate(rows.dtype(), {total(got), rows.dim(1)}, MemoryTag::activations);
   sending.received_ = out;
   sending.handles_.push_back(
       place.group(context).all_to_all(sending.sent_.tensor(), out, sent, got, {sending.from_, {}}));

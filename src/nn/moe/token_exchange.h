@@ -39,7 +39,7 @@ class RowsUnderWay {
   friend RowsUnderWay begin_to_experts(RankContext&, const ExpertPlace&, const ExchangeOrder&,
                                        const Operand&, MemoryTag, const Tensor&);
   friend RowsUnderWay begin_home(RankContext&, const ExpertPlace&, const ExchangeOrder&,
-                                 const Tensor&, MemoryTag);
+                                 const Tensor&);
   std::vector<CommHandle> handles_;
   Operand sent_;  // belongs to the exchange until it is complete, as the orders do
   Tensor from_, to_;
@@ -54,8 +54,8 @@ class RowsUnderWay {
 RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
                               const ExchangeOrder& order, const Operand& rows, MemoryTag tag,
                               const Tensor& from = {});
-/// The way back: [A, H] in the order of experts → [R, H] in the order of destinations.
+/// The way back: [A, W] in the order of experts → [R, W] in the order of destinations.
 RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                        const Tensor& rows, MemoryTag tag);
+                        const Tensor& rows);
 
 }  // namespace viaduct

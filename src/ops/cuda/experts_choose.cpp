@@ -116,14 +116,15 @@ Choice choose_combine(const CombineRowsArgs& args, const Traits& traits) {
 }
 
 Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits& traits) {
-  check_rows("combine_rows_backward", args.rows.dtype(), traits);
-  const int64_t moved = args.position.elements() * args.d_out.dim(1);
-  const int64_t bytes = moved * dtype_bytes(args.rows.dtype());
-  Choice choice = choose_bytes(
-      "places", bytes + args.d_out.bytes() + args.position.bytes() + args.weight.bytes(),
-      bytes + args.d_weight.bytes());
-  add_vector_flops(choice.cost, args.rows.dtype(), 3.0 * static_cast<double>(moved));
-  return choice;
+  return choose_kernel("combine_rows_backward", "places", args.d_rows.dtype(), args, traits);
+}
+
+Choice choose_dots(const RowDotsArgs& args, const Traits& traits) {
+  return choose_kernel("row_dots", "rows", args.x.dtype(), args, traits);
+}
+
+Choice choose_combine_weights(const CombineWeightsBackwardArgs& args, const Traits& traits) {
+  return choose_kernel("combine_weights_backward", "choices", args.dots.dtype(), args, traits);
 }
 
 Choice choose_expert_bias(const ExpertBiasArgs& args, const Traits& traits) {
@@ -208,6 +209,8 @@ void add_experts(OpTable& table) {
   add_entry(table.arrival_order, choose_arrival);
   add_entry(table.combine_rows, choose_combine);
   add_entry(table.combine_rows_backward, choose_combine_backward);
+  add_entry(table.row_dots, choose_dots);
+  add_entry(table.combine_weights_backward, choose_combine_weights);
   add_entry(table.expert_bias, choose_expert_bias);
   add_entry(table.expert_bias_backward, choose_expert_bias_backward);
   add_entry(table.load_error, choose_load_error);

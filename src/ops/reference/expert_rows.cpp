@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ops/reference/reference.h"
+#include "ops/reference/rows.h"
 
 namespace viaduct::reference {
 
@@ -100,12 +101,41 @@ void combine_rows_backward(const CombineRowsBackwardArgs& args) {
         const int64_t row = args.position.data<int32_t>()[t * places + j * args.copies + c];
         if (row < 0) continue;
         for (int64_t h = 0; h < width; ++h) {
-          d_weight += d_out[h] * args.rows.data<double>()[row * args.rows.stride(0) + h];
+          if (args.rows)
+            d_weight += d_out[h] * args.rows.data<double>()[row * args.rows.stride(0) + h];
           args.d_rows.data<double>()[row * args.d_rows.stride(0) + h] = weight * d_out[h];
         }
       }
-      args.d_weight.data<double>()[t * k + j] = d_weight;
+      if (args.d_weight) args.d_weight.data<double>()[t * k + j] = d_weight;
     }
+  }
+}
+
+void row_dots(const RowDotsArgs& args) {
+  const auto take = [&](int64_t r, int64_t of) {
+    double sum = 0;
+    for (int64_t i = 0; i < args.x.dim(1); ++i) sum += row(args.x, r)[i] * row(args.y, of)[i];
+    double& out = args.out.data<double>()[r];
+    out = sum + (args.mode == WriteMode::assign ? 0 : out);
+  };
+  if (!args.offsets) {
+    for (int64_t r = 0; r < args.x.dim(0); ++r) take(r, r);
+    return;
+  }
+  const auto* offsets = args.offsets.data<int32_t>();
+  for (int64_t e = 0; e < args.y.dim(0); ++e)
+    for (int64_t r = offsets[e]; r < offsets[e + 1]; ++r) take(r, e);
+}
+
+void combine_weights_backward(const CombineWeightsBackwardArgs& args) {
+  const auto* position = args.position.data<int32_t>();
+  for (int64_t i = 0; i < args.weight.elements(); ++i) {
+    const double weight = args.weight.data<double>()[i];
+    double sum = 0;
+    for (int64_t c = 0; c < args.copies; ++c)
+      if (const int32_t r = position[i * args.copies + c]; r >= 0)
+        sum += args.dots.data<double>()[r];
+    args.d_weight.data<double>()[i] = weight == 0 ? 0 : sum / weight;
   }
 }
 

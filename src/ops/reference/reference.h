@@ -64,6 +64,8 @@ void sort_by_expert(const SortByExpertArgs& args);
 void arrival_order(const ArrivalOrderArgs& args);
 void combine_rows(const CombineRowsArgs& args);
 void combine_rows_backward(const CombineRowsBackwardArgs& args);
+void row_dots(const RowDotsArgs& args);
+void combine_weights_backward(const CombineWeightsBackwardArgs& args);
 void grouped_gemm(const GroupedGemmArgs& args);
 void expert_bias(const ExpertBiasArgs& args);
 void expert_bias_backward(const ExpertBiasBackwardArgs& args);

@@ -76,17 +76,19 @@ TEST(ExpertBytes, RowsForQuantizedProductsComeInMultiples) {
     return by_block(grid, "alltoall", mx + more).at("all_to_all") - 4 * 8;  // counts
   };
   const int64_t plain = rows({});
-  EXPECT_EQ(plain, 4 * kRows * kTopk / 2 * kWidth * 2);
+  EXPECT_EQ(plain, kRows * kTopk / 2 * (4 * kWidth * 2 + kFloat));
   EXPECT_EQ(rows({"model.moe_router_padding_for_quantization=true"}), 2 * plain);
 }
 
+// Rows to experts and results back, and the gradients of both; with those of rows one number a row
+// for the gradients of weights.
 TEST(ExpertBytes, AnExchangeSendsTheRowsOfOtherRanks) {
   for (const ExpertRanks& grid : kGrids) {
     const int64_t n = grid.ranks();
     const int64_t rows = grid.tokens() * kTopk * grid.etp;
     const int64_t counts = (n - 1) * 8 / grid.ep * 8;  // i64 for each expert of another rank
     const Sent sent = by_block(grid, "alltoall");
-    EXPECT_EQ(sent.at("all_to_all"), 4 * rows * (n - 1) / n * kWidth * kFloat + counts)
+    EXPECT_EQ(sent.at("all_to_all"), rows * (n - 1) / n * (4 * kWidth + 1) * kFloat + counts)
         << n << " ranks, etp " << grid.etp;
   }
 }
@@ -154,7 +156,7 @@ TEST(ExpertBytes, ByDomainATokenIsSentOnceToEach) {
       EXPECT_FALSE(within.contains("all_to_all") && within.at("all_to_all") != 0);
     } else {
       EXPECT_EQ(within.at("all_to_all"),
-                4 * rows * (inside - 1) / inside * kWidth * kFloat + counts);
+                rows * (inside - 1) / inside * (4 * kWidth + 1) * kFloat + counts);
     }
     EXPECT_TRUE(sent_by_rank_0(setup_of(run_of(grid, "flex") + domain)).empty());
   }

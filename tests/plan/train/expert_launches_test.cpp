@@ -43,6 +43,8 @@ TEST(ExpertLaunches, DoNotGrowWithExperts) {
   EXPECT_EQ(few.at("sort_by_expert"), 1);
   EXPECT_EQ(few.at("combine_rows"), 2) << "results, and gradients of tokens";
   EXPECT_EQ(few.at("combine_rows_backward"), 1);
+  EXPECT_EQ(few.at("row_dots"), 1) << "for the gradients of weights";
+  EXPECT_EQ(few.at("combine_weights_backward"), 1);
   EXPECT_EQ(few.at("grouped_gemm"), 6) << "two forward, each with two gradients";
 }
 

@@ -116,8 +116,9 @@ TEST(OpTime, QuantizationAndMovesAreOnePassOverTheirOperands) {
   OpEntryRecord op;
   op.cost.bytes_read = op.cost.bytes_written = int64_t{4} << 30;
   const double least = static_cast<double>(int64_t{8} << 30) / gpu.memory_bytes_per_second;
-  for (const char* name : {"convert_operand", "largest_magnitude", "square_codes", "copy", "fill",
-                           "embedding_forward", "combine_rows", "combine_rows_backward"}) {
+  for (const char* name :
+       {"convert_operand", "largest_magnitude", "square_codes", "copy", "fill", "embedding_forward",
+        "combine_rows", "combine_rows_backward", "row_dots"}) {
     SCOPED_TRACE(name);
     op.op = name;
     EXPECT_GT(OpTime(gpu).seconds(op), least);

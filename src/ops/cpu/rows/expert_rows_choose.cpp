@@ -128,11 +128,45 @@ void launch_combine_backward(OpContext& context, const Choice& choice,
       for (int64_t copy = 0; copy < args.copies; ++copy) {
         const int64_t row = args.position.data<int32_t>()[t * places + j * args.copies + copy];
         if (row < 0) continue;
-        d_weight += kKernels().spread(row_of(args.d_out, t), args.d_out.dtype(),
-                                      row_of(args.rows, row), weight, args.rows.dim(1),
-                                      row_of(args.d_rows, row), args.rows.dtype());
+        d_weight += kKernels().spread(
+            row_of(args.d_out, t), args.d_out.dtype(), args.rows ? row_of(args.rows, row) : nullptr,
+            weight, args.d_rows.dim(1), row_of(args.d_rows, row), args.d_rows.dtype());
       }
-      args.d_weight.data<float>()[t * k + j] = d_weight;
+      if (args.d_weight) args.d_weight.data<float>()[t * k + j] = d_weight;
+    }
+  });
+}
+
+template <const ExpertRowsKernels& (*kKernels)()>
+void launch_dots(OpContext& context, const Choice& choice, const RowDotsArgs& args, void*) {
+  if (choice.variant == kReferenceKernel) return reference::row_dots(args);
+  const int32_t* offsets = args.offsets ? args.offsets.data<int32_t>() : nullptr;
+  const int64_t experts = args.y.dim(0);
+  for_tokens(context, args.x.dim(0), [&](int64_t row) {
+    int64_t of = row;
+    if (offsets != nullptr) {
+      of = std::upper_bound(offsets, offsets + experts + 1, row) - offsets - 1;
+      if (of < 0 || of == experts) return;  // of no expert
+    }
+    const float sum = kKernels().dot(row_of(args.x, row), args.x.dtype(), row_of(args.y, of),
+                                     args.y.dtype(), args.x.dim(1));
+    float& out = args.out.data<float>()[row];
+    out = sum + (args.mode == WriteMode::assign ? 0.0f : out);
+  });
+}
+
+void launch_combine_weights(OpContext& context, const Choice& choice,
+                            const CombineWeightsBackwardArgs& args, void*) {
+  if (choice.variant == kReferenceKernel) return reference::combine_weights_backward(args);
+  const int64_t k = args.weight.dim(1);
+  for_tokens(context, args.weight.dim(0), [&](int64_t t) {
+    for (int64_t i = t * k; i < (t + 1) * k; ++i) {
+      const int32_t* position = args.position.data<int32_t>() + i * args.copies;
+      const float weight = args.weight.data<float>()[i];
+      float sum = 0;
+      for (int64_t copy = 0; copy < args.copies; ++copy)
+        if (position[copy] >= 0) sum += args.dots.data<float>()[position[copy]];
+      args.d_weight.data<float>()[i] = weight == 0 ? 0 : sum / weight;
     }
   });
 }
@@ -167,12 +201,20 @@ Choice choose_combine(const CombineRowsArgs& args, const Traits& traits) {
 }
 
 Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits& traits) {
-  Choice choice = choose_by_dtype("combine_rows_backward", args.rows.dtype(), traits, "tokens");
-  const int64_t moved = args.position.elements() * args.d_out.dim(1);
-  add_flops(choice, args.rows.dtype(), 3.0 * static_cast<double>(moved));
-  choice.cost.bytes_read = moved * dtype_bytes(args.rows.dtype()) + args.d_out.bytes() +
-                           args.position.bytes() + args.weight.bytes();
-  choice.cost.bytes_written = moved * dtype_bytes(args.rows.dtype()) + args.d_weight.bytes();
+  Choice choice = choose_by_dtype("combine_rows_backward", args.d_rows.dtype(), traits, "tokens");
+  choice.cost = cost_of(args);
+  return choice;
+}
+
+Choice choose_dots(const RowDotsArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("row_dots", args.x.dtype(), traits, "rows");
+  choice.cost = cost_of(args);
+  return choice;
+}
+
+Choice choose_combine_weights(const CombineWeightsBackwardArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("combine_weights_backward", args.dots.dtype(), traits, "tokens");
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -182,6 +224,8 @@ void fill_table(OpTable& table) {
   table.arrival_order = {choose_arrival, launch_arrival};
   table.combine_rows = {choose_combine, launch_combine<kKernels>};
   table.combine_rows_backward = {choose_combine_backward, launch_combine_backward<kKernels>};
+  table.row_dots = {choose_dots, launch_dots<kKernels>};
+  table.combine_weights_backward = {choose_combine_weights, launch_combine_weights};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // instruction sets: portable avx2 avx512
-// A token's sum over its rows, and the gradient of one row. Compiled per instruction set (see
-// simd.h).
+// A token's sum over its rows, the gradient of one row, and the dot product of two. Compiled per
+// instruction set (see simd.h).
 
 #include "ops/cpu/rows/expert_rows_kernels.h"
 
@@ -37,8 +37,22 @@ float spread(const void* d_out, DType out_dtype, const void* row, float weight, 
       const Vec factor = set1(weight);
       for_row(n, [&](int64_t i, auto... tail) {
         const Vec gradient = load(d + i, tail...);
-        sums = fma(gradient, load(from + i, tail...), sums);
+        if (from != nullptr) sums = fma(gradient, load(from + i, tail...), sums);
         store(to + i, mul(factor, gradient), tail...);
+      });
+      product = sum(sums);
+    });
+  });
+  return product;
+}
+
+float dot(const void* x, DType x_dtype, const void* y, DType y_dtype, int64_t n) {
+  float product = 0;
+  with_floats(x_dtype, x, [&](const auto* a) {
+    with_floats(y_dtype, y, [&](const auto* b) {
+      Vec sums = zero();
+      for_row(n, [&](int64_t i, auto... tail) {
+        sums = fma(load(a + i, tail...), load(b + i, tail...), sums);
       });
       product = sum(sums);
     });
@@ -49,7 +63,7 @@ float spread(const void* d_out, DType out_dtype, const void* row, float weight, 
 }  // namespace
 
 const ExpertRowsKernels& expert_rows_kernels() {
-  static constexpr ExpertRowsKernels kKernels{combine, spread};
+  static constexpr ExpertRowsKernels kKernels{combine, spread, dot};
   return kKernels;
 }
 

@@ -13,9 +13,12 @@ struct ExpertRowsKernels {
   void (*combine)(const void* rows, DType dtype, int64_t stride, const int32_t* position,
                   int64_t places, const float* weight, int64_t copies, int64_t n, void* out,
                   DType out_dtype);
-  /// Returns d_out [n] · row [n]; then d_row [n] = weight · d_out. d_row may be row.
+  /// Returns d_out [n] · row [n], 0 if `row` is null; then d_row [n] = weight · d_out. d_row may be
+  /// row.
   float (*spread)(const void* d_out, DType out_dtype, const void* row, float weight, int64_t n,
                   void* d_row, DType dtype);
+  /// x [n] · y [n].
+  float (*dot)(const void* x, DType x_dtype, const void* y, DType y_dtype, int64_t n);
 };
 
 namespace portable {

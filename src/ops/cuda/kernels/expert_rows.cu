@@ -1,4 +1,4 @@
-// Rows of experts, back in the order of tokens; and the gradients of that.
+// Rows of experts, back in the order of tokens; the gradients of that, and dot products of rows.
 
 #include "ops/cuda/kernels/expert_rows.h"
 
@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(kRowThreads) combine_backward_kernel(CombinedR
     float product = 0;
     for_row<kRun>(Group::thread(), kWarpLanes, args.width, [&](int64_t i, auto count) {
       constexpr int n = decltype(count)::value;
-      float d[n], x[n];
+      float d[n], x[n] = {};
       load(d_out, args.d_out.format, i, d);
-      load(from, args.rows.format, i, x);
+      if (args.d_weight != nullptr) load(from, args.rows.format, i, x);
 #pragma unroll
       for (int j = 0; j < n; ++j) {
         product = fmaf(d[j], x[j], product);
@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(kRowThreads) combine_backward_kernel(CombinedR
       }
       store(to, args.d_rows.format, i, d);
     });
-    d_weight += Group::join(product, SumOf{});
+    if (args.d_weight != nullptr) d_weight += Group::join(product, SumOf{});
   }
-  if (Group::thread() == 0) args.d_weight[choice] = d_weight;
+  if (args.d_weight != nullptr && Group::thread() == 0) args.d_weight[choice] = d_weight;
 }
 
 /// The expert whose rows contain `row`.
@@ -71,6 +71,42 @@ __device__ int64_t expert_of(const int32_t* offsets, int64_t experts, int64_t ro
     }
   }
   return low;
+}
+
+template <int kRun, int kThreads>
+__global__ void __launch_bounds__(kRowThreads) row_dots_kernel(DotsOfRows args) {
+  using Group = RowGroup<kThreads>;
+  const int64_t row = Group::row();
+  if (row >= args.rows) return;  // the whole group
+  int64_t of = row;
+  if (args.offsets != nullptr) {
+    if (row < args.offsets[0] || row >= args.offsets[args.experts]) return;
+    of = expert_of(args.offsets, args.experts, row);
+  }
+  const void* const x_row = address_of(args.x, row);
+  const void* const y_row = address_of(args.y, of);
+  float sum = 0;
+  for_row<kRun>(Group::thread(), kThreads, args.width, [&](int64_t i, auto count) {
+    constexpr int n = decltype(count)::value;
+    float x[n], y[n];
+    load(x_row, args.x.format, i, x);
+    load(y_row, args.y.format, i, y);
+#pragma unroll
+    for (int j = 0; j < n; ++j) sum = fmaf(x[j], y[j], sum);
+  });
+  sum = Group::join(sum, SumOf{});
+  if (Group::thread() == 0) args.out[row] = args.accumulate ? sum + args.out[row] : sum;
+}
+
+__global__ void __launch_bounds__(kThreads) combine_weights_kernel(CombinedWeightGradients args) {
+  for_elements<1>(1, args.weights, kThreads, [&](int64_t, int64_t i, auto) {
+    float sum = 0;
+    for (int64_t c = 0; c < args.copies; ++c) {
+      const int64_t row = args.position[i * args.copies + c];
+      if (row >= 0) sum += args.dots[row];
+    }
+    args.d_weight[i] = args.weight[i] == 0 ? 0 : sum / args.weight[i];
+  });
 }
 
 template <int kRun>
@@ -114,6 +150,20 @@ void combine_rows_backward(const CombinedRowGradients& args, Stream stream) {
   const int64_t choices = args.tokens * (args.places / args.copies);
   launch("combine_rows_backward", wide ? combine_backward_kernel<8> : combine_backward_kernel<1>,
          Grid(blocks_for(choices, kRowThreads / kWarpLanes)), kRowThreads, stream, args);
+}
+
+void row_dots(const DotsOfRows& args, Stream stream) {
+  const bool wide = is_wide(args.x) && is_wide(args.y);
+  with_row_group(wide, args.width, [&](auto run, auto threads) {
+    constexpr int kGroup = decltype(threads)::value;
+    launch("row_dots", row_dots_kernel<decltype(run)::value, kGroup>,
+           Grid(blocks_for(args.rows, kRowThreads / kGroup)), kRowThreads, stream, args);
+  });
+}
+
+void combine_weights_backward(const CombinedWeightGradients& args, Stream stream) {
+  launch("combine_weights_backward", combine_weights_kernel,
+         grid_for_elements(1, args.weights, 1, kThreads), kThreads, stream, args);
 }
 
 void expert_bias(const ExpertBiasRows& args, Stream stream) {

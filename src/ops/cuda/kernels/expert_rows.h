@@ -1,6 +1,6 @@
 #pragma once
 // Sums over the rows of a token's experts, and biases of experts (ops/expert_rows.h,
-// ops/expert_bias.h), with the cpu's bits except d_weight.
+// ops/expert_bias.h), with the cpu's bits except the dot products of rows.
 
 #include "ops/cuda/kernels/views.h"
 
@@ -16,13 +16,35 @@ struct CombinedRows {
 void combine_rows(const CombinedRows& args, Stream stream);
 
 struct CombinedRowGradients {
-  Rows d_out, rows, d_rows;  // d_rows may be rows
+  Rows d_out, rows, d_rows;  // d_rows may be rows; without d_weight rows are not read
   const int32_t* position;
   const float* weight;
-  float* d_weight;
+  float* d_weight;  // or null
   int64_t tokens, width, places, copies;
 };
 void combine_rows_backward(const CombinedRowGradients& args, Stream stream);
+
+/// out[r] (= or +=) x[r] · y[r], or with offsets [experts + 1] x[r] · y[e] for the rows of expert
+/// e.
+struct DotsOfRows {
+  Rows x, y;
+  float* out;
+  const int32_t* offsets;  // or null
+  int64_t rows, experts, width;
+  bool accumulate;
+};
+void row_dots(const DotsOfRows& args, Stream stream);
+
+/// d_weight[i] = Σ over the copies of dots[position[i · copies + c]] / weight[i]; 0 for weights of
+/// 0.
+struct CombinedWeightGradients {
+  const float* dots;
+  const int32_t* position;  // [weights, copies], −1: none
+  const float* weight;
+  float* d_weight;
+  int64_t weights, copies;
+};
+void combine_weights_backward(const CombinedWeightGradients& args, Stream stream);
 
 /// x[r] += bias[e] for the rows [offsets[e], offsets[e + 1]) of expert e.
 struct ExpertBiasRows {

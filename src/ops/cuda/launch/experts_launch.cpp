@@ -17,10 +17,26 @@ void launch_combine(OpContext& context, const Choice&, const CombineRowsArgs& ar
 void launch_combine_backward(OpContext& context, const Choice&, const CombineRowsBackwardArgs& args,
                              void*) {
   constexpr std::string_view op = "combine_rows_backward";
-  combine_rows_backward(
-      {rows_of(op, args.d_out), rows_of(op, args.rows), rows_of(op, args.d_rows),
-       args.position.data<int32_t>(), args.weight.data<float>(), args.d_weight.data<float>(),
-       args.d_out.dim(0), args.d_out.dim(1), args.position.dim(1), args.copies},
+  combine_rows_backward({rows_of(op, args.d_out), rows_of(op, args.rows ? args.rows : args.d_rows),
+                         rows_of(op, args.d_rows), args.position.data<int32_t>(),
+                         args.weight.data<float>(), pointer_of<float>(args.d_weight),
+                         args.d_out.dim(0), args.d_out.dim(1), args.position.dim(1), args.copies},
+                        stream_of(context));
+}
+
+void launch_dots(OpContext& context, const Choice&, const RowDotsArgs& args, void*) {
+  constexpr std::string_view op = "row_dots";
+  row_dots({rows_of(op, args.x), rows_of(op, args.y), args.out.data<float>(),
+            pointer_of<int32_t>(args.offsets), args.x.dim(0), args.y.dim(0), args.x.dim(1),
+            args.mode == WriteMode::accumulate},
+           stream_of(context));
+}
+
+void launch_combine_weights(OpContext& context, const Choice&,
+                            const CombineWeightsBackwardArgs& args, void*) {
+  combine_weights_backward(
+      {args.dots.data<float>(), args.position.data<int32_t>(), args.weight.data<float>(),
+       args.d_weight.data<float>(), args.weight.elements(), args.copies},
       stream_of(context));
 }
 
@@ -43,6 +59,8 @@ void launch_bias_backward(OpContext& context, const Choice&, const ExpertBiasBac
 void add_expert_launches(OpTable& table) {
   table.combine_rows.launch = launch_combine;
   table.combine_rows_backward.launch = launch_combine_backward;
+  table.row_dots.launch = launch_dots;
+  table.combine_weights_backward.launch = launch_combine_weights;
   table.expert_bias.launch = launch_bias;
   table.expert_bias_backward.launch = launch_bias_backward;
 }
