@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/evaluation.h"
 #include "model/flops.h"
+#include "nn/quantization_log.h"
 #include "run/parallel_settings.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
@@ -164,6 +165,14 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   // The first step does not yet gather what an update before it left to be gathered.
   if (!config.train.skip_train)
     step(limits.short_first_step ? fewest_micro_batches(run, count) : count);
+  // Some steps also measure operands, in memory that the others do not need.
+  QuantizationLog measured;
+  if (config.tensor_inspect.enabled && !config.train.skip_train) {
+    engine.inspect(&measured);
+    step(count);
+    measured.read(*rank.device);
+    engine.inspect(nullptr);
+  }
   const SlotMemory* second = config.train.skip_train ? nullptr : engine.second_memory();
   const OffloadCounts before = second == nullptr ? OffloadCounts() : second->counts();
   if (!config.train.skip_train) in_window(MemorySequence::step, [&] { step(count); });

@@ -47,7 +47,8 @@ struct DryRun {
   /// Elements of the logical tensors that the rank has boxes of, by Hugging Face name.
   std::map<std::string, int64_t> tensors;
   int64_t parameters = 0;   // their sum: true count, padding not counted
-  StepRecord::Peak peak;    // bytes by owner at the fullest moment of a step
+  StepRecord::Peak peak;    // bytes by owner at the fullest moment of a step, one that measures
+                            // operands (tensor_inspect) included
   int64_t bytes_after = 0;  // still held when the step has ended
   Cost cost;                // of all ops of one step
   int64_t launches = 0;

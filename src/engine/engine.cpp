@@ -11,6 +11,7 @@
 #include "model/model_place.h"
 #include "nn/moe/quantile_balance.h"
 #include "nn/moe/router_log.h"
+#include "nn/quantization_log.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "pipeline/forward_schedule.h"
@@ -153,6 +154,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   if (depth_losses_) fill(context, {depth_losses_, 0});
   store_->begin_step(context);
   if (router_log_) router_log_->begin_step(context);
+  if (quantization_log_ != nullptr) quantization_log_->begin_step(context);
 }
 
 ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
@@ -203,8 +205,12 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
   const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
   std::vector<SegmentHooks*> hooks = this->hooks();
+  // A step that measures operands launches more than others: it has no graphs, and those of the
+  // others stay.
+  const bool measures = quantization_log_ != nullptr;
   // Last, so that a group begins after the other hooks, and ends before them.
-  if (layer_graphs_ && layer_graphs_->begin_step()) hooks.push_back(layer_graphs_.get());
+  if (layer_graphs_ && !measures && layer_graphs_->begin_step())
+    hooks.push_back(layer_graphs_.get());
   const auto run = [&](ModelStage::BatchAt uploaded) {
     ModelStage stage(*model_, rank,
                      {.message_format = message_format(),
@@ -226,14 +232,15 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   for (int64_t i = 0; i < count; ++i)
     step_graph_->set_input(at(i), [&](const Batch* over) { return upload_at(i, over); });
   store_->begin_program();
-  const bool ran = step_graph_->run(at(count), [&] {
+  const auto program = [&] {
     const OffloadCounts before = slot_memory_ ? slot_memory_->counts() : OffloadCounts();
     run([&](int64_t i) { return step_graph_->input(at(i)); });
     store_->end_program();
     if (slot_memory_) graph_copies_ = slot_memory_->counts() - before;
     graph_copies_.wait_seconds = 0;  // a graph does not let the host wait
-  });
-  if (ran) return;
+  };
+  if (measures) return program();
+  if (step_graph_->run(at(count), program)) return;
   store_->program_ran();
   if (slot_memory_) slot_memory_->copied_by_graph(graph_copies_);
 }

@@ -243,7 +243,7 @@ void Linear::log_weight(RankContext& context, const Operand& operand) const {
   const std::string name = layer_path() + " w";
   if (context.quantization_log == nullptr || context.quantization_log->has(name)) return;
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
-  context.quantization_log->add(name, weight.tensor(), operand);
+  context.quantization_log->add_weight(context.ops, name, weight.tensor(), operand);
 }
 
 std::string Linear::layer_path() const {

@@ -1,25 +1,29 @@
 #include "nn/quantization_log.h"
 
+#include <algorithm>
+
+#include "ops/elementwise.h"
+
 namespace viaduct {
 namespace {
 
-using reference::QuantizationError;
+constexpr int64_t kRowsOfPage = 4096;  // 320 KiB
 
-/// `matrix` in `form`, in memory of its own: the device's is planned for steps that measure
-/// nothing.
-Operand made(OpContext& context, const Tensor& matrix, const OperandForm& form, const Tensor& amax,
-             const StochasticRounding& rounding) {
-  const Shape shape = matrix.shape();
-  const bool beside = has_matrix_scale(form) && !has_one_scale(form);
-  const Operand operand(form, matrix.dtype(), shape,
-                        host_tensor(*form.element, values_shape(form, shape)),
-                        host_tensor(form.scales->dtype, scales_shape(form, shape)),
-                        beside ? host_tensor(DType::f32, {1}) : Tensor());
-  ConvertOperandArgs args{matrix, operand};
-  if (has_matrix_scale(form)) args.amax = amax.slice(0, 0, 1);
-  if (form.element == DType::e2m1x2) args.rounding = rounding;
-  convert_operand(context, args);
-  return operand;
+/// Whether there is something to measure.
+bool is_measured(const OperandForm& form, const Tensor& matrix) {
+  return form.element && matrix.elements() > 0;
+}
+
+/// A copy on the host of sums, one read in the record. On sim they are zeros.
+Tensor read_sums(Device& device, const Tensor& sums) {
+  if (device.record() != nullptr)
+    device.record()->host_read("quantization errors", device.record_event(kComputeStream).position);
+  Tensor host = host_tensor(DType::f64, sums.shape());
+  if (device.executes())
+    device.copy_to_host(sums, host);
+  else
+    std::fill_n(host.data<double>(), host.elements(), 0.0);
+  return host;
 }
 
 }  // namespace
@@ -38,51 +42,89 @@ void MeasuredOperand::merge(const MeasuredOperand& other) {
   worst = other.worst;
 }
 
+void QuantizationLog::begin_step(OpContext& context) {
+  for (const Tensor& page : pages_) fill(context, {page, 0});
+  for (auto& [name, place] : places_) place.used = false;
+}
+
+bool QuantizationLog::has(const std::string& tensor) const {
+  const auto found = places_.find(tensor);
+  return found != places_.end() && found->second.used;
+}
+
+Tensor QuantizationLog::sums(OpContext& context, const std::string& tensor, int64_t count,
+                             int64_t first_expert) {
+  const auto [found, is_new] = places_.try_emplace(tensor);
+  Place& place = found->second;
+  if (is_new) {
+    if (pages_.empty() || taken_ + count > pages_.back().dim(0)) {
+      pages_.push_back(context.allocate(DType::f64, {std::max(count, kRowsOfPage), kErrorSums},
+                                        MemoryTag::other));
+      fill(context, {pages_.back(), 0});
+      taken_ = 0;
+    }
+    place = {pages_.size() - 1, taken_, count, first_expert};
+    taken_ += count;
+  }
+  place.used = true;
+  return pages_[place.page].slice(0, place.begin, place.count);
+}
+
 void QuantizationLog::add(OpContext& context, const std::string& tensor, const Tensor& matrix,
                           const OperandForm& form, const Tensor& amax,
                           const StochasticRounding& rounding) {
-  if (!form.element || matrix.raw() == nullptr) return;
-  add(tensor, matrix, made(context, matrix, form, amax, rounding));
+  if (!is_measured(form, matrix)) return;
+  QuantizationErrorArgs args{.matrix = matrix, .form = form};
+  args.sums = sums(context, tensor, 1, -1);
+  if (has_matrix_scale(form)) args.amax = amax.slice(0, 0, 1);
+  if (form.element == DType::e2m1x2) args.rounding = rounding;
+  quantization_error(context, args);
 }
 
-void QuantizationLog::add(const std::string& tensor, const Tensor& matrix, const Operand& operand) {
-  if (!operand.form().element || matrix.raw() == nullptr) return;
-  tensors_[tensor].all.merge(reference::quantization_error(matrix, operand));
-}
-
-void QuantizationLog::add_expert(const std::string& tensor, int64_t expert,
-                                 const QuantizationError& measured) {
-  tensors_[tensor].merge({measured, expert, measured});
+void QuantizationLog::add_weight(OpContext& context, const std::string& tensor,
+                                 const Tensor& matrix, const Operand& operand) {
+  if (!is_measured(operand.form(), matrix)) return;
+  quantization_error(context,
+                     {.matrix = matrix, .operand = operand, .sums = sums(context, tensor, 1, -1)});
 }
 
 void QuantizationLog::add_rows(OpContext& context, const std::string& tensor,
                                const GroupedGemmArgs& args, int64_t first) {
   const OperandForm form = expert_forms(args).a;
-  if (!form.element || args.a.raw() == nullptr) return;
-  const auto* offsets = args.offsets.data<int32_t>();
-  for (int64_t e = 0; e + 1 < args.offsets.dim(0); ++e) {
-    const int64_t rows = offsets[e + 1] - offsets[e];
-    if (rows == 0) continue;
-    StochasticRounding rounding = rounding_of_expert(args, e);
-    if (rounding.defined()) {
-      const int64_t token = args.rounding.token_index.data<int64_t>()[0];
-      rounding.token_index = host_tensor(DType::i64, {rows});
-      for (int64_t r = 0; r < rows; ++r) rounding.token_index.data<int64_t>()[r] = token + r;
-    }
-    const Tensor matrix = args.a.slice(0, offsets[e], rows);
-    const Tensor amax = args.a_amax ? args.a_amax.slice(0, e, 1) : Tensor();
-    add_expert(tensor, first + e,
-               reference::quantization_error(matrix, made(context, matrix, form, amax, rounding)));
-  }
+  if (!is_measured(form, args.a)) return;
+  QuantizationErrorArgs measured{.matrix = args.a, .form = form};
+  measured.sums = sums(context, tensor, args.offsets.dim(0) - 1, first);
+  measured.offsets = args.offsets;
+  measured.amax = args.a_amax;
+  measured.rounding = args.rounding;
+  quantization_error(context, measured);
 }
 
-void QuantizationLog::add_weights(const std::string& tensor, const Tensor& weights,
-                                  const Operand& operands, int64_t first) {
-  if (!operands.form().element || weights.raw() == nullptr) return;
-  const int64_t rows = weights.dim(0) / operands.count();
-  for (int64_t e = 0; e < operands.count(); ++e)
-    add_expert(tensor, first + e,
-               reference::quantization_error(weights.slice(0, e * rows, rows), operands.member(e)));
+void QuantizationLog::add_weights(OpContext& context, const std::string& tensor,
+                                  const Tensor& weights, const Operand& operands, int64_t first) {
+  if (!is_measured(operands.form(), weights)) return;
+  quantization_error(context, {.matrix = weights,
+                               .operand = operands,
+                               .sums = sums(context, tensor, operands.count(), first)});
+}
+
+QuantizationLog::Tensors QuantizationLog::read(Device& device) const {
+  std::vector<Tensor> pages;
+  for (const Tensor& page : pages_) pages.push_back(read_sums(device, page));
+  Tensors tensors;
+  for (const auto& [name, place] : places_) {
+    if (!place.used) continue;
+    MeasuredOperand& of = tensors[name];
+    for (int64_t i = 0; i < place.count; ++i) {
+      const QuantizationError error =
+          error_of_sums(pages[place.page].data<double>() + (place.begin + i) * kErrorSums);
+      if (place.first_expert < 0)
+        of.all = error;
+      else if (error.elements > 0)
+        of.merge({error, place.first_expert + i, error});
+    }
+  }
+  return tensors;
 }
 
 }  // namespace viaduct

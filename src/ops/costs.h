@@ -20,6 +20,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
+#include "ops/quantization_error.h"
 #include "ops/rotary.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
@@ -105,6 +106,8 @@ Cost cost_of(const NormalizeArgs& args);
 Cost cost_of(const MuonUpdateArgs& args);
 Cost cost_of(const ExpandStateArgs& args);
 Cost cost_of(const StoreStateArgs& args);
+/// An operand that is made here is written, and read again.
+Cost cost_of(const QuantizationErrorArgs& args);
 Cost cost_of(const SquareMagnitudesArgs& args);
 Cost cost_of(const SquareScalesArgs& args);
 Cost cost_of(const SquareCodesArgs& args);

@@ -105,10 +105,15 @@ GemmForms expert_forms(const GroupedGemmArgs& args) {
 }
 
 StochasticRounding rounding_of_expert(const GroupedGemmArgs& args, int64_t index) {
-  if (!args.rounding.defined()) return {};
-  const int64_t n = args.a.dim(1), begin = index * n;
-  StochasticRounding own{args.rounding.key, args.rounding.token_index, {}};
-  const std::vector<FeatureRun>& runs = args.rounding.features;
+  return rounding_of_matrix(args.rounding, args.a.dim(1), index);
+}
+
+StochasticRounding rounding_of_matrix(const StochasticRounding& rounding, int64_t columns,
+                                      int64_t index) {
+  if (!rounding.defined()) return {};
+  const int64_t n = columns, begin = index * n;
+  StochasticRounding own{rounding.key, rounding.token_index, {}};
+  const std::vector<FeatureRun>& runs = rounding.features;
   for (size_t i = 0; i < runs.size(); ++i) {
     const bool ends_before = i + 1 < runs.size() && runs[i + 1].begin <= begin;
     if (ends_before || runs[i].begin >= begin + n) continue;

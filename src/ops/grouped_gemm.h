@@ -54,6 +54,10 @@ GemmForms expert_forms(const GroupedGemmArgs& args);
 /// if nothing is random, else still that of the first row.
 StochasticRounding rounding_of_expert(const GroupedGemmArgs& args, int64_t index);
 
+/// The same of matrix `index` of several with `columns` columns each.
+StochasticRounding rounding_of_matrix(const StochasticRounding& rounding, int64_t columns,
+                                      int64_t index);
+
 /// The product of only expert `index`, with rows [begin, end): views of the arguments. For
 /// backends.
 GemmArgs product_of_expert(const GroupedGemmArgs& args, int64_t index, int64_t begin, int64_t end);

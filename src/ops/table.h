@@ -27,6 +27,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
+#include "ops/quantization_error.h"
 #include "ops/random_rows.h"
 #include "ops/rotary.h"
 #include "ops/routing.h"
@@ -48,6 +49,7 @@ struct OpTable {
   OpEntry<ConvertOperandArgs> convert_operand;  // empty where there are no other forms
   OpEntry<ExpandOperandArgs> expand_operand;    // likewise
   OpEntry<LargestMagnitudeArgs> largest_magnitude;
+  OpEntry<QuantizationErrorArgs> quantization_error;
   OpEntry<SquareMagnitudesArgs> square_magnitudes;
   OpEntry<SquareScalesArgs> square_scales;
   OpEntry<SquareCodesArgs> square_codes;

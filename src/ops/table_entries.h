@@ -25,8 +25,8 @@ void for_each_entry(F&& f) {
   // clang-format off
   all.template operator()<
       &T::gemm, &T::convert_operand, &T::expand_operand, &T::largest_magnitude,
-      &T::square_magnitudes, &T::square_scales, &T::square_codes, &T::note_amax, &T::choose_amax,
-      &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward,
+      &T::quantization_error, &T::square_magnitudes, &T::square_scales, &T::square_codes,
+      &T::note_amax, &T::choose_amax, &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward,
       &T::activation_forward, &T::activation_backward, &T::rotary, &T::attention_forward,
       &T::attention_delta, &T::attention_backward, &T::attention_merge, &T::attention_sink,
       &T::attention_sink_backward, &T::repeat_heads, &T::sum_heads, &T::score_product,

@@ -24,7 +24,7 @@ Json of_ranks(const FigureOfRanks& f) {
 
 /// JSON has no NaN and no infinity: they become null.
 Json of_quantized(const MeasuredOperand& measured) {
-  const reference::QuantizationError& e = measured.all;
+  const QuantizationError& e = measured.all;
   Json object{{"amax", e.amax},
               {"underflow_share", underflow_share(e)},
               {"overflow_count", static_cast<int64_t>(e.overflows)},

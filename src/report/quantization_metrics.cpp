@@ -14,7 +14,7 @@ namespace {
 using Measured = MeasuredOperand;
 using Json = nlohmann::json;
 
-Json numbers_of(const reference::QuantizationError& e) {
+Json numbers_of(const QuantizationError& e) {
   return {e.elements, e.nonzero,      e.underflows, e.overflows,   e.not_finite,
           e.square,   e.error_square, e.amax,       e.least_scale, e.most_scale};
 }
@@ -35,9 +35,8 @@ QuantizationLog::Tensors from_text(const std::string& text) {
     return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
   };
   const auto measured = [&](const Json& e) {
-    return reference::QuantizationError{number(e[0]), number(e[1]), number(e[2]), number(e[3]),
-                                        number(e[4]), number(e[5]), number(e[6]), number(e[7]),
-                                        number(e[8]), number(e[9])};
+    return QuantizationError{number(e[0]), number(e[1]), number(e[2]), number(e[3]), number(e[4]),
+                             number(e[5]), number(e[6]), number(e[7]), number(e[8]), number(e[9])};
   };
   for (const auto& [name, e] : object.items())
     tensors[name] = {measured(e[0]), e[1].get<int64_t>(), measured(e[2])};
@@ -51,7 +50,7 @@ std::string merge_texts(std::string lower, const std::string& upper) {
 }
 }  // namespace
 
-double underflow_share(const reference::QuantizationError& e) {
+double underflow_share(const QuantizationError& e) {
   return e.nonzero > 0 ? e.underflows / e.nonzero : 0;
 }
 
@@ -70,7 +69,7 @@ std::string quantization_table(const QuantizationLog::Tensors& tensors, size_t r
   std::string text = fmt::format("{:<{}}  {:>9}  {:>9}  {:>9}  {:>10}  {:>14}\n", "tensor", width,
                                  "amax", "underflow", "overflow", "not finite", "relative error");
   for (const auto& [name, measured] : worst) {
-    const reference::QuantizationError& e = measured.all;
+    const QuantizationError& e = measured.all;
     text +=
         fmt::format("{:<{}}  {:>9.3g}  {:>8.2f}%  {:>9}  {:>10}  {:>13.2f}%", name, width, e.amax,
                     100 * underflow_share(e), e.overflows, e.not_finite, 100 * e.relative_error());

@@ -13,7 +13,7 @@ QuantizationLog::Tensors quantization_of_ranks(HostGroup& host,
                                                const QuantizationLog::Tensors& mine);
 
 /// Of the elements that were not 0, how many quantization made 0: 0 to 1.
-double underflow_share(const reference::QuantizationError& measured);
+double underflow_share(const QuantizationError& measured);
 
 /// A table of the `rows` tensors that quantization changes most, worst first: those with elements
 /// that are not finite, then by relative error.

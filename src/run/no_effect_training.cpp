@@ -79,6 +79,11 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {
+         const bool each_step = c.tensor_inspect.enabled && c.tensor_inspect.interval == 1 &&
+                                c.logger.log_interval == 1 &&
+                                precision_recipe(c.mixed_precision).products.any();
+         if (each_step && (captures_steps(c) || captures_layers(c)))
+           return std::string("each step measures its operands (tensor_inspect), without graphs");
          return reason_if(
              c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
              "dist.device = " + c.dist.device.value() + " launches no kernels");

@@ -4,12 +4,10 @@ namespace viaduct {
 
 FieldGroup tensor_inspect_fields(TensorInspectConfig& config) {
   FieldGroup group("tensor_inspect", "Statistics of quantized tensors.");
-  group
-      .field("enabled", config.enabled,
-             "Each quantized operand is compared with its matrix: largest magnitude, shares of "
-             "elements that became 0 or were saturated, relative error, scale; in metrics.jsonl "
-             "by tensor.")
-      .planned_on(KnobDevice::cuda, "operands are compared on the host");
+  group.field("enabled", config.enabled,
+              "Each quantized operand is compared with its matrix: largest magnitude, shares of "
+              "elements that became 0 or were saturated, relative error, scale; in metrics.jsonl "
+              "by tensor.");
   group.field("interval", config.interval, "Steps between measurements.").range(1).in("steps");
   return group;
 }

@@ -202,7 +202,6 @@ void Trainer::step() {
   inputs.update = state_.updates + 1;
   inputs.loss_scale = state_.scaler.scale;
   engine_->reset_phases();
-  quantization_.clear();
   engine_->inspect(inspects(state_.step + 1) ? &quantization_ : nullptr);
   const OffloadCounts moved_before = moved();
   engine_->begin_step(inputs);

@@ -156,7 +156,7 @@ void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
     metrics.timers = timers_of_ranks(world_->host(), mine);
   }
   if (inspects(state_.step)) {
-    metrics.quantization = quantization_of_ranks(world_->host(), quantization_.tensors());
+    metrics.quantization = quantization_of_ranks(world_->host(), quantization_.read(device_));
     if (leads() && state_.step == total_steps_ && !metrics.quantization.empty())
       log_->note("the tensors that quantization changes most:\n" +
                  quantization_table(metrics.quantization, 10));

@@ -136,6 +136,7 @@ void put_kernels(OpTable& table, const OpTable& k) {
   // The signs of NaN differ, which have no meaning.
   Checked<&T::expand_operand, kCloseBits, ExpandOperandArgs, never>::put(table, k);
   Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, never>::put(table, k);
+  Checked<&T::quantization_error, kSameBits, QuantizationErrorArgs, never>::put(table, k);
   Checked<&T::square_magnitudes, kSameBits, SquareMagnitudesArgs, never>::put(table, k);
   Checked<&T::square_scales, kSameBits, SquareScalesArgs, never>::put(table, k);
   Checked<&T::square_codes, kSameBits, SquareCodesArgs, never>::put(table, k);

@@ -56,7 +56,7 @@ void ExpertsSegment::log_operands(RankContext& context, const Parameter& weight,
   // Codes are all that is stored of such a weight: there is no matrix to compare with.
   if (context.settings.precision.stores_codes || log->has(layer + " w")) return;
   const AcquiredWeight held(context.weights, weight, WeightUse::elementwise);
-  log->add_weights(layer + " w", held.tensor(), args.b, first);
+  log->add_weights(context.ops, layer + " w", held.tensor(), args.b, first);
 }
 
 Tensor ExpertsSegment::amax_of(RankContext& context, const Parameter& weight, LayerOperand operand,

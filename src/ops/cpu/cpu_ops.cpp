@@ -14,6 +14,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   table.traits.matrix_bf16 = isa == CpuIsa::amx;
   cpu::add_gemm(table, isa);
   cpu::add_largest_magnitude(table, isa);
+  cpu::add_quantization_error(table, isa);
   cpu::add_square_codes(table, isa);
   cpu::add_amax_history(table, isa);
   cpu::add_norm(table, isa);

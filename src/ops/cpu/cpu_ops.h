@@ -29,6 +29,7 @@ std::vector<CpuIsa> by_speed(const CpuFeatures& features, FunctionRef<bool(CpuIs
 // What each family adds to the table.
 void add_gemm(OpTable& table, CpuIsa isa);  // gemm, column_sum
 void add_largest_magnitude(OpTable& table, CpuIsa isa);
+void add_quantization_error(OpTable& table, CpuIsa isa);
 void add_square_codes(OpTable& table, CpuIsa isa);  // of parts of NVFP4 weights
 void add_amax_history(OpTable& table, CpuIsa isa);
 void add_norm(OpTable& table, CpuIsa isa);

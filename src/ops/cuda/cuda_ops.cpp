@@ -19,6 +19,7 @@ OpTable cuda_ops(CudaTarget target) {
   cuda::add_experts(table);
   cuda::add_grouped_gemm(table, target);
   cuda::add_quantize(table);
+  cuda::add_quantization_error(table);
   cuda::add_optimizer(table);
   return table;
 }

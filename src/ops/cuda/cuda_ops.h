@@ -29,6 +29,7 @@ void add_composed(OpTable& table);     // score matrices, steps of softmax cross
 void add_rows(OpTable& table);         // norm, activation, rotary, embedding, cross entropy
 void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …
 void add_quantize(OpTable& table);     // FP8 operands, magnitudes, delayed scaling
+void add_quantization_error(OpTable& table);
 void add_optimizer(OpTable& table);    // reproducible sums, gradient norm, updates, formats
 void add_experts(OpTable& table);      // routing, order of rows
 void add_grouped_gemm(OpTable& table, CudaTarget target);  // products of experts

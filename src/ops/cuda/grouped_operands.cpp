@@ -32,8 +32,10 @@ void place_scales(GroupedOperand& operand, int64_t rows, int64_t matrices) {
   operand.scales_bytes *= dtype_bytes(form.scales->dtype);
 }
 
-GroupedOperand place(const OperandForm& form, const Operand& from, bool of_rows, int64_t matrices,
-                     int64_t& end) {
+}  // namespace
+
+GroupedOperand grouped_operand(const OperandForm& form, const Operand& from, bool of_rows,
+                               int64_t matrices, int64_t& end) {
   GroupedOperand operand{form};
   const int64_t rows = from.dim(0);
   const bool halves = form.element == DType::e2m1x2;
@@ -58,15 +60,13 @@ GroupedOperand place(const OperandForm& form, const Operand& from, bool of_rows,
   return operand;
 }
 
-}  // namespace
-
 GroupedOperands grouped_operands(const GroupedGemmArgs& args) {
   const GemmForms forms = expert_forms(args);
   const int64_t experts = args.offsets.dim(0) - 1;
   GroupedOperands operands;
-  operands.a = place(forms.a, args.a, true, experts, operands.workspace_bytes);
-  operands.b = place(forms.b, args.b, args.form == GemmForm::weight_gradient, experts,
-                     operands.workspace_bytes);
+  operands.a = grouped_operand(forms.a, args.a, true, experts, operands.workspace_bytes);
+  operands.b = grouped_operand(forms.b, args.b, args.form == GemmForm::weight_gradient, experts,
+                               operands.workspace_bytes);
   return operands;
 }
 

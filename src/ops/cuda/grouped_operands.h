@@ -1,7 +1,8 @@
 #pragma once
-// Where the operands of quantized products of experts (ops/grouped_gemm.h) lie: in the workspace
-// those that the op makes, as the kernels of kernels/grouped_codes.h read them. From shapes and
-// forms alone, so that a dry run has the same launches, bytes and workspace as a run.
+// Where the operands of quantized products of experts (ops/grouped_gemm.h), and those that are
+// measured (ops/quantization_error.h), lie: in the workspace those that the op makes, as the
+// kernels of kernels/grouped_codes.h read them. From shapes and forms alone, so that a dry run has
+// the same launches, bytes and workspace as a run.
 
 #include "ops/grouped_gemm.h"
 
@@ -28,6 +29,18 @@ struct GroupedOperands {
   bool warpgroups = false;  // multiply them (warpgroup_products.h)
   int64_t workspace_bytes = 0;
 };
+
+/// Of `quantization_error`: the operand, and where in the workspace the sums of parts are.
+struct MeasuredPlan {
+  GroupedOperand operand;
+  int64_t parts_at = 0;
+};
+
+/// An operand of `matrices` matrices in `form`. `from`: the matrices [R, K], of which it is made
+/// in the workspace from `end` on, or the operand itself. `of_rows`: offsets say which rows belong
+/// to each.
+GroupedOperand grouped_operand(const OperandForm& form, const Operand& from, bool of_rows,
+                               int64_t matrices, int64_t& end);
 
 /// The products are quantized.
 GroupedOperands grouped_operands(const GroupedGemmArgs& args);

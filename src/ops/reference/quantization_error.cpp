@@ -4,24 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/reference/scaled_operand.h"
 #include "tensor/operand_scale.h"
 
 namespace viaduct::reference {
-
-double QuantizationError::relative_error() const {
-  return square > 0 ? std::sqrt(error_square / square) : 0;
-}
-
-void QuantizationError::merge(const QuantizationError& other) {
-  if (other.elements == 0) return;
-  least_scale = elements == 0 ? other.least_scale : std::min(least_scale, other.least_scale);
-  most_scale = std::max(most_scale, other.most_scale);
-  amax = std::max(amax, other.amax);
-  elements += other.elements, nonzero += other.nonzero;
-  underflows += other.underflows, overflows += other.overflows;
-  not_finite += other.not_finite;
-  square += other.square, error_square += other.error_square;
-}
 
 QuantizationError quantization_error(const Tensor& matrix, const Operand& operand) {
   VIADUCT_CHECK(ShapeError, !operand.form().rotated && matrix.shape() == operand.shape(),
@@ -49,7 +35,8 @@ QuantizationError quantization_error(const Tensor& matrix, const Operand& operan
         sum.square += x * x;
         sum.error_square += (value - x) * (value - x);
         sum.amax = std::max(sum.amax, std::abs(x));
-        sum.least_scale = r + c == 0 ? scale : std::min(sum.least_scale, scale);
+        if (std::isnan(scale)) continue;
+        sum.least_scale = std::min(sum.least_scale, scale);
         sum.most_scale = std::max(sum.most_scale, scale);
       }
     }

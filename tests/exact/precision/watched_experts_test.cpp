@@ -4,12 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "run/launch.h"
-#include "run/rank_device.h"
-#include "support/temporary_folder.h"
-#include "support/training.h"
+#include "support/watched_run.h"
 
 namespace viaduct {
 namespace {
@@ -17,34 +12,8 @@ namespace {
 using namespace test;
 using nlohmann::json;
 
-Overrides watched_run(const std::string& recipe) {
-  return tiny_run("qwen2_moe") +
-         Overrides{"mixed_precision=" + recipe,    "mixed_precision.first_last_layers_bf16=false",
-                   "model.num_moe_experts=4",      "model.moe_router_topk=2",
-                   "model.moe_ffn_hidden_size=32", "model.moe_shared_expert_intermediate_size=32",
-                   "train.train_iters=1",          "tensor_inspect.enabled=true",
-                   "dist.threads_per_rank=1"};
-}
-
-/// The line of metrics.jsonl of the single step.
-json measured(const Overrides& overrides) {
-  const TemporaryFolder folder;
-  const RunSetup setup =
-      setup_of(overrides + Overrides{"checkpoint.save=" + folder.path().string()});
-  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
-    trainer.run();
-  });
-  return json::parse(last_line(folder / "metrics.jsonl")).at("quantization");
-}
-
-const char* const kRecipes[] = {
-    "bf16_with_fp8_current_scaling_mixed", "bf16_with_fp8_delayed_scaling_mixed",
-    "bf16_with_fp8_subchannel_scaling_mixed", "bf16_with_mxfp8_mixed", "bf16_with_nvfp4_mixed"};
-
 TEST(WatchedExperts, AreInTheLogTogetherWithTheWorstOfThem) {
-  for (const char* recipe : kRecipes) {
+  for (const char* recipe : kWatchedRecipes) {
     SCOPED_TRACE(recipe);
     const json log = measured(watched_run(recipe));
     for (const char* weight : {"up", "down"}) {
@@ -69,7 +38,7 @@ TEST(WatchedExperts, AreInTheLogTogetherWithTheWorstOfThem) {
 }
 
 TEST(WatchedExperts, AreCountedOnceWhereTheyRunAgain) {
-  for (const char* recipe : kRecipes) {
+  for (const char* recipe : kWatchedRecipes) {
     SCOPED_TRACE(recipe);
     // Counts of saturated elements would double: delayed scaling has some in its first step.
     const json once = measured(watched_run(recipe));
@@ -112,7 +81,7 @@ TEST(WatchedExperts, OfSeveralRanksAreThoseOfOne) {
 }
 
 TEST(WatchedExperts, HaveTheBitsOfAnUnwatchedRun) {
-  for (const char* recipe : kRecipes) {
+  for (const char* recipe : kWatchedRecipes) {
     const Overrides run = watched_run(recipe) + Overrides{"train.train_iters=2"};
     EXPECT_EQ(train_run(run), train_run(run + Overrides{"tensor_inspect.enabled=false"})) << recipe;
   }

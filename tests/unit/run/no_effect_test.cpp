@@ -195,6 +195,14 @@ TEST(NoEffect, WeightDecayThatTheScheduleSays) {
                                            "it"));
 }
 
+TEST(NoEffect, GraphsWhereEachStepMeasuresItsOperands) {
+  const Overrides run{"dist.device=cuda", "mixed_precision=bf16_with_fp8_current_scaling_mixed",
+                      "model.cuda_graph_impl=full_iteration", "tensor_inspect.enabled=true"};
+  const auto of_graphs = Contains(HasSubstr("model.cuda_graph_impl has no effect here: each step"));
+  EXPECT_THAT(notes(run + Overrides{"logger.log_interval=1"}), of_graphs);
+  EXPECT_THAT(notes(run + Overrides{"logger.log_interval=2"}), Not(of_graphs));
+}
+
 // A run continues with its own config.yaml, which has every field.
 TEST(NoEffect, WhatTheRunWouldHaveAnywayAsksForNothing) {
   const RunSetup setup = setup_of(tiny_run() + Overrides{"validation.eval_iters=1"});

@@ -162,7 +162,6 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
   const std::vector<std::pair<std::string, std::string>> missing{
       {"memory.offload_path=/tmp", "the second memory of a GPU"},
-      {"tensor_inspect.enabled=true", "operands are compared"},
       {"comm_overlap.num_sm=4", "a setting of the cuda backend"}};
   for (const auto& [setting, why] : missing) {
     EXPECT_THAT(

@@ -1,42 +1,10 @@
 #include "ops/cpu/gemm/grouped_quantized.h"
 
-#include <memory>
-
-#include "ops/cpu/gemm/nvfp4.h"
-#include "ops/cpu/gemm/quantize.h"
+#include "ops/cpu/gemm/operand_room.h"
 #include "tensor/hadamard.h"
 
 namespace viaduct::cpu {
 namespace {
-
-constexpr int64_t kAligned = 64;
-
-/// Tensors one after the other in memory that is not owned; with null memory only sizes.
-class Room {
- public:
-  explicit Room(std::byte* memory) : memory_(memory) {}
-
-  Tensor tensor(DType dtype, const Shape& shape) {
-    const int64_t bytes = shape.elements() * dtype_bytes(dtype);
-    const Tensor placed{
-        std::make_shared<Storage>(memory_ == nullptr ? nullptr : memory_ + used_, bytes, nullptr),
-        dtype, shape};
-    used_ += (bytes + kAligned - 1) / kAligned * kAligned;
-    return placed;
-  }
-  Operand operand(const OperandForm& form, DType dtype, const Shape& shape) {
-    const Tensor values = tensor(*form.element, values_shape(form, shape));
-    const Tensor scales = tensor(form.scales->dtype, scales_shape(form, shape));
-    Tensor matrix_scale;
-    if (has_matrix_scale(form) && !has_one_scale(form)) matrix_scale = tensor(DType::f32, {1});
-    return {form, dtype, shape, values, scales, matrix_scale};
-  }
-  int64_t used() const { return used_; }
-
- private:
-  std::byte* memory_;
-  int64_t used_ = 0;
-};
 
 /// The rows that an operand of `rows` rows has in its form.
 int64_t completed(const OperandForm& form, int64_t rows) {
@@ -58,7 +26,7 @@ Placed place(const GroupedGemmArgs& args, int64_t rows, std::byte* memory) {
   const int64_t b_rows = gradient ? completed(forms.b, rows) : args.b.dim(0) / experts;
   const bool b_there = !args.b.form().plain();
   const DType dtype = args.a.dtype();
-  Room room(memory);
+  OperandRoom room(memory);
   Placed placed;
   placed.product.form = args.form;
   placed.product.mode = args.mode;
@@ -71,11 +39,6 @@ Placed place(const GroupedGemmArgs& args, int64_t rows, std::byte* memory) {
   if (args.rounding.defined()) placed.tokens = room.tensor(DType::i64, {completed(forms.a, rows)});
   placed.bytes = room.used();
   return placed;
-}
-
-void make_operand(ThreadPool& pool, const ConvertOperandArgs& args, CpuIsa isa) {
-  if (is_nvfp4(args.out.form())) return quantize_nvfp4(pool, args, nvfp4_kernels(isa));
-  quantize(pool, args, quantize_kernels(isa));
 }
 
 }  // namespace
@@ -101,13 +64,8 @@ GemmArgs make_product(ThreadPool& pool, const GroupedGemmArgs& args, int64_t ind
   const auto amax = [&](const Tensor& of_experts) {
     return of_experts ? of_experts.slice(0, index, 1) : Tensor();
   };
-  StochasticRounding rounding = rounding_of_expert(args, index);
-  if (rounding.defined()) {
-    const int64_t first = args.rounding.token_index.data<int64_t>()[0];
-    for (int64_t r = 0; r < placed.tokens.elements(); ++r)
-      placed.tokens.data<int64_t>()[r] = first + r;
-    rounding.token_index = placed.tokens;
-  }
+  const StochasticRounding rounding =
+      with_tokens_of_rows(rounding_of_expert(args, index), placed.tokens);
   make_operand(pool, {matrices.a.tensor(), product.a, amax(args.a_amax), rounding}, isa);
   if (matrices.b.form().plain()) {
     make_operand(pool, {matrices.b.tensor(), product.b, amax(args.b_amax)}, isa);

@@ -19,6 +19,7 @@ void add_row_launches(OpTable& table);
 void add_embedding_launches(OpTable& table);
 void add_expert_launches(OpTable& table);
 void add_quantize_launches(OpTable& table);
+void add_quantization_error_launches(OpTable& table);
 void add_optimizer_launches(OpTable& table);
 void add_sum_launches(OpTable& table);
 void add_momentum_launches(OpTable& table);

@@ -20,6 +20,7 @@ const OpTable& direct_launches() {
     cuda::add_embedding_launches(table);
     cuda::add_expert_launches(table);
     cuda::add_quantize_launches(table);
+    cuda::add_quantization_error_launches(table);
     cuda::add_optimizer_launches(table);
     cuda::add_sum_launches(table);
     cuda::add_momentum_launches(table);
