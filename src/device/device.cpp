@@ -22,7 +22,7 @@ Tensor Device::allocate(DType dtype, const Shape& shape, MemoryTag tag) {
   void* data = take(bytes, tag);
   const int64_t id = next_id_++;
   account(tag, bytes);
-  if (record_ != nullptr) record_->allocate(id, bytes, std::string(memory_tag_name(tag)));
+  if (record_ != nullptr) record_->allocate(id, bytes, memory_tag_name(tag));
   auto storage = std::make_shared<Storage>(data, bytes, [this, id, tag](Storage& s) {
     account(tag, -s.bytes());
     if (record_ != nullptr) record_->release(id, s.bytes(), memory_tag_name(tag));
@@ -50,9 +50,29 @@ int Device::stream(std::string_view name) {
   return has_side_streams() ? order_.stream(name) : kComputeStream;
 }
 
-void Device::wait(int stream, const Event& event) {
-  if (order_.is_behind(stream, event)) return;
+int64_t Device::launched(int stream) {
   const int64_t position = order_.launched(stream);
+  if (record_ != nullptr) record_->stream_call({.stream = stream, .position = position});
+  return position;
+}
+
+Event Device::record_event(int stream) {
+  Event event = order_.event(stream);
+  if (record_ != nullptr) event.calls = static_cast<int64_t>(record_->stream_calls().size());
+  return event;
+}
+
+void Device::wait(int stream, const Event& event) {
+  const bool behind = order_.is_behind(stream, event);
+  const int64_t position = behind ? order_.position(stream) : order_.launched(stream);
+  if (record_ != nullptr) {
+    record_->stream_call({.stream = stream,
+                          .from_stream = event.stream,
+                          .position = position,
+                          .from_calls = event.calls,
+                          .takes_position = !behind});
+  }
+  if (behind) return;
   if (record_ != nullptr) record_->edge({event.stream, event.position, stream, position});
   enqueue_wait(stream, event);
   order_.waited(stream, event);

@@ -67,9 +67,9 @@ class Device {
   const std::string& stream_name(int stream) const { return order_.name(stream); }
   /// Counts a piece of work that is about to be enqueued on a stream; call it right before. Returns
   /// the work's position in the stream.
-  int64_t launched(int stream) { return order_.launched(stream); }
+  int64_t launched(int stream);
   /// The point after all work enqueued on `stream` so far.
-  Event record_event(int stream) { return order_.event(stream); }
+  Event record_event(int stream);
   /// Work enqueued on `stream` from now on begins after `event`. The host does not wait.
   void wait(int stream, const Event& event);
   /// The host waits until `event` has passed.

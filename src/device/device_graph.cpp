@@ -61,11 +61,11 @@ std::vector<int> Device::used_streams() const {
 }
 
 void Device::join(const std::vector<int>& streams) {
-  for (const int stream : streams) wait(kComputeStream, order_.event(stream));
+  for (const int stream : streams) wait(kComputeStream, record_event(stream));
 }
 
 void Device::fork(const std::vector<int>& streams) {
-  for (const int stream : streams) wait(stream, order_.event(kComputeStream));
+  for (const int stream : streams) wait(stream, record_event(kComputeStream));
 }
 
 std::unique_ptr<DeviceGraph> Device::capture(FunctionRef<void()> program) {

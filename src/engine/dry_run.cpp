@@ -125,10 +125,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
                  const DryRunLimits& limits, Recorded& recorded) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_dry_run_device(config);
-  const bool with_shapes = recorded.record.with_shapes();
-  recorded = {};
   StepRecord& record = recorded.record;
-  record.set_with_shapes(with_shapes);
   DryRun& result = recorded.run;
   result.rank = place;
   const Recording recording(*rank.device, record);
@@ -207,18 +204,16 @@ void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int6
 
 DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool with_evaluation,
                bool in_full, const DryRunLimits& limits) {
-  // A record with edges between the streams of a GPU cannot be expanded; its sums and its peak do
-  // not need them.
-  const bool edges = setup.config.cuda_target.has_value();
+  const auto full = [&] { return dry_run(setup, rank, kept, with_evaluation, true, limits); };
   // Shared documents give each micro-batch a shape of its own.
-  const bool repeats = !in_full && !(kept != nullptr && edges) &&
-                       !setup.config.context_parallel.hybrid_context_parallel;
+  const bool repeats = !in_full && !setup.config.context_parallel.hybrid_context_parallel;
   Recorded recorded;
   recorded.record.set_with_shapes(kept != nullptr && kept->with_shapes());
+  // Sums and the peak do not need them.
+  recorded.record.set_with_stream_calls(repeats && kept != nullptr);
   record_rank(setup, rank, with_evaluation, repeats, limits, recorded);
-  if (against_repeats(recorded.record, recorded.log))
-    record_rank(setup, rank, with_evaluation, false, limits, recorded);
   limits.deadline.check("dry run of a rank");
+  if (against_repeats(recorded.record, recorded.log)) return full();
   DryRun result = std::move(recorded.run);
   result.bytes_after =
       held_before(recorded.record, result.windows[static_cast<size_t>(MemorySequence::step)].end);
@@ -231,6 +226,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool wi
     return result;
   }
   ExpandedRecord whole = expanded(all);
+  if (whole.against) return full();
   for (SequenceWindow& window : result.windows)
     window = {whole.positions[static_cast<size_t>(window.begin)],
               whole.positions[static_cast<size_t>(window.end)]};

@@ -45,21 +45,21 @@ MicroBatchInstances::MicroBatchInstances(Device& device, const ActionList& actio
 }
 
 bool MicroBatchInstances::before(const Action& action) {
-  const int64_t at = device_.record()->position(), compute = compute_position();
+  const int64_t at = device_.record()->position(), calls = stream_calls();
   log_.actions.push_back({.micro_batch = action.micro_batch,
                           .recorded_as = recorded_as(action.micro_batch),
                           .number = numbers_[static_cast<size_t>(action.micro_batch)]++,
                           .begin = at,
                           .end = at,
-                          .compute_begin = compute,
-                          .compute_end = compute});
+                          .calls_begin = calls,
+                          .calls_end = calls});
   return runs(action.micro_batch);
 }
 
 void MicroBatchInstances::after(const Action&) {
   ActionRecord& ran = log_.actions.back();
   ran.end = device_.record()->position();
-  ran.compute_end = compute_position();
+  ran.calls_end = stream_calls();
 }
 
 }  // namespace viaduct

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-MemoryTag tag_of(const std::string& name) {
+MemoryTag tag_of(std::string_view name) {
   for (int tag = 0; tag < kMemoryTags; ++tag) {
     if (memory_tag_name(static_cast<MemoryTag>(tag)) == name) return static_cast<MemoryTag>(tag);
   }

@@ -18,7 +18,8 @@ struct ActionRecord {
   /// Positions in the record, the second one not included. Of an instance both are the place at
   /// which it would have run.
   int64_t begin = 0, end = 0;
-  int64_t compute_begin = 0, compute_end = 0;  // the amount of work given to compute by then
+  /// The same, of the calls of streams (StepRecord::stream_calls).
+  int64_t calls_begin = 0, calls_end = 0;
 
   bool ran() const { return recorded_as == micro_batch; }
 };

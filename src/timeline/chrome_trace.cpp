@@ -162,25 +162,25 @@ void add_memory(Trace& trace, const StepRecord& record, const TraceSettings& set
   struct Change {
     int64_t at;
     double seconds;
-    const std::string* tag;
+    std::string_view tag;
     int64_t bytes;
   };
   std::vector<Change> changes;
   for (const AllocationRecord& a : record.allocations()) {
     if (a.allocated_at >= settings.from)
-      changes.push_back({a.allocated_at, a.allocated_seconds, &a.tag, a.bytes});
+      changes.push_back({a.allocated_at, a.allocated_seconds, a.tag, a.bytes});
     if (a.released_at >= settings.from)
-      changes.push_back({a.released_at, a.released_seconds, &a.tag, -a.bytes});
+      changes.push_back({a.released_at, a.released_seconds, a.tag, -a.bytes});
   }
   for (const OlderReleaseRecord& r : record.older_releases()) {
-    if (r.at >= settings.from) changes.push_back({r.at, r.seconds, &r.tag, -r.bytes});
+    if (r.at >= settings.from) changes.push_back({r.at, r.seconds, r.tag, -r.bytes});
   }
   std::stable_sort(changes.begin(), changes.end(),
                    [](const Change& a, const Change& b) { return a.at < b.at; });
   std::map<std::string, int64_t> held = settings.held_bytes;
   trace.counter("memory", settings.from_seconds, held);
   for (const Change& change : changes) {
-    held[*change.tag] += change.bytes;
+    held[std::string(change.tag)] += change.bytes;
     trace.counter("memory", change.seconds, held);
   }
 }

@@ -32,17 +32,17 @@ void StepRecord::op(OpEntryRecord entry) {
   ops_.push_back(std::move(entry));
 }
 
-void StepRecord::allocate(int64_t id, int64_t bytes, std::string tag) {
+void StepRecord::allocate(int64_t id, int64_t bytes, std::string_view tag) {
   if (counters_alone_) return;
   open_[id] = allocations_.size();
-  allocations_.push_back({id, bytes, std::move(tag), position_++, -1, scope_, now(), 0});
+  allocations_.push_back({id, bytes, tag, position_++, -1, scope_, now(), 0});
 }
 
 void StepRecord::release(int64_t id, int64_t bytes, std::string_view tag) {
   if (counters_alone_) return;
   const auto found = open_.find(id);
   if (found == open_.end()) {  // allocated before the record was attached
-    older_releases_.push_back({bytes, std::string(tag), position_, now()});
+    older_releases_.push_back({bytes, tag, position_, now()});
     return;
   }
   allocations_[found->second].released_at = position_++;
@@ -159,6 +159,7 @@ void StepRecord::drop_finished() {
   dropped_calls_ += static_cast<int64_t>(host_calls_.size());
   dropped_collectives_ += static_cast<int64_t>(collectives_.size());
   ops_.clear(), host_reads_.clear(), host_calls_.clear(), collectives_.clear(), edges_.clear();
+  stream_calls_.clear();
   older_releases_.clear();
   std::vector<AllocationRecord> held;
   std::vector<ScopeRecord> scopes;
@@ -223,7 +224,7 @@ StepRecord::Peak StepRecord::peak() const {
   }
   for (const auto& a : allocations_) {
     if (a.allocated_at <= peak.at && (a.released_at < 0 || a.released_at > peak.at))
-      peak.bytes_by_tag[a.tag] += a.bytes;
+      peak.bytes_by_tag[std::string(a.tag)] += a.bytes;
   }
   return peak;
 }

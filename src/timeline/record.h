@@ -62,11 +62,24 @@ struct StreamEdgeRecord {
   int64_t to_position = 0;
 };
 
+/// A piece of work that a stream is given, or a wait of the stream for an event of another one.
+struct StreamCallRecord {
+  int stream = 0;
+  int from_stream = -1;    // of the event that it waits for; −1: a piece of work
+  int64_t at = 0;          // position of the record's next event
+  int64_t position = 0;    // of the stream afterwards
+  int64_t from_calls = 0;  // how many calls there were when the event was recorded
+  /// False: it changed nothing, since the stream had waited for the event or a later one before. So
+  /// it has no position and no edge.
+  bool takes_position = true;
+  bool in_graph = false;  // as of ops
+};
+
 /// One allocation; times are positions in the sequence of all events of the record.
 struct AllocationRecord {
   int64_t id = 0;
   int64_t bytes = 0;
-  std::string tag;
+  std::string_view tag;  // a literal
   int64_t allocated_at = 0;
   int64_t released_at = -1;      // −1: still held when the record ended
   int64_t scope = -1;            // the innermost scope around it: its owner
@@ -77,7 +90,7 @@ struct AllocationRecord {
 /// The release of an allocation made before the record was attached.
 struct OlderReleaseRecord {
   int64_t bytes = 0;
-  std::string tag;
+  std::string_view tag;  // a literal
   int64_t at = 0;
   double seconds = 0;
 };
@@ -169,7 +182,8 @@ class ScopeMarks {
 class StepRecord {
  public:
   void op(OpEntryRecord entry);
-  void allocate(int64_t id, int64_t bytes, std::string tag);
+  /// `tag` is a literal: the record keeps the view.
+  void allocate(int64_t id, int64_t bytes, std::string_view tag);
   void release(int64_t id, int64_t bytes, std::string_view tag);
   void host_read(std::string reason, int64_t stream_position = 0);
   /// A collective begins; returns its number. `complete`: the host has waited for it, or has made a
@@ -182,6 +196,13 @@ class StepRecord {
   int64_t host_call(HostCallRecord entry);
   void host_call_done(int64_t number, double wait_begin_seconds);
   void edge(const StreamEdgeRecord& entry) { edges_.push_back(entry); }
+  /// Kept if `with_stream_calls`; `at` and `in_graph` are filled in.
+  void stream_call(StreamCallRecord entry) {
+    if (!with_stream_calls_) return;
+    entry.at = position_;
+    entry.in_graph = in_graph_;
+    stream_calls_.push_back(entry);
+  }
   /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
@@ -201,6 +222,10 @@ class StepRecord {
   /// Whether ops describe the shapes of their operands, which takes time.
   void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
   bool with_shapes() const { return with_shapes_; }
+  /// Whether what streams are given is kept, which an expansion of the record needs
+  /// (timeline/record_expansion.h).
+  void set_with_stream_calls(bool with_stream_calls) { with_stream_calls_ = with_stream_calls; }
+  bool with_stream_calls() const { return with_stream_calls_; }
   /// Set by the device: false if it executes nothing, so that times are meaningless.
   void set_timed(bool timed) { timed_ = timed; }
   /// Drops all entries but the live allocations and the scopes that they were made in.
@@ -213,6 +238,8 @@ class StepRecord {
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
   /// Empty if the device has no side streams: then everything runs in the order of the record.
   const std::vector<StreamEdgeRecord>& edges() const { return edges_; }
+  /// In the order of the program; empty unless `with_stream_calls`.
+  const std::vector<StreamCallRecord>& stream_calls() const { return stream_calls_; }
   const std::vector<ScopeRecord>& scopes() const { return scopes_; }
   const std::vector<OlderReleaseRecord>& older_releases() const { return older_releases_; }
   /// Names of a scope and those around it, outermost first: "step 3/forward/blocks.1.mlp".
@@ -235,7 +262,7 @@ class StepRecord {
 
   bool counters_alone_ = false;
   StepCounters counters_;
-  bool with_shapes_ = false, timed_ = true, in_graph_ = false;
+  bool with_shapes_ = false, with_stream_calls_ = false, timed_ = true, in_graph_ = false;
   int64_t position_ = 0;
   int64_t scope_ = -1;  // innermost open one
   ScopeMarks* marks_ = nullptr;
@@ -248,6 +275,7 @@ class StepRecord {
   std::vector<CollectiveRecord> collectives_;
   int64_t dropped_calls_ = 0, dropped_collectives_ = 0;  // numbers before the first entries
   std::vector<StreamEdgeRecord> edges_;
+  std::vector<StreamCallRecord> stream_calls_;
   std::vector<ScopeRecord> scopes_;
   std::vector<OlderReleaseRecord> older_releases_;
 };

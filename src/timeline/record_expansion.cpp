@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "timeline/messages.h"
+#include "timeline/stream_replay.h"
 
 namespace viaduct {
 
@@ -16,8 +17,7 @@ RecordExpansion::RecordExpansion(const StepRecord& record, const ActionLog& log)
       if (action.ran()) ran[{action.micro_batch, action.number}] = &action;
     for (const ActionRecord& action : step.actions) {
       if (action.ran()) continue;
-      const ActionRecord* recorded = ran.at({action.recorded_as, action.number});
-      if (recorded->begin < recorded->end) instances_.push_back({&action, recorded});
+      instances_.push_back({&action, ran.at({action.recorded_as, action.number})});
     }
   }
 }
@@ -39,7 +39,7 @@ StepRecord::Peak RecordExpansion::peak() const {
   });
   for (size_t i = 0; i < held.size(); ++i) {
     const AllocationRecord& a = record_.allocations()[i];
-    if (held[i] > 0) peak.bytes_by_tag[a.tag] += held[i] * a.bytes;
+    if (held[i] > 0) peak.bytes_by_tag[std::string(a.tag)] += held[i] * a.bytes;
   }
   return peak;
 }
@@ -49,24 +49,39 @@ namespace {
 /// Appends the events of an expansion to a new record, with the numbers that a run counts up.
 class Replay {
  public:
-  explicit Replay(const StepRecord& record) : from_(record) {
-    VIADUCT_CHECK(Error, record.older_releases().empty() && record.edges().empty(),
-                  "expanding a record: expected one from the begin of a device without side "
-                  "streams");
+  explicit Replay(const StepRecord& record) : from_(record), streams_(record) {
+    VIADUCT_CHECK(Error, record.older_releases().empty() && record.with_stream_calls(),
+                  "expanding a record: expected one from the begin of a device, with the calls of "
+                  "its streams");
     to_.set_timed(false);  // as on the devices of dry runs
     if (!record.allocations().empty()) next_id_ = record.allocations().front().id;
   }
 
   int64_t position() const { return to_.position(); }
-  StepRecord take() { return std::move(to_); }
+  const std::optional<std::string>& against() const { return streams_.against(); }
+  StepRecord take() {
+    streams_.finish();
+    for (const StreamEdgeRecord& edge : streams_.take_edges()) to_.edge(edge);
+    return std::move(to_);
+  }
+
+  void enter(const ActionRecord& instance, const ActionRecord& recorded_as) {
+    instance_ = &instance;
+    streams_.enter(instance, recorded_as);
+  }
+  void leave() {
+    streams_.leave();
+    instance_ = nullptr;
+  }
 
   void append(const ExpandedEvent& e) {
-    if (e.instance != instance_) enter(e);
+    streams_.until(e.position);
     const auto index = static_cast<size_t>(e.event.index);
     switch (e.event.kind) {
       case RecordEventKind::op: {
         OpEntryRecord op = from_.ops()[index];
-        op.stream_position += compute_;
+        op.stream_position = streams_.position(op.stream, op.stream_position);
+        to_.set_in_graph(op.in_graph);
         return to_.op(std::move(op));
       }
       case RecordEventKind::allocate: {
@@ -89,7 +104,7 @@ class Replay {
         return to_.close_scope(last(scopes_, e));
       case RecordEventKind::host_read: {
         const HostReadRecord& read = from_.host_reads()[index];
-        return to_.host_read(read.reason, read.stream_position + compute_);
+        return to_.host_read(read.reason, streams_.position_now(0));
       }
       case RecordEventKind::launch:
         now(collectives_, e) = launch(from_.collectives()[index], e.instance != nullptr);
@@ -123,20 +138,12 @@ class Replay {
     return numbers.extract(key_of(e)).mapped();
   }
 
-  /// Another action begins: its work comes after the work of all earlier instances.
-  void enter(const ExpandedEvent& e) {
-    instance_ = e.instance;
-    compute_ = skipped_;
-    if (instance_ == nullptr) return;
-    compute_ += instance_->compute_begin - e.recorded_as->compute_begin;
-    skipped_ += e.recorded_as->compute_end - e.recorded_as->compute_begin;
-  }
-
   int64_t launch(CollectiveRecord c, bool of_instance) {
     const bool message = is_message(c);
     Counter& counter = counters_[{c.members.get(), message ? c.operation : "",
                                   message ? c.peer : -1, message ? c.flow : ""}];
     c.sequence = counter.next(c.sequence, of_instance);
+    c.stream_position = streams_.position(c.stream, c.stream_position);
     if (c.message_group >= 0) {
       // The messages of a group are launched one right after the other.
       GroupCounter& group = message_groups_[c.members.get()];
@@ -166,9 +173,8 @@ class Replay {
 
   const StepRecord& from_;
   StepRecord to_;
-  const ActionRecord* instance_ = nullptr;  // that the last event belonged to
-  int64_t skipped_ = 0;                     // work of compute in the instances so far
-  int64_t compute_ = 0;                     // that positions of compute move by
+  StreamReplay streams_;
+  const ActionRecord* instance_ = nullptr;  // that is going on
   int64_t next_id_ = 0;
   Numbers ids_, scopes_, collectives_, host_calls_;
   std::map<std::tuple<Group, std::string, int, std::string>, Counter> counters_;
@@ -181,13 +187,22 @@ ExpandedRecord expanded(const RecordExpansion& expansion) {
   ExpandedRecord result;
   result.positions.reserve(static_cast<size_t>(expansion.record().position()) + 1);
   Replay replay(expansion.record());
-  expansion.for_each([&](const ExpandedEvent& e) {
-    if (static_cast<int64_t>(result.positions.size()) == e.at)
+  const auto note_position = [&](int64_t at) {
+    if (static_cast<int64_t>(result.positions.size()) == at)
       result.positions.push_back(replay.position());
-    replay.append(e);
-  });
+  };
+  expansion.go_through(
+      [&](const ExpandedEvent& e) {
+        note_position(e.at);
+        replay.append(e);
+      },
+      [&](const ActionRecord& instance, const ActionRecord& recorded_as) {
+        replay.enter(instance, recorded_as);
+      },
+      [&] { replay.leave(); });
   result.positions.push_back(replay.position());
   result.record = replay.take();
+  result.against = replay.against();
   return result;
 }
 

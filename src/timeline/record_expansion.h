@@ -3,6 +3,8 @@
 // time.
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "timeline/action_log.h"
@@ -18,7 +20,6 @@ struct ExpandedEvent {
   /// the instance would have run at.
   int64_t at = 0;
   const ActionRecord* instance = nullptr;  // that it belongs to; null: it is in the record itself
-  const ActionRecord* recorded_as = nullptr;  // the action that stands for the instance
 };
 
 /// All events, also those that are not in the record because they repeat others.
@@ -29,11 +30,20 @@ class RecordExpansion {
 
   template <class F>
   void for_each(F&& f) const {
+    go_through(
+        f, [](const ActionRecord&, const ActionRecord&) {}, [] {});
+  }
+  /// The same, with calls before the events of an instance (with the instance and the action that
+  /// stands for it) and after them.
+  template <class F, class Enter, class Leave>
+  void go_through(F&& f, Enter&& enter, Leave&& leave) const {
     auto next = instances_.begin();
     for (int64_t at = 0; at < static_cast<int64_t>(events_.size()); ++at) {
       for (; next != instances_.end() && next->instance->begin == at; ++next) {
+        enter(*next->instance, *next->recorded_as);
         for (int64_t p = next->recorded_as->begin; p < next->recorded_as->end; ++p)
-          f(ExpandedEvent{event(p), p, at, next->instance, next->recorded_as});
+          f(ExpandedEvent{event(p), p, at, next->instance});
+        leave();
       }
       f(ExpandedEvent{event(at), at, at});
     }
@@ -61,18 +71,22 @@ class RecordExpansion {
 
   const StepRecord& record_;
   std::vector<RecordEvent> events_;
-  std::vector<Instance> instances_;  // in order; those in which something happens
+  std::vector<Instance> instances_;  // in order
 };
 
 struct ExpandedRecord {
   StepRecord record;
+  /// Why an instance would have given streams other work than the action that stands for it, if it
+  /// would: then the record is not that of the step.
+  std::optional<std::string> against;
   /// By position of the record that was expanded: the position of the same event, or of the
   /// instances right before it. One more than there are positions: the last one is the end.
   std::vector<int64_t> positions;
 };
 
 /// The record that a run without instances makes: the same entries, positions, numbers of
-/// allocations, sequences of groups and places in streams.
+/// allocations, sequences of groups, places in streams and edges between them. The record has its
+/// stream calls.
 ExpandedRecord expanded(const RecordExpansion& expansion);
 
 }  // namespace viaduct

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "timeline/record_events.h"
+#include "timeline/stream_replay.h"
 
 namespace viaduct {
 namespace {
@@ -20,7 +21,8 @@ class StepEvents {
     for (const ActionRecord& action : step.actions) {
       if (!action.ran()) continue;
       of_micro_batch_[action.micro_batch].push_back(&action);
-      if (action.begin < action.end) in_order_.push_back(&action);
+      if (action.begin < action.end) with_events_.push_back(&action);
+      if (action.calls_begin < action.calls_end) with_calls_.push_back(&action);
     }
   }
 
@@ -48,20 +50,40 @@ class StepEvents {
                                  size_t number) const {
     std::vector<std::string> list;
     if (number >= actions.size()) return list;
-    for (int64_t at = actions[number]->begin; at < actions[number]->end; ++at)
-      list.push_back(line(at, actions[number]->micro_batch));
+    const ActionRecord& action = *actions[number];
+    for (int64_t at = action.begin; at < action.end; ++at)
+      list.push_back(line(at, action.micro_batch));
+    for (int64_t call = action.calls_begin; call < action.calls_end; ++call)
+      list.push_back(call_line(call, action.micro_batch));
     return list;
   }
 
   /// The place of a position in the actions of the same micro-batch.
   std::string place(int64_t position, int64_t micro_batch) const {
-    auto next =
-        std::upper_bound(in_order_.begin(), in_order_.end(), position,
-                         [](int64_t at, const ActionRecord* action) { return at < action->begin; });
-    if (next == in_order_.begin()) return kElsewhere;
+    return place(position, micro_batch, with_events_, &ActionRecord::begin, &ActionRecord::end);
+  }
+  static std::string place(int64_t position, int64_t micro_batch,
+                           const std::vector<const ActionRecord*>& actions,
+                           int64_t ActionRecord::*begin, int64_t ActionRecord::*end) {
+    auto next = std::upper_bound(
+        actions.begin(), actions.end(), position,
+        [&](int64_t at, const ActionRecord* action) { return at < action->*begin; });
+    if (next == actions.begin()) return kElsewhere;
     const ActionRecord& action = **--next;
-    if (position >= action.end || action.micro_batch != micro_batch) return kElsewhere;
-    return fmt::format("{} of action {}", position - action.begin, action.number);
+    if (position >= action.*end || action.micro_batch != micro_batch) return kElsewhere;
+    return fmt::format("{} of action {}", position - action.*begin, action.number);
+  }
+
+  /// Whether a wait changes anything depends on what else was waited for before.
+  std::string call_line(int64_t index, int64_t micro_batch) const {
+    const StreamCallRecord& call = record_.stream_calls()[static_cast<size_t>(index)];
+    if (call.from_stream < 0) return fmt::format("work of stream {}", call.stream);
+    const std::string after =
+        waits_for_all(record_.stream_calls(), index)
+            ? "all its work"
+            : "its work up to call " + place(call.from_calls - 1, micro_batch, with_calls_,
+                                             &ActionRecord::calls_begin, &ActionRecord::calls_end);
+    return fmt::format("stream {} waits for stream {}, {}", call.stream, call.from_stream, after);
   }
 
   std::string line(int64_t position, int64_t micro_batch) const {
@@ -103,18 +125,20 @@ class StepEvents {
       case RecordEventKind::complete:
         return "complete " + began();
       case RecordEventKind::host_read:
+        return "the host reads " + record_.host_reads()[index].reason;
       case RecordEventKind::host_call:
       case RecordEventKind::host_call_done:
       case RecordEventKind::none:
         break;
     }
-    return fmt::format("the host reads, or asks other hosts: {}", kElsewhere);
+    return fmt::format("the host asks other hosts: {}", kElsewhere);
   }
 
   const StepRecord& record_;
   const std::vector<RecordEvent>& events_;
   std::map<int64_t, std::vector<const ActionRecord*>> of_micro_batch_;
-  std::vector<const ActionRecord*> in_order_;  // those in which something happened
+  // In order, those in which something happened, and those that gave streams something.
+  std::vector<const ActionRecord*> with_events_, with_calls_;
 };
 
 }  // namespace

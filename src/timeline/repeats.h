@@ -12,8 +12,9 @@ namespace viaduct {
 
 /// For each pair in `StepActions::alike` the first difference: "micro-batches 1
 /// and 2, action 3, event 17: allocate 4096 bytes of saved activations, not release …". None:
-/// instances may be made. `record` has times of no device (sim). What it says of edges between streams
-/// is not compared: a record with instances has sums and a peak, and is only expanded without edges.
+/// instances may be made. `record` has times of no device (sim). If it has the calls of its
+/// streams, these are compared as well, but not whether a wait changed anything: that is decided
+/// anew for each instance (timeline/stream_replay.h).
 std::optional<std::string> against_repeats(const StepRecord& record, const ActionLog& log);
 
 }  // namespace viaduct

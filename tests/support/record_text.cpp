@@ -16,9 +16,9 @@ std::vector<std::string> record_entries(const StepRecord& record) {
   std::vector<std::string> list;
   for (const OpEntryRecord& e : record.ops())
     list.push_back(
-        fmt::format("{}: {} by {}, {} launches, {}, workspace {}, {}, scope {}, {} of {}", e.at,
-                    e.op, e.kernel, e.launches, cost_text(e.cost), e.workspace_bytes, e.shapes,
-                    e.scope, e.stream_position, e.stream));
+        fmt::format("{}: {} by {}, {} launches{}, {}, workspace {}, {}, scope {}, {} of {}", e.at,
+                    e.op, e.kernel, e.launches, e.in_graph ? " in a graph" : "", cost_text(e.cost),
+                    e.workspace_bytes, e.shapes, e.scope, e.stream_position, e.stream));
   const int64_t first = record.allocations().empty() ? 0 : record.allocations().front().id;
   for (const AllocationRecord& e : record.allocations())
     list.push_back(fmt::format("{} to {}: {} bytes of {}, number {}, scope {}", e.allocated_at,
@@ -41,6 +41,9 @@ std::vector<std::string> record_entries(const StepRecord& record) {
     list.push_back(fmt::format("{} to {}: {} of {} ({}), place {}, number {}, {} bytes, scope {}",
                                e.posted_at, e.wait_at, e.what, e.group, e.members->text(), e.place,
                                e.sequence, e.bytes, e.scope));
+  for (const StreamEdgeRecord& e : record.edges())
+    list.push_back(fmt::format("{} of stream {} after {} of stream {}", e.to_position, e.to_stream,
+                               e.from_position, e.from_stream));
   list.push_back(fmt::format("{} positions, {} edges, {} older releases", record.position(),
                              record.edges().size(), record.older_releases().size()));
   return list;

@@ -239,7 +239,7 @@ TEST(ShardedMemory, ShardsBetweenStepsAreTheFormula) {
       for (const AllocationRecord& a : step->record.allocations()) {
         if (a.allocated_at < window(*step).begin &&
             (a.released_at < 0 || a.released_at >= window(*step).end))
-          bytes[a.tag] += a.bytes;
+          bytes[std::string(a.tag)] += a.bytes;
       }
       return bytes;
     };

@@ -18,7 +18,10 @@ using testing::HasSubstr;
 /// waits for it in another, with compute and memory in between.
 class Steps {
  public:
-  Steps() { record_.set_timed(false); }
+  Steps() {
+    record_.set_timed(false);
+    record_.set_with_stream_calls(true);
+  }
 
   CollectiveRecord message(int64_t sequence) {
     CollectiveRecord c;
@@ -28,15 +31,16 @@ class Steps {
   }
   void begin(int64_t micro_batch, int64_t number, int64_t recorded_as = -1) {
     log_.back().actions.push_back({micro_batch, recorded_as < 0 ? micro_batch : recorded_as, number,
-                                   record_.position(), record_.position(), launched_, launched_});
+                                   record_.position(), record_.position(), calls(), calls()});
   }
   void end() {
     log_.back().actions.back().end = record_.position();
-    log_.back().actions.back().compute_end = launched_;
+    log_.back().actions.back().calls_end = calls();
   }
   void op(int64_t read) {
     OpEntryRecord op;
-    op.op = "gemm", op.cost.bytes_read = read, op.stream_position = ++launched_;
+    op.op = "gemm", op.cost.bytes_read = read, op.stream_position = calls() + 1;
+    record_.stream_call({.position = op.stream_position});
     record_.op(std::move(op));
   }
 
@@ -71,13 +75,14 @@ class Steps {
 
   const StepRecord& record() const { return record_; }
   StepRecord& record() { return record_; }
+  int64_t calls() const { return static_cast<int64_t>(record_.stream_calls().size()); }
   const ActionLog& log() const { return log_; }
 
  private:
   StepRecord record_;
   ActionLog log_;
   std::shared_ptr<const RankRule> members_ = std::make_shared<RankRule>(RankRule::first(2));
-  int64_t launched_ = 0, sequence_ = 0, ids_ = 0;
+  int64_t sequence_ = 0, ids_ = 0;
 };
 
 TEST(RecordExpansion, InstancesTakeTheirPlaceAndTheirNumbers) {
@@ -154,13 +159,13 @@ TEST(Repeats, WhatAMicroBatchLeavesToTheNextSpeaksAgainstThem) {
   EXPECT_THAT(*found, HasSubstr("outside of the micro-batch"));
 }
 
-TEST(Repeats, AValueThatTheHostReadsSpeaksAgainstThem) {
+TEST(Repeats, AQuestionToOtherHostsSpeaksAgainstThem) {
   StepRecord record;
   ActionLog log(1);
   log[0].alike = {{1, 2}};
   for (int64_t i = 0; i < 5; ++i) {
     const int64_t begin = record.position(), recorded_as = i == 3 ? 2 : i;
-    if (i != 3) record.host_read("loss");
+    if (i != 3) record.host_call({.what = "figures", .group = "world"});
     log[0].actions.push_back({i, recorded_as, 0, begin, record.position(), 0, 0});
   }
   EXPECT_TRUE(against_repeats(record, log).has_value());
