@@ -108,6 +108,17 @@ void read_architecture(Entry& entry, Gpu& gpu) {
                 name);
 }
 
+void check_below_best(const Gpu& gpu, const std::string& what, std::string_view field,
+                      const FormatRates& rates) {
+  for (const auto& [format, rate] : rates) {
+    const auto best = gpu.measured_flops.find(format);
+    VIADUCT_CHECK(ConfigError, best != gpu.measured_flops.end() && rate <= best->second,
+                  "{}: {}.{}: {} is more than the best product, measured_tflops.{}: {}", what,
+                  field, format, rate / kTera, format,
+                  best == gpu.measured_flops.end() ? 0 : best->second / kTera);
+  }
+}
+
 Gpu read_gpu(const std::string& name, const Value& map) {
   Entry entry(map, "GPU " + name);
   Gpu gpu;
@@ -118,6 +129,7 @@ Gpu read_gpu(const std::string& name, const Value& map) {
   gpu.sparse_flops = entry.rates("sparse_tflops");
   gpu.measured_flops = entry.rates("measured_tflops");
   gpu.steady_flops = entry.rates("steady_tflops");
+  gpu.library_attention_flops = entry.rates("cudnn_attention_tflops");
   VIADUCT_CHECK(ConfigError, gpu.dense_flops.contains("bf16"), "{}: dense_tflops.bf16 is missing",
                 entry.what());
   for (const auto& [format, rate] : gpu.measured_flops) {
@@ -128,13 +140,8 @@ Gpu read_gpu(const std::string& name, const Value& map) {
                   entry.what(), format, rate / kTera,
                   peak == gpu.dense_flops.end() ? 0 : peak->second / kTera);
   }
-  for (const auto& [format, rate] : gpu.steady_flops) {
-    const auto best = gpu.measured_flops.find(format);
-    VIADUCT_CHECK(ConfigError, best != gpu.measured_flops.end() && rate <= best->second,
-                  "{}: steady_tflops.{}: {} is more than the best product, measured_tflops.{}: {}",
-                  entry.what(), format, rate / kTera, format,
-                  best == gpu.measured_flops.end() ? 0 : best->second / kTera);
-  }
+  check_below_best(gpu, entry.what(), "steady_tflops", gpu.steady_flops);
+  check_below_best(gpu, entry.what(), "cudnn_attention_tflops", gpu.library_attention_flops);
   gpu.memory_bytes = entry.number("memory_gb", kGiga);
   gpu.memory_bytes_per_second = entry.number("memory_tb_per_second", kTera);
   const double pcie = entry.number_or_none("pcie_gb_per_second", kGiga);

@@ -27,6 +27,7 @@ struct Gpu {
   /// What large products of training reach one after the other; formats without an entry: not
   /// measured.
   FormatRates steady_flops;
+  FormatRates library_attention_flops;  // of cuDNN's attention; empty: not measured
   double memory_bytes = 0;
   double memory_bytes_per_second = 0;
   double link_bytes_per_second = 0;  // per direction, inside the domain

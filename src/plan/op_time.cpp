@@ -72,6 +72,9 @@ OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(setti
     const double measured = found_in(gpu.measured_flops), steady = found_in(gpu.steady_flops);
     matrix_rates_[format] = measured > 0 ? measured : dense * settings.matrix_share;
     product_rates_[format] = steady > 0 ? steady : matrix_rates_[format] * settings.product_share;
+    const double attention = found_in(gpu.library_attention_flops);
+    library_attention_rates_[format] =
+        attention > 0 ? attention : matrix_rates_[format] * settings.library_attention_share;
   }
   vector_rate_ = rate_of(gpu.dense_flops, "f32") * settings.vector_share;
   bandwidth_ = gpu.memory_bytes_per_second * settings.bandwidth_share;
@@ -85,8 +88,10 @@ double OpTime::least_seconds(double flops, OpKind kind, bool narrow) const {
   return flops / (rate * (attention ? settings_.attention_share : 1));
 }
 
-double OpTime::attention_share(const OpEntryRecord& op) const {
-  return op.kernel == "cudnn" ? settings_.library_attention_share : settings_.attention_share;
+double OpTime::attention_rate(const OpEntryRecord& op, size_t format) const {
+  return op.kernel == "cudnn" || settings_.library_attention
+             ? library_attention_rates_[format]
+             : matrix_rates_[format] * settings_.attention_share;
 }
 
 double OpTime::seconds(const OpEntryRecord& op) const {
@@ -98,7 +103,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
     const auto format = running_format(op, static_cast<FlopFormat>(i), settings_);
     const auto index = static_cast<size_t>(format);
     const double rate = kind == OpKind::other       ? vector_rate_
-                        : kind == OpKind::attention ? matrix_rates_[index] * attention_share(op)
+                        : kind == OpKind::attention ? attention_rate(op, index)
                                                     : product_rates_[index];
     VIADUCT_CHECK(ConfigError, rate > 0,
                   "prediction: {} computes in {}, but the GPU has no rate for it", op.op,

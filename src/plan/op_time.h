@@ -25,8 +25,8 @@ struct OpTimeSettings {
   double matrix_share = 0.8;      // of the dense peak, if no product was measured
   double product_share = 0.85;    // fitted: of the best rate, where no steady one was measured
   double attention_share = 0.44;  // fitted: of the measured rate that attention reaches
-  /// The same with cuDNN's kernels: fitted to the rows of llama3-8b and llama3.1-8b of the codes
-  /// that run them.
+  /// The same with cuDNN's kernels, where they were not measured (Gpu::library_attention_flops):
+  /// fitted to the rows of llama3-8b and llama3.1-8b of the codes that run them.
   double library_attention_share = 0.65;
   double vector_share = 0.6;     // of the FP32 peak that kernels without matrix units reach
   double bandwidth_share = 0.9;  // of the memory bandwidth that large kernels reach
@@ -37,6 +37,7 @@ struct OpTimeSettings {
   /// Quantized products of experts run at the rate of their operands' format also where ours run at
   /// that of FP16 (ops/cuda/kernels/grouped_codes.h).
   bool narrow_experts = false;
+  bool library_attention = false;  // attention is cuDNN's also where our own kernels would run
 };
 
 class OpTime {
@@ -49,12 +50,13 @@ class OpTime {
   double least_seconds(double flops, OpKind kind, bool narrow) const;
 
  private:
-  double attention_share(const OpEntryRecord& op) const;
+  double attention_rate(const OpEntryRecord& op, size_t format) const;
 
   OpTimeSettings settings_;
   // By FlopFormat:
   std::array<double, kFlopFormats> matrix_rates_{};   // the best of products
   std::array<double, kFlopFormats> product_rates_{};  // of products of a step
+  std::array<double, kFlopFormats> library_attention_rates_{};
   double vector_rate_ = 0;
   double bandwidth_ = 0;
 };

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/nearest.h"
+#include "plan/score/published_text.h"
 
 namespace viaduct {
 namespace {
@@ -27,16 +27,10 @@ constexpr std::pair<std::string_view, std::string_view> kClusters[] = {
     {"gb200", "gb200-nvl72"},
     {"gb300", "gb300-nvl72"}};
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 /// GPUs of the catalog without kernels have other spellings in tables: "RTX4090", "rtx-4090".
 std::string without_dashes(std::string text) {
   std::erase(text, '-');
-  return lower(text);
+  return lower_case(text);
 }
 
 [[noreturn]] void refuse(const std::string& hardware) {
@@ -50,7 +44,7 @@ std::string without_dashes(std::string text) {
   }
   std::vector<std::string> names;
   for (const auto& [name, cluster] : kClusters) names.emplace_back(name);
-  const auto nearest = nearest_name(lower(hardware), names);
+  const auto nearest = nearest_name(lower_case(hardware), names);
   throw UnsupportedRow(fmt::format(
       "hardware {}: not in the catalog; {}", hardware,
       nearest ? "nearest: " + *nearest : fmt::format("known: {}", fmt::join(names, ", "))));
@@ -68,8 +62,9 @@ int used_domain(int domain, int64_t gpus) {
 
 Cluster published_cluster(const PublishedRow& row) {
   const std::string hardware = row.text("hardware");
-  const auto* found = std::find_if(std::begin(kClusters), std::end(kClusters),
-                                   [&](const auto& of) { return of.first == lower(hardware); });
+  const auto* found = std::find_if(std::begin(kClusters), std::end(kClusters), [&](const auto& of) {
+    return of.first == lower_case(hardware);
+  });
   if (found == std::end(kClusters)) refuse(hardware);
   Cluster cluster = load_cluster(std::string(found->second));
   // InternEvo's page: four NICs of 100 Gb/s for the eight GPUs of a host.

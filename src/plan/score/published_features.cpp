@@ -7,24 +7,13 @@
 #include <cctype>
 #include <map>
 
-#include "plan/op_time.h"
+#include "plan/score/published_text.h"
 
 namespace viaduct {
 namespace {
 
 void set(PublishedRun& run, const char* override_text) {
   run.overrides.emplace_back(override_text);
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-bool starts_with_any(const std::string& text, std::initializer_list<std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
 /// The number behind a colon: "shard:64".
@@ -54,53 +43,6 @@ bool of_performance_recipe(const PublishedRow& row) {
                          {"NeMo (", "NeMo 2", "NeMo Megatron", "Megatron-Bridge"});
 }
 
-/// Codes whose experts are Transformer Engine's GroupedLinear. Its host launches the products of
-/// each expert, and the conversion of their operands, one by one; ours launches one for all.
-bool has_launches_of_each_expert(const PublishedRow& row) {
-  const std::string framework = row.text("framework");
-  return starts_with_any(framework, {"NeMo", "Megatron"}) &&
-         !framework.starts_with("NeMo Automodel");
-}
-
-/// Of the host for each of these products, outside of graphs: fitted to the rows of qwen3-30b-a3b.
-constexpr double kExpertProductSeconds = 9e-5;
-
-/// Year and month of a release of Megatron-Bridge, as 2606; 0 of other codes.
-int64_t bridge_release(const PublishedRow& row) {
-  constexpr std::string_view kName = "Megatron-Bridge ";
-  const std::string framework = row.text("framework");
-  if (!framework.starts_with(kName) || framework.size() < kName.size() + 5) return 0;
-  const std::string release = framework.substr(kName.size());
-  const auto digit = [&](size_t i) { return std::isdigit(static_cast<unsigned char>(release[i])); };
-  if (!digit(0) || !digit(1) || release[2] != '.' || !digit(3) || !digit(4)) return 0;
-  return std::stoll(release.substr(0, 2) + release.substr(3, 2));
-}
-
-/// What of a step is captured in graphs. From release 26.06 on Megatron-Bridge's recipes for
-/// experts in MXFP8 capture whole steps, also where a row does not say so.
-std::string graphs_of(const PublishedRow& row) {
-  const std::string stated = lower(row.text("cuda_graph"));
-  const bool unsaid = stated.empty() && bridge_release(row) >= 2606 &&
-                      row.count("ep").value_or(1) > 1 && row.text("precision") == "fp8-mx";
-  return unsaid ? "full_iteration" : stated;
-}
-
-void add_graphs(const PublishedRow& row, PublishedRun& run) {
-  const std::string graphs = graphs_of(row);
-  const bool experts_over_ranks = row.count("ep").value_or(1) > 1;
-  if (graphs.starts_with("full_iteration") && !experts_over_ranks)
-    return set(run, "model.cuda_graph_impl=full_iteration");
-  std::vector<std::string> modules;
-  for (const char* module : {"attn", "mlp", "moe_router", "moe_preprocess"})
-    if (graphs.starts_with("transformer_engine:") && graphs.find(module) != std::string::npos)
-      modules.emplace_back(module);
-  // The trainer captures layers between the exchanges of their experts.
-  if (graphs.starts_with("full_iteration")) modules = {"attn", "moe_router", "moe_preprocess"};
-  if (modules.empty()) return;
-  set(run, "model.cuda_graph_impl=local");
-  run.overrides.push_back(fmt::format("model.cuda_graph_modules=[{}]", fmt::join(modules, ", ")));
-}
-
 /// Optimizer instances with `shard` ranks each, where the data ranks are more.
 void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
   const int64_t gpus = row.needed_count("n_gpus");
@@ -113,6 +55,10 @@ void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
 }
 
 }  // namespace
+
+bool of_torchtitan(const PublishedRow& row) {
+  return row.text("framework").starts_with("torchtitan");
+}
 
 bool of_early_megatron(const PublishedRow& row) {
   const std::string framework = row.text("framework");
@@ -134,19 +80,21 @@ void add_precision(const PublishedRow& row, PublishedRun& run) {
       {"fp8-mxfp8", "bf16_with_mxfp8_mixed"},
       {"mxfp8", "bf16_with_mxfp8_mixed"},
       {"nvfp4", "bf16_with_nvfp4_mixed"}};
-  const std::string precision = lower(row.text("precision"));
+  const std::string precision = lower_case(row.text("precision"));
   if (precision.empty()) throw UnsupportedRow("the source does not state precision");
   const auto found = kRecipes.find(precision);
   if (found == kRecipes.end() && precision != "fp8")
     throw UnsupportedRow(fmt::format("precision {}: the trainer has no such recipe", precision));
   run.overrides.push_back("mixed_precision=" +
                           (precision == "fp8" ? fp8_recipe_of(row) : found->second));
-  if (of_performance_recipe(row) && run.overrides.back().ends_with("current_scaling_mixed"))
+  // torchtitan leaves out the output layer alone (float8.py).
+  const bool all_blocks = of_performance_recipe(row) || of_torchtitan(row);
+  if (all_blocks && run.overrides.back().ends_with("current_scaling_mixed"))
     set(run, "mixed_precision.first_last_layers_bf16=false");
 }
 
 void add_sharding(const PublishedRow& row, PublishedRun& run) {
-  const std::string sharding = lower(row.text("fsdp"));
+  const std::string sharding = lower_case(row.text("fsdp"));
   if (of_early_megatron(row) && sharding.empty()) {
     set(run, "ddp.use_distributed_optimizer=false");
     set(run, "ddp.overlap_grad_reduce=false");
@@ -163,7 +111,9 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
   if (sharding.empty() || sharding == "no" || sharding == "0") return;
   if (starts_with_any(sharding, {"zero1", "shard-opt"}))
     return add_instances(row, number_behind_colon(sharding), run);
-  if (sharding == "shard_grad_op" || row.notes_mention("without reshard")) {
+  // torchtitan's stages keep what they gathered (parallelize_llama.py: not reshard_after_forward).
+  const bool kept = of_torchtitan(row) && row.count("pp").value_or(1) > 1;
+  if (sharding == "shard_grad_op" || kept || row.notes_mention("without reshard")) {
     set(run, "ddp.data_parallel_sharding_strategy=optim_grads");
     return;
   }
@@ -179,7 +129,7 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
 }
 
 void add_recompute(const PublishedRow& row, PublishedRun& run) {
-  const std::string recompute = lower(row.text("recompute"));
+  const std::string recompute = lower_case(row.text("recompute"));
   const bool early = row.text("framework").find("202") != std::string::npos &&
                      row.text("framework").starts_with("Megatron-LM 202");
   if (early) {
@@ -222,20 +172,10 @@ void add_recompute(const PublishedRow& row, PublishedRun& run) {
   run.overrides.push_back(fmt::format("model.recompute_modules=[{}]", fmt::join(units, ", ")));
 }
 
-void add_kernels(const PublishedRow& row, PublishedRun& run) {
-  add_graphs(row, run);
-  if (has_launches_of_each_expert(row) && !graphs_of(row).starts_with("full_iteration"))
-    run.expert_product_seconds = kExpertProductSeconds;
-  // These codes run cuDNN's attention. The planner's own share was fitted to FlashAttention-2.
-  if (of_performance_recipe(row) ||
-      starts_with_any(row.text("framework"), {"MLPerf", "Megatron-Core", "MaxText", "Paxml"}))
-    run.attention_share = OpTimeSettings{}.library_attention_share;
-}
-
 void add_overlap(const PublishedRow& row, PublishedRun& run) {
   const std::string framework = row.text("framework");
   const bool hides_tp = starts_with_any(framework, {"NeMo", "Megatron-Bridge", "MegaScale"}) ||
-                        row.id().starts_with("mcore-ws");
+                        row.id().starts_with("mcore-ws") || row.notes_mention("async TP");
   const bool off = row.notes_mention("overlap off");
   if (row.count("tp").value_or(1) > 1 && (!hides_tp || off))
     set(run, "comm_overlap.tp_comm_overlap=false");

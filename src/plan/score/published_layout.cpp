@@ -67,9 +67,10 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
         fmt::format("tp {} · pp {} · cp {} do not divide {} GPUs", tp, pp, cp, gpus));
   std::optional<int64_t> micro = row.count("micro_batch");
   if (!micro) {
-    // torchtitan accumulates no gradients: without stages a rank's rows are one micro-batch.
+    // torchtitan accumulates no gradients: a rank's rows are one micro-batch, with stages as many
+    // micro-batches as there are of these (pipelining_utils.py).
     const int64_t rows = batch / (gpus / model_ranks);
-    micro = row.text("framework").starts_with("torchtitan") && pp == 1 && rows > 0 ? rows : 1;
+    micro = of_torchtitan(row) ? std::max<int64_t>(1, rows / pp) : 1;
     run.notes.push_back(fmt::format("micro_batch not stated, assumed to be {}", *micro));
   }
   const auto add = [&](const char* field, int64_t value) {

@@ -15,8 +15,9 @@ struct PublishedRun {
   std::vector<std::string> notes;      // what was assumed, or is computed differently
   int64_t batch = 1, stages = 1;       // rows of a step, pipeline stages
   int64_t micro_batches = 0;           // of a step; 0: they do not divide the batch
-  /// OpTimeSettings::attention_share of the code's own kernels; none: as for ours.
-  std::optional<double> attention_share = {};
+  /// Kernels of the code that differ from ours, as in OpTimeSettings.
+  bool library_attention = false;
+  std::optional<double> attention_share = {}, extra_passes = {};
   double expert_product_seconds = 0;  // as in PredictionSettings
 };
 

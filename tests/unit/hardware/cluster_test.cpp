@@ -100,6 +100,11 @@ TEST_F(ClusterFile, WithMistakesIsRefused) {
       "source: x}\ndomain: 4\n" +
           rest_,
       AllOf(HasSubstr("steady_tflops.bf16: 90"), HasSubstr("80")));
+  refused(
+      "gpu: {dense_tflops: {bf16: 100}, cudnn_attention_tflops: {bf16: 90}, memory_gb: 24, "
+      "memory_tb_per_second: 1, pcie_gb_per_second: 32, power_watts: 300, source: x}\ndomain: 4\n" +
+          rest_,
+      HasSubstr("cudnn_attention_tflops.bf16: 90"));
 }
 
 }  // namespace

@@ -146,6 +146,20 @@ TEST(OpTime, AttentionOfALibraryHasAShareOfItsOwn) {
               0.01);
 }
 
+TEST(OpTime, AttentionOfALibraryHasTheRateThatWasMeasured) {
+  const Gpu gpu = load_gpu("b200");
+  const double seconds = 1e15 / gpu.library_attention_flops.at("bf16");
+  OpEntryRecord op = product(1e15, 1000);
+  op.op = "attention_forward";
+  OpTimeSettings settings;
+  EXPECT_NEAR(OpTime(gpu).seconds(op) * settings.attention_share,
+              1e15 / gpu.measured_flops.at("bf16"), 1e-4);
+  settings.library_attention = true;
+  EXPECT_NEAR(OpTime(gpu, settings).seconds(op), seconds, 1e-4);
+  op.kernel = "cudnn";
+  EXPECT_NEAR(OpTime(gpu).seconds(op), seconds, 1e-4);
+}
+
 TEST(OpTime, EachLaunchCosts) {
   const OpTime time(load_gpu("h200"));
   OpEntryRecord op = product(1e9, 1000);

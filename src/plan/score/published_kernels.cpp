@@ -1,0 +1,97 @@
+// What is known of the kernels of other trainers, and of what their steps capture.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cctype>
+
+#include "plan/op_time.h"
+#include "plan/score/published_features.h"
+#include "plan/score/published_text.h"
+
+namespace viaduct {
+namespace {
+
+/// Codes whose experts are Transformer Engine's GroupedLinear. Its host launches the products of
+/// each expert, and the conversion of their operands, one by one; ours launches one for all.
+bool has_launches_of_each_expert(const PublishedRow& row) {
+  const std::string framework = row.text("framework");
+  return starts_with_any(framework, {"NeMo", "Megatron"}) &&
+         !framework.starts_with("NeMo Automodel");
+}
+
+/// Of the host for each of these products, outside of graphs: fitted to the rows of qwen3-30b-a3b.
+constexpr double kExpertProductSeconds = 9e-5;
+
+void add_graphs(const PublishedRow& row, PublishedRun& run) {
+  const std::string graphs = graphs_of(row);
+  const bool experts_over_ranks = row.count("ep").value_or(1) > 1;
+  if (graphs.starts_with("full_iteration") && !experts_over_ranks) {
+    run.overrides.emplace_back("model.cuda_graph_impl=full_iteration");
+    return;
+  }
+  std::vector<std::string> modules;
+  for (const char* module : {"attn", "mlp", "moe_router", "moe_preprocess"})
+    if (graphs.starts_with("transformer_engine:") && graphs.find(module) != std::string::npos)
+      modules.emplace_back(module);
+  // The trainer captures layers between the exchanges of their experts.
+  if (graphs.starts_with("full_iteration")) modules = {"attn", "moe_router", "moe_preprocess"};
+  if (modules.empty()) return;
+  run.overrides.emplace_back("model.cuda_graph_impl=local");
+  run.overrides.push_back(fmt::format("model.cuda_graph_modules=[{}]", fmt::join(modules, ", ")));
+}
+
+/// Codes that run cuDNN's attention: those of Transformer Engine, which takes FlashAttention before
+/// Hopper and cuDNN's from there on (get_attention_backend), those of JAX, and llm.q.
+bool has_library_attention(const PublishedRow& row) {
+  const std::string framework = row.text("framework");
+  if (row.text("hardware").starts_with("A")) return false;
+  if (framework.starts_with("NeMo Automodel"))
+    return row.notes_mention("kernels TE") && !row.notes_mention("TorchSDPA") &&
+           !row.notes_mention("FlexAttn");
+  return starts_with_any(framework, {"NeMo", "Megatron", "MLPerf", "MaxText", "Paxml", "llmq"});
+}
+
+/// llm-foundry's `attn_impl: triton`, a kernel of 2022, which was fitted on the A100. Without the
+/// instructions of Hopper a kernel gains there what FlashAttention-2 does by its authors: 335
+/// instead of 230 TFLOP/s. As a share of the H100's measured products (794.5 TFLOP/s; 271.2 on the
+/// A100: hardware/gpus.yaml).
+constexpr double kAmpereAttentionOnHopper =
+    OpTimeSettings{}.attention_share * 335 / 230 * 271.2 / 794.5;
+
+/// Codes whose passes over memory are fused by a compiler or by hand, as ours are.
+bool has_fused_passes(const PublishedRow& row) {
+  return row.notes_mention("torch.compile") ||
+         starts_with_any(row.text("framework"), {"MaxText", "Paxml", "llmq"});
+}
+
+}  // namespace
+
+int64_t bridge_release(const PublishedRow& row) {
+  constexpr std::string_view kName = "Megatron-Bridge ";
+  const std::string framework = row.text("framework");
+  if (!framework.starts_with(kName) || framework.size() < kName.size() + 5) return 0;
+  const std::string release = framework.substr(kName.size());
+  const auto digit = [&](size_t i) { return std::isdigit(static_cast<unsigned char>(release[i])); };
+  if (!digit(0) || !digit(1) || release[2] != '.' || !digit(3) || !digit(4)) return 0;
+  return std::stoll(release.substr(0, 2) + release.substr(3, 2));
+}
+
+std::string graphs_of(const PublishedRow& row) {
+  const std::string stated = lower_case(row.text("cuda_graph"));
+  const bool unsaid = stated.empty() && bridge_release(row) >= 2606 &&
+                      row.count("ep").value_or(1) > 1 && row.text("precision") == "fp8-mx";
+  return unsaid ? "full_iteration" : stated;
+}
+
+void add_kernels(const PublishedRow& row, PublishedRun& run) {
+  add_graphs(row, run);
+  if (has_launches_of_each_expert(row) && !graphs_of(row).starts_with("full_iteration"))
+    run.expert_product_seconds = kExpertProductSeconds;
+  run.library_attention = has_library_attention(row);
+  if (row.text("framework").starts_with("llm-foundry") && row.text("hardware").starts_with("H"))
+    run.attention_share = kAmpereAttentionOnHopper;
+  if (has_fused_passes(row)) run.extra_passes = 1;
+}
+
+}  // namespace viaduct
