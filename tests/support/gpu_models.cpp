@@ -1,7 +1,11 @@
 #include "support/gpu_models.h"
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <ostream>
 
+#include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
 
@@ -24,7 +28,8 @@ GpuModel experts(const std::string& name, const std::string& recipe, const Overr
           limit,
           false,
           {},
-          capability};
+          capability,
+          limit > 0.25};
 }
 
 }  // namespace
@@ -100,6 +105,25 @@ std::map<std::string, Tensor> probe_gpu_model(const GpuModel& model, const Overr
   const auto folder = test_data("golden/" + model.model);
   return probe_layout(folder / "model", folder / "golden.safetensors", false,
                       model.settings + more);
+}
+
+void expect_near_cpu(const GpuModel& model, const std::map<std::string, Tensor>& gpu,
+                     const std::map<std::string, Tensor>& cpu) {
+  double distance = 0, size = 0;
+  for (const auto& [name, values] : cpu) {
+    const double error = relative_error(gpu.at(name), values);
+    if (!model.together || !name.starts_with("grad.")) {
+      EXPECT_LE(error, model.limit) << name;
+      continue;
+    }
+    EXPECT_LT(error, 1) << name << ": has nothing of the cpu's";
+    double square = 0;
+    for (int64_t i = 0; i < values.elements(); ++i)
+      square += double{values.data<float>()[i]} * values.data<float>()[i];
+    distance += error * error * square;
+    size += square;
+  }
+  EXPECT_LE(std::sqrt(distance), model.limit * std::sqrt(size)) << "all gradients";
 }
 
 }  // namespace viaduct::test
