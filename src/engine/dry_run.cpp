@@ -164,7 +164,8 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
     step(limits.short_first_step ? fewest_micro_batches(run, count) : count);
   // Some steps also measure operands, in memory that the others do not need.
   QuantizationLog measured;
-  if (config.tensor_inspect.enabled && !config.train.skip_train) {
+  if (config.tensor_inspect.enabled && !config.train.skip_train &&
+      precision_recipe(config.mixed_precision).products.any()) {
     engine.inspect(&measured);
     step(count);
     measured.read(*rank.device);

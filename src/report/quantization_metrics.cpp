@@ -30,13 +30,17 @@ QuantizationLog::Tensors from_text(const std::string& text) {
   QuantizationLog::Tensors tensors;
   if (text.empty()) return tensors;
   const Json object = parse_json<Json>(text, "measurements of the ranks");
-  // JSON has no NaN and no infinity: such a scale is written as null.
-  const auto number = [](const Json& value) {
-    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  // JSON has no NaN and no infinity: both are written as null. The least scale of no element is
+  // infinite, other figures are not numbers where elements are not.
+  const auto number = [](const Json& value,
+                         double missing = std::numeric_limits<double>::quiet_NaN()) {
+    return value.is_null() ? missing : value.get<double>();
   };
+  constexpr double kNoScale = std::numeric_limits<double>::infinity();
   const auto measured = [&](const Json& e) {
-    return QuantizationError{number(e[0]), number(e[1]), number(e[2]), number(e[3]), number(e[4]),
-                             number(e[5]), number(e[6]), number(e[7]), number(e[8]), number(e[9])};
+    return QuantizationError{number(e[0]),           number(e[1]), number(e[2]), number(e[3]),
+                             number(e[4]),           number(e[5]), number(e[6]), number(e[7]),
+                             number(e[8], kNoScale), number(e[9])};
   };
   for (const auto& [name, e] : object.items())
     tensors[name] = {measured(e[0]), e[1].get<int64_t>(), measured(e[2])};

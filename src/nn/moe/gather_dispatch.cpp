@@ -43,11 +43,11 @@ TensorSet GatherDispatchSegment::backward_input(RankContext& context, const Batc
   CombineRowsArgs sum;
   sum.rows = d_out.get(moe_edge::rows);  // [A, H]
   sum.position = saved.take(this, "position");
-  // Each choice has its gradient on the ranks of its expert, and 0 on others.
-  PendingTensor d_weights =
-      sum_over_ranks(context, place_,
-                     weight_gradient(context, d_out.get(moe_edge::row_factors), sum.position,
-                                     saved.take(this, "probabilities"), 1));  // [T, k]
+  // Each choice has its gradient on the ranks of its expert, and 0 on others. Held until it is
+  // summed: [n · T, k].
+  const Tensor own_weights = weight_gradient(context, d_out.get(moe_edge::row_factors),
+                                             sum.position, saved.take(this, "probabilities"), 1);
+  PendingTensor d_weights = sum_over_ranks(context, place_, own_weights);  // [T, k]
   sum.out =
       context.activation({place_.ranks * batch.stream_tokens, hidden_}, MemoryTag::activations);
   combine_rows(context.ops, sum);
