@@ -244,11 +244,13 @@ RunText run_text(const Overrides& overrides, bool save) {
     text.said += error.what();
     text.failed = true;
   }
+  // The folder first: a part of its random name may read as a time ("2s").
+  std::string shown = screen.text();
+  for (std::string* said : {&text.said, &shown}) replace_all(*said, folder.path().string(), "");
   // What took how long, at which rate, says nothing of a setting.
   static const std::regex kTimes(
       R"([0-9.]+(m[0-9]+s|h[0-9]+m|[kKMGT]? ?([KMG]i)?(ms|us|s|B/s|tokens/s))\b)");
-  text.said += std::regex_replace(screen.text(), kTimes, "#");
-  replace_all(text.said, folder.path().string(), "");
+  text.said += std::regex_replace(shown, kTimes, "#");
   for (const auto& [name, hash] : tensors) text.numbers += fmt::format("{} {}\n", name, hash);
   if (fs::exists(run / "metrics.jsonl")) add_metrics(run / "metrics.jsonl", text);
   if (fs::exists(run)) add_files(run, text);
