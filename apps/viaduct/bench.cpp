@@ -53,7 +53,13 @@ Subcommand add_bench(CLI::App& root) {
       ->check(CLI::Range(0.5, 3600.0))
       ->needs(calibrate);
   app->add_option("--threads", options->effort.threads,
-                  "Threads of the calibration of a cpu (0: all cores)")
+                  "Threads of a rank in the calibration of a cpu (0: all cores)")
+      ->check(CLI::Range(0, 4096))
+      ->needs(calibrate);
+  app->add_option(
+         "--ranks", options->effort.ranks,
+         "Ranks on the cpu that are measured at the same time, since they share caches and "
+         "memory (0: as many as it has cores for)")
       ->check(CLI::Range(0, 4096))
       ->needs(calibrate);
   add_device_option(*app, options->effort.device)->needs(calibrate);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "calibrator.h"
 #include "collective_timing.h"
 #include "comm/world.h"
@@ -24,6 +25,17 @@ int64_t memory_bytes() {
   int64_t kibibytes = 0;
   file >> name >> kibibytes;
   return name == "MemTotal:" && file.good() ? std::max<int64_t>(1, kibibytes * 1024) : 1;
+}
+
+/// Ranks that are measured at the same time.
+int ranks_of(const CalibrationEffort& effort) {
+  const bool gpu = effort.device != "cpu";
+  VIADUCT_CHECK(ConfigError, !gpu || effort.ranks == 0,
+                "--ranks {} with --device {} has no effect: one GPU is measured", effort.ranks,
+                effort.device);
+  if (gpu || effort.threads == 0) return std::max(1, effort.ranks);
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return effort.ranks > 0 ? effort.ranks : std::max(1, cores / effort.threads);
 }
 
 void measure_all_reduce(std::vector<CalibratedAllReduce>& rows, double seconds) {
@@ -48,8 +60,9 @@ void measure_all_reduce(std::vector<CalibratedAllReduce>& rows, double seconds) 
 
 }  // namespace
 
-Calibrator::Calibrator(const CalibrationEffort& effort)
-    : bench_(effort.device, effort.threads),
+Calibrator::Calibrator(const CalibrationEffort& effort, Communicator& together)
+    : together_(together),
+      bench_(effort.device, effort.threads),
       share_(effort.seconds / 60),
       round_seconds_(share_ * 0.03),
       most_flops_(share_ * 18e9),
@@ -66,6 +79,7 @@ CalibratedMachine Calibrator::machine() {
                             bench_.device().pool().threads(),
                             memory_bytes(),
                             fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+                            together_.size(),
                             {},
                             {}};
   if (const auto& gpu = bench_.gpu()) {
@@ -79,6 +93,7 @@ CalibratedMachine Calibrator::machine() {
 
 void Calibrator::measure_peaks(std::vector<CalibratedPeak>& rows) {
   for (DType dtype : {DType::bf16, DType::f32}) {
+    together_.barrier();
     const MatmulPeak peak = product_ceiling(bench_, dtype);
     rows.push_back({calibrated_name(dtype), peak.name, peak.tflops});
   }
@@ -108,15 +123,19 @@ CalibratedLaunch Calibrator::measure_launch() {
 
 Calibration calibrate(const CalibrationEffort& effort) {
   Calibration table;
-  {
-    Calibrator calibrator(effort);
-    table.machine = calibrator.machine();
-    calibrator.measure_peaks(table.peaks);
-    calibrator.measure_gemm(table.gemm);
-    calibrator.measure_attention(table.attention);
-    calibrator.measure_streams(table.streams);
-    table.launch = calibrator.measure_launch();
-  }
+  const int ranks = ranks_of(effort);
+  const WorldOptions world{.threads_per_rank = std::max(1, effort.threads)};
+  run_thread_ranks(ranks, world, [&](std::shared_ptr<Communicator> together) {
+    Calibration mine;
+    Calibrator calibrator(effort, *together);
+    mine.machine = calibrator.machine();
+    calibrator.measure_peaks(mine.peaks);
+    calibrator.measure_gemm(mine.gemm);
+    calibrator.measure_attention(mine.attention);
+    calibrator.measure_streams(mine.streams);
+    mine.launch = calibrator.measure_launch();
+    if (together->rank() == 0) table = std::move(mine);
+  });
   // Ranks on GPUs exchange over links that one GPU does not have.
   if (table.machine.gpu.empty()) measure_all_reduce(table.all_reduce, effort.seconds);
   return table;

@@ -5,6 +5,7 @@
 
 #include "bench_device.h"
 #include "calibrate.h"
+#include "comm/communicator.h"
 #include "operands_in_turn.h"
 
 namespace viaduct::cli {
@@ -15,10 +16,11 @@ inline const char* calibrated_name(DType dtype) {
 }
 
 /// Measures everything in the same way: random operands, two calls to warm up, the median of a few
-/// rounds.
+/// rounds. The ranks of `together` begin each measurement at the same time: as in a run, they share
+/// caches and the bandwidth of memory.
 class Calibrator {
  public:
-  explicit Calibrator(const CalibrationEffort& effort);
+  Calibrator(const CalibrationEffort& effort, Communicator& together);
 
   CalibratedMachine machine();
   void measure_peaks(std::vector<CalibratedPeak>& rows);
@@ -43,6 +45,7 @@ class Calibrator {
   /// Seconds of one call; `call` gets its number.
   template <class Call>
   double seconds(Call&& call) {
+    together_.barrier();
     return bench_.seconds_of_call(call, round_seconds_, kRounds);
   }
   /// The longest call that the calibration has time for. On the cpu it is fixed; on a GPU it
@@ -60,6 +63,7 @@ class Calibrator {
 
   static constexpr int kRounds = 3;
 
+  Communicator& together_;
   BenchDevice bench_;
   OpContext context_ = bench_.context();
   double share_;  // fraction of the minute that the whole grid takes

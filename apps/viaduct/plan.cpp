@@ -13,6 +13,7 @@
 #include "before_ranks.h"
 #include "hardware/cluster.h"
 #include "number_checks.h"
+#include "plan/calibrated_time.h"
 #include "plan/planning_defaults.h"
 #include "plan/predict.h"
 #include "plan_explain.h"
@@ -56,7 +57,7 @@ std::string basis_of(const Cluster& cluster, bool spec_sheet) {
 int predict_one(const Options& options, const Cluster& cluster, const std::string& basis,
                 const std::shared_ptr<const Calibration>& table) {
   const PlanSearchOptions& common = options.search;
-  const RunSetup setup = before_ranks([&] {
+  RunSetup setup = before_ranks([&] {
     VIADUCT_CHECK(ConfigError, !options.config.empty() || !common.overrides.empty(),
                   "viaduct plan: expected --model MODEL to search for a layout, or a configuration "
                   "to predict: --config FILE, overrides section.field=value, or both");
@@ -75,6 +76,9 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
   }
   const rules::EvaluationSettings rule_settings = evaluation_settings(options.rules);
   const bool calibrated = table != nullptr;
+  if (calibrated) {
+    if (const auto note = note_of_ranks(*table, setup.config)) setup.notes.push_back(*note);
+  }
   const PredictionSettings settings = calibrated ? calibrated_settings(cluster, table)
                                                  : prediction_settings(cluster, common.spec_sheet);
   PredictionSettings shown = settings;

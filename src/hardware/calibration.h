@@ -16,9 +16,10 @@ struct CalibratedMachine {
   std::string cpu;      // "AMD EPYC 9R14: AVX2, AVX-512"
   std::string kernels;  // instruction set of the kernels: "avx512"
   int64_t cores = 0;    // visible to the operating system
-  int64_t threads = 0;  // that ran the ops
+  int64_t threads = 0;  // of a rank, that ran the ops
   int64_t memory_bytes = 0;
   std::string measured_at;  // "2026-11-21T18:30:00Z"
+  int64_t ranks = 1;        // measured at the same time, each with these threads
   // Of a table of a GPU, whose kernels ("cuda:sm_90a") and memory are those above; empty for a cpu.
   std::string gpu = {};        // as its driver reports it: "NVIDIA H200"
   std::string libraries = {};  // "driver 13.0, runtime 13.0, cuBLASLt 13.1.0"

@@ -20,6 +20,7 @@ void visit(CalibratedMachine& row, Visitor& v) {
   v("kernels", row.kernels, Role::measured, Names{});
   v("cores", row.cores, Role::measured);
   v("threads", row.threads, Role::measured);
+  v("ranks", row.ranks, Role::measured);
   v("memory_bytes", row.memory_bytes, Role::measured);
   v("measured_at", row.measured_at, Role::measured, Names{});
   v("gpu", row.gpu, Role::optional, Names{});
@@ -90,6 +91,6 @@ void visit_sections(Calibration& table, Visitor& v) {
 }
 
 inline constexpr std::string_view kFormat = "viaduct calibration";
-inline constexpr int64_t kVersion = 1;
+inline constexpr int64_t kVersion = 2;
 
 }  // namespace viaduct::calibration

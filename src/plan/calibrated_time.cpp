@@ -129,6 +129,17 @@ Cluster calibrated_cluster(const Cluster& catalogued, const Calibration& table) 
   return cluster;
 }
 
+std::optional<std::string> note_of_ranks(const Calibration& table, const RunConfig& run) {
+  const CalibratedMachine& machine = table.machine;
+  const int64_t at_once =
+      std::min<int64_t>(run.dist.ranks, std::max<int64_t>(1, machine.cores / machine.threads));
+  if (!machine.gpu.empty() || machine.ranks == at_once) return std::nullopt;
+  return fmt::format(
+      "--calibration: ranks that share caches and the bandwidth of memory: {} in the table, {} in "
+      "the run; `viaduct bench --calibrate --threads {} --ranks {}` measures a table of {}",
+      machine.ranks, at_once, machine.threads, at_once, at_once);
+}
+
 CalibratedTime::CalibratedTime(const Calibration& table, const RunConfig& run,
                                const Cluster& cluster, const OpTimeSettings& settings,
                                const CollectiveTimeSettings& collectives)

@@ -4,11 +4,12 @@
 // between measured ones at the rate that they suggest; anything else from bytes and operations at
 // the table's rates.
 //
-// The table is of one rank alone. Ranks that have more threads than there are cores take turns;
-// that they share caches and memory bandwidth is left out. GPUs exchange over the links of the
-// cluster, which a table does not have.
+// The table says how many ranks were measured at the same time, as they share caches and the
+// bandwidth of memory. Ranks that have more threads than there are cores take turns. GPUs exchange
+// over the links of the cluster, which a table does not have.
 
 #include <optional>
+#include <string>
 
 #include "hardware/calibration.h"
 #include "hardware/cluster.h"
@@ -29,6 +30,10 @@ struct BasedTime {
 /// The cluster with the table's rates, bandwidths and memory; on CPU ranks also with its peaks.
 /// ConfigError if the table is of another GPU, or of a CPU for a cluster of GPUs or the reverse.
 Cluster calibrated_cluster(const Cluster& catalogued, const Calibration& table);
+
+/// A sentence if other numbers of ranks work at the same time in the run than in the table; on
+/// GPUs, which share nothing, never.
+std::optional<std::string> note_of_ranks(const Calibration& table, const RunConfig& run);
 
 class CalibratedTime {
  public:

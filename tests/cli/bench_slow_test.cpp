@@ -88,6 +88,7 @@ TEST(BenchCommand, CalibrationWritesATableThatIsReadBack) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Calibration table = load_calibration(path);
   EXPECT_EQ(table.machine.threads, 1);
+  EXPECT_EQ(table.machine.ranks, table.machine.cores);
   EXPECT_GT(table.machine.memory_bytes, int64_t{1} << 26);
   EXPECT_EQ(table.peaks.size(), 2u);
   EXPECT_EQ(table.streams.size(), 15u);  // longer calibrations have larger ones
@@ -107,6 +108,9 @@ TEST(BenchCommand, CalibrationWritesATableThatIsReadBack) {
 TEST(BenchCommand, CalibrationStandsAlone) {
   EXPECT_EQ(bench("").status, 2);
   EXPECT_EQ(bench("--calibrate gemm").status, 2);
+  const Result gpu = bench("--calibrate --device cuda --ranks 2");
+  EXPECT_EQ(gpu.status, 2);
+  EXPECT_NE(gpu.err.find("--ranks 2 with --device cuda has no effect"), std::string::npos);
   EXPECT_EQ(bench("--out table.yaml gemm").status, 2);
 }
 

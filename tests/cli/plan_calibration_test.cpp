@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 /// All rates of the table are `speed` times those of an invented machine.
 Calibration made_up(double speed) {
@@ -108,6 +109,21 @@ TEST_F(PlanCalibration, RanksWithMoreThreadsThanCoresTakeTurns) {
   };
   EXPECT_NEAR(compute(1) / compute(2), 2, 0.01);
   EXPECT_NEAR(compute(4) / compute(2), 1, 0.01);
+}
+
+TEST_F(PlanCalibration, SaysThatOtherRanksWereMeasuredAtTheSameTime) {
+  Calibration table = made_up(1);  // of two cores
+  const std::string two = "dist.ranks=2 train.global_batch_size=32";
+  const auto notes = [&](const std::string& more) { return document(table, more)["notes"].dump(); };
+  EXPECT_THAT(notes(two),
+              AllOf(HasSubstr("1 in the table, 2 in the run"), HasSubstr("--threads 1 --ranks 2")));
+  EXPECT_THAT(notes(""), Not(HasSubstr("in the table")));
+  table.machine.ranks = 2;
+  EXPECT_THAT(notes(two), Not(HasSubstr("in the table")));
+  EXPECT_THAT(notes(""), HasSubstr("2 in the table, 1 in the run"));
+  table.machine.cores = 1;  // two ranks take turns
+  EXPECT_THAT(notes(two), HasSubstr("2 in the table, 1 in the run"));
+  EXPECT_THAT(plan(table).out, HasSubstr("2 in the table"));
 }
 
 TEST_F(PlanCalibration, OtherTablesAreRefused) {

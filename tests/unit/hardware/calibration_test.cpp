@@ -18,7 +18,7 @@ using testing::Not;
 Calibration sample() {
   Calibration table;
   table.machine = {"A CPU: AVX2, \"quoted\"", "avx2", 4, 2, int64_t{8} << 30,
-                   "2026-01-02T03:04:05Z"};
+                   "2026-01-02T03:04:05Z",    3};
   table.peaks = {{"bf16", "BF16 AMX", 6.25}, {"fp32", "FP32 FMA", 0.4}};
   table.gemm = {{"forward", "bf16", 128, 64, 32, 1.5}, {"weight_gradient", "bf16", 128, 64, 32, 1}};
   table.attention = {{"backward", "fp32", 1024, 4, 12, 4, 64, 0.125}};
@@ -51,6 +51,7 @@ TEST(Calibration, IsReadBackAsWritten) {
   const Calibration table = load_calibration(folder / "table.yaml");
   EXPECT_EQ(table.machine.cpu, sample().machine.cpu);
   EXPECT_EQ(table.machine.memory_bytes, int64_t{8} << 30);
+  EXPECT_EQ(table.machine.ranks, 3);
   EXPECT_EQ(table.peaks.at(1).name, "FP32 FMA");
   EXPECT_EQ(table.gemm.at(1).form, "weight_gradient");
   EXPECT_EQ(table.gemm.at(0).n, 64);
