@@ -179,7 +179,7 @@ void add_overlap(const PublishedRow& row, PublishedRun& run) {
   const bool off = row.notes_mention("overlap off");
   if (row.count("tp").value_or(1) > 1 && (!hides_tp || off))
     set(run, "comm_overlap.tp_comm_overlap=false");
-  if (row.count("ep").value_or(1) == 1) return;
+  if (expert_ranks(row) == 1) return;
   const bool can_overlap = row.count("pp").value_or(1) == 1 || row.count("vpp").value_or(1) > 1;
   const bool steps = bridge_release(row) > 0 && graphs_of(row).starts_with("full_iteration");
   if ((row.notes_mention("a2a overlap") || steps) && can_overlap) {

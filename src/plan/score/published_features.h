@@ -15,6 +15,11 @@ bool of_early_megatron(const PublishedRow& row);
 
 bool of_torchtitan(const PublishedRow& row);
 
+/// Ranks that share the experts: column `ep`. Where it is empty and the notes name DeepEP, which
+/// exchanges tokens between such ranks, all data ranks up to 64, as in the other rows of its
+/// source.
+int64_t expert_ranks(const PublishedRow& row);
+
 /// Year and month of a release of Megatron-Bridge, as 2606; 0 of other codes.
 int64_t bridge_release(const PublishedRow& row);
 

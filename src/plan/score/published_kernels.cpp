@@ -25,7 +25,7 @@ constexpr double kExpertProductSeconds = 9e-5;
 
 void add_graphs(const PublishedRow& row, PublishedRun& run) {
   const std::string graphs = graphs_of(row);
-  const bool experts_over_ranks = row.count("ep").value_or(1) > 1;
+  const bool experts_over_ranks = expert_ranks(row) > 1;
   if (graphs.starts_with("full_iteration") && !experts_over_ranks) {
     run.overrides.emplace_back("model.cuda_graph_impl=full_iteration");
     return;
@@ -79,8 +79,8 @@ int64_t bridge_release(const PublishedRow& row) {
 
 std::string graphs_of(const PublishedRow& row) {
   const std::string stated = lower_case(row.text("cuda_graph"));
-  const bool unsaid = stated.empty() && bridge_release(row) >= 2606 &&
-                      row.count("ep").value_or(1) > 1 && row.text("precision") == "fp8-mx";
+  const bool unsaid = stated.empty() && bridge_release(row) >= 2606 && expert_ranks(row) > 1 &&
+                      row.text("precision") == "fp8-mx";
   return unsaid ? "full_iteration" : stated;
 }
 

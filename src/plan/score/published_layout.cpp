@@ -54,6 +54,15 @@ void add_stages(int64_t layers, int64_t pp, int64_t vpp, PublishedRun& run) {
 
 }  // namespace
 
+int64_t expert_ranks(const PublishedRow& row) {
+  constexpr int64_t kMost = 64;
+  if (const auto stated = row.count("ep")) return *stated;
+  if (!row.notes_mention("DeepEP")) return 1;
+  const int64_t model_ranks =
+      row.count("tp").value_or(1) * row.count("pp").value_or(1) * row.count("cp").value_or(1);
+  return std::clamp<int64_t>(row.needed_count("n_gpus") / model_ranks, 1, kMost);
+}
+
 void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
   const int64_t gpus = row.needed_count("n_gpus");
   // Full sharding without a stated layout is data parallelism alone.
@@ -79,8 +88,10 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
   add("model.seq_length", length), add("model.max_position_embeddings", length);
   add("model.tensor_model_parallel_size", tp), add("model.pipeline_model_parallel_size", pp);
   add("model.context_parallel_size", cp);
-  const int64_t ep = row.count("ep").value_or(1);
+  const int64_t ep = expert_ranks(row);
   if (ep > 1) add("model.expert_model_parallel_size", ep);
+  if (ep > 1 && !row.count("ep"))
+    run.notes.push_back(fmt::format("ep not stated, assumed to be {}", ep));
   if (const auto etp = row.count("etp"); etp && !row.text("ep").empty())
     add("model.expert_tensor_parallel_size", *etp);
   add("dist.ranks", gpus), add("train.global_batch_size", batch);

@@ -286,6 +286,22 @@ TEST(PublishedRun, KernelsAreThoseOfTheCode) {
   EXPECT_EQ(of("torchtitan", "H100-SXM", "eager").extra_passes, std::nullopt);
 }
 
+// DeepEP exchanges tokens between ranks that share the experts.
+TEST(PublishedRun, RanksOfExpertsThatAreNotStated) {
+  const auto of = [](const std::string& rest) {
+    return overrides_of(
+        "framework,n_gpus,pp,ep,notes,model,precision,global_batch,micro_batch,seq_"
+        "len,tp,fsdp",
+        "NeMo Automodel," + rest + ",gpt-oss-20b,bf16,512,1,4096,1,yes");
+  };
+  EXPECT_THAT(of("8,1,,TE + DeepEP"), AllOf(Contains("model.expert_model_parallel_size=8"),
+                                            Contains("model.moe_token_dispatcher_type=flex")));
+  EXPECT_THAT(of("256,2,,TE + DeepEP"), Contains("model.expert_model_parallel_size=64"));
+  EXPECT_THAT(of("8,1,4,TE + DeepEP"), Contains("model.expert_model_parallel_size=4"));
+  for (const std::string& setting : of("8,1,,TE"))
+    EXPECT_THAT(setting, Not(testing::HasSubstr("expert_model_parallel_size")));
+}
+
 // Recipes for performance differ from those for training.
 TEST(PublishedRun, PerformanceRecipes) {
   const std::string columns =
