@@ -302,6 +302,20 @@ TEST(PublishedRun, RanksOfExpertsThatAreNotStated) {
     EXPECT_THAT(setting, Not(testing::HasSubstr("expert_model_parallel_size")));
 }
 
+// 126 layers, embedding and loss on 16 stages: one of them a chunk, as the paper describes.
+TEST(PublishedRun, ChunksOfTheLlama3Paper) {
+  const std::string columns =
+      "framework,model,precision,n_gpus,global_batch,seq_len,tp,pp,vpp,fsdp,notes";
+  const std::string rest = ",llama3.1-405b,bf16,8192,2048,8192,8,16,";
+  const auto chunks = [](int64_t count) {
+    return Contains("model.virtual_pipeline_model_parallel_size=" + std::to_string(count));
+  };
+  EXPECT_THAT(overrides_of(columns, "Meta internal" + rest + ",yes,"),
+              AllOf(chunks(8), Contains("model.account_for_loss_in_pipeline_split=true")));
+  EXPECT_THAT(overrides_of(columns, "Meta internal" + rest + "4,yes,"), chunks(4));
+  EXPECT_THAT(overrides_of(columns, "torchtitan" + rest + ",yes,"), Not(chunks(8)));
+}
+
 // Recipes for performance differ from those for training.
 TEST(PublishedRun, PerformanceRecipes) {
   const std::string columns =
