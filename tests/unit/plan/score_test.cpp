@@ -1,4 +1,4 @@
-// Predictions of small tables of published runs: rows as configurations, reasons, errors.
+// Predictions of small tables of published runs: reasons, errors, constants.
 
 #include "plan/score/score.h"
 
@@ -15,17 +15,10 @@ namespace viaduct {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::HasSubstr;
-using testing::Not;
 
 Score score(const std::string& text, const ScoreConstants& constants = {}) {
   return score_table(parse_csv(text, "t.csv"), "t.csv", {.constants = constants, .threads = 2});
-}
-
-std::vector<std::string> overrides_of(const std::string& columns, const std::string& row) {
-  const CsvTable table = parse_csv(columns + "\n" + row + "\n", "t.csv");
-  return published_run(PublishedRow(table, table.rows[0])).overrides;
 }
 
 std::string error_of(const std::string& text) {
@@ -209,145 +202,6 @@ TEST(Score, FilesOfConstantsHaveOneNumberForAGpu) {
   EXPECT_THAT(problem("step_share: {b200: 0.1}"), HasSubstr("above 0.3"));
   EXPECT_THAT(problem("step_share: {b200: 1}\nhost: 3"), HasSubstr("unknown field host"));
   EXPECT_THAT(problem("b200: 0.7"), HasSubstr("expected one field, step_share"));
-}
-
-TEST(PublishedRun, ColumnsBecomeFeatures) {
-  const std::string columns =
-      "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,vpp,cp,ep,etp,fsdp,"
-      "recompute,notes";
-  EXPECT_THAT(overrides_of(columns, "NeMo (x),llama3-70b,fp8,64,128,1,8192,4,4,5,2,,,,full,"),
-              AllOf(Contains("model.tensor_model_parallel_size=4"),
-                    Contains("model.virtual_pipeline_model_parallel_size=5"),
-                    Contains("model.context_parallel_size=2"),
-                    Contains("mixed_precision=bf16_with_fp8_delayed_scaling_mixed"),
-                    Contains("model.recompute_granularity=full"),
-                    Not(Contains("comm_overlap.tp_comm_overlap=false"))));
-  EXPECT_THAT(
-      overrides_of(columns, "torchtitan,llama3-8b,fp8,64,64,,8192,1,1,,1,,,shard:8,selective,"),
-      AllOf(Contains("ddp.data_parallel_sharding_strategy=optim_grads_params"),
-            Contains("ddp.num_distributed_optimizer_instances=8"),
-            Contains("mixed_precision=bf16_with_fp8_current_scaling_mixed"),
-            Contains("model.recompute_modules=[core_attn]")));
-  EXPECT_THAT(overrides_of(columns,
-                           "Megatron-Bridge,deepseek-v3,bf16,256,2048,1,4096,1,4,4,1,64,1,no,"
-                           "modules:mla_up_proj+mlp,dispatcher hybridep"),
-              AllOf(Contains("model.expert_model_parallel_size=64"),
-                    Contains("model.moe_token_dispatcher_type=flex"),
-                    Contains("model.recompute_modules=[mla_up_proj, mlp]"),
-                    Contains(HasSubstr("pipeline_model_parallel_layout=\"Etttt|tttt|"))));
-  EXPECT_THAT(
-      overrides_of(columns, "InternEvo,llama3-8b,bf16,64,64,1,2048,2,1,1,1,,,zero1:4,none,"),
-      AllOf(Contains("ddp.num_distributed_optimizer_instances=8"),
-            Contains("ddp.grad_reduce_in_fp32=false"), Contains("ddp.overlap_param_gather=false")));
-  EXPECT_THAT(overrides_of(columns, "x,llama3-8b,fp8-mx,8,8,1,8192,1,1,,1,,,no,none,"),
-              Contains("mixed_precision=bf16_with_mxfp8_mixed"));
-  EXPECT_THAT(overrides_of(columns, "x,llama3-8b,bf16,8,8,1,8192,1,2,,1,,,no,none,interleaved"),
-              Contains("model.virtual_pipeline_model_parallel_size=2"));
-}
-
-// As its code of the time of the rows has them.
-TEST(PublishedRun, StagesOfTorchtitan) {
-  const std::string columns =
-      "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,fsdp,notes";
-  // 32 rows of a data rank are cut into as many micro-batches as there are stages.
-  EXPECT_THAT(
-      overrides_of(columns, "torchtitan,llama3.1-405b,fp8,512,256,,8192,8,8,yes,1F1B; async TP"),
-      AllOf(Contains("train.micro_batch_size=4"),
-            Contains("ddp.data_parallel_sharding_strategy=optim_grads"),
-            Not(Contains("comm_overlap.tp_comm_overlap=false"))));
-  EXPECT_THAT(overrides_of(columns, "torchtitan,llama3-8b,fp8,8,16,,8192,2,1,yes,vanilla TP"),
-              AllOf(Contains("train.micro_batch_size=4"),
-                    Contains("ddp.data_parallel_sharding_strategy=optim_grads_params"),
-                    Contains("comm_overlap.tp_comm_overlap=false")));
-}
-
-TEST(PublishedRun, KernelsAreThoseOfTheCode) {
-  const auto of = [](const std::string& framework, const std::string& gpu,
-                     const std::string& notes) {
-    const CsvTable table = parse_csv(
-        "framework,hardware,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,notes\n" +
-            framework + "," + gpu + ",llama3-8b,bf16,8,64,1,8192,1,1," + notes + "\n",
-        "t.csv");
-    return published_run(PublishedRow(table, table.rows[0]));
-  };
-  // Transformer Engine takes cuDNN's attention from Hopper on.
-  for (const char* code : {"NeMo 24.07", "Megatron-LM mcore v0.9", "MLPerf", "MaxText", "llmq"})
-    EXPECT_TRUE(of(code, "H100-SXM", "").library_attention) << code;
-  for (const char* code : {"torchtitan", "llm-foundry", "MosaicML"})
-    EXPECT_FALSE(of(code, "H100-SXM", "").library_attention) << code;
-  EXPECT_FALSE(of("NeMo Megatron 23.05", "A100-80GB-SXM", "").library_attention);
-  EXPECT_TRUE(of("NeMo Automodel", "H100-SXM", "kernels TE + DeepEP").library_attention);
-  EXPECT_FALSE(of("NeMo Automodel", "H100-SXM", "kernels TE + FlexAttn").library_attention);
-  // A kernel without Hopper's instructions gains there 1.46 times of what it does on the A100.
-  const double share = of("llm-foundry (FSDP)", "H100-SXM", "").attention_share.value();
-  EXPECT_NEAR(share * 794.5 / (OpTimeSettings().attention_share * 271.2), 1.46, 0.01);
-  EXPECT_FALSE(of("llm-foundry (FSDP)", "A100-80GB-SXM", "").attention_share);
-  EXPECT_EQ(of("torchtitan", "H100-SXM", "torch.compile").extra_passes, 1);
-  EXPECT_EQ(of("torchtitan", "H100-SXM", "eager").extra_passes, std::nullopt);
-}
-
-// DeepEP exchanges tokens between ranks that share the experts.
-TEST(PublishedRun, RanksOfExpertsThatAreNotStated) {
-  const auto of = [](const std::string& rest) {
-    return overrides_of(
-        "framework,n_gpus,pp,ep,notes,model,precision,global_batch,micro_batch,seq_"
-        "len,tp,fsdp",
-        "NeMo Automodel," + rest + ",gpt-oss-20b,bf16,512,1,4096,1,yes");
-  };
-  EXPECT_THAT(of("8,1,,TE + DeepEP"), AllOf(Contains("model.expert_model_parallel_size=8"),
-                                            Contains("model.moe_token_dispatcher_type=flex")));
-  EXPECT_THAT(of("256,2,,TE + DeepEP"), Contains("model.expert_model_parallel_size=64"));
-  EXPECT_THAT(of("8,1,4,TE + DeepEP"), Contains("model.expert_model_parallel_size=4"));
-  for (const std::string& setting : of("8,1,,TE"))
-    EXPECT_THAT(setting, Not(testing::HasSubstr("expert_model_parallel_size")));
-}
-
-// 126 layers, embedding and loss on 16 stages: one of them a chunk, as the paper describes.
-TEST(PublishedRun, ChunksOfTheLlama3Paper) {
-  const std::string columns =
-      "framework,model,precision,n_gpus,global_batch,seq_len,tp,pp,vpp,fsdp,notes";
-  const std::string rest = ",llama3.1-405b,bf16,8192,2048,8192,8,16,";
-  const auto chunks = [](int64_t count) {
-    return Contains("model.virtual_pipeline_model_parallel_size=" + std::to_string(count));
-  };
-  EXPECT_THAT(overrides_of(columns, "Meta internal" + rest + ",yes,"),
-              AllOf(chunks(8), Contains("model.account_for_loss_in_pipeline_split=true")));
-  EXPECT_THAT(overrides_of(columns, "Meta internal" + rest + "4,yes,"), chunks(4));
-  EXPECT_THAT(overrides_of(columns, "torchtitan" + rest + ",yes,"), Not(chunks(8)));
-}
-
-// Recipes for performance differ from those for training.
-TEST(PublishedRun, PerformanceRecipes) {
-  const std::string columns =
-      "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,vpp,cp,ep,cuda_"
-      "graph,"
-      "notes";
-  const auto of = [&](const std::string& framework, const std::string& rest) {
-    return overrides_of(columns, framework + "," + rest);
-  };
-  const auto narrow = Contains("ddp.grad_reduce_in_fp32=false"),
-             all_blocks = Contains("mixed_precision.first_last_layers_bf16=false");
-  const std::string dense = "llama3-8b,fp8-cs,8,8,1,8192,1,1,,1,,,";
-  for (const char* framework : {"Megatron-Bridge 25.09", "NeMo 25.07", "NeMo (DGX)"})
-    EXPECT_THAT(of(framework, dense), AllOf(narrow, all_blocks)) << framework;
-  EXPECT_THAT(of("NeMo Automodel", dense), AllOf(Not(narrow), Not(all_blocks)));
-  EXPECT_THAT(of("torchtitan", dense), AllOf(Not(narrow), all_blocks));
-  EXPECT_THAT(of("Megatron-Bridge 26.06", "llama3-8b,bf16,8,8,1,8192,1,1,,1,,full_iteration,"),
-              Contains("model.cuda_graph_impl=full_iteration"));
-  EXPECT_THAT(of("Megatron-Bridge 26.02",
-                 "qwen3-30b-a3b,fp8-mx,8,8,1,4096,1,1,,1,8,transformer_engine:attn+moe_router,"),
-              AllOf(Contains("model.cuda_graph_impl=local"),
-                    Contains("model.cuda_graph_modules=[attn, moe_router]"),
-                    Not(Contains("comm_overlap.overlap_moe_expert_parallel_comm=true"))));
-  // Whole steps are captured with what makes them static, whether or not a row says so.
-  for (const char* graph : {"full_iteration:all", ""}) {
-    EXPECT_THAT(of("Megatron-Bridge 26.08-dev",
-                   std::string("qwen3-30b-a3b,fp8-mx,8,8,1,4096,1,1,,1,8,") + graph + ","),
-                AllOf(Contains("model.cuda_graph_modules=[attn, moe_router, moe_preprocess]"),
-                      Contains("comm_overlap.overlap_moe_expert_parallel_comm=true")));
-  }
-  EXPECT_THAT(of("Megatron-Bridge 26.04", "qwen3-30b-a3b,fp8-mx,8,8,1,4096,1,1,,1,8,,"),
-              Not(Contains("model.cuda_graph_impl=local")));
 }
 
 }  // namespace
