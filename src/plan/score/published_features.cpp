@@ -54,6 +54,13 @@ void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
         fmt::format("ddp.num_distributed_optimizer_instances={}", data / shard));
 }
 
+/// Of release 25.09, which states no dispatchers, the script that measured DeepSeek-V3 on the H100
+/// (scripts/performance/run_script.py of v0.1.0) sets overlap_moe_expert_parallel_comm.
+bool overlaps_unsaid(const PublishedRow& row) {
+  return bridge_release(row) == 2509 && row.text("model").starts_with("deepseek") &&
+         row.text("hardware").starts_with("H100");
+}
+
 }  // namespace
 
 bool of_torchtitan(const PublishedRow& row) {
@@ -182,7 +189,8 @@ void add_overlap(const PublishedRow& row, PublishedRun& run) {
   if (expert_ranks(row) == 1) return;
   const bool can_overlap = row.count("pp").value_or(1) == 1 || row.count("vpp").value_or(1) > 1;
   const bool steps = bridge_release(row) > 0 && graphs_of(row).starts_with("full_iteration");
-  if ((row.notes_mention("a2a overlap") || steps) && can_overlap) {
+  const bool stated = row.notes_mention("a2a overlap") || row.notes_mention("EP comm overlap");
+  if ((stated || steps || overlaps_unsaid(row)) && can_overlap) {
     set(run, "comm_overlap.overlap_moe_expert_parallel_comm=true");
     set(run, "comm_overlap.delay_wgrad_compute=true");
   } else if (steps || row.notes_mention("dispatcher hybridep") || row.notes_mention("HybridEP") ||

@@ -159,5 +159,22 @@ TEST(PublishedRun, PerformanceRecipes) {
               Not(Contains("model.cuda_graph_impl=local")));
 }
 
+TEST(PublishedRun, ExchangesOfExpertsBesideAnotherMicroBatch) {
+  const auto of = [](const std::string& release, const std::string& gpu, const std::string& notes) {
+    return overrides_of(
+        "framework,hardware,notes,model,precision,n_gpus,global_batch,micro_batch,"
+        "seq_len,tp,pp,vpp,ep",
+        "Megatron-Bridge " + release + "," + gpu + "," + notes +
+            ",deepseek-v3,bf16,1024,8192,1,4096,2,8,4,64");
+  };
+  const auto overlapped = Contains("comm_overlap.overlap_moe_expert_parallel_comm=true");
+  EXPECT_THAT(of("26.04", "H100-SXM", "moe a2a overlap"), overlapped);
+  EXPECT_THAT(of("26.04", "H100-SXM", "EP comm overlap"), overlapped);
+  EXPECT_THAT(of("26.04", "H100-SXM", ""), Not(overlapped));
+  // Its script does, which rows of this release do not say.
+  EXPECT_THAT(of("25.09", "H100-SXM", "dropless"), overlapped);
+  EXPECT_THAT(of("25.09", "B200", "tokendrop"), Not(overlapped));
+}
+
 }  // namespace
 }  // namespace viaduct
