@@ -78,8 +78,8 @@ FieldGroup dist_buffer_fields(DistConfig& config) {
   FieldGroup group("ddp", "");
   group
       .field("nccl_ub", config.nccl_ub,
-             "The run's memory is registered with NCCL's connections of data-parallel groups, so "
-             "that they need no copies through buffers of their own.")
+             "The run's memory is registered with NCCL's connections of data-parallel and "
+             "tensor-parallel groups, so that they need no copies through buffers of their own.")
       .constraint("dist.device = cuda, a GPU for each rank, NCCL 2.19 or newer");
   return group;
 }

@@ -33,9 +33,10 @@ std::vector<std::string> group_names() {
   return names;
 }
 
-/// The groups of gradients and weights.
-bool of_data(std::string_view group) {
-  return group.starts_with("dp") || group.starts_with("expert_dp");
+/// The groups of gradients and weights, and that whose exchanges run beside the products they feed,
+/// in pieces: those of Megatron's user buffers.
+bool has_user_buffers(std::string_view group) {
+  return group.starts_with("dp") || group.starts_with("expert_dp") || group == "tp";
 }
 
 class OptionsReader {
@@ -135,7 +136,7 @@ NcclOptions nccl_options(const DistConfig& config, Problems& problems) {
   if (config.use_sharp) options["dp_cp"].in_switches = true;
   if (config.nccl_ub) {
     for (const std::string& name : group_names())
-      if (of_data(name)) options[name].registers_memory = true;
+      if (has_user_buffers(name)) options[name].registers_memory = true;
   }
   return options;
 }

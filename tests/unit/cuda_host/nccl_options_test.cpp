@@ -78,7 +78,7 @@ TEST(NcclOptions, SwitchesSumForOneGroup) {
                         HasSubstr("expected dist.use_sharp = false"))));
 }
 
-TEST(NcclOptions, TheRunsMemoryIsRegisteredWithDataParallelGroups) {
+TEST(NcclOptions, TheRunsMemoryIsRegisteredWithDataAndTensorParallelGroups) {
   DistConfig dist;
   dist.nccl_ub = true;
   for (const bool planned : {true, false}) {
@@ -88,12 +88,13 @@ TEST(NcclOptions, TheRunsMemoryIsRegisteredWithDataParallelGroups) {
         plan.arena_bytes = 1 << 20;
         device.use_plan(plan);
       }
-      const auto dp = world->split({0, 1}, "dp_cp"), tp = world->split({0, 1}, "tp");
+      const auto dp = world->split({0, 1}, "dp_cp"), tp = world->split({0, 1}, "tp"),
+                 cp = world->split({0, 1}, "cp");
       const auto [memory, bytes] = device.planned_memory();
       const Tensor x =
           planned ? Tensor(std::make_shared<Storage>(memory, bytes, nullptr), DType::f32, {8})
                   : filled(device, 8, 1);
-      for (const auto& group : {dp, dp, tp}) {
+      for (const auto& group : {dp, dp, tp, cp}) {
         group->record_on(&device);
         group->all_reduce(x, ReduceOp::sum).wait();
       }
@@ -104,8 +105,8 @@ TEST(NcclOptions, TheRunsMemoryIsRegisteredWithDataParallelGroups) {
       continue;
     }
     run();
-    EXPECT_EQ(nccl_double::registered().buffers, 2) << "once a rank";
-    EXPECT_EQ(nccl_double::registered().calls, 4) << "two of dp_cp, none of tp";
+    EXPECT_EQ(nccl_double::registered().buffers, 4) << "once a rank and group";
+    EXPECT_EQ(nccl_double::registered().calls, 6) << "two of dp_cp, one of tp, none of cp";
   }
 }
 
