@@ -92,8 +92,11 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
   if (ep > 1) add("model.expert_model_parallel_size", ep);
   if (ep > 1 && !row.count("ep"))
     run.notes.push_back(fmt::format("ep not stated, assumed to be {}", ep));
-  if (const auto etp = row.count("etp"); etp && !row.text("ep").empty())
+  if (const auto etp = row.count("etp"); etp && !row.text("ep").empty()) {
     add("model.expert_tensor_parallel_size", *etp);
+  } else if (ep > 1 && bridge_release(row) > 0) {
+    add("model.expert_tensor_parallel_size", 1);  // as all of its recipes with experts
+  }
   add("dist.ranks", gpus), add("train.global_batch_size", batch);
   add("train.micro_batch_size", *micro);
   run.batch = batch, run.stages = pp;
