@@ -42,8 +42,9 @@ WIDE_READ, WIDE_COPY, PRODUCT = r"LDG\.E(\.\w+)*\.128", r"LDGSTS\.E(\.\w+)*\.128
 GROUP_PRODUCT, GROUP_CODES, OF_GROUPS = r"HGMMA\.", r"QGMMA\.", r"^grouped_(code_)?warpgroups_kernel<"
 # Instructions that fast kernels need: part of the kernel's name (a regular expression), instruction, description. Each must match a kernel.
 EXPECTED = [
-    (r"^(elementwise|sum_rows|norm_forward|norm_forms|norm_backward|activation_forward|activation_forms|activation_backward)_kernel<8",
+    (r"^(elementwise|sum_rows|norm_forward|norm_forms|norm_backward|activation_forward|activation_forms|activation_backward|row_dots)_kernel<8",
      WIDE_READ, "reads of 16 bytes"),
+    (r"^quantization_error_kernel<(true|1),", WIDE_READ, "reads of 16 bytes"),
     (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16|Code),", PRODUCT, "products of the matrix units"),
     (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16|float),", WIDE_COPY, "copies of 16 bytes to shared memory"),
     (r"^(forward|backward_keys|backward_queries)_kernel<Code,", WIDE_READ, "reads of 16 bytes"),
