@@ -64,7 +64,8 @@ WHOLE = [("_ZN7viaduct4cuda18elementwise_kernelILi8EEEvi", [READ]),
          ("_ZN7viaduct4cuda19grouped_gemm_kernelINS0_3F16ELb0ELb0ELb1EEEvi", [COPY, PRODUCT]),
          ("_ZN7viaduct4cuda25grouped_warpgroups_kernelINS0_3F16ELb0ELb0EEEvi", [COPY, GROUP_PRODUCT]),
          ("_ZN7viaduct4cuda30grouped_code_warpgroups_kernelINS0_4E4m3ELb0ELb0ELb0EEEvi", [GROUP_CODES]),
-         ("_ZN7viaduct4cuda14forward_kernelINS0_4CodeELi64ELi64EEEvi", [READ, PRODUCT])]
+         ("_ZN7viaduct4cuda14forward_kernelINS0_4CodeELi64ELi64EEEvi", [READ, PRODUCT]),
+         ("_ZN7viaduct4cuda25quantization_error_kernelILb1ELb0EEEvi", [READ])]
 
 
 class MachineCode(unittest.TestCase):
@@ -82,7 +83,7 @@ class MachineCode(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_counts_what_is_right(self):
-        self.assertEqual(self.check(WHOLE), (0, "machine code of 7 kernels: 0 problems\n"))
+        self.assertEqual(self.check(WHOLE), (0, "machine code of 8 kernels: 0 problems\n"))
         self.assertEqual(self.check(WHOLE, [(WHOLE[4][0], ["EXIT"])]), (0, "machine code of 8 kernels: 0 problems\n"))
 
     def test_a_narrow_read_fails_and_names_the_kernel(self):
