@@ -3,125 +3,18 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/cut_batch.h"
 #include "engine/deadline_follower.h"
 #include "engine/micro_batch_instances.h"
 #include "engine/shift_tokens.h"
-#include "model/initialize.h"
-#include "model/model_place.h"
 #include "nn/moe/quantile_balance.h"
 #include "nn/moe/router_log.h"
 #include "nn/quantization_log.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
-#include "pipeline/forward_schedule.h"
 #include "pipeline/places_in_flight.h"
-#include "run/device_memory.h"
 #include "sharding/reproducible_all_reduce.h"
 
 namespace viaduct {
-
-Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
-               const ResolvedRun& run, ParallelGroups groups, std::unique_ptr<SlotMemory> opened)
-    : device_(device),
-      ops_(ops),
-      run_(run),
-      groups_(std::move(groups)),
-      slot_memory_(std::move(opened)) {
-  const SequenceScope sequence(device_, MemorySequence::setup);
-  const RecordScope scope(device_.record(), ScopeKind::phase, "setup");
-  OpContext context{device_, ops_};
-  const PrecisionRecipe& precision = run_.layers.precision;
-  model_ = build_model(
-      device_, run_.purpose == EnginePurpose::evaluate ? config.without_training_layers() : config,
-      run_.layers, run_.positions, model_place(run_.parallelism, groups_));
-  DdpConfig ddp = run_.ddp;
-  ddp.resolve(groups_.dp_cp().size(), groups_.pp().size() > 1 && model_->chunks().size() > 1);
-  StoreSettings store = store_settings(ddp);
-  store.with_gradients = run_.purpose != EnginePurpose::evaluate;
-  store.with_masters = run_.purpose == EnginePurpose::train;
-  SecondMemory* second = nullptr;
-  if (store.with_masters && run_.memory.offloads_parameters()) {
-    second = this->second_memory();
-    store.offload_fraction = run_.memory.offloaded_state;
-    store.overlap_offload = run_.memory.overlaps_state_copies;
-    store.offload_shards = run_.memory.offloads_weights;
-  }
-  store_ =
-      std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_, second);
-  if (store.with_gradients && precision.products.scaling == Scaling::tensor &&
-      precision.amax.source == AmaxSource::history)
-    delayed_scales_ =
-        std::make_unique<DelayedScales>(context, store_->parameters(), precision, groups_);
-  store_->derive_weights(context, run_.memory.packed_weights, delayed_scales_.get());
-  if (store_->shards_weights()) {
-    // Under GPipe the forwards of all micro-batches come before the first backward, and a backward
-    // that is combined with a forward begins before its end.
-    const ScheduleSettings& schedule = run_.parallelism.schedule;
-    const bool turns =
-        !schedule.combines && (groups_.pp().size() == 1 || schedule.kind != ScheduleKind::gpipe);
-    gathers_ = std::make_unique<GatherSegments>(*store_, turns ? model_->head() : nullptr);
-  }
-  if (run_.purpose == EnginePurpose::train)
-    optimizer_ = make_optimizer(context, precision, *store_, run_.optimizer, groups_);
-  if (store.with_gradients) {
-    // FP16 gradients overflow in normal runs: loss scaling needs the check.
-    gradient_norm_ = std::make_unique<GradientNorm>(
-        context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling);
-  }
-  if (store.with_gradients && config.moe.any()) {
-    std::vector<int64_t> blocks;
-    for (const ModelChunk& chunk : model_->chunks()) {
-      for (const Layer& layer : chunk.layers) {
-        if (layer.block >= 0 && config.moe.routes(config.kind_of(layer.block)))
-          blocks.push_back(layer.block);
-      }
-    }
-    router_log_ = std::make_shared<RouterLog>(context, blocks, config.moe, precision.statistic);
-  }
-  if (run_.steps_before_graph && run_.purpose != EnginePurpose::evaluate) {
-    VIADUCT_CHECK(ConfigError, groups_.world().can_be_captured(),
-                  "model.cuda_graph_impl: full_iteration: ranks share a GPU, so what they exchange "
-                  "goes through their hosts, which a graph has not; expected a GPU for each rank, "
-                  "or cuda_graph_impl = none");
-    step_graph_ = std::make_unique<StepGraph>(device_, *run_.steps_before_graph);
-  }
-  if (LaunchGroups* const groups = launch_groups(device_);
-      run_.layer_graphs && groups != nullptr && run_.purpose != EnginePurpose::evaluate) {
-    LayerGraphs settings = *run_.layer_graphs;
-    if (!device_.executes()) settings.steps_before = 0;  // what is recorded is a later step
-    layer_graphs_ = std::make_unique<LayerGraphHooks>(*groups, settings);
-  }
-  scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
-  loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
-  host_scalars_ = host_tensor(DType::f64, {kStepScalars});
-  fill(context, {loss_state_, 0});
-  if (const int64_t depths = model_->config().mtp_layers; depths > 0) {
-    depth_losses_ =
-        device_.allocate(DType::f64, {depths, 2, kReproducibleSumSize}, MemoryTag::other);
-  }
-}
-
-RankContext Engine::context(bool training, bool gradients) {
-  return RankContext{.ops = {device_, ops_},
-                     .weights = *store_,
-                     .gradients = gradients ? store_.get() : nullptr,
-                     .groups = groups_,
-                     .settings = run_.layers,
-                     .training = training,
-                     .scalars = scalars_,
-                     .loss_state = loss_state_,
-                     .delayed = delayed_scales_.get(),
-                     .depth_losses = depth_losses_,
-                     .router_log = gradients ? router_log_.get() : nullptr};
-}
-
-void Engine::initialize() {
-  const SequenceScope sequence(device_, MemorySequence::initialize);
-  const RecordScope scope(device_.record(), ScopeKind::phase, "initialize");
-  OpContext context{device_, ops_};
-  initialize_parameters(context, *store_, run_.layers.seed);
-}
 
 void Engine::write_scalar(StepScalar slot, double value) {
   const Tensor host = step_scalar(host_scalars_, slot);
@@ -254,65 +147,6 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
   return later;
 }
 
-void Engine::offload_to(SecondMemory& memory) {
-  VIADUCT_CHECK(ShapeError, store_->offloaded() == nullptr,
-                "second memory: optimizer states are already in another one");
-  second_memory_ = &memory;
-}
-
-SlotMemory* Engine::second_memory() {
-  if (second_memory_ != nullptr || !run_.memory.offloads()) return nullptr;
-  if (!slot_memory_) slot_memory_ = make_second_memory(run_.memory.second_memory, device_);
-  return slot_memory_.get();
-}
-
-Communicator& Engine::document_group(int ranks) const {
-  for (const auto& group : groups_.documents()) {
-    if (group->size() == ranks) return *group;
-  }
-  fail<ShapeError>("batch: no group of {} ranks shares documents (hybrid context parallel)", ranks);
-}
-
-Batch Engine::upload_part(const HostBatch& rows) {
-  return upload_over(rows, nullptr);
-}
-
-Batch Engine::upload_over(const HostBatch& rows, const Batch* over) {
-  // The configuration refuses lengths that no cut divides, except for packed documents.
-  BatchPlace place = batch_place();
-  Communicator* shared = nullptr;
-  if (rows.context_ranks > 0) {
-    shared = &document_group(rows.context_ranks);
-    place.cp = shared->size(), place.cp_rank = shared->rank(), place.cp_inner = 1;
-  }
-  Batch batch = upload(device_, cut_batch(rows, place, true), model_->config().vocabulary,
-                       run_.positions, place, over);
-  batch.context_ranks = shared;
-  return batch;
-}
-
-void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
-                     WatchLayers::Function watch) {
-  StageSettings settings{.message_format = message_format(),
-                         .has_backward = false,
-                         .instead_of_head = std::move(instead_of_head),
-                         .hooks = hooks()};
-  const bool watches = watch != nullptr;
-  WatchLayers layers(std::move(watch));
-  if (watches) settings.hooks.push_back(&layers);
-  run_forwards(1, settings, [&](int64_t) { return batch; });
-}
-
-void Engine::run_forwards(int64_t count, const StageSettings& settings,
-                          ModelStage::BatchAt batch_at) {
-  RankContext rank = context(false, false);
-  ModelStage stage(*model_, rank, settings, batch_at);
-  const ScheduleSettings schedule = forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
-                                                     model_->chunks().size(), count);
-  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
-               run_.parallelism.executor);
-}
-
 void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures) {
   const double mine =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
@@ -387,16 +221,6 @@ std::vector<double> Engine::depth_losses() {
     losses.push_back(loss / read(depth, 1));
   }
   return losses;
-}
-
-double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at) {
-  const SequenceScope sequence(device_, MemorySequence::evaluate);
-  const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
-  OpContext context{device_, ops_};
-  fill(context, {loss_state_, 0});
-  run_forwards(count, {.message_format = message_format(), .has_backward = false, .hooks = hooks()},
-               [&](int64_t i) { return upload_part(batch_at(i)); });
-  return total_loss("validation loss");
 }
 
 }  // namespace viaduct

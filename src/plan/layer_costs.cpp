@@ -8,12 +8,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "device/memory_tag.h"
-#include "plan/collective_time.h"
-#include "plan/op_time.h"
-#include "plan/planning_defaults.h"
+#include "plan/measured_run.h"
 #include "precision/precision_config.h"
-#include "timeline/resolver.h"
 
 namespace viaduct {
 namespace {
@@ -38,15 +34,10 @@ std::vector<std::string> on_ranks(int64_t ranks, int64_t rows, bool sharded) {
   return overrides;
 }
 
-double bytes_of(const DryRun& run, MemoryTag tag) {
-  const auto found = run.peak.bytes_by_tag.find(std::string(memory_tag_name(tag)));
-  return found == run.peak.bytes_by_tag.end() ? 0 : static_cast<double>(found->second);
-}
-
 /// Bytes of weights, gradients and optimizer state of a rank.
 StateBytes states_of(const DryRun& run) {
-  return {bytes_of(run, MemoryTag::weights), bytes_of(run, MemoryTag::main_gradients),
-          bytes_of(run, MemoryTag::master_weights) + bytes_of(run, MemoryTag::moments)};
+  return {peak_bytes_of(run, MemoryTag::weights), peak_bytes_of(run, MemoryTag::main_gradients),
+          peak_bytes_of(run, MemoryTag::master_weights) + peak_bytes_of(run, MemoryTag::moments)};
 }
 
 template <class T>
@@ -66,87 +57,6 @@ bool same_products(const RunConfig& config) {
                                     recipe.plain_blocks_at_end == 0 && recipe.plain_layers.empty());
 }
 
-/// A dry run with the seconds of its step.
-struct MeasuredRun {
-  DryRun run;
-  double batch_seconds = 0;   // from the micro-batch's first work to its last
-  double op_seconds = 0;      // of the micro-batch's ops alone
-  double update_seconds = 0;  // of the optimizer's ops
-};
-
-/// The scope of a micro-batch or of the optimizer around `scope`; null: none of them.
-const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
-  while (scope >= 0) {
-    const ScopeRecord& around = record.scopes()[static_cast<size_t>(scope)];
-    if (around.micro_batch >= 0 || around.name == "optimizer") return &around;
-    scope = around.parent;
-  }
-  return nullptr;
-}
-
-/// Whether an op may take longer for the first micro-batch than for others: it makes quantized
-/// operands, of weights once and of activations for each, or clears gradients, as that of a table
-/// of tokens does before it adds to rows. A lower bound does not count it.
-bool takes_longer_at_first(const OpEntryRecord& op) {
-  return op.op == "fill" || op.op == "embedding_backward" || op.op == "convert_operand" ||
-         op.op == "largest_magnitude" || op.op == "note_amax" ||
-         std::string_view(op.op).starts_with("square_");
-}
-
-/// Whether a group sums gradients or gathers weights, which is not each micro-batch's.
-bool of_data_ranks(const std::string& group) {
-  return group.starts_with("dp") || group.starts_with("expert_dp");
-}
-
-/// Without the host, which may run ahead of the device, and without the communication of data ranks
-/// unless `with_data_ranks`, nor that of experts' ranks if another micro-batch may hide it.
-MeasuredRun measure(const RunSetup& setup, const PlanRequest& request, bool hides_exchange,
-                    bool with_data_ranks = false) {
-  StepRecord record;
-  MeasuredRun measured{dry_run(setup, {0}, &record)};
-  const SequenceWindow& step = measured.run.windows[static_cast<size_t>(MemorySequence::step)];
-  const OpTime time(request.cluster.gpu, request.prediction.ops);
-  const CollectiveTime collective_time(request.cluster, request.prediction.collectives);
-  const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
-  const int64_t first = measured.run.windows[static_cast<size_t>(MemorySequence::initialize)].end;
-  const RankTimes times =
-      resolve_times(
-          {{0, &record, first, step.end}},
-          {.op =
-               [&](const OpEntryRecord& op) {
-                 return takes_longer_at_first(op) ? 0 : time.seconds(op) / share;
-               },
-           .collective =
-               [&](const CollectiveRecord& c) {
-                 if (hides_exchange && c.group == "expert_tp_ep") return 0.0;
-                 return with_data_ranks || !of_data_ranks(c.group) ? collective_time.seconds(c) : 0;
-               },
-           .slowdown = request.prediction.slowdown})
-          .front();
-  double begin = times.end, end = 0;
-  const auto add = [&](int64_t at, int64_t scope, const TimeSpan& span, bool op) {
-    if (at < step.begin || at >= step.end) return;
-    const ScopeRecord* phase = phase_around(record, scope);
-    if (phase == nullptr) return;
-    if (phase->micro_batch >= 0) {
-      begin = std::min(begin, span.begin), end = std::max(end, span.end);
-      if (op) measured.op_seconds += span.seconds();
-    } else if (op) {
-      measured.update_seconds += span.seconds();
-    }
-  };
-  for (size_t i = 0; i < times.ops.size(); ++i)
-    if (record.ops()[i].stream == 0)
-      add(record.ops()[i].at, record.ops()[i].scope, times.ops[i], true);
-  for (size_t i = 0; i < times.collectives.size(); ++i) {
-    const CollectiveRecord& c = record.collectives()[i];
-    if (with_data_ranks || !of_data_ranks(c.group))
-      add(c.launched_at, c.scope, {times.begun[i], times.collectives[i].end}, false);
-  }
-  measured.batch_seconds = std::max(0.0, end - begin);
-  return measured;
-}
-
 /// The dry run of the whole model; ConfigError where an op of it has no kernel on the cluster's
 /// GPU.
 DryRun run_of_whole(const RunSetup& whole, const Cluster& cluster) {
@@ -159,26 +69,6 @@ DryRun run_of_whole(const RunSetup& whole, const Cluster& cluster) {
 }
 
 }  // namespace
-
-RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
-                         const std::vector<std::string>& further) {
-  std::vector<std::string> overrides = request.overrides;
-  const std::vector<std::string> fields = overrides_of(layout);
-  overrides.insert(overrides.end(), fields.begin(), fields.end());
-  overrides.insert(overrides.end(), further.begin(), further.end());
-  return prepare_run(load_run_config(request.file, overrides, planning_defaults(request.cluster)));
-}
-
-MemoryNeed memory_need(const RunSetup& setup, const Cluster& cluster, const Deadline& deadline) {
-  MemoryNeed need;
-  double offloaded = 0;
-  for (const DryRun& stage : dry_run_stages(setup, deadline)) {
-    need.bytes = std::max(need.bytes, static_cast<double>(stage.peak.bytes));
-    offloaded = std::max(offloaded, static_cast<double>(stage.offload.most_bytes));
-  }
-  need.host_bytes = host_bytes(cluster, setup.config, offloaded);
-  return need;
-}
 
 LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant)
     : request_(request), variant_(std::move(variant)) {
@@ -252,9 +142,9 @@ double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
     further.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
     further.push_back(fmt::format("model.num_layers={}", i + 1));
     try {
-      seconds[i] =
-          measure(setup_of_layout(request_, one, further), request_, hides_exchange(layout), true)
-              .batch_seconds;
+      seconds[i] = measure_run(setup_of_layout(request_, one, further), request_,
+                               hides_exchange(layout), true)
+                       .batch_seconds;
     } catch (const ConfigError&) {
       return 0;
     }
@@ -297,7 +187,7 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
     further.push_back(fmt::format("model.num_layers={}", i + 1));
     further.insert(further.end(), overrides.begin(), overrides.end());
     try {
-      of_layers[i] = measure(setup_of_layout(request_, one, further), request_, hides);
+      of_layers[i] = measure_run(setup_of_layout(request_, one, further), request_, hides);
     } catch (const ConfigError&) {
       return cost;  // the layout itself is refused with the reason, or bounded by the whole model
     }
@@ -329,8 +219,8 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
   cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);
   // Other forms of weights exist once, whatever the number of micro-batches.
-  const double forms =
-      bytes_of(b.run, MemoryTag::derived_weights) - bytes_of(a.run, MemoryTag::derived_weights);
+  const double forms = peak_bytes_of(b.run, MemoryTag::derived_weights) -
+                       peak_bytes_of(a.run, MemoryTag::derived_weights);
   cost.layer_kept_bytes = std::max(0.0, peak_b - peak_a - layer_state - forms);
   cost.other_bytes = std::max(0.0, peak_a - sum(one_layer) - cost.layer_kept_bytes);
   const OffloadConfig& offload = whole_.config.offload;

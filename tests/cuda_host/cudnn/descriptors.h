@@ -45,6 +45,11 @@ struct cudnnDescriptorDouble {
 
 namespace cudnn_double {
 
+/// Of one value of an attribute.
+size_t bytes_of(cudnnBackendAttributeType_t type);
+/// What each kind of descriptor needs before it is complete.
+std::vector<cudnnBackendAttributeName_t> required(cudnnBackendDescriptorType_t type);
+
 using Dims = std::array<int64_t, 4>;
 
 /// A tensor as its descriptor specifies it; a copy, because descriptors may be destroyed before

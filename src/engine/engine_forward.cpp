@@ -1,0 +1,69 @@
+// What an engine runs forward: the part of a batch that its rank computes on, copied to the device;
+// forwards without gradients, and the loss of an evaluation.
+
+#include "base/error.h"
+#include "engine/cut_batch.h"
+#include "engine/engine.h"
+#include "ops/elementwise.h"
+#include "pipeline/forward_schedule.h"
+
+namespace viaduct {
+
+Communicator& Engine::document_group(int ranks) const {
+  for (const auto& group : groups_.documents()) {
+    if (group->size() == ranks) return *group;
+  }
+  fail<ShapeError>("batch: no group of {} ranks shares documents (hybrid context parallel)", ranks);
+}
+
+Batch Engine::upload_part(const HostBatch& rows) {
+  return upload_over(rows, nullptr);
+}
+
+Batch Engine::upload_over(const HostBatch& rows, const Batch* over) {
+  // The configuration refuses lengths that no cut divides, except for packed documents.
+  BatchPlace place = batch_place();
+  Communicator* shared = nullptr;
+  if (rows.context_ranks > 0) {
+    shared = &document_group(rows.context_ranks);
+    place.cp = shared->size(), place.cp_rank = shared->rank(), place.cp_inner = 1;
+  }
+  Batch batch = upload(device_, cut_batch(rows, place, true), model_->config().vocabulary,
+                       run_.positions, place, over);
+  batch.context_ranks = shared;
+  return batch;
+}
+
+void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
+                     WatchLayers::Function watch) {
+  StageSettings settings{.message_format = message_format(),
+                         .has_backward = false,
+                         .instead_of_head = std::move(instead_of_head),
+                         .hooks = hooks()};
+  const bool watches = watch != nullptr;
+  WatchLayers layers(std::move(watch));
+  if (watches) settings.hooks.push_back(&layers);
+  run_forwards(1, settings, [&](int64_t) { return batch; });
+}
+
+void Engine::run_forwards(int64_t count, const StageSettings& settings,
+                          ModelStage::BatchAt batch_at) {
+  RankContext rank = context(false, false);
+  ModelStage stage(*model_, rank, settings, batch_at);
+  const ScheduleSettings schedule = forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
+                                                     model_->chunks().size(), count);
+  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
+               run_.parallelism.executor);
+}
+
+double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at) {
+  const SequenceScope sequence(device_, MemorySequence::evaluate);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
+  OpContext context{device_, ops_};
+  fill(context, {loss_state_, 0});
+  run_forwards(count, {.message_format = message_format(), .has_backward = false, .hooks = hooks()},
+               [&](int64_t i) { return upload_part(batch_at(i)); });
+  return total_loss("validation loss");
+}
+
+}  // namespace viaduct
