@@ -62,8 +62,13 @@ TensorSet join(const Layer& layer, const Segment& segment, TensorSet made,
 }  // namespace
 
 Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& context,
-                 const Batch& batch, const Edge& after) {
+                 const Batch& batch, const Edge& after, bool makes_outputs) {
   Edge before = segment.inputs(context, batch);
+  if (!makes_outputs) {
+    const auto for_outputs = segment.read_for_outputs();
+    std::erase_if(before,
+                  [&](const EdgeTensor& tensor) { return names(for_outputs, tensor.name); });
+  }
   const size_t read = before.size();
   const auto outputs = segment.outputs();
   for (const EdgeTensor& tensor : after) {
@@ -81,20 +86,35 @@ Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& 
   return before;
 }
 
+std::vector<std::string_view> unread_outputs(const Segment& segment, const Edge& after) {
+  std::vector<std::string_view> unread = segment.outputs();
+  std::erase_if(unread, [&](std::string_view name) {
+    return std::any_of(after.begin(), after.end(),
+                       [&](const EdgeTensor& tensor) { return tensor.name == name; });
+  });
+  return unread;
+}
+
 TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& context,
                           const Batch& batch, const TensorSet& in, SavedStore& saved) {
   check_under_way(layer, segment, in, ExchangePart::second);
   TensorSet reads, passed = in;
   reads.set_under_way(in.under_way());
+  const auto not_read =
+      saved.output_is_read() ? std::vector<std::string_view>() : segment.read_for_outputs();
   for (const EdgeTensor& declared : segment.inputs(context, batch)) {
+    passed.remove(declared.name);
+    if (names(not_read, declared.name)) continue;
     check_declared(layer, segment, in, declared, "input");
     reads.set(declared.name, in.operand(declared.name));
-    passed.remove(declared.name);
   }
   TensorSet out = segment.forward(context, batch, reads, saved);
-  if (!saved.output_is_read()) return {};
   const auto outputs = segment.outputs();
   for (const std::string_view name : outputs) {
+    if (!saved.output_is_read(name)) {
+      out.remove(name);
+      continue;
+    }
     VIADUCT_CHECK(ShapeError, out.has(name), "segment {}: it did not make its output \"{}\"",
                   name_of(layer, segment), name);
   }

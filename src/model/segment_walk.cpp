@@ -120,12 +120,36 @@ bool SegmentWalk::begins_group(const Place& place) const {
          place.segment == place.layer->segments[first].get();
 }
 
+/// Segments that run again one after the other, for what they keep.
+struct SegmentWalk::Again {
+  Edge inputs;                   // what they read and none of them makes
+  std::vector<SegmentRun> runs;  // of each segment, with the outputs that none of them reads
+};
+
+/// Backwards from the last segment, whose outputs nothing reads.
+SegmentWalk::Again SegmentWalk::again(const std::vector<Place>& list) const {
+  Again again;
+  again.runs.resize(list.size());
+  for (size_t i = list.size(); i-- > 0;) {
+    const Segment& segment = *list[i].segment;
+    SegmentRun& run = again.runs[i] = segment_run(list[i]);
+    if (segment.exchange_part() == ExchangePart::first && i + 1 < list.size()) {
+      // What it begins makes the outputs of the second part.
+      run.unread = again.runs[i + 1].unread;
+      run.output_unread = again.runs[i + 1].output_unread;
+    } else {
+      run.unread = unread_outputs(segment, again.inputs);
+      run.output_unread = run.unread.size() == segment.outputs().size();
+    }
+    again.inputs =
+        edge_before(*list[i].layer, segment, context_, batch_, again.inputs, !run.output_unread);
+  }
+  return again;
+}
+
 /// What the segments recomputed with `place` read and none of them makes.
 Edge SegmentWalk::group_inputs(const Place& place) const {
-  Edge edge;
-  for (const Place& of : std::views::reverse(places_with(place)))
-    edge = edge_before(*of.layer, *of.segment, context_, batch_, edge);
-  return edge;
+  return again(places_with(place)).inputs;
 }
 
 /// Whether each tensor rank keeps only its share of the residual stream that a group reads.
@@ -208,24 +232,23 @@ void SegmentWalk::run_group_again(const Place& place, Program& program) const {
   if (group_of(place) == nullptr) return;
   const std::vector<Place> list = places_with(place);
   const Place& first = list.front();
+  const Again group = again(list);
   TensorSet set;
   {
     // Offloaded inputs are fetched here.
     const BackwardScope scope(saved_, segment_run(first), context_, batch_);
-    for (const EdgeTensor& tensor : group_inputs(first)) {
+    for (const EdgeTensor& tensor : group.inputs) {
       if (!saved_.has(first.layer, tensor.name)) return;
       const Tensor kept = saved_.take(first.layer, tensor.name);
       set.set(tensor.name, is_shared(tensor) ? gather_shares(context_, kept, tensor) : kept);
     }
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    const Place& again = list[i];
+    const Place& own = list[i];
     const int next = i + 1 < list.size() ? list[i + 1].number : -1;
-    set = run(again, SegmentWork::replay, next, program, [&] {
-      SegmentRun own = segment_run(again);
-      own.output_unread = i + 1 == list.size();
-      const LayerReplayScope replay(saved_, own);
-      return forward_through(*again.layer, *again.segment, context_, batch_, set, saved_);
+    set = run(own, SegmentWork::replay, next, program, [&] {
+      const LayerReplayScope replay(saved_, group.runs[i]);
+      return forward_through(*own.layer, *own.segment, context_, batch_, set, saved_);
     });
   }
 }

@@ -28,12 +28,14 @@ class SegmentWalk {
  private:
   struct Place;
   struct Program;
+  struct Again;
   std::vector<Place> places() const;
   std::vector<Place> places(const SegmentRange& range) const;
   std::vector<Place> places_with(const Place& place) const;
   const LayerGroup* group_of(const Place& place) const;
   SegmentRun segment_run(const Place& place) const;
   bool begins_group(const Place& place) const;
+  Again again(const std::vector<Place>& list) const;
   Edge group_inputs(const Place& place) const;
   bool is_shared(const EdgeTensor& tensor) const;
   void keep_group_inputs(const Place& first, const TensorSet& in) const;

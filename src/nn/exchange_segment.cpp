@@ -32,6 +32,9 @@ class FirstHalf final : public ExchangeHalf {
     return exchange_->inputs(context, batch);
   }
   std::vector<std::string_view> outputs() const override { return {}; }
+  std::vector<std::string_view> read_for_outputs() const override {
+    return exchange_->read_for_outputs();
+  }
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                     SavedStore& saved) override {
     return with(exchange_->begin_forward(context, batch, in, saved));

@@ -26,6 +26,7 @@
 // - `finish_offload` frees device memory and `fetch` allocates it again at fixed points of the
 //   program, whether or not copies are complete earlier.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,6 +64,7 @@ struct SegmentRun {
   bool drops = false;          ///< its layer is recomputed: nothing is kept, not even statistics
   bool drops_output = false;   ///< its outputs are dropped as well
   bool output_unread = false;  ///< recomputed only for what it keeps
+  std::vector<std::string_view> unread = {};  ///< those of its outputs that nothing reads
 };
 
 class SavedStore {
@@ -83,6 +85,11 @@ class SavedStore {
   const SavedPolicy* policy() const { return policy_; }
   /// False if the current segment is recomputed only for what it keeps: it need not make outputs.
   bool output_is_read() const { return !now_.segment.output_unread; }
+  /// The same for one of its outputs.
+  bool output_is_read(std::string_view name) const {
+    const auto& unread = now_.segment.unread;
+    return std::find(unread.begin(), unread.end(), name) == unread.end();
+  }
 
   /// The memory tag for a tensor that the unit in scope makes and keeps; `activations` if the unit
   /// is dropped.

@@ -84,8 +84,11 @@ class Segment {
   virtual Edge inputs(const RankContext& context, const Batch& batch) const = 0;
   /// Names of what the forward returns.
   virtual std::vector<std::string_view> outputs() const = 0;
-  /// out from in; keeps in `saved` what the backward reads. Without `saved.output_is_read()` the
-  /// outputs may be left out, and any work that only makes them.
+  /// Names of inputs that the forward reads only to make outputs. Without `saved.output_is_read()`
+  /// it gets none of them.
+  virtual std::vector<std::string_view> read_for_outputs() const { return {}; }
+  /// out from in; keeps in `saved` what the backward reads. Outputs for which
+  /// `saved.output_is_read` is false may be left out, and any work that only makes them.
   virtual TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                             SavedStore& saved) = 0;
   /// d_in (of the inputs that need gradients) from d_out; stores in `saved` what backward_weight

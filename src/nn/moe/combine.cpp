@@ -6,7 +6,6 @@
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
 #include "ops/elementwise.h"
-#include "ops/expert_rows.h"
 
 namespace viaduct {
 
@@ -22,42 +21,39 @@ struct CombineSegment::GradientsLeaving final : UnderWay {
 };
 
 ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const Batch&,
-                                                     const TensorSet& in, SavedStore&) {
+                                                     const TensorSet& in, SavedStore& saved) {
   auto begun = std::make_shared<ResultsLeaving>();
   begun->in = in;
   if (place_.gathers(moe_)) return begun;
   begun->order = {in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
+  if (!saved.output_is_read()) return begun;
   begun->sending = begin_home(context, place_, begun->order, in.get(moe_edge::results));
   begun->in.remove(moe_edge::results);
   return begun;
 }
 
-Tensor CombineSegment::sum_rows(RankContext& context, ResultsLeaving& leaving,
-                                SavedStore& saved) const {
+Tensor CombineSegment::sum_rows(RankContext& context, ResultsLeaving& leaving) const {
   const TensorSet& in = leaving.in;
-  const bool gathers = place_.gathers(moe_);
-  CombineRowsArgs sum;
-  if (gathers) {
-    sum.rows = in.get(moe_edge::results);
-  } else {
-    sum.rows = std::exchange(leaving.sending, {}).finish(context);  // [R, H]
-    sum.copies = place_.copies;
-    saved.keep(this, "exchange", leaving.order.rows);
-    saved.keep(this, "arrival", leaving.order.arrival);
+  if (!place_.gathers(moe_)) {
+    const Tensor rows = std::exchange(leaving.sending, {}).finish(context);  // [R, H]
+    return sum_results(context, in, rows, place_.copies);
   }
-  sum.position = in.get(moe_edge::position);
-  sum.weight = in.get(moe_edge::probabilities);
-  // Of the tokens of all ranks, or of this rank's.
-  const Tensor out = sum_results(context, std::move(sum), saved);
-  return gathers && out ? sum_over_ranks(context, place_, out).finish() : out;
+  // Of the tokens of all ranks.
+  const Tensor all = sum_results(context, in, in.get(moe_edge::results), 1);
+  return sum_over_ranks(context, place_, all).finish();
 }
 
 TensorSet CombineSegment::end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
                                       SavedStore& saved) {
   auto& leaving = static_cast<ResultsLeaving&>(begun);
   const TensorSet& in = leaving.in;
-  const Tensor sum = sum_rows(context, leaving, saved);  // [T, H]
+  if (!place_.gathers(moe_)) {
+    saved.keep(this, "exchange", leaving.order.rows);
+    saved.keep(this, "arrival", leaving.order.arrival);
+  }
+  keep_sum(in, saved);
   if (!saved.output_is_read()) return {};
+  const Tensor sum = sum_rows(context, leaving);  // [T, H]
   if (moe_.shared_feed_forward > 0) add(context.ops, {sum, in.get(moe_edge::shared), sum});
   return TensorSet(kHidden,
                    residual_.forward(context, batch, sum, in.get(kHidden), saved.output_tag()));

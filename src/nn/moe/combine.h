@@ -19,8 +19,8 @@ class CombineSegment final : public CombineExchange {
  private:
   struct ResultsLeaving;
   struct GradientsLeaving;
-  /// [T, H]: each token's sum over the results of its experts; undefined where it is not read.
-  Tensor sum_rows(RankContext& context, ResultsLeaving& leaving, SavedStore& saved) const;
+  /// [T, H]: each token's sum over the results of its experts.
+  Tensor sum_rows(RankContext& context, ResultsLeaving& leaving) const;
 };
 
 }  // namespace viaduct

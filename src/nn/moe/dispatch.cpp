@@ -42,11 +42,7 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
   begun->sending = begin_to_experts(context, place_, order,
                                     for_wire(context, tokens, moe_.quantized_tokens), tag, sources);
   TensorSet& out = begun->made;
-  if (beside_) {
-    const TensorSet made =
-        beside_->forward(context, batch, TensorSet(moe_edge::tokens, tokens), saved);
-    out.set(moe_edge::shared, made.get(moe_edge::shared));
-  }
+  run_beside(context, batch, tokens, saved, out);
   const Tensor position = in.get(moe_edge::position), weight = in.get(moe_edge::probabilities);
   saved.keep(this, "position", position);
   saved.keep(this, "probabilities", weight);
@@ -54,6 +50,7 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
   out.set(moe_edge::position, position);
   out.set(moe_edge::probabilities, weight);
   out.set(moe_edge::row_factors, no_row_factors(context, tag));
+  out.set(moe_edge::row_count, row_count_of(alone ? sources.dim(0) : rows_leaving(order)));
   out.set(moe_edge::exchange, order.rows);
   out.set(moe_edge::arrival, order.arrival);
   begun->order = std::move(order);

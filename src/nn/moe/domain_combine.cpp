@@ -6,7 +6,6 @@
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
 #include "ops/elementwise.h"
-#include "ops/expert_rows.h"
 
 namespace viaduct {
 namespace {
@@ -29,19 +28,17 @@ ExchangeSegment::Begun DomainCombineSegment::begin_forward(RankContext& context,
   auto begun = std::make_shared<SumsLeaving>();
   begun->domains = {in.get(moe_edge::domain_exchange), in.get(moe_edge::domain_tokens),
                     in.get(moe_edge::domain_position)};
-  begun->in.set(kHidden, in.get(kHidden));
-  if (moe_.shared_feed_forward > 0) begun->in.set(moe_edge::shared, in.get(moe_edge::shared));
   const ExchangeOrder order{in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
-  CombineRowsArgs sum;
-  sum.rows =
-      begin_home(context, place_.inside_domain(), order, in.get(moe_edge::results)).finish(context);
-  sum.copies = place_.copies;
-  sum.position = in.get(moe_edge::position);
-  sum.weight = in.get(moe_edge::probabilities);
   saved.keep(this, "exchange", order.rows);
   saved.keep(this, "arrival", order.arrival);
-  const Tensor sums = sum_results(context, std::move(sum), saved);  // [V, H]
-  if (sums) begun->sums = begin_sums_home(context, place_, begun->domains, sums);
+  keep_sum(in, saved);
+  if (!saved.output_is_read()) return begun;
+  begun->in.set(kHidden, in.get(kHidden));
+  if (moe_.shared_feed_forward > 0) begun->in.set(moe_edge::shared, in.get(moe_edge::shared));
+  const Tensor rows =
+      begin_home(context, place_.inside_domain(), order, in.get(moe_edge::results)).finish(context);
+  const Tensor sums = sum_results(context, in, rows, place_.copies);  // [V, H]
+  begun->sums = begin_sums_home(context, place_, begun->domains, sums);
   return begun;
 }
 

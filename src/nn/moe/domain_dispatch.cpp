@@ -85,11 +85,7 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
       agree_on_rows(context, moe_, inside, order.counts,
                     kept_rows(moe_, place_, batch.stream_tokens), offsets, tag);
   TensorSet out;
-  if (beside_) {
-    const TensorSet made =
-        beside_->forward(context, batch, TensorSet(moe_edge::tokens, leaving.tokens), saved);
-    out.set(moe_edge::shared, made.get(moe_edge::shared));
-  }
+  run_beside(context, batch, leaving.tokens, saved, out);
   const Operand arrived = std::exchange(leaving.sending, {}).finish();
   out.set(moe_edge::rows, begin_to_experts(context, inside, rows, arrived, tag,
                                            order.token.slice(0, 0, rows_leaving(rows)))
@@ -105,6 +101,7 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
   out.set(moe_edge::row_factors, no_row_factors(context, tag));
   out.set(moe_edge::offsets, offsets);
   out.set(moe_edge::position, order.position);
+  out.set(moe_edge::row_count, row_count_of(rows_leaving(rows)));
   out.set(moe_edge::exchange, rows.rows);
   out.set(moe_edge::arrival, rows.arrival);
   out.set(moe_edge::probabilities, weights);

@@ -9,7 +9,6 @@
 #include "nn/moe/moe_edges.h"
 #include "nn/moe/shared_experts.h"
 #include "nn/residual.h"
-#include "ops/expert_rows.h"
 
 namespace viaduct {
 
@@ -29,6 +28,11 @@ class DispatchExchange : public ExchangeSegment {
   std::string_view name() const override { return "dispatch"; }
 
  protected:
+  /// The forward of the shared expert beside the exchange, if there is one. Its result, if it is
+  /// read, goes into `out`.
+  void run_beside(RankContext& context, const Batch& batch, const Tensor& tokens, SavedStore& saved,
+                  TensorSet& out) const;
+
   MoeConfig moe_;
   ExpertPlace place_;
   int64_t hidden_;
@@ -44,14 +48,17 @@ class CombineExchange : public ExchangeSegment {
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override { return {kHidden}; }
+  std::vector<std::string_view> read_for_outputs() const override;
   void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
   std::vector<const Parameter*> parameters() const override { return {}; }
   std::string_view name() const override { return "combine"; }
 
  protected:
-  /// Sums the results [R, H] in `sum` by position and weight into a new [T, H]; keeps what
-  /// `spread_gradient` reads. Undefined where the output is not read.
-  Tensor sum_results(RankContext& context, CombineRowsArgs sum, SavedStore& saved) const;
+  /// Keeps what `spread_gradient` reads, of the inputs `in`.
+  void keep_sum(const TensorSet& in, SavedStore& saved) const;
+  /// The sum [T, H] of `results` [R, H] by position and weight. `copies`: rows of a choice.
+  Tensor sum_results(RankContext& context, const TensorSet& in, const Tensor& results,
+                     int64_t copies) const;
   /// The gradient [R, H] of the results from that of their sums, `d_out` [T, H].
   Tensor spread_gradient(RankContext& context, const Tensor& d_out, int64_t copies,
                          SavedStore& saved) const;

@@ -13,8 +13,8 @@ Edge GatherDispatchSegment::inputs(const RankContext& context, const Batch& batc
 }
 
 std::vector<std::string_view> GatherDispatchSegment::outputs() const {
-  return {moe_edge::rows, moe_edge::row_factors, moe_edge::offsets, moe_edge::position,
-          moe_edge::probabilities};
+  return {moe_edge::rows,     moe_edge::row_factors,   moe_edge::offsets,
+          moe_edge::position, moe_edge::probabilities, moe_edge::row_count};
 }
 
 TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
@@ -35,6 +35,7 @@ TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, con
   out.set(moe_edge::offsets, own.offsets);
   out.set(moe_edge::position, own.position);
   out.set(moe_edge::probabilities, all_weights);
+  out.set(moe_edge::row_count, row_count_of(rows.dim(0)));
   return out;
 }
 

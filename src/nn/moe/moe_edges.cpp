@@ -50,6 +50,12 @@ int64_t kept_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens
   return choices * place.copies;
 }
 
+Tensor row_count_of(int64_t rows) {
+  const Tensor count = host_tensor(DType::i64, {1});
+  *count.data<int64_t>() = rows;
+  return count;
+}
+
 EdgeTensor MoeEdges::tokens() const {
   return activations(moe_edge::tokens, batch_.stream_tokens);
 }
@@ -123,6 +129,10 @@ EdgeTensor MoeEdges::arrival() const {
   Shape shape{2, 0};
   if (place_.ranks > 1) shape[1] = kAnyRows;
   return integers(moe_edge::arrival, DType::i32, shape);
+}
+
+EdgeTensor MoeEdges::row_count() const {
+  return integers(moe_edge::row_count, DType::i64, {1});
 }
 
 EdgeTensor MoeEdges::domain_exchange() const {

@@ -42,6 +42,8 @@ inline constexpr std::string_view row_factors = "row_factors";
 inline constexpr std::string_view exchange = "exchanged_rows";
 /// i32 [2, A]: of each row by expert its place as received, and the inverse; [2, 0] if n = 1.
 inline constexpr std::string_view arrival = "arrival_order";
+/// i64 [1], in host memory: the results that combine reads on this rank.
+inline constexpr std::string_view row_count = "row_count";
 inline constexpr std::string_view shared = "shared_result";  // [T, H] of the shared expert
 /// i64 [2, M], in host memory: tokens to and from each domain.
 inline constexpr std::string_view domain_exchange = "exchanged_tokens";
@@ -91,6 +93,9 @@ int64_t chosen_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t toke
 /// Those of the choices that limits leave where all experts are chosen equally often.
 int64_t kept_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
 
+/// moe_edge::row_count.
+Tensor row_count_of(int64_t rows);
+
 /// Declarations of these tensors for a batch.
 class MoeEdges {
  public:
@@ -113,6 +118,7 @@ class MoeEdges {
   EdgeTensor results() const;
   EdgeTensor exchange() const;
   EdgeTensor arrival() const;
+  EdgeTensor row_count() const;
   EdgeTensor shared() const;
   EdgeTensor domain_exchange() const;
   EdgeTensor domain_tokens() const;

@@ -51,9 +51,15 @@ TensorSet SharedExpertSegment::forward(RankContext& context, const Batch&, const
   const Tensor made = inside_unit(context, tokens, saved);
   const UnitScope scope(saved, unit::shared_experts);
   TensorSet out(moe_edge::tokens, tokens);
-  out.set(moe_edge::shared, parts_.gate
-                                ? weigh(context, tokens, made, saved)
-                                : parts_.down.forward(context, made, saved, saved.output_tag()));
+  Tensor shared;
+  if (parts_.gate) {
+    shared = weigh(context, tokens, made, saved);
+  } else if (saved.output_is_read(moe_edge::shared)) {
+    shared = parts_.down.forward(context, made, saved, saved.output_tag());
+  } else {
+    parts_.down.keep(context, made, saved);
+  }
+  if (shared) out.set(moe_edge::shared, shared);
   return out;
 }
 
@@ -73,13 +79,14 @@ Tensor SharedExpertSegment::weigh(RankContext& context, const Tensor& tokens, co
   product.position = integers({count, 1});
   sort_by_expert(context.ops, {choice, 1, 1, integers({count}), product.position,
                                integers({1}, DType::i64), integers({2})});
-  product.out = context.activation(result.shape(), saved.output_tag());
-  combine_rows(context.ops, product);
   saved.keep_statistic(this, "gate logits", logits);
   saved.keep_statistic(this, "gate", product.weight);
   saved.keep_statistic(this, "gate choice", choice);
   saved.keep_statistic(this, "gate position", product.position);
   saved.keep(this, "result", result);
+  if (!saved.output_is_read(moe_edge::shared)) return {};
+  product.out = context.activation(result.shape(), saved.output_tag());
+  combine_rows(context.ops, product);
   return product.out;
 }
 

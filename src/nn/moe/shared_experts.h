@@ -51,7 +51,7 @@ class SharedExpertSegment final : public Segment {
   /// gate multiplies; `inside_unit`: the same as the unit shared_experts.
   Tensor inside(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
   Tensor inside_unit(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
-  /// `result` [T, H] times the sigmoid of each token's logit.
+  /// `result` [T, H] times the sigmoid of each token's logit; undefined where it is not read.
   Tensor weigh(RankContext& context, const Tensor& tokens, const Tensor& result,
                SavedStore& saved) const;
   /// The gradient of `result`, and that of the gate's logits.

@@ -157,6 +157,62 @@ TEST_F(SegmentEdges, AnEdgeIsWhatTheSegmentsBeyondItRead) {
               ElementsAre("hidden", "labels"));
 }
 
+/// Adds the scores to the stream, and keeps the labels.
+class Adder final : public Segment {
+ public:
+  Edge inputs(const RankContext& context, const Batch& batch) const override {
+    return {stream_edge(context, batch, test::kPassingHidden),
+            {"scores", DType::f32, {batch.stream_tokens, 1}},
+            {"labels", DType::i64, {batch.stream_tokens}, false}};
+  }
+  std::vector<std::string_view> outputs() const override { return {kHidden, "sums"}; }
+  std::vector<std::string_view> read_for_outputs() const override { return {kHidden, "scores"}; }
+  TensorSet forward(RankContext&, const Batch&, const TensorSet& in, SavedStore& saved) override {
+    saved.keep(this, "labels", in.get("labels"));
+    seen = names(in);
+    TensorSet out;
+    if (saved.output_is_read(kHidden)) out.set(kHidden, in.get(kHidden));
+    out.set("sums", host_tensor(DType::f32, {1}));
+    return out;
+  }
+  TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override {
+    return {};
+  }
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  std::vector<const Parameter*> parameters() const override { return {}; }
+  std::string_view name() const override { return "adder"; }
+
+  std::vector<std::string> seen;
+};
+
+// As where a layer is recomputed for what it keeps.
+TEST_F(SegmentEdges, WithoutReadersASegmentGetsWhatItKeepsAndMakesNothing) {
+  Adder adder;
+  const auto before = [&](bool makes_outputs) {
+    return names(edge_before(layer(9), adder, rank_.context(), batch_, {{"other", DType::f32, {7}}},
+                             makes_outputs));
+  };
+  EXPECT_THAT(before(true), ElementsAre("hidden", "labels", "other", "scores"));
+  EXPECT_THAT(before(false), ElementsAre("labels", "other"));
+  const Edge stream{stream_edge(rank_.context(), batch_, test::kPassingHidden)};
+  EXPECT_THAT(unread_outputs(adder, {}), ElementsAre(kHidden, "sums"));
+  EXPECT_THAT(unread_outputs(adder, stream), ElementsAre("sums"));
+
+  TensorSet in(kHidden, floats({3, 4}));
+  in.set("scores", floats({3, 1})), in.set("labels", host_tensor(DType::i64, {3}));
+  in.set("other", floats({7}));
+  const auto run = [&](const SegmentRun& as) {
+    SavedStore saved;
+    const LayerReplayScope scope(saved, as);
+    return names(forward_through(layer(9), adder, rank_.context(), batch_, in, saved));
+  };
+  EXPECT_THAT(run({}), ElementsAre("hidden", "other", "sums"));
+  EXPECT_THAT(run({.unread = {"sums"}}), ElementsAre("hidden", "other"));
+  EXPECT_THAT(adder.seen, ElementsAre("hidden", "labels", "scores"));
+  EXPECT_THAT(run({.output_unread = true, .unread = {kHidden, "sums"}}), ElementsAre("other"));
+  EXPECT_THAT(adder.seen, ElementsAre("labels"));
+}
+
 // The head reads the scores and keeps them: later segments could not read them.
 TEST_F(SegmentEdges, WhatIsUsedUpCannotBeReadLater) {
   EXPECT_THAT(
