@@ -69,9 +69,10 @@ bool same_products(const RunConfig& config) {
 /// A dry run with the seconds of its step.
 struct MeasuredRun {
   DryRun run;
-  double batch_seconds = 0;   // from the micro-batch's first work to its last
-  double op_seconds = 0;      // of the micro-batch's ops alone
-  double update_seconds = 0;  // of the optimizer's ops
+  double batch_seconds = 0;      // from the micro-batch's first work to its last
+  double op_seconds = 0;         // of the micro-batch's ops alone
+  double embedding_seconds = 0;  // of these, of the ops of the embedding
+  double update_seconds = 0;     // of the optimizer's ops
 };
 
 /// The scope of a micro-batch or of the optimizer around `scope`; null: none of them.
@@ -82,6 +83,15 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
     scope = around.parent;
   }
   return nullptr;
+}
+
+bool is_of_embedding(const StepRecord& record, int64_t scope) {
+  for (; scope >= 0; scope = record.scopes()[static_cast<size_t>(scope)].parent) {
+    const ScopeRecord& around = record.scopes()[static_cast<size_t>(scope)];
+    const std::string_view layer = std::string_view(around.name).substr(0, around.name.find('.'));
+    if (around.kind == ScopeKind::segment && layer == "embedding") return true;
+  }
+  return false;
 }
 
 /// Whether an op may take longer for the first micro-batch than for others: it makes quantized
@@ -131,6 +141,7 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request, bool hide
     if (phase->micro_batch >= 0) {
       begin = std::min(begin, span.begin), end = std::max(end, span.end);
       if (op) measured.op_seconds += span.seconds();
+      if (op && is_of_embedding(record, scope)) measured.embedding_seconds += span.seconds();
     } else if (op) {
       measured.update_seconds += span.seconds();
     }
@@ -276,6 +287,7 @@ void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
   cost.again_seconds = std::max(0.0, cost.layer_seconds - without.layer_seconds);
   cost.layer_seconds = std::min(cost.layer_seconds, without.layer_seconds);
   cost.end_seconds = without.end_seconds;
+  cost.embedding_seconds = without.embedding_seconds;
 }
 
 LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides) const {
@@ -325,6 +337,7 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double layer_op_seconds = b.op_seconds - a.op_seconds;
   cost.layer_seconds = std::max(b.batch_seconds - a.batch_seconds, layer_op_seconds);
   cost.end_seconds = std::max(0.0, a.op_seconds - layer_op_seconds);
+  cost.embedding_seconds = std::min(cost.end_seconds, a.embedding_seconds);
   // Sharded over the ranks of this run, experts over fewer.
   const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
   cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);
