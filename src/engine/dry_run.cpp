@@ -43,12 +43,14 @@ void sum_up(const RecordExpansion& all, DryRun& result) {
   const SequenceWindow& step = result.windows[static_cast<size_t>(MemorySequence::step)];
   std::vector<int64_t> launched(record.collectives().size());
   std::map<std::pair<std::string_view, std::string_view>, KernelUse> kernels;
+  std::vector<KernelUse*> kernel_of(record.ops().size());  // found at the first event of an op
   all.for_each([&](const ExpandedEvent& e) {
     if (e.at < step.begin || e.at >= step.end) return;
     const auto index = static_cast<size_t>(e.event.index);
     if (e.event.kind == RecordEventKind::op) {
       const OpEntryRecord& one = record.ops()[index];
-      KernelUse& use = kernels[{one.op, one.kernel}];
+      if (kernel_of[index] == nullptr) kernel_of[index] = &kernels[{one.op, one.kernel}];
+      KernelUse& use = *kernel_of[index];
       ++use.calls;
       use.launches += one.host_launches();
       use.workspace_bytes = std::max(use.workspace_bytes, one.workspace_bytes);

@@ -88,11 +88,13 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   };
   SecondMemory* second = second_memory_;
   if (second == nullptr && run_.memory.offloads_saved()) second = second_memory();
+  // Whether weights are gathered, and where a graph begins, depends on the work before.
+  const ActionOrder order = gathers_ || layer_graphs_ ? ActionOrder::same : ActionOrder::any;
   std::optional<MicroBatchInstances> instances;
   if (repeats_ != nullptr && step_graph_ == nullptr && second == nullptr &&
       store_->offloaded() == nullptr && !run_.parallelism.executor.shapes_first &&
       !device_.executes() && device_.record() != nullptr)
-    instances.emplace(device_, actions, later, repeats_->emplace_back());
+    instances.emplace(device_, actions, later, order, repeats_->emplace_back());
   const auto leaves_out = [&](int64_t i) { return instances && !instances->runs(i); };
   store_->expect_backwards(instances ? instances->count() : count);
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };

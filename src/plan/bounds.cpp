@@ -22,6 +22,13 @@ double state_bytes(const StateBytes& bytes, const Layout& layout) {
   return 0;
 }
 
+/// What embedding and head add to a micro-batch of the stage that has more of them: with several
+/// stages the head, which the embedding is not beside.
+double end_seconds_of_one_stage(const LayerCost& layer, const Layout& layout) {
+  if (layout.pp == 1) return layer.end_seconds;
+  return std::max(layer.end_seconds / 2, layer.end_seconds - layer.embedding_seconds);
+}
+
 }  // namespace
 
 double micro_batches_in_flight(const Layout& layout) {
@@ -49,7 +56,8 @@ LowerBound model_bound(const ModelCost& model, const Layout& layout) {
 LayerCost share_of(const LayerCost& largest, int64_t rows, int64_t most) {
   LayerCost cost = largest;
   const double share = static_cast<double>(rows) / static_cast<double>(most);
-  cost.layer_seconds *= share, cost.end_seconds *= share, cost.layer_kept_bytes *= share;
+  cost.layer_seconds *= share, cost.layer_kept_bytes *= share;
+  cost.end_seconds *= share, cost.embedding_seconds *= share;
   cost.again_seconds = 0, cost.other_bytes = 0;
   return cost;
 }
@@ -109,8 +117,7 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   double seconds = n * (most * t + again * layer.again_seconds +
                         std::max(0.0, most - 1) * layer.sharded_seconds);
   if (model_.has_bubble) seconds += (layers - most) * t / layout.vpp;
-  // The head or the embedding takes at least half of what both do.
-  if (equal) seconds += n * layer.end_seconds / (layout.pp == 1 ? 1 : 2);
+  if (equal) seconds += n * end_seconds_of_one_stage(layer, layout);
   const double shards =
       layout.sharding == Sharding::none ? 1 : std::max(layout.shards(), layout.expert_shards());
   seconds += most * layer.layer_update_seconds / shards;

@@ -49,7 +49,8 @@ struct LayerCost {
   bool known = false;  // false: of layers that differ from each other, or no dry run could be made
   double layer_parameters = 0, end_parameters = 0;  // of the rank; ends: embedding and head
   double expert_parameters = 0;  // of a layer's, those of experts, which have groups of their own
-  double layer_seconds = 0, end_seconds = 0;        // forward and backward, without recompute
+  double layer_seconds = 0, end_seconds = 0;  // forward and backward, without recompute
+  double embedding_seconds = 0;               // of the ends', those before the first layer
   /// In addition, with recompute. The last layer of the model may do without: its backward directly
   /// follows its forward.
   double again_seconds = 0;

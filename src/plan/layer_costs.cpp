@@ -166,6 +166,7 @@ void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
   cost.again_seconds = std::max(0.0, cost.layer_seconds - without.layer_seconds);
   cost.layer_seconds = std::min(cost.layer_seconds, without.layer_seconds);
   cost.end_seconds = without.end_seconds;
+  cost.embedding_seconds = without.embedding_seconds;
 }
 
 LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides) const {
@@ -215,6 +216,7 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double layer_op_seconds = b.op_seconds - a.op_seconds;
   cost.layer_seconds = std::max(b.batch_seconds - a.batch_seconds, layer_op_seconds);
   cost.end_seconds = std::max(0.0, a.op_seconds - layer_op_seconds);
+  cost.embedding_seconds = std::min(cost.end_seconds, a.embedding_seconds);
   // Sharded over the ranks of this run, experts over fewer.
   const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
   cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);

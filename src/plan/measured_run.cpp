@@ -20,6 +20,15 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
   return nullptr;
 }
 
+bool is_of_embedding(const StepRecord& record, int64_t scope) {
+  for (; scope >= 0; scope = record.scopes()[static_cast<size_t>(scope)].parent) {
+    const ScopeRecord& around = record.scopes()[static_cast<size_t>(scope)];
+    const std::string_view layer = std::string_view(around.name).substr(0, around.name.find('.'));
+    if (around.kind == ScopeKind::segment && layer == "embedding") return true;
+  }
+  return false;
+}
+
 /// Whether an op may take longer for the first micro-batch than for others: it makes quantized
 /// operands, of weights once and of activations for each, or clears gradients, as that of a table
 /// of tokens does before it adds to rows. A lower bound does not count it.
@@ -72,6 +81,7 @@ MeasuredRun measure_run(const RunSetup& setup, const PlanRequest& request, bool 
     if (phase->micro_batch >= 0) {
       begin = std::min(begin, span.begin), end = std::max(end, span.end);
       if (op) measured.op_seconds += span.seconds();
+      if (op && is_of_embedding(record, scope)) measured.embedding_seconds += span.seconds();
     } else if (op) {
       measured.update_seconds += span.seconds();
     }

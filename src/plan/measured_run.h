@@ -9,10 +9,11 @@
 namespace viaduct {
 
 struct MeasuredRun {
-  DryRun run;                 // of rank 0
-  double batch_seconds = 0;   // from the micro-batch's first work to its last
-  double op_seconds = 0;      // of the micro-batch's ops alone
-  double update_seconds = 0;  // of the optimizer's ops
+  DryRun run;                    // of rank 0
+  double batch_seconds = 0;      // from the micro-batch's first work to its last
+  double op_seconds = 0;         // of the micro-batch's ops alone
+  double embedding_seconds = 0;  // of these, of the ops of the embedding
+  double update_seconds = 0;     // of the optimizer's ops
 };
 
 /// Without the host, which may run ahead of the device, and without the communication of data ranks

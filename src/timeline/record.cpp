@@ -209,18 +209,16 @@ Cost StepRecord::total_cost() const {
 }
 
 StepRecord::Peak StepRecord::peak() const {
-  std::vector<std::pair<int64_t, int64_t>> changes;  // position, bytes
-  changes.reserve(2 * allocations_.size());
+  std::vector<int64_t> changes(static_cast<size_t>(position_));  // by position
   for (const AllocationRecord& a : allocations_) {
-    changes.emplace_back(a.allocated_at, a.bytes);
-    if (a.released_at >= 0) changes.emplace_back(a.released_at, -a.bytes);
+    changes[static_cast<size_t>(a.allocated_at)] = a.bytes;
+    if (a.released_at >= 0) changes[static_cast<size_t>(a.released_at)] = -a.bytes;
   }
-  std::sort(changes.begin(), changes.end());
   Peak peak;
   int64_t bytes = 0;
-  for (const auto& [at, change] : changes) {
-    bytes += change;
-    if (bytes > peak.bytes) peak.bytes = bytes, peak.at = at;
+  for (size_t at = 0; at < changes.size(); ++at) {
+    bytes += changes[at];
+    if (bytes > peak.bytes) peak.bytes = bytes, peak.at = static_cast<int64_t>(at);
   }
   for (const auto& a : allocations_) {
     if (a.allocated_at <= peak.at && (a.released_at < 0 || a.released_at > peak.at))

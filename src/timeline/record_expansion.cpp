@@ -1,9 +1,12 @@
 #include "timeline/record_expansion.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "base/error.h"
+#include "timeline/instance_values.h"
 #include "timeline/messages.h"
 #include "timeline/stream_replay.h"
 
@@ -49,11 +52,13 @@ namespace {
 /// Appends the events of an expansion to a new record, with the numbers that a run counts up.
 class Replay {
  public:
-  explicit Replay(const StepRecord& record) : from_(record), streams_(record) {
+  explicit Replay(const StepRecord& record)
+      : from_(record), streams_(record), counter_of_(record.collectives().size()) {
     VIADUCT_CHECK(Error, record.older_releases().empty() && record.with_stream_calls(),
                   "expanding a record: expected one from the begin of a device, with the calls of "
                   "its streams");
     to_.set_timed(false);  // as on the devices of dry runs
+    begin_numbers(-1, 0);
     if (!record.allocations().empty()) next_id_ = record.allocations().front().id;
   }
 
@@ -67,6 +72,8 @@ class Replay {
 
   void enter(const ActionRecord& instance, const ActionRecord& recorded_as) {
     instance_ = &instance;
+    // The first action stands for the first one of the micro-batch that is repeated.
+    begin_numbers(instance.micro_batch, recorded_as.begin);
     streams_.enter(instance, recorded_as);
   }
   void leave() {
@@ -86,39 +93,39 @@ class Replay {
       }
       case RecordEventKind::allocate: {
         const AllocationRecord& a = from_.allocations()[index];
-        now(ids_, e) = next_id_;
+        number_of(e, ids_) = next_id_;
         return to_.allocate(next_id_++, a.bytes, a.tag);
       }
       case RecordEventKind::release: {
         const AllocationRecord& a = from_.allocations()[index];
-        return to_.release(last(ids_, e), a.bytes, a.tag);
+        return to_.release(number_of(e, ids_), a.bytes, a.tag);
       }
       case RecordEventKind::open_scope: {
         ScopeRecord scope = from_.scopes()[index];
         if (e.instance != nullptr && scope.micro_batch >= 0)
           scope.micro_batch = e.instance->micro_batch;
-        now(scopes_, e) = to_.open_scope(std::move(scope));
+        number_of(e, scopes_) = to_.open_scope(std::move(scope));
         return;
       }
       case RecordEventKind::close_scope:
-        return to_.close_scope(last(scopes_, e));
+        return to_.close_scope(number_of(e, scopes_));
       case RecordEventKind::host_read: {
         const HostReadRecord& read = from_.host_reads()[index];
         return to_.host_read(read.reason, streams_.position_now(0));
       }
       case RecordEventKind::launch:
-        now(collectives_, e) = launch(from_.collectives()[index], e.instance != nullptr);
+        number_of(e, collectives_) = launch(index, e.instance != nullptr);
         return;
       case RecordEventKind::complete: {
         const CollectiveRecord& c = from_.collectives()[index];
-        return to_.complete(last(collectives_, e), c.wait_begin_seconds, c.complete_seconds,
+        return to_.complete(number_of(e, collectives_), c.wait_begin_seconds, c.complete_seconds,
                             c.busy_seconds, c.blocks_host);
       }
       case RecordEventKind::host_call:
-        now(host_calls_, e) = to_.host_call(from_.host_calls()[index]);
+        number_of(e, host_calls_) = to_.host_call(from_.host_calls()[index]);
         return;
       case RecordEventKind::host_call_done:
-        return to_.host_call_done(last(host_calls_, e),
+        return to_.host_call_done(number_of(e, host_calls_),
                                   from_.host_calls()[index].wait_begin_seconds);
       case RecordEventKind::none:
         return;
@@ -126,23 +133,31 @@ class Replay {
   }
 
  private:
-  /// By entry of the record and micro-batch of the instance (−1: the entry itself).
-  using Numbers = std::map<std::pair<int64_t, int64_t>, int64_t>;
-  /// The entry's number in the new record. An instance ends what it begins.
-  static Numbers::key_type key_of(const ExpandedEvent& e) {
-    return {e.event.index, e.instance == nullptr ? -1 : e.instance->micro_batch};
+  /// Numbers of entries in the new record.
+  using Numbers = InstanceValues<int64_t>;
+  /// That of an entry that begins. An instance ends what it begins.
+  static int64_t& number_of(const ExpandedEvent& e, Numbers& numbers) {
+    return numbers.at(e.instance == nullptr ? -1 : e.instance->micro_batch, e.event.index);
   }
-  static int64_t& now(Numbers& numbers, const ExpandedEvent& e) { return numbers[key_of(e)]; }
-  /// The same, for the last time.
-  static int64_t last(Numbers& numbers, const ExpandedEvent& e) {
-    return numbers.extract(key_of(e)).mapped();
+  /// A micro-batch repeats entries from a position of the old record on.
+  template <class Entry>
+  static void begin_numbers(Numbers& numbers, int64_t micro_batch,
+                            const std::vector<Entry>& entries, int64_t Entry::*at, int64_t from) {
+    const auto first =
+        std::ranges::partition_point(entries, [&](const Entry& entry) { return entry.*at < from; });
+    numbers.begin(micro_batch, first - entries.begin());
+  }
+  void begin_numbers(int64_t micro_batch, int64_t from) {
+    begin_numbers(ids_, micro_batch, from_.allocations(), &AllocationRecord::allocated_at, from);
+    begin_numbers(scopes_, micro_batch, from_.scopes(), &ScopeRecord::begin_at, from);
+    begin_numbers(collectives_, micro_batch, from_.collectives(), &CollectiveRecord::launched_at,
+                  from);
+    begin_numbers(host_calls_, micro_batch, from_.host_calls(), &HostCallRecord::posted_at, from);
   }
 
-  int64_t launch(CollectiveRecord c, bool of_instance) {
-    const bool message = is_message(c);
-    Counter& counter = counters_[{c.members.get(), message ? c.operation : "",
-                                  message ? c.peer : -1, message ? c.flow : ""}];
-    c.sequence = counter.next(c.sequence, of_instance);
+  int64_t launch(size_t index, bool of_instance) {
+    CollectiveRecord c = from_.collectives()[index];
+    c.sequence = counter_of(index).next(c.sequence, of_instance);
     c.stream_position = streams_.position(c.stream, c.stream_position);
     if (c.message_group >= 0) {
       // The messages of a group are launched one right after the other.
@@ -164,6 +179,17 @@ class Replay {
       return last;
     }
   };
+  /// Of the sequence that a collective is in.
+  Counter& counter_of(size_t index) {
+    Counter*& counter = counter_of_[index];
+    if (counter == nullptr) {
+      const CollectiveRecord& c = from_.collectives()[index];
+      const bool message = is_message(c);
+      counter = &counters_[{c.members.get(), message ? c.operation : "", message ? c.peer : -1,
+                            message ? c.flow : ""}];
+    }
+    return *counter;
+  }
   struct GroupCounter {
     Counter counter;
     const ActionRecord* instance = nullptr;  // of the last group of messages
@@ -178,6 +204,7 @@ class Replay {
   int64_t next_id_ = 0;
   Numbers ids_, scopes_, collectives_, host_calls_;
   std::map<std::tuple<Group, std::string, int, std::string>, Counter> counters_;
+  std::vector<Counter*> counter_of_;  // the same, by index in the old record
   std::map<Group, GroupCounter> message_groups_;
 };
 

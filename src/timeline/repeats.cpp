@@ -24,6 +24,8 @@ class StepEvents {
       if (action.begin < action.end) with_events_.push_back(&action);
       if (action.calls_begin < action.calls_end) with_calls_.push_back(&action);
     }
+    for (auto& [micro_batch, actions] : of_micro_batch_)
+      std::ranges::sort(actions, {}, &ActionRecord::number);
   }
 
   /// Nothing: the two did the same, and neither passed anything to others or took it from them.
@@ -136,7 +138,7 @@ class StepEvents {
 
   const StepRecord& record_;
   const std::vector<RecordEvent>& events_;
-  std::map<int64_t, std::vector<const ActionRecord*>> of_micro_batch_;
+  std::map<int64_t, std::vector<const ActionRecord*>> of_micro_batch_;  // by number
   // In order, those in which something happened, and those that gave streams something.
   std::vector<const ActionRecord*> with_events_, with_calls_;
 };

@@ -23,6 +23,10 @@ std::vector<bool> holding_streams(const StepRecord& record, size_t streams) {
   return holds;
 }
 
+bool gives_side_stream_work(const StreamCallRecord& call) {
+  return call.from_stream < 0 && call.stream != 0;
+}
+
 }  // namespace
 
 bool waits_for_all(const std::vector<StreamCallRecord>& calls, int64_t index) {
@@ -45,6 +49,10 @@ StreamReplay::StreamReplay(const StepRecord& record) : calls_(record.stream_call
                   "{} is at {}, not {}",
                   calls_[i].stream, i, calls_[i].position, taken.size());
   }
+  side_calls_.push_back(0);
+  for (const StreamCallRecord& call : calls_)
+    side_calls_.push_back(side_calls_.back() + gives_side_stream_work(call));
+  events_.begin(-1, 0);
   holds_ = holding_streams(record, taken_by_.size());
   placed_.reserve(calls_.size());
 }
@@ -53,6 +61,7 @@ void StreamReplay::enter(const ActionRecord& instance, const ActionRecord& recor
   while (next_ < instance.calls_begin) call(next_);
   instance_ = &instance, recorded_as_ = &recorded_as;
   next_of_instance_ = recorded_as.calls_begin;
+  events_.begin(instance.micro_batch, side_calls_[static_cast<size_t>(recorded_as.calls_begin)]);
   placed_of_instance_.clear();
   // Streams are numbered in the order of their first work.
   if (instance.calls_begin < recorded_as.calls_end)
@@ -93,7 +102,9 @@ void StreamReplay::call(int64_t index) {
     wait(index);
   } else {
     clocks_.launched(call.stream);
-    if (call.stream != 0) events_[key_of(index)] = clocks_.event(call.stream);
+    if (gives_side_stream_work(call))
+      events_.at(micro_batch(), side_calls_[static_cast<size_t>(index)]) =
+          clocks_.event(call.stream);
     if (instance_ != nullptr && holds_[static_cast<size_t>(call.stream)])
       speak_against(index, "work that holds memory until compute waits for it");
   }
@@ -131,14 +142,11 @@ std::optional<Event> StreamReplay::event_of(int64_t index) {
   if (waits_for_all(calls_, index)) return clocks_.event(wait.from_stream);
   if (wait.from_calls == 0) return Event{.stream = wait.from_stream};  // for nothing
   // The event was recorded right after the call before it.
-  const auto found = events_.find(key_of(wait.from_calls - 1));
-  if (found == events_.end() || found->second.stream != wait.from_stream) return std::nullopt;
-  return found->second;
-}
-
-int64_t StreamReplay::key_of(int64_t index) const {
-  const int64_t micro_batch = instance_ == nullptr ? -1 : instance_->micro_batch;
-  return (micro_batch + 1) * static_cast<int64_t>(calls_.size()) + index;
+  const auto after = static_cast<size_t>(wait.from_calls) - 1;
+  if (!gives_side_stream_work(calls_[after])) return std::nullopt;
+  const Event* const found = events_.find(micro_batch(), side_calls_[after]);
+  if (found == nullptr || found->stream != wait.from_stream) return std::nullopt;
+  return *found;
 }
 
 void StreamReplay::speak_against(int64_t index, const char* why) {

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "timeline/action_log.h"
+#include "timeline/instance_values.h"
 #include "timeline/record.h"
 #include "timeline/stream_clocks.h"
 
@@ -51,8 +51,8 @@ class StreamReplay {
   void wait(int64_t index);
   /// The event that a call waits for.
   std::optional<Event> event_of(int64_t index);
-  /// Calls and their events by the micro-batch of the instance (−1: the recorded program).
-  int64_t key_of(int64_t index) const;
+  /// The micro-batch of the instance that is going on; −1: none.
+  int64_t micro_batch() const { return instance_ == nullptr ? -1 : instance_->micro_batch; }
   void speak_against(int64_t index, const char* why);
 
   const std::vector<StreamCallRecord>& calls_;
@@ -60,7 +60,9 @@ class StreamReplay {
   std::vector<std::vector<int64_t>> taken_by_;  // by stream and position: the recorded call
   std::vector<bool> holds_;                     // by stream: its work holds memory
   std::vector<StreamEdgeRecord> edges_;
-  std::unordered_map<int64_t, Event> events_;  // after work of side streams, by `key_of`
+  /// By call: how many of those before it give a side stream work.
+  std::vector<int64_t> side_calls_;
+  InstanceValues<Event> events_;  // after each of these
   const ActionRecord* instance_ = nullptr;
   const ActionRecord* recorded_as_ = nullptr;
   int64_t next_ = 0;              // call of the recorded program

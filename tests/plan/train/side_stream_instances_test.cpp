@@ -21,21 +21,16 @@ using namespace test;
 /// Those in which all micro-batches of a rank run: there are at most four of a kind, they differ or
 /// pass something on, or the settings ask for it.
 const std::set<std::string> kInFull{"hybrid",
-                                    "v",
-                                    "tied_v",
-                                    "chunks",
                                     "sharded_gradients",
                                     "fully_sharded",
                                     "two_buffers",
                                     "fully_sharded_overlapped",
                                     "hidden_exchange",
                                     "fully_sharded_stages",
-                                    "weights_later",
                                     "partly_recomputed",
                                     "offloaded_layers",
                                     "offloaded_modules",
                                     "offloaded_state",
-                                    "chunks_with_products",
                                     "graphs_in_stages",
                                     "step_graph"};
 /// Formats of which the GPU has no products, at all or of these sizes.
@@ -60,6 +55,10 @@ std::vector<RecordLayout> layouts() {
                                                    "comm_overlap.tp_comm_bulk_wgrad=false"}},
       {"chunks_with_products", overlap + Overrides{chunks, "ddp.overlap_grad_reduce=true",
                                                    "ddp.overlap_param_gather=true"}},
+      // Two groups of micro-batches take turns with the chunks.
+      {"chunks_of_four_stages",
+       {"dist.ranks=8", "model.pipeline_model_parallel_size=4", "model.num_layers=8", chunks, bf16,
+        "ddp.overlap_grad_reduce=true", "ddp.overlap_param_gather=true", "ddp.bucket_size=3000"}},
       {"dropless_experts", Overrides{"dist.ranks=4", stages} + experts},
       {"dropless_gathered",
        Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=allgather"} + experts},
