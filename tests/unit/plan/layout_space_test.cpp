@@ -131,6 +131,9 @@ TEST(Contradictions, NameWhatExcludesWhat) {
   l = limits(), l.experts = 8, l.ep = 3;
   EXPECT_THAT(no_layout_text(l),
               testing::HasSubstr("model.expert_model_parallel_size=3 does not go with this model"));
+  // Of two contradictions only the second is named: what the first needs is free by then.
+  l.tp = 3;
+  EXPECT_THAT(contradicting_sizes(l), ElementsAre("model.expert_model_parallel_size=3"));
   l = limits(), l.pp = 4, l.vpp = 4, l.global_batch = 8, l.micro_batch = 1, l.tp = 1, l.cp = 1;
   EXPECT_THAT(no_layout_text(l), testing::AllOf(testing::HasSubstr("no layout divides 64 ranks"),
                                                 testing::HasSubstr(" exclude each other ")));
