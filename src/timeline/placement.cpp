@@ -32,7 +32,8 @@ int64_t most_held(const std::vector<Lifetime>& lifetimes) {
   return most;
 }
 
-/// The items placed so far, indexed by time: each interval lists the items alive in it.
+/// The items placed so far, in two lists: by time, where each interval lists the items alive in it,
+/// and by address, where a query needs no sorting but visits all items.
 class Placed {
  public:
   Placed(const std::vector<Lifetime>& lifetimes, std::vector<int64_t>& offsets)
@@ -45,6 +46,10 @@ class Placed {
   void add(size_t item, int64_t offset) {
     offsets_[item] = offset;
     const Lifetime& l = lifetimes_[item];
+    if (lifetimes_.size() <= kMostByAddress) {
+      const Range range{offset, offset + l.bytes, l.begin, l.end};
+      by_address_.insert(std::upper_bound(by_address_.begin(), by_address_.end(), range), range);
+    }
     for (int64_t p = l.begin / kTimes; p <= (l.end - 1) / kTimes; ++p)
       pieces_[static_cast<size_t>(p)].push_back(item);
   }
@@ -52,31 +57,66 @@ class Placed {
   /// Start of the tightest gap between those alive with `item`; else the end of the last of them.
   int64_t tightest_gap(size_t item) {
     const Lifetime& l = lifetimes_[item];
-    neighbours_.clear();
-    for (int64_t p = l.begin / kTimes; p <= (l.end - 1) / kTimes; ++p) {
-      for (const size_t other : pieces_[static_cast<size_t>(p)]) {
-        const Lifetime& o = lifetimes_[other];
-        if (seen_[other] == static_cast<int64_t>(item) || o.end <= l.begin || l.end <= o.begin)
-          continue;
-        seen_[other] = static_cast<int64_t>(item);
-        neighbours_.emplace_back(offsets_[other], offsets_[other] + o.bytes);
-      }
-    }
-    std::sort(neighbours_.begin(), neighbours_.end());
     int64_t best = -1, best_bytes = 0, free_from = 0;
-    for (const auto& [begin, end] : neighbours_) {
+    const auto pass = [&](int64_t begin, int64_t end) {
       const int64_t gap = begin - free_from;
       if (gap >= l.bytes && (best < 0 || gap < best_bytes)) best = free_from, best_bytes = gap;
       free_from = std::max(free_from, end);
+    };
+    if (most_alive(l) > by_address_.size() / kSorting && !by_address_.empty()) {
+      for (const Range& r : by_address_)
+        if (!apart(r.from, r.until, l)) pass(r.begin, r.end);
+    } else {
+      find_neighbours(item);
+      for (const auto& [begin, end] : neighbours_) pass(begin, end);
     }
     return best >= 0 ? best : free_from;
   }
 
  private:
-  static constexpr int64_t kTimes = 64;  // in a piece
+  static constexpr int64_t kTimes = 64;           // in a piece
+  static constexpr size_t kMostByAddress = 8192;  // items; insertion moves half of the list
+  static constexpr size_t kSorting = 8;           // as expensive as this many visits, by item
+
+  struct Range {
+    int64_t begin, end;   // bytes
+    int64_t from, until;  // times
+    bool operator<(const Range& other) const {
+      return begin != other.begin ? begin < other.begin : end < other.end;
+    }
+  };
+
+  static bool apart(int64_t from, int64_t until, const Lifetime& l) {
+    return until <= l.begin || l.end <= from;
+  }
+
+  /// At least the number of placed items alive with `l`.
+  size_t most_alive(const Lifetime& l) const {
+    size_t most = 0;
+    for (int64_t p = l.begin / kTimes; p <= (l.end - 1) / kTimes; ++p)
+      most += pieces_[static_cast<size_t>(p)].size();
+    return most;
+  }
+
+  /// The bytes of the placed items alive with `item`, by address.
+  void find_neighbours(size_t item) {
+    const Lifetime& l = lifetimes_[item];
+    neighbours_.clear();
+    for (int64_t p = l.begin / kTimes; p <= (l.end - 1) / kTimes; ++p) {
+      for (const size_t other : pieces_[static_cast<size_t>(p)]) {
+        const Lifetime& o = lifetimes_[other];
+        if (seen_[other] == static_cast<int64_t>(item) || apart(o.begin, o.end, l)) continue;
+        seen_[other] = static_cast<int64_t>(item);
+        neighbours_.emplace_back(offsets_[other], offsets_[other] + o.bytes);
+      }
+    }
+    std::sort(neighbours_.begin(), neighbours_.end());
+  }
+
   const std::vector<Lifetime>& lifetimes_;
   std::vector<int64_t>& offsets_;
   std::vector<std::vector<size_t>> pieces_;
+  std::vector<Range> by_address_;
   std::vector<int64_t> seen_;  // by which query
   std::vector<std::pair<int64_t, int64_t>> neighbours_;
 };

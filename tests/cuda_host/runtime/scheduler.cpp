@@ -15,7 +15,23 @@
 namespace cuda_host {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
+
+/// Memory at a multiple of a huge page, in huge pages as far as they are filled: `guard` changes
+/// the protection of every page at each piece of work, and a device has tens of MB.
+void* map_memory(size_t bytes) {
+  const size_t reserved = bytes + kHugePage;
+  void* range =
+      ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (range == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<char*>(range);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  char* const data = begin + before;
+  if (before > 0) ::munmap(begin, before);
+  ::munmap(data + bytes, reserved - before - bytes);
+  ::madvise(data, bytes, MADV_HUGEPAGE);
+  return data;
+}
 
 }  // namespace
 
@@ -191,9 +207,8 @@ void Runtime::open_memory(bool open) {
 
 void* Runtime::take(size_t bytes, int device) {
   Block block{bytes, (bytes + kPage - 1) / kPage * kPage, device};
-  void* data =
-      ::mmap(nullptr, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) return nullptr;
+  void* data = map_memory(block.mapped);
+  if (data == nullptr) return nullptr;
   std::memset(data, 0xff, bytes);
   blocks_[static_cast<char*>(data)] = block;
   if (settings.guard && device >= 0 && !open_) ::mprotect(data, block.mapped, PROT_NONE);

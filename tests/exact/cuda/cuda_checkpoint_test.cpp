@@ -22,7 +22,6 @@ struct Case {
   std::string name, family;
   Overrides settings;
   int ranks = 1;
-  bool guard = true;  // host access to the device's memory is a fault
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -33,6 +32,7 @@ Overrides run_of(const std::string& family, int ranks) {
                                       "dist.ranks=" + std::to_string(ranks)};
 }
 
+/// With `guard`, host access to the device's memory is a fault.
 void reset_devices(uint64_t seed, int ranks, bool guard) {
   cuda_host::reset_runtime({.seed = seed, .devices = ranks, .guard = guard});
   nccl_double::reset({.seed = seed});
@@ -45,10 +45,9 @@ TEST_P(CudaResume, FourStepsAreTwoAndTwo) {
   const Overrides run = run_of(param.family, param.ranks) + kCuda + param.settings;
   reset_devices(0, param.ranks, false);
   const std::vector<RunOutcome> whole = train_ranks(run);
-  const uint64_t seeds = stream_seeds(2);
-  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+  for (const uint64_t seed : case_seeds(param.name, 1)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    reset_devices(seed, param.ranks, seed == 1 && param.guard);
+    reset_devices(seed, param.ranks, true);
     const TemporaryFolder folder;
     const Overrides saved = run + Overrides{"checkpoint.save=" + folder.path().string()};
     const auto half = train_ranks(saved + Overrides{"train.exit_interval=2"});

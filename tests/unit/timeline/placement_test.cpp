@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -81,6 +82,50 @@ TEST(Placement, RandomSequences) {
       lifetimes.push_back({bytes, begin, begin + length});
     }
     EXPECT_LT(ratio(lifetimes), 1.06) << "round " << round;
+  }
+}
+
+/// The same choice among all placed allocations: the tightest gap between those alive, else the
+/// end.
+std::vector<int64_t> oldest_first(const std::vector<Lifetime>& lifetimes) {
+  std::vector<size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].begin < lifetimes[b].begin; });
+  std::vector<int64_t> offsets(lifetimes.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Lifetime& l = lifetimes[order[i]];
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (size_t j = 0; j < i; ++j) {
+      const Lifetime& other = lifetimes[order[j]];
+      if (other.begin < l.end && l.begin < other.end)
+        taken.emplace_back(offsets[order[j]], offsets[order[j]] + other.bytes);
+    }
+    std::sort(taken.begin(), taken.end());
+    int64_t end = 0, best = -1, tightest = 0;
+    for (const auto& [from, to] : taken) {
+      if (from - end >= l.bytes && (best < 0 || from - end < tightest))
+        best = end, tightest = from - end;
+      end = std::max(end, to);
+    }
+    offsets[order[i]] = best < 0 ? end : best;
+  }
+  return offsets;
+}
+
+// Lists of every length, with allocations that live long and short: however the placed ones are
+// looked up, the tightest gap is the same.
+TEST(Placement, GapsAreThoseAmongAllPlacedAllocations) {
+  std::mt19937 random(11);
+  for (const int count : {1, 30, 300, 3000, 9000}) {
+    std::vector<Lifetime> lifetimes;
+    for (int i = 0; i < count; ++i) {
+      const auto begin = static_cast<int64_t>(random() % static_cast<unsigned>(2 * count));
+      const auto length = static_cast<int64_t>(1 + random() % (i % 50 == 0 ? 2 * count : 40));
+      const auto bytes = static_cast<int64_t>(kAlignment * (1 + random() % 50));
+      lifetimes.push_back({bytes, begin, begin + length});
+    }
+    EXPECT_EQ(place_oldest_first(lifetimes, kAlignment).offsets, oldest_first(lifetimes)) << count;
   }
 }
 
