@@ -29,6 +29,10 @@ constexpr size_t kSmallest = 4;
 // Dry runs of layers between two predictions.
 constexpr int64_t kGuessAfter = 16;
 
+// A layout whose bound is so many times the lowest one is probably no row. It is predicted out of
+// turn only if nothing fits at half of the search's time, so that there is something to show.
+constexpr double kFarBehind = 1.5;
+
 class Search {
  public:
   Search(const PlanRequest& request, const SearchSettings& settings)
@@ -38,6 +42,8 @@ class Search {
         end_(Deadline::at(begin_ + settings.time_limit_seconds, settings.clock)),
         last_begin_(
             Deadline::at(begin_ + kSearchShare * settings.time_limit_seconds, settings.clock)),
+        halfway_(
+            Deadline::at(begin_ + kSearchShare / 2 * settings.time_limit_seconds, settings.clock)),
         pool_(settings.threads) {}
 
   SearchResult run() {
@@ -135,7 +141,7 @@ class Search {
     };
     // A prediction out of turn makes a best time to compare bounds with.
     const Waiting* const refined = queue_.first_refined();
-    if (made_ >= next_guess_ && refined != nullptr && may_be_row(*refined))
+    if (made_ >= next_guess_ && refined != nullptr && is_good_guess(*refined))
       predicts(queue_.take_refined());
     while (work < settings_.threads && !queue_.empty()) {
       if (work > 0 && !may_be_row(queue_.front())) break;
@@ -157,6 +163,12 @@ class Search {
     make_layers(tasks);
     predict_whole(whole);
     for (const Waiting& waiting : held) refine(waiting);
+  }
+
+  bool is_good_guess(const Waiting& refined) const {
+    const bool late = result_.candidates.empty() && halfway_.passed();
+    return may_be_row(refined) &&
+           (late || refined.bound.seconds <= kFarBehind * queue_.front().bound.seconds);
   }
 
   static bool makes_the_same(const Task& a, const Task& b) {
@@ -263,6 +275,7 @@ class Search {
   double begin_;         // on the clock of the settings
   Deadline end_;         // of the time limit: what runs then is given up
   Deadline last_begin_;  // no dry run of the search itself begins afterwards
+  Deadline halfway_;     // to it
   ThreadPool pool_;
   std::vector<std::unique_ptr<SearchSpace>> spaces_;
   LayoutQueue queue_;
