@@ -100,8 +100,8 @@ TEST(Calibration, OtherFilesAndVersionsAreRefused) {
   EXPECT_THAT(problems_of("model: {num_layers: 2}"), HasSubstr("not a calibration table"));
   EXPECT_THAT(problems_of(""), HasSubstr("not a calibration table"));
   EXPECT_THAT(problems_of("[1, 2]"), HasSubstr("not a calibration table"));
-  EXPECT_THAT(problems_of(changed("version: 1", "version: 2")),
-              HasSubstr("version 1, found 2; measure it again"));
+  EXPECT_THAT(problems_of(changed("version: 2", "version: 1")),
+              HasSubstr("version 2, found 1; measure it again"));
   EXPECT_THAT(problems_of("format: viaduct calibration"), HasSubstr("found none"));
   EXPECT_THROW(load_calibration("no-such-table.yaml"), IoError);
   EXPECT_THROW(save_calibration(sample(), "no-such-folder/table.yaml"), IoError);
@@ -132,7 +132,7 @@ TEST(Calibration, ProblemsSayWhereAndWhatWasExpected) {
 
 TEST(Calibration, AllProblemsAreReportedTogether) {
   const std::string text =
-      "format: viaduct calibration\nversion: 1\ngemm: []\nlaunch: 3\n"
+      "format: viaduct calibration\nversion: 2\ngemm: []\nlaunch: 3\n"
       "all_reduce: [4]\n";
   const std::string problems = problems_of(text);
   for (const char* problem :
