@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "calibrator.h"
 #include "collective_timing.h"
 #include "comm/world.h"
@@ -27,19 +28,18 @@ int64_t memory_bytes() {
   return name == "MemTotal:" && file.good() ? std::max<int64_t>(1, kibibytes * 1024) : 1;
 }
 
-/// Ranks that are measured at the same time.
-int ranks_of(const CalibrationEffort& effort) {
+/// Ranks of so many threads that are measured at the same time.
+int ranks_of(const CalibrationEffort& effort, int threads) {
   const bool gpu = effort.device != "cpu";
   VIADUCT_CHECK(ConfigError, !gpu || effort.ranks == 0,
                 "--ranks {} with --device {} has no effect: one GPU is measured", effort.ranks,
                 effort.device);
-  if (gpu || effort.threads == 0) return std::max(1, effort.ranks);
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return effort.ranks > 0 ? effort.ranks : std::max(1, cores / effort.threads);
+  if (gpu) return 1;
+  return effort.ranks > 0 ? effort.ranks : std::max(1, default_pool_threads(1) / threads);
 }
 
 void measure_all_reduce(std::vector<CalibratedAllReduce>& rows, double seconds) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = default_pool_threads(1);
   std::vector<int> counts{2};
   if (cores > 2) counts.push_back(cores);
   for (int ranks : counts) {
@@ -123,9 +123,9 @@ CalibratedLaunch Calibrator::measure_launch() {
 
 Calibration calibrate(const CalibrationEffort& effort) {
   Calibration table;
-  const int ranks = ranks_of(effort);
-  const WorldOptions world{.threads_per_rank = std::max(1, effort.threads)};
-  run_thread_ranks(ranks, world, [&](std::shared_ptr<Communicator> together) {
+  const int threads = effort.threads > 0 ? effort.threads : default_pool_threads(1);
+  const WorldOptions world{.threads_per_rank = threads};
+  run_thread_ranks(ranks_of(effort, threads), world, [&](std::shared_ptr<Communicator> together) {
     Calibration mine;
     Calibrator calibrator(effort, *together);
     mine.machine = calibrator.machine();

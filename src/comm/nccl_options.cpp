@@ -33,8 +33,8 @@ std::vector<std::string> group_names() {
   return names;
 }
 
-/// The groups of gradients and weights, and that whose exchanges run beside the products they feed,
-/// in pieces: those of Megatron's user buffers.
+/// The groups of gradients and weights, and the tensor-parallel one, whose exchanges may run in
+/// pieces beside products (tp_comm_overlap).
 bool has_user_buffers(std::string_view group) {
   return group.starts_with("dp") || group.starts_with("expert_dp") || group == "tp";
 }

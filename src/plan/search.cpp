@@ -275,7 +275,7 @@ class Search {
   double begin_;         // on the clock of the settings
   Deadline end_;         // of the time limit: what runs then is given up
   Deadline last_begin_;  // no dry run of the search itself begins afterwards
-  Deadline halfway_;     // to it
+  Deadline halfway_;     // half of the time until then
   ThreadPool pool_;
   std::vector<std::unique_ptr<SearchSpace>> spaces_;
   LayoutQueue queue_;

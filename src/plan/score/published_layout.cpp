@@ -107,9 +107,8 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
     vpp = 2;
     run.notes.emplace_back("virtual stages not stated, assumed to be 2");
   }
-  // "The first model chunk on the first stage has only the embedding, and the last model chunk on
-  // the last stage has only the output projection and loss" after one layer each was taken from
-  // them, so chunks have one layer (The Llama 3 Herd of Models, arXiv 2407.21783, section 3.3.2).
+  // First and last stage have one layer less, and with that their first and last chunk none: so
+  // chunks have one layer (The Llama 3 Herd of Models, arXiv 2407.21783, section 3.3.2).
   if (row.text("vpp").empty() && pp > 1 && row.text("framework").starts_with("Meta") &&
       (layers + 2) % pp == 0) {
     vpp = (layers + 2) / pp;
