@@ -54,10 +54,10 @@ FieldGroup ddp_fields(DdpConfig& config) {
           "optim_grads_params: not with align_param_gather, "
           "overlap_param_gather_with_optimizer_step");
   group
-      .field(
-          "suggested_communication_unit_size", config.suggested_communication_unit_size,
-          "With shards of weights: layers of this many elements in total are gathered ahead of "
-          "their use; null: 40 000 000. If it is smaller than a layer, no layer is gathered ahead.")
+      .field("suggested_communication_unit_size", config.suggested_communication_unit_size,
+             "With shards of weights: layers of this many elements in total are gathered ahead of "
+             "their use; null: those of the largest layer (embedding and head are layers too), and "
+             "at least 40 000 000. If it is smaller than a layer, no layer is gathered ahead.")
       .range(0, kMostElements)
       .in("elements");
   group.field(

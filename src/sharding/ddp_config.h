@@ -13,7 +13,7 @@ struct DdpConfig {
   bool use_distributed_optimizer = true;
   /// `auto`: optim, or no_shard without the distributed optimizer.
   Auto<std::string> data_parallel_sharding_strategy;
-  /// Elements; null: 40 000 000.
+  /// Elements; null: those of the largest layer, at least 40 000 000.
   std::optional<int64_t> suggested_communication_unit_size;
   bool fsdp_double_buffer = false;
   /// Presets of the strategy (section `dist`).

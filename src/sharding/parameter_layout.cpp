@@ -142,6 +142,7 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
     if (known == parameters.end()) continue;
     if (int& one = layers[static_cast<size_t>(known - parameters.begin())]; one != layer) one = -1;
   }
+  for (size_t i = 0; i < parameters.size(); ++i) entry(*parameters[i]).layer = layers[i];
   parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
   runs_end_.push_back(0);
   // One buffer for each grid and format, in the order of their first parameters.

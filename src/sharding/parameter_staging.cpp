@@ -12,8 +12,7 @@ void ParameterStore::stage_weights() {
   if (!staging_ || staged_generation_ == generation_) return;
   staged_generation_ = generation_;
   for (const ShardRun& run : runs_) {
-    if (passes_gradients(*run.parameter))
-      round_master(*staging_, run, recipe_.master, run.weight);
+    if (passes_gradients(*run.parameter)) round_master(*staging_, run, recipe_.master, run.weight);
   }
   gather_shards(chunks());
   if (!settings_.overlap_param_gather) gather_->finish();

@@ -189,6 +189,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
     Tensor weight, gradient;
     size_t buffer = 0, index = 0;  // in buffers_, and among the buffer's parameters
     size_t bucket = 0;             // in buckets_
+    int layer = 0;                 // of its chunk (ParameterUse); -1: several layers use it
     int run = -1;                  // in runs_; -1: this rank updates none of it
     int uses = 0;                  // contributions of one backward
     int acquired = 0;
@@ -234,6 +235,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   // Sharded gradients and weights (parameter_units.cpp).
   void make_gradient_units(ReduceOp op);
   void make_weight_units();
+  /// Elements of the units of the largest layer.
+  int64_t largest_layer() const;
   void begin_unit_gradients(OpContext& context);
   void open_gradients(size_t unit);
   /// Makes the entries' gradients views of the unit's flat tensor `whole`, undefined if that is.

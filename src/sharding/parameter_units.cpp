@@ -2,6 +2,8 @@
 // the update of a shard.
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "ops/elementwise.h"
@@ -9,6 +11,9 @@
 
 namespace viaduct {
 namespace {
+
+// Elements of layers that are gathered ahead at least, where the configuration leaves it open.
+constexpr int64_t kLeastAhead = 40'000'000;
 
 /// Elements of a bucket, counted from its beginning, that no op overwrites: padding, and parameters
 /// whose gradients ops add to.
@@ -55,6 +60,20 @@ void ParameterStore::make_weight_units() {
   }
   weight_units_ = std::make_unique<WeightUnits>(device_, std::move(units), settings_.double_buffer,
                                                 offloaded());
+  if (!settings_.gather_ahead_elements)
+    settings_.gather_ahead_elements = std::max(kLeastAhead, largest_layer());
+}
+
+int64_t ParameterStore::largest_layer() const {
+  std::map<std::pair<size_t, int>, int64_t> layers;  // by chunk and layer
+  int64_t largest = 0;
+  for (const BucketPlace& place : buckets_) {
+    const int layer = entry(*place.parameters.front()).layer;
+    const int64_t elements = buffers_[place.buffer].layout().buckets[place.bucket].size();
+    const int64_t whole = layer < 0 ? elements : layers[{place.chunk, layer}] += elements;
+    largest = std::max(largest, whole);
+  }
+  return largest;
 }
 
 void ParameterStore::begin_unit_gradients(OpContext& context) {
@@ -110,7 +129,7 @@ void ParameterStore::gather_gradients() {
 
 bool ParameterStore::plan_ahead(GatherPlan& plan, size_t unit) const {
   return settings_.overlap_param_gather &&
-         weight_units_->plan_ahead(plan, unit, settings_.gather_ahead_elements);
+         weight_units_->plan_ahead(plan, unit, *settings_.gather_ahead_elements);
 }
 
 void ParameterStore::gather(const GatherPlan& plan) {

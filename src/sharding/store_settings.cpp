@@ -12,7 +12,7 @@ StoreSettings store_settings(const DdpConfig& config) {
   settings.gather_with_optimizer_step = config.overlap_param_gather_with_optimizer_step;
   settings.shard_gradients = config.shards_gradients();
   settings.shard_weights = config.shards_weights();
-  settings.gather_ahead_elements = config.suggested_communication_unit_size.value_or(40'000'000);
+  settings.gather_ahead_elements = config.suggested_communication_unit_size;
   settings.double_buffer = config.fsdp_double_buffer;
   settings.bucket_elements = config.bucket_size.value();
   settings.num_buckets = config.num_buckets.value_or(0);

@@ -34,8 +34,9 @@ struct StoreSettings {
   /// Weights are whole only for the units in use and those gathered ahead. Needs shard_gradients.
   bool shard_weights = false;
   /// With overlap_param_gather: units of this many elements in total are gathered ahead of their
-  /// use.
-  int64_t gather_ahead_elements = 40'000'000;
+  /// use. None: those of the largest layer, so that the next layer always is, and at least
+  /// 40 000 000.
+  std::optional<int64_t> gather_ahead_elements;
   /// Units of equal size are gathered into two buffers, at most one unit ahead.
   bool double_buffer = false;
   /// Instances share masters and moments: each updates a part of the shard that it has in common

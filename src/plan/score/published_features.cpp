@@ -43,6 +43,28 @@ bool of_performance_recipe(const PublishedRow& row) {
                          {"NeMo (", "NeMo 2", "NeMo Megatron", "Megatron-Bridge"});
 }
 
+/// What a row recomputes. DGX Cloud Benchmarking's tables do not say it, its scripts do: MaxText's
+/// configure.sh keeps the projections of attention (v24.11.1), or those of queries, keys and values
+/// (v25.02: save_qkv_proj), paxml_mod_configs.py the results of products (5B) or the projections of
+/// attention (175B).
+std::string recompute_of(const PublishedRow& row) {
+  const std::string framework = row.text("framework"), stated = lower_case(row.text("recompute"));
+  if (!stated.empty() || framework.find("(DGX Cloud") == std::string::npos) return stated;
+  const char* const between_projections = "core_attn+layernorm+mlp";
+  if (framework.starts_with("MaxText"))
+    return framework.find("v24.") != std::string::npos ? between_projections : "full";
+  if (framework.starts_with("Paxml"))
+    return row.text("model") == "gpt3-5b" ? "core_attn+layernorm" : between_projections;
+  return stated;
+}
+
+/// Ranks that share the weights: Paxml's configurations of DGX Cloud Benchmarking shard them inside
+/// a machine (ICI_MESH_SHAPE), and its script leaves that so for 5B (FSDP=1).
+int64_t sharing_ranks(const PublishedRow& row, const std::string& sharding) {
+  const bool in_machine = sharding == "yes" && row.text("framework").starts_with("Paxml");
+  return sharding == "hsdp" || in_machine ? 8 : number_behind_colon(sharding);
+}
+
 /// Optimizer instances with `shard` ranks each, where the data ranks are more.
 void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
   const int64_t gpus = row.needed_count("n_gpus");
@@ -132,11 +154,11 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
       !starts_with_any(sharding, {"full", "zero3", "fsdp", "hsdp", "yes", "shard:", "1"}))
     throw UnsupportedRow(fmt::format("sharding {} is not known", sharding));
   set(run, "ddp.data_parallel_sharding_strategy=optim_grads_params");
-  add_instances(row, sharding == "hsdp" ? 8 : number_behind_colon(sharding), run);
+  add_instances(row, sharing_ranks(row, sharding), run);
 }
 
 void add_recompute(const PublishedRow& row, PublishedRun& run) {
-  const std::string recompute = lower_case(row.text("recompute"));
+  const std::string recompute = recompute_of(row);
   const bool early = row.text("framework").find("202") != std::string::npos &&
                      row.text("framework").starts_with("Megatron-LM 202");
   if (early) {

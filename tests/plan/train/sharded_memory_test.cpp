@@ -47,10 +47,11 @@ bool within(const Step& step, int64_t at) {
   return window(step).begin <= at && at < window(step).end;
 }
 
-std::vector<CollectiveRecord> in_shards(const Step& step, const std::string& operation) {
+std::vector<CollectiveRecord> in_shards(const Step& step, const std::string& operation,
+                                        const std::string& group = "dp_cp.inner") {
   std::vector<CollectiveRecord> list;
   for (const CollectiveRecord& c : step.record.collectives()) {
-    if (c.operation == operation && c.group == "dp_cp.inner" && within(step, c.launched_at))
+    if (c.operation == operation && c.group == group && within(step, c.launched_at))
       list.push_back(c);
   }
   return list;
@@ -140,23 +141,57 @@ TEST(ShardedMemory, RecomputedLayersAreGatheredOnceMoreAtMost) {
   }
 }
 
+/// The number of gathers that no op runs beside.
+int64_t waited_at_once(const Step& step, const std::string& group = "dp_cp.inner") {
+  int64_t count = 0;
+  for (const CollectiveRecord& c : in_shards(step, "all_gather", group)) {
+    const bool computed = std::any_of(
+        step.record.ops().begin(), step.record.ops().end(),
+        [&](const OpEntryRecord& op) { return c.launched_at < op.at && op.at < c.completed_at; });
+    count += computed ? 0 : 1;
+  }
+  return count;
+}
+
 // Gathers run beside the segments before them: only the first of a walk has none.
 TEST(ShardedMemory, UnitsAreGatheredAheadOfTheirUse) {
-  const auto waited_at_once = [](const Step& step) {
-    int64_t count = 0;
-    for (const CollectiveRecord& c : in_shards(step, "all_gather")) {
-      const bool computed = std::any_of(
-          step.record.ops().begin(), step.record.ops().end(),
-          [&](const OpEntryRecord& op) { return c.launched_at < op.at && op.at < c.completed_at; });
-      count += computed ? 0 : 1;
-    }
-    return count;
-  };
   const auto ahead = step_of(strategy("optim_grads_params"));
   EXPECT_EQ(waited_at_once(*ahead), kMicroBatches) << "the forward of each";
   const auto late = step_of(strategy("optim_grads_params") +
                             Overrides{"ddp.suggested_communication_unit_size=0"});
   EXPECT_EQ(waited_at_once(*late), static_cast<int64_t>(in_shards(*late, "all_gather").size()));
+}
+
+// Unless the configuration says how much is gathered ahead, the next layer is, however large.
+TEST(ShardedMemory, LargeLayersAreGatheredAheadOfTheirUse) {
+  const Overrides wide{"model.hidden_size=2048", "model.ffn_hidden_size=8192"};
+  const auto step = step_of(strategy("optim_grads_params") + wide);
+  ASSERT_GT(block_bytes(*step), 4 * 40'000'000);
+  EXPECT_EQ(waited_at_once(*step), kMicroBatches);
+  EXPECT_EQ(most_whole(*step, MemoryTag::weights), 2 * block_bytes(*step));
+  const auto fixed = step_of(strategy("optim_grads_params") + wide +
+                             Overrides{"ddp.suggested_communication_unit_size=40000000"});
+  EXPECT_GT(waited_at_once(*fixed), kMicroBatches);
+  EXPECT_LT(most_whole(*fixed, MemoryTag::weights), 2 * block_bytes(*fixed));
+}
+
+// A layer with experts has units of two groups of ranks.
+TEST(ShardedMemory, ExpertsAreGatheredAheadOfTheirUse) {
+  Step step;
+  step.run = dry_run(
+      setup_of(tiny_run("qwen3_moe") + strategy("optim_grads_params") +
+               Overrides{"model.num_layers=6", "model.hidden_size=1024",
+                         "model.moe_ffn_hidden_size=4096", "model.num_moe_experts=8",
+                         "model.moe_router_topk=2", "model.expert_model_parallel_size=2",
+                         "dist.ranks=4", "train.global_batch_size=12", "train.micro_batch_size=1"}),
+      {0}, &step.record);
+  const auto experts = in_shards(step, "all_gather", "expert_dp.inner");
+  ASSERT_EQ(experts.size(), static_cast<size_t>(2 * kBlocks * kMicroBatches));
+  ASSERT_GT(experts.front().bytes, 4 * 40'000'000);
+  EXPECT_EQ(waited_at_once(step, "expert_dp.inner"), 0);
+  EXPECT_EQ(waited_at_once(step), kMicroBatches);
+  EXPECT_GE(most_whole(step, MemoryTag::weights), 2 * experts.front().bytes)
+      << "beside the experts of the layer before";
 }
 
 // The head's unit stays from its forward to its backward if this follows directly: not under GPipe,

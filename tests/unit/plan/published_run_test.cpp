@@ -126,6 +126,27 @@ TEST(PublishedRun, ChunksOfTheLlama3Paper) {
 }
 
 // Recipes for performance differ from those for training.
+// The scripts that made these tables say what the tables do not.
+TEST(PublishedRun, ProgramsInJax) {
+  const std::string columns =
+      "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,fsdp,recompute";
+  const auto maxtext = [&](const std::string& release, const std::string& recompute) {
+    return overrides_of(columns, "MaxText/JAX (DGX Cloud Benchmarking " + release +
+                                     "),llama3-70b,bf16,128,256,2,8192,shard:128," + recompute);
+  };
+  EXPECT_THAT(maxtext("v24.11.1", ""),
+              Contains("model.recompute_modules=[core_attn, layernorm, mlp]"));
+  EXPECT_THAT(maxtext("v25.02", ""), Contains("model.recompute_granularity=full"));
+  EXPECT_THAT(maxtext("v25.02", "none"), Not(Contains(HasSubstr("recompute_granularity"))));
+  const auto paxml = [&](const std::string& model) {
+    return overrides_of(columns, "Paxml/JAX (DGX Cloud Benchmarking v24.11.1)," + model +
+                                     ",bf16,64,256,4,2048,yes,");
+  };
+  EXPECT_THAT(paxml("gpt3-5b"), AllOf(Contains("model.recompute_modules=[core_attn, layernorm]"),
+                                      Contains("ddp.num_distributed_optimizer_instances=8")));
+  EXPECT_THAT(paxml("gpt3-175b"), Contains("model.recompute_modules=[core_attn, layernorm, mlp]"));
+}
+
 TEST(PublishedRun, PerformanceRecipes) {
   const std::string columns =
       "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,vpp,cp,ep,cuda_"
