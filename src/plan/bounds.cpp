@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/uneven_stages.h"
+
 namespace viaduct {
 namespace {
 
@@ -29,6 +31,13 @@ double end_seconds_of_one_stage(const LayerCost& layer, const Layout& layout) {
   return std::max(layer.end_seconds / 2, layer.end_seconds - layer.embedding_seconds);
 }
 
+int uneven_layers_of_stage(const Layout& layout, int stage) {
+  int layers = 0;
+  for (int chunk = stage; chunk < layout.pp * layout.vpp; chunk += layout.pp)
+    layers += uneven_layers_of(layout, chunk);
+  return layers;
+}
+
 }  // namespace
 
 double micro_batches_in_flight(const Layout& layout) {
@@ -44,7 +53,7 @@ LowerBound model_bound(const ModelCost& model, const Layout& layout) {
   const double p = layout.pp, v = layout.vpp;
   const double ranks = double(layout.tp) * layout.cp * p * layout.dp;
   const double bubble = model.has_bubble ? (p - 1) / (v * n) : 0;
-  const auto again_layers = static_cast<double>(model.layers - 1);
+  const auto again_layers = std::max(0.0, static_cast<double>(model.counted_layers - 1));
   const double again =
       again_layers * model.layer_again_seconds[static_cast<size_t>(layout.recompute)];
   // Dense weights are cut over tp ranks, experts over ep · etp.
@@ -71,7 +80,7 @@ double LayoutBound::gradient_exchange_seconds(const Layout& layout, const LayerC
   // Weights once, and gradients in the narrower of their formats and the weights'; fully sharded:
   // both for each micro-batch, and weights again for the backward, but those of the last layer.
   const double gradients = std::min(model_.bytes.weights, model_.bytes.gradients);
-  const double stage_layers = static_cast<double>(model_.layers) / layout.pp;
+  const double stage_layers = static_cast<double>(model_.counted_layers) / layout.pp;
   const bool full = layout.sharding == Sharding::full;
   const double again = full ? std::max(0.0, 1 - 1 / stage_layers) : 0;
   const double wire = stage_layers * ((1 + again) * model_.bytes.weights + gradients);
@@ -107,9 +116,11 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   if (!layer.known || !model_.even_stages) return bound;
   const auto n = static_cast<double>(layout.micro_batches);
   const int64_t cut = model_.layers + model_.account_for_embedding + model_.account_for_loss;
-  const auto layers = static_cast<double>(model_.layers);
-  const bool equal = cut == model_.layers;  // stages have the same number of layers
-  const auto most = static_cast<double>((model_.layers + layout.pp - 1) / layout.pp);
+  const auto layers = static_cast<double>(model_.counted_layers);
+  const bool all = model_.counted_layers == model_.layers;
+  // Stages have the same number of counted layers.
+  const bool equal = layout.pp == 1 || (all && cut == model_.layers && layout.uneven_layers == 0);
+  const auto most = static_cast<double>((model_.counted_layers + layout.pp - 1) / layout.pp);
   const double t = layer.layer_seconds;
   // Stages before the last recompute all of their layers.
   const double again = layout.pp > 1 && equal ? most : most - 1;
@@ -124,7 +135,8 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   // Gradients are complete in the backward of the last micro-batches, and updated weights are
   // needed in the forward of the first. Virtual stages take turns in groups of pp micro-batches.
   const double at_end = layout.vpp == 1 ? 1 : std::min<double>(n, layout.pp);
-  const double hidden = layout.sharding == Sharding::full
+  // What other layers may hide is not known.
+  const double hidden = layout.sharding == Sharding::full || !all
                             ? seconds
                             : at_end * (most * (t + layer.again_seconds) + layer.end_seconds) +
                                   most * layer.layer_update_seconds / shards;
@@ -139,14 +151,20 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
         bound.bytes, layers * (of_layer + kept) + layer.end_parameters * state + layer.other_bytes);
     return bound;
   }
-  const double first = per_stage - model_.account_for_embedding;
-  const double last = per_stage - model_.account_for_loss;
+  // All others may be in one stage.
+  const auto others = static_cast<double>(model_.layers - model_.counted_layers);
+  const bool uneven = layout.uneven_layers > 0;
+  const double of_first =
+      uneven ? uneven_layers_of_stage(layout, 0) : per_stage - model_.account_for_embedding;
+  const double of_last =
+      uneven ? uneven_layers_of_stage(layout, layout.pp - 1) : per_stage - model_.account_for_loss;
+  const double first = std::max(0.0, of_first - others), last = std::max(0.0, of_last - others);
   double in_flight = micro_batches_in_flight(layout), in_last = 1.0 / layout.vpp;
   if (model_.all_in_flight) in_flight = in_last = n;
   if (!layer.keeps_alike) in_flight = 1, in_last = 1.0 / layout.vpp;
   // The embedding is nearly half of both ends: the head has the last norm.
   bound.bytes = std::max(
-      {bound.bytes,
+      {bound.bytes, most * (of_layer + kept / layout.vpp),
        first * (of_layer + in_flight * kept) + kEmbeddingShare * layer.end_parameters * state,
        last * (of_layer + in_last * kept) + layer.end_parameters / 2 * state +
            (model_.all_in_flight ? 0 : layer.other_bytes)});

@@ -8,6 +8,8 @@
 //           far as it is longer than the micro-batches that may hide it
 //   memory  state of the first stage's layers + micro-batches in flight · their kept activations
 //
+// If layers differ, those of one kind count (plan/counted_layers.h), of the stage that has most.
+//
 // n micro-batches, m layers of the largest of the stages, t seconds of a layer (forward and
 // backward of one micro-batch, with the communication that its tensor, context and expert ranks
 // wait for), L layers, v chunks of a stage. Bubble and stages: Narayanan et al.
@@ -29,6 +31,8 @@ struct StateBytes {
 /// Of the whole model, for all layouts.
 struct ModelCost {
   int64_t layers = 1;
+  /// Of them, those whose cost is that of a `LayerCost`. Others cost at least nothing.
+  int64_t counted_layers = 1;
   double parameters = 0;  // of all layers and both ends
   StateBytes bytes;
   double step_seconds = 0;  // of the global batch on one GPU, without recompute, at least

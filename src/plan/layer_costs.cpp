@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 
 #include "base/error.h"
 #include "plan/measured_run.h"
-#include "precision/precision_config.h"
 
 namespace viaduct {
 namespace {
@@ -38,23 +36,6 @@ std::vector<std::string> on_ranks(int64_t ranks, int64_t rows, bool sharded) {
 StateBytes states_of(const DryRun& run) {
   return {peak_bytes_of(run, MemoryTag::weights), peak_bytes_of(run, MemoryTag::main_gradients),
           peak_bytes_of(run, MemoryTag::master_weights) + peak_bytes_of(run, MemoryTag::moments)};
-}
-
-template <class T>
-bool all_equal(const std::vector<T>& values) {
-  return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
-}
-
-bool same_layers(const ModelConfig& model) {
-  return model.mtp_layers == 0 && all_equal(model.windows) && all_equal(model.moe.layers);
-}
-
-/// Whether a run of one or two layers has the products of any layer: the first and the last may be
-/// left in 16 bits.
-bool same_products(const RunConfig& config) {
-  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
-  return !recipe.products.any() || (recipe.plain_blocks_at_start == 0 &&
-                                    recipe.plain_blocks_at_end == 0 && recipe.plain_layers.empty());
 }
 
 /// The dry run of the whole model; ConfigError where an op of it has no kernel on the cluster's
@@ -98,7 +79,15 @@ LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant
                   held.optimizer / model_.parameters};
   // What is not offloaded, and what passes through while it is updated.
   if (whole_.config.state_offload.fraction() > 0) model_.bytes.optimizer = 0;
-  layers_alike_ = same_layers(whole_.model) && same_products(whole_.config);
+  counted_ = CountedLayers(whole_);
+  model_.counted_layers = counted_.count();
+}
+
+RunSetup LayerCosts::setup_of(const Layout& layout, const std::vector<std::string>& overrides,
+                              int64_t layers) const {
+  RunSetup setup = setup_of_layout(request_, layout, overrides);
+  counted_.reduce(setup, layers);
+  return setup;
 }
 
 const LayerCost* LayerCosts::made(const Layout& layout) const {
@@ -140,9 +129,8 @@ double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
     std::vector<std::string> further =
         on_ranks(int64_t{layout.tp} * layout.cp * layout.dp, layout.micro_batch * layout.dp, true);
     further.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
-    further.push_back(fmt::format("model.num_layers={}", i + 1));
     try {
-      seconds[i] = measure_run(setup_of_layout(request_, one, further), request_,
+      seconds[i] = measure_run(setup_of(one, further, static_cast<int64_t>(i) + 1), request_,
                                hides_exchange(layout), true)
                        .batch_seconds;
     } catch (const ConfigError&) {
@@ -171,7 +159,7 @@ void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
 
 LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides) const {
   LayerCost cost;
-  if (!layers_alike_ || model_.layers < 2) return cost;
+  if (!counts_layers()) return cost;
   // Ranks that hold all of a layer: those of a micro-batch, and those of its experts.
   const int64_t together = int64_t{layout.tp} * layout.cp;
   const int64_t ranks =
@@ -185,10 +173,10 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   for (size_t i = 0; i < 2; ++i) {
     std::vector<std::string> further =
         on_ranks(ranks, layout.micro_batch * ranks / together, sharded);
-    further.push_back(fmt::format("model.num_layers={}", i + 1));
     further.insert(further.end(), overrides.begin(), overrides.end());
     try {
-      of_layers[i] = measure_run(setup_of_layout(request_, one, further), request_, hides);
+      of_layers[i] =
+          measure_run(setup_of(one, further, static_cast<int64_t>(i) + 1), request_, hides);
     } catch (const ConfigError&) {
       return cost;  // the layout itself is refused with the reason, or bounded by the whole model
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/bounds.h"
+#include "plan/counted_layers.h"
 #include "plan/layout_setup.h"
 
 namespace viaduct {
@@ -21,8 +22,8 @@ class LayerCosts {
   const ModelCost& model() const { return model_; }
   /// The one rank's run: what all layouts have in common.
   const RunSetup& whole() const { return whole_; }
-  /// Whether all layers are alike, so that one has a cost.
-  bool layers_alike() const { return layers_alike_; }
+  /// Whether the model has layers whose cost bounds count.
+  bool counts_layers() const { return counted_.count() > 1; }
   /// Made at the first call for these sizes.
   const LayerCost& of(const Layout& layout);
   /// Null if it was not made.
@@ -47,6 +48,9 @@ class LayerCosts {
     return {l.tp, l.cp, l.ep, l.etp, sharded, l.micro_batch, l.recompute};
   }
   LayerCost make(const Layout& layout, const std::vector<std::string>& overrides = {}) const;
+  /// A run of `layers` of the counted layers.
+  RunSetup setup_of(const Layout& layout, const std::vector<std::string>& overrides,
+                    int64_t layers) const;
   /// Seconds of a layer's micro-batch with weights and gradients sharded over the data ranks, with
   /// recompute; 0 if that is not known.
   double sharded_layer_seconds(const Layout& layout) const;
@@ -60,8 +64,8 @@ class LayerCosts {
   std::shared_ptr<const Variant> variant_;
   bool sharded_ = false;  // the trainer takes the run only with sharded optimizer state
   RunSetup whole_;
+  CountedLayers counted_;
   ModelCost model_;
-  bool layers_alike_ = true;
   std::map<Key, LayerCost> made_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/uneven_stages.h"
+
 namespace viaduct {
 namespace {
 
@@ -38,9 +40,13 @@ std::vector<std::string> overrides_of(const Layout& l) {
       fmt::format("model.tensor_model_parallel_size={}", l.tp),
       fmt::format("model.context_parallel_size={}", l.cp),
       fmt::format("model.pipeline_model_parallel_size={}", l.pp),
-      l.vpp > 1 ? fmt::format("model.virtual_pipeline_model_parallel_size={}", l.vpp)
-                : std::string("model.virtual_pipeline_model_parallel_size=null"),
+      l.vpp > 1 && l.uneven_layers == 0
+          ? fmt::format("model.virtual_pipeline_model_parallel_size={}", l.vpp)
+          : std::string("model.virtual_pipeline_model_parallel_size=null"),
       fmt::format("train.micro_batch_size={}", l.micro_batch)};
+  if (l.uneven_layers > 0) {
+    fields.push_back(fmt::format("model.pipeline_model_parallel_layout=\"{}\"", uneven_stages(l)));
+  }
   if (!l.given_sequence_parallel) fields.emplace_back("model.sequence_parallel=auto");
   add_recompute(l.recompute, fields);
   add_sharding(l.sharding, fields);
@@ -88,6 +94,7 @@ std::string describe(const Layout& l) {
       "tp {} · cp {} · pp {} · vpp {} · dp {}{}, micro-batch {} × {}, sharding {}, recompute {}",
       l.tp, l.cp, l.pp, l.vpp, l.dp, experts, l.micro_batch, l.micro_batches,
       sharding_text(l.sharding), recompute_text(l.recompute));
+  if (l.uneven_layers > 0) text += ", stages " + uneven_stages(l);
   if (l.variant) text += ", " + l.variant->name;
   return text;
 }

@@ -32,8 +32,11 @@ struct Layout {
   int64_t micro_batches = 1;  // of a step, on a rank
   Recompute recompute = Recompute::none;
   Sharding sharding = Sharding::optimizer;
-  bool given_sequence_parallel = false;         // it stays as the configuration says
-  int ep = 0, etp = 0;                          // expert parallel sizes; 0: there are no experts
+  bool given_sequence_parallel = false;  // it stays as the configuration says
+  int ep = 0, etp = 0;                   // expert parallel sizes; 0: there are no experts
+  /// Of stages that are not equal (plan/uneven_stages.h): the model's layers, and those of
+  /// multi-token prediction. 0: stages are equal, or as the configuration describes them.
+  int uneven_layers = 0, prediction_layers = 0;
   std::shared_ptr<const Variant> variant = {};  // null: nothing is varied
 
   /// Ranks that share optimizer state, or all state.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "plan/uneven_stages.h"
+
 namespace viaduct {
 namespace {
 
@@ -38,17 +40,38 @@ std::vector<int64_t> context_sizes(const SpaceLimits& limits, int64_t ranks) {
   return sizes;
 }
 
+/// Whether `pp` stages differ.
+bool are_uneven(const SpaceLimits& limits, int64_t pp) {
+  const int64_t cut = limits.layers + limits.account_for_embedding + limits.account_for_loss;
+  return !limits.given_stages && pp > 1 && (cut % pp != 0 || cut < pp);
+}
+
+/// Chunks of each of `pp` uneven stages.
+std::vector<int64_t> uneven_chunks(const SpaceLimits& limits, int64_t pp) {
+  const auto layers = static_cast<int>(limits.layers);
+  const auto prediction = static_cast<int>(limits.prediction_layers);
+  std::vector<int64_t> sizes;
+  for (const int64_t size :
+       limits.vpp ? std::vector<int64_t>{*limits.vpp} : std::vector<int64_t>{1, 2, 4, 8})
+    if (can_cut_unevenly(layers, prediction, static_cast<int>(pp * size))) sizes.push_back(size);
+  return sizes;
+}
+
 /// Virtual stages of `pp` stages.
 std::vector<int64_t> virtual_sizes(const SpaceLimits& limits, int64_t pp) {
+  if (are_uneven(limits, pp)) return uneven_chunks(limits, pp);
   if (limits.vpp) return {*limits.vpp};
   if (pp == 1 || limits.given_stages) return {1};
   const int64_t cut = limits.layers + limits.account_for_embedding + limits.account_for_loss;
   return divisors(cut / pp, cut / pp, {});
 }
 
-bool layers_divide(const SpaceLimits& limits, int64_t pp) {
-  const int64_t cut = limits.layers + limits.account_for_embedding + limits.account_for_loss;
-  return limits.given_stages || pp == 1 || (cut % pp == 0 && cut / pp > 0);
+bool can_cut(const SpaceLimits& limits, int64_t pp) {
+  if (!are_uneven(limits, pp)) return true;
+  // The user's own way to count ends is not combined with ours.
+  if (limits.account_for_embedding || limits.account_for_loss) return false;
+  const bool power_of_two = (pp & (pp - 1)) == 0;
+  return power_of_two || (limits.layers + limits.prediction_layers + 2) % pp == 0;
 }
 
 std::vector<Sharding> shardings(const SpaceLimits& limits, int64_t shards) {
@@ -64,7 +87,7 @@ std::vector<std::pair<int, int>> expert_sizes(const SpaceLimits& limits, const L
   std::vector<std::pair<int, int>> sizes;
   std::vector<int64_t> widths{1, layout.tp};
   if (limits.etp) widths = {*limits.etp};
-  if (layout.tp == 1 && widths.size() == 2) widths.pop_back();
+  if ((layout.tp == 1 || limits.whole_experts) && widths.size() == 2) widths.pop_back();
   for (const int64_t etp : widths) {
     if (limits.expert_feed_forward % etp != 0) continue;
     for (const int64_t ep : divisors(limits.experts, ranks, limits.ep))
@@ -119,9 +142,12 @@ std::vector<Layout> enumerate_layouts(const SpaceLimits& limits) {
     for (const int64_t cp : context_sizes(limits, limits.ranks / tp)) {
       const int64_t rest = limits.ranks / tp / cp;
       for (const int64_t pp : divisors(rest, rest, limits.pp)) {
-        if (!layers_divide(limits, pp)) continue;
+        if (!can_cut(limits, pp)) continue;
         layout.tp = static_cast<int>(tp), layout.cp = static_cast<int>(cp);
         layout.pp = static_cast<int>(pp), layout.dp = static_cast<int>(rest / pp);
+        const bool uneven = are_uneven(limits, pp);
+        layout.uneven_layers = uneven ? static_cast<int>(limits.layers) : 0;
+        layout.prediction_layers = uneven ? static_cast<int>(limits.prediction_layers) : 0;
         add_batches(limits, layout, all);
       }
     }

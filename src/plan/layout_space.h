@@ -4,7 +4,9 @@
 // Rules in addition to divisibility: tensor parallel groups stay inside a domain of fast links;
 // context
 // parallel ranks keep 1,024 tokens of a row or more; micro-batches have at most 16 rows; experts
-// are whole or cut like the dense weights (etp 1 or tp). A value fixed by the user replaces its
+// are whole or cut like the dense weights (etp 1 or tp). Layers that do not divide among the stages
+// make uneven ones if these are a power of two, or embedding and loss make up a whole number. A
+// value fixed by the user replaces its
 // rule.
 
 #include <optional>
@@ -19,12 +21,14 @@ namespace viaduct {
 struct SpaceLimits {
   int64_t ranks = 1, global_batch = 1, length = 1;  // tokens of a row
   int64_t layers = 1;
+  int64_t prediction_layers = 0;  // of multi-token prediction
   /// Counted as one layer each when layers are cut into stages.
   bool account_for_embedding = false, account_for_loss = false;
   int64_t heads = 1, feed_forward = 1;
   int domain = 1;
   int64_t experts = 0;              // of a layer; 0: none
   int64_t expert_feed_forward = 1;  // width of one
+  bool whole_experts = false;       // the trainer does not cut them (etp 1)
 
   std::optional<int> tp, cp, pp, vpp, ep, etp;
   std::optional<int64_t> micro_batch;

@@ -49,7 +49,7 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   const double ends = std::max(least.head, batches * layers.end_seconds_once(one));
   model.end_seconds = ends;
   model.step_seconds = std::max(
-      least.step, batches * static_cast<double>(model.layers) * layer.layer_seconds + ends);
+      least.step, batches * static_cast<double>(model.counted_layers) * layer.layer_seconds + ends);
   for (const Recompute recompute : recomputes_of(space)) {
     one.recompute = recompute;
     const LayerCost& again = layers.of(one);

@@ -44,6 +44,7 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
   space.global_batch = batch_schedule(config).full();
   space.length = whole.config.model.seq_length.value();
   space.layers = whole.model.layers;
+  space.prediction_layers = whole.model.mtp_layers;
   space.heads = whole.model.heads;
   space.feed_forward = whole.model.feed_forward;
   space.domain = request.cluster.domain;
@@ -78,6 +79,7 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
   if (whole.model.moe.any()) {
     space.experts = whole.model.moe.experts;
     space.expert_feed_forward = whole.model.moe.feed_forward;
+    space.whole_experts = whole.model.up_bias || whole.model.down_bias;
     if (given.fixes("model.expert_model_parallel_size"))
       space.ep = sizes.expert_model_parallel_size;
     if (given.fixes("model.expert_tensor_parallel_size")) space.etp = sizes.expert_tensor();

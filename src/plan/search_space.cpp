@@ -32,7 +32,7 @@ Layout SearchSpace::needed(const Layout& layout, BoundBasis basis) const {
 }
 
 std::optional<LowerBound> SearchSpace::bound(const Layout& layout, BoundBasis basis) const {
-  if (basis == BoundBasis::model || !costs_.layers_alike()) return model_bound(model_, layout);
+  if (basis == BoundBasis::model || !costs_.counts_layers()) return model_bound(model_, layout);
   const Layout sizes = needed(layout, basis);
   const LayerCost* cost = costs_.made(sizes);
   if (cost == nullptr) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<LowerBound> SearchSpace::bound(const Layout& layout, BoundBasis ba
 }
 
 LowerBound SearchSpace::closest(const Layout& layout) {
-  if (costs_.layers_alike())
+  if (costs_.counts_layers())
     for (const BoundBasis basis : {BoundBasis::layer, kClosestBasis})
       costs_.of(needed(layout, basis));
   return *bound(layout, kClosestBasis);

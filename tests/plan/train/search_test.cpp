@@ -71,6 +71,17 @@ double peak_of(const Prediction& prediction) {
   return static_cast<double>(peak);
 }
 
+void expect_bounds_below(const std::vector<Sampled>& sampled) {
+  ASSERT_GT(sampled.size(), 10u);
+  for (const Sampled& s : sampled) {
+    SCOPED_TRACE(describe(s.layout));
+    for (size_t basis = 0; basis < s.bounds.size(); ++basis) {
+      EXPECT_LE(s.bounds[basis].bytes, peak_of(s.prediction)) << basis;
+      EXPECT_LE(s.bounds[basis].seconds, s.prediction.step_seconds) << basis;
+    }
+  }
+}
+
 class Bounds : public testing::TestWithParam<Overrides> {};
 
 TEST_P(Bounds, AreNeverAboveTheDryRun) {
@@ -101,7 +112,37 @@ INSTANTIATE_TEST_SUITE_P(
                     Overrides{"model.share_embeddings_and_output_weights=true"},
                     Overrides{"optimizer.use_precision_aware_optimizer=true",
                               "optimizer.exp_avg_dtype=bf16", "optimizer.exp_avg_sq_dtype=bf16"},
-                    Overrides{"model.pipeline_schedule=gpipe"}));
+                    Overrides{"model.pipeline_schedule=gpipe"}, Overrides{"model.num_layers=11"}));
+
+/// Models whose layers differ.
+class BoundsOfSomeLayers : public testing::TestWithParam<Overrides> {};
+
+TEST_P(BoundsOfSomeLayers, AreNeverAboveTheDryRunAndPrune) {
+  const auto sampled = sample(request_of(GetParam()), 29);
+  expect_bounds_below(sampled);
+  double of_model = 0, closest = 0;
+  for (const Sampled& s : sampled) {
+    of_model += s.bounds.front().seconds / s.prediction.step_seconds;
+    closest += s.bounds.back().seconds / s.prediction.step_seconds;
+  }
+  const auto count = static_cast<double>(sampled.size());
+  EXPECT_GT(closest / count, 0.5);
+  EXPECT_GT(closest / count, of_model / count + 0.05);
+}
+
+const Overrides kSomeExperts{"model.family=qwen3_moe",   "model.hidden_size=1024",
+                             "model.num_query_groups=4", "model.moe_ffn_hidden_size=2048",
+                             "model.num_moe_experts=8",  "model.moe_router_topk=2",
+                             "model.num_layers=4"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Search, BoundsOfSomeLayers,
+    testing::Values(
+        Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"},
+        Overrides{"model.window_size=256", "model.window_layers=[0, 1, 0, 1, 0, 1, 0, 1]"},
+        Overrides{"model.window_size=1024", "model.window_layers=[0, 0, 0, 1, 0, 0, 0, 1]"},
+        kSomeExperts + Overrides{"model.moe_layer_freq=[0, 1, 1, 1]"},
+        kSomeExperts + Overrides{"model.mtp_num_layers=1"}));
 
 TEST(Search, ARecipeWithoutProductsOnTheGpuIsNamed) {
   const Overrides mx{"mixed_precision=bf16_with_mxfp8_mixed", "dist.ranks=2",
@@ -112,6 +153,19 @@ TEST(Search, ARecipeWithoutProductsOnTheGpuIsNamed) {
                   testing::HasSubstr("cuda:sm_90a has no products of MXFP8 operands"))));
   EXPECT_FALSE(
       search_layouts(request_of(mx, "dgx-b200"), {.time_limit_seconds = 600}).candidates.empty());
+}
+
+// 11 layers: 4 stages have 2, 4, 3 and 2 of them.
+TEST(Search, StagesMayBeUneven) {
+  const PlanRequest request = request_of(
+      {"model.num_layers=11", "model.pipeline_model_parallel_size=4",
+       "model.virtual_pipeline_model_parallel_size=1", "model.tensor_model_parallel_size=1"});
+  const SearchResult result = search_layouts(request, {.time_limit_seconds = 600});
+  ASSERT_FALSE(result.candidates.empty());
+  EXPECT_TRUE(result.refused.empty());
+  const Layout& best = result.candidates.front().layout;
+  EXPECT_EQ(best.pp, 4);
+  EXPECT_THAT(describe(best), testing::HasSubstr("stages Ett|t*4|ttt|ttL"));
 }
 
 TEST(Search, FindsTheFastestOfAllLayouts) {
@@ -148,17 +202,6 @@ PlanRequest expert_request(const Overrides& overrides) {
                               "model.num_query_groups=4", "model.ffn_hidden_size=4096",
                               "model.num_moe_experts=8", "model.moe_router_topk=2"} +
                     overrides);
-}
-
-void expect_bounds_below(const std::vector<Sampled>& sampled) {
-  ASSERT_GT(sampled.size(), 10u);
-  for (const Sampled& s : sampled) {
-    SCOPED_TRACE(describe(s.layout));
-    for (size_t basis = 0; basis < s.bounds.size(); ++basis) {
-      EXPECT_LE(s.bounds[basis].bytes, peak_of(s.prediction)) << basis;
-      EXPECT_LE(s.bounds[basis].seconds, s.prediction.step_seconds) << basis;
-    }
-  }
 }
 
 // What runs once a step, such as clearing the gradient of a large table, is not each micro-batch's.

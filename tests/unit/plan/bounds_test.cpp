@@ -12,7 +12,7 @@ namespace {
 /// Of four micro-batches of 8 layers that take 2 seconds each, and nothing else.
 double bound_with_ends(int pp, double end_seconds, double embedding_seconds) {
   ModelCost model;
-  model.layers = 8;
+  model.layers = model.counted_layers = 8;
   LayerCost layer;
   layer.known = true;
   layer.layer_seconds = 2;
