@@ -4,6 +4,8 @@ namespace viaduct {
 namespace {
 
 constexpr double kMostRanks = 1 << 20;
+/// Of a slider's positions, to find typing errors: GPUs have few.
+constexpr double kHighestBoost = 255;
 
 }  // namespace
 
@@ -71,6 +73,50 @@ FieldGroup dist_fields(DistConfig& config) {
              "finds some that can.")
       .alias("use_sharp_on")
       .constraint("dist.device = cuda, NCCL 2.27 or newer");
+  group
+      .field("distributed_backend", config.distributed_backend,
+             "What carries tensors between GPUs. gloo: the memory of hosts, by this program's "
+             "threads or by MPI (not by Gloo), as for ranks that share a GPU; slow, and needs no "
+             "NCCL. On cpu that is always so.")
+      .one_of({"nccl", "gloo"})
+      .constraint("gloo: not with settings of NCCL, nor for ranks of torchrun");
+  group
+      .field(
+          "high_priority_stream_groups", config.high_priority_stream_groups,
+          "Groups of ranks, by the names that a dry run lists or Megatron's, whose communication "
+          "goes before computation on a GPU (streams of the highest priority), while that of "
+          "the others does not; ep: every exchange of tokens between experts. null: all groups, "
+          "[]: none.")
+      .constraint("dist.device = cuda");
+  group
+      .field("vboost", config.vboost,
+             "Before training, once a machine: `nvidia-smi boost-slider --vboost N`, which shifts "
+             "power to the cores of the GPUs and stays after the run; where that is not allowed or "
+             "not supported, a warning says so. null: the slider stays where it is; 0 moves it "
+             "back.")
+      .range(0, kHighestBoost)
+      .alias("--vboost")
+      .constraint("dist.device = cuda; the slider's end is the GPU's own");
+  group
+      .field(
+          "numactl", config.numactl,
+          "Binds each rank to a memory node of the machine: its threads to the node's cores, its "
+          "memory to the node as long as that has some. With cuda the node of the rank's GPU, on "
+          "cpu the nodes in turn, as many ranks each. null: with cuda the cores near the GPU "
+          "alone, on cpu nothing; false: nothing.")
+      .constraint("a machine with several memory nodes");
+  return group;
+}
+
+FieldGroup dist_model_fields(DistConfig& config) {
+  FieldGroup group("model", "");
+  group
+      .field("pipeline_model_parallel_comm_backend", config.pipeline_model_parallel_comm_backend,
+             "What carries tensors between the stages of GPUs; null: dist.distributed_backend, as "
+             "for the other groups.")
+      .one_of({"nccl", "ucc"})
+      .constraint(
+          "not ucc, a library that is not used here; nccl needs distributed_backend = nccl");
   return group;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/field.h"
 
@@ -31,6 +32,19 @@ struct DistConfig {
   // Of NCCL's connections (comm/nccl_options.h).
   std::optional<std::string> nccl_communicator_config_path;
   bool use_sharp = false, nccl_ub = false;
+
+  // Of device "cuda":
+  /// "nccl", or "gloo": tensors travel through the memory of hosts (comm/staged_communicator.h).
+  std::string distributed_backend = "nccl";
+  /// In section `model`. "nccl" or "ucc"; null: as the other groups.
+  std::optional<std::string> pipeline_model_parallel_comm_backend;
+  /// Groups whose communication goes before computation (comm/stream_priority.h); null: all.
+  std::optional<std::vector<std::string>> high_priority_stream_groups;
+  /// Of the GPUs of a machine (run/gpu_boost.h); null: it stays as it is.
+  std::optional<int> vboost;
+  /// Whether ranks are bound to a memory node (run/rank_binding.h); null: with "cuda" to the cores
+  /// near their GPU.
+  std::optional<bool> numactl;
 
   bool simulated() const { return device.value_or("cpu") == "sim"; }
 
@@ -63,6 +77,8 @@ struct ParallelConfig {
 FieldGroup dist_fields(DistConfig& config);
 /// Those of section `ddp`.
 FieldGroup dist_buffer_fields(DistConfig& config);
+/// Those of section `model`.
+FieldGroup dist_model_fields(DistConfig& config);
 FieldGroup parallel_fields(ParallelConfig& config);
 
 }  // namespace viaduct

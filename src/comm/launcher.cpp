@@ -101,4 +101,9 @@ Launch detect_launch(const EnvironmentLookup& environment) {
   return torchrun_launch(environment, world, rank);
 }
 
+int local_rank(const Launch& launch, int rank) {
+  if (launch.launcher == Launcher::torchrun) return launch.local_rank;
+  return launch.launcher == Launcher::mpi ? rank % launch.local_ranks : rank;
+}
+
 }  // namespace viaduct

@@ -29,4 +29,8 @@ struct Launch {
 /// (TORCHELASTIC_USE_AGENT_STORE), ranks meet at the next port.
 Launch detect_launch(const EnvironmentLookup& environment);
 
+/// The number of `rank` among those of its machine: with MPI from its place in the world (ranks of
+/// a machine follow each other), with torchrun LOCAL_RANK of this process.
+int local_rank(const Launch& launch, int rank);
+
 }  // namespace viaduct

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/nearest.h"
-#include "comm/group_kinds.h"
+#include "comm/group_names.h"
 #include "config/convert.h"
 #include "config/value.h"
 
@@ -15,23 +15,6 @@ namespace {
 
 /// NCCL's limits: channels of a connection, and blocks of a cluster.
 constexpr int kMostCtas = 64, kMostClustered = 8;
-
-/// The names that Megatron has for groups, where they are others.
-constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"intra_dp_cp", "dp_cp.inner"},
-    {"inter_dp_cp", "dp_cp.outer"},
-    {"expt_dp", "expert_dp"},
-    {"intra_expt_dp", "expert_dp.inner"},
-    {"inter_expt_dp", "expert_dp.outer"},
-    {"embd", "embedding"},
-    {"tp_ep", "expert_tp_ep"}};
-
-std::vector<std::string> group_names() {
-  std::vector<std::string> names;
-  for (int kind = 0; kind < kGroupKinds; ++kind)
-    names.emplace_back(group_kind_name(static_cast<GroupKind>(kind)));
-  return names;
-}
 
 /// The groups of gradients and weights, and the tensor-parallel one, whose exchanges may run in
 /// pieces beside products (tp_comm_overlap).
@@ -52,10 +35,8 @@ class OptionsReader {
     }
     const std::vector<std::string> names = group_names();
     for (const auto& [given, settings] : file.entries) {
-      std::string name = given;
-      for (const auto& [other, ours] : kOtherNames)
-        if (given == other) name = ours;
-      if (std::ranges::count(names, name) == 0) {
+      const std::optional<std::string> name = group_of_name(given);
+      if (!name) {
         problems_.add("{}: {}: there is no group \"{}\"{}", kField, settings.source.text(), given,
                       did_you_mean(given, names));
       } else if (!settings.is_map()) {
@@ -64,7 +45,7 @@ class OptionsReader {
             "net_name",
             kField, settings.source.text(), given);
       } else {
-        read_group(given, settings, options[name]);
+        read_group(given, settings, options[*name]);
       }
     }
   }

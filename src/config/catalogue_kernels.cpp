@@ -1,25 +1,30 @@
-// Planned switches of fusions and attention kernels. Fused is the default; the unfused path
-// gives the same numbers.
+// Switches of norm kernels that the guides set and that have nothing to switch here.
 
 #include "config/catalogue.h"
 
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only;
+constexpr KnobReach kNowhere = KnobReach::nowhere;
 
-constexpr KnobRow kGpu[] = {
-    {"persist_layer_norm", "bool", "true", "", "Persistent norm kernels.", "", "", kCuda},
+constexpr KnobRow kPersistent[] = {
+    {"persist_layer_norm", "bool", "true", "", "Persistent norm kernels.", "", "", kNowhere},
+};
+
+constexpr KnobRow kMemoryEfficient[] = {
     {"memory_efficient_layer_norm", "bool", "false", "",
-     "Norms keep their output instead of their input.", "", "", kCuda},
-    {"deterministic_mode", "bool", "false", "", "Bitwise equal runs; on cpu that is always so.", "",
-     "deterministic", kCuda},
+     "Norms keep their output instead of their input.", "", "", kNowhere},
 };
 
 }  // namespace
 
 std::vector<KnobTable> kernels() {
-  return {{"model", "", "a setting of the cuda backend", kGpu}};
+  return {
+      {"model", "", "each norm has one kernel", kPersistent},
+      {"model", "",
+       "a setting of Apex's kernels; model.recompute_modules=[layernorm] saves the same memory, "
+       "with the same bits",
+       kMemoryEfficient}};
 }
 
 }  // namespace viaduct::catalogue_tables

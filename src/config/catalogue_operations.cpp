@@ -5,7 +5,7 @@
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only, kNowhere = KnobReach::nowhere;
+constexpr KnobReach kNowhere = KnobReach::nowhere;
 
 constexpr KnobRow kCollector[] = {
     {"manual_gc", "bool", "true", "", "Garbage is collected on all ranks at the same step.", "", "",
@@ -25,11 +25,6 @@ constexpr KnobRow kLogging[] = {
     {"wandb_project", "string or null", "null", "",
      "Weights & Biases project; read metrics.jsonl instead.", ""},
     {"wandb_exp_name", "string or null", "null", "", "Weights & Biases run.", ""},
-};
-
-constexpr KnobRow kProfiling[] = {
-    {"nsys_trace", "list of string", "[nvtx, cuda]", "", "What Nsight Systems records.", "", "",
-     kCuda},
 };
 
 constexpr KnobRow kCheckpoint[] = {
@@ -69,7 +64,6 @@ std::vector<KnobTable> operations() {
   return {
       {"train", "", "memory is managed without a collector", kCollector},
       {"logger", "", "more metrics", kLogging},
-      {"profiling", "", "a setting of the cuda backend", kProfiling},
       {"checkpoint", "", "other containers, local and parallel checkpoints", kCheckpoint},
       {"rng", "", "random numbers are counter-based, there is no state to track", kRng},
       {"ft", "Fault tolerance.", "operations at scale", kFaults},

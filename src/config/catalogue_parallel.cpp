@@ -5,13 +5,9 @@
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only;
+constexpr KnobReach kCuda = KnobReach::cuda_only, kNowhere = KnobReach::nowhere;
 
 constexpr KnobRow kPipeline[] = {
-    {"pipeline_model_parallel_comm_backend", "string or null", "null", "nccl ucc",
-     "Transport between stages.", "", "", kCuda},
-    {"batch_p2p_sync", "bool", "true", "",
-     "Device synchronization after grouped sends and receives.", "", "", kCuda},
     {"encoder_pipeline_model_parallel_size", "int", "0", "",
      "Stages of the encoder of an encoder-decoder model; 0: it lives on the decoder's first stage.",
      "0 or 1 in practice"},
@@ -19,9 +15,14 @@ constexpr KnobRow kPipeline[] = {
      "needs encoder_pipeline_model_parallel_size > 0; at most tp"},
 };
 
-constexpr KnobRow kTensor[] = {
+constexpr KnobRow kMessages[] = {
+    {"batch_p2p_sync", "bool", "true", "",
+     "Device synchronization after grouped sends and receives.", "", "", kNowhere},
+};
+
+constexpr KnobRow kHandles[] = {
     {"tp_comm_bootstrap_backend", "string", "nccl", "nccl mpi gloo",
-     "How buffer handles are exchanged at start.", "", "", kCuda},
+     "How buffer handles are exchanged at start.", "", "", kNowhere},
 };
 
 constexpr KnobRow kOverlapOnGpu[] = {
@@ -41,30 +42,21 @@ constexpr KnobRow kOverlapOnGpu[] = {
 constexpr KnobRow kDataOnGpu[] = {
     {"disable_symmetric_registration", "bool", "false", "", "Registered buffers are not symmetric.",
      "needs nccl_ub", "", kCuda},
+};
+
+constexpr KnobRow kRegistration[] = {
     {"fsdp_manual_registration", "bool", "false", "",
-     "Fully sharded buffers are registered at one point.", "needs nccl_ub", "", kCuda},
+     "Fully sharded buffers are registered at one point.", "", "", kNowhere},
 };
 
 constexpr KnobRow kFullySharded[] = {
-    {"megatron_fsdp_version", "int", "1", "",
-     "Version of Megatron's implementation; there is one here.", ""},
+    {"megatron_fsdp_version", "int", "1", "", "Version of Megatron's implementation.", "", "",
+     kNowhere},
 };
 
 constexpr KnobRow kInit[] = {
-    {"fsdp", "string or null", "null", "pytorch megatron",
-     "Fully sharded data parallel, as one of two presets.", ""},
-    {"use_decentralized_pg", "bool", "false", "",
-     "Groups as values instead of globals; that is always so here.", ""},
-    {"numactl", "bool", "false", "", "Each rank is bound to the memory and cores of one NUMA node.",
-     ""},
-};
-
-constexpr KnobRow kInitOnGpu[] = {
-    {"high_priority_stream_groups", "list of string", "[]", "",
-     "Groups whose communication stream has high priority.", "", "", kCuda},
-    {"distributed_backend", "string", "nccl", "nccl gloo", "Transport library.", "", "", kCuda},
-    {"vboost", "int", "0", "", "Core-clock boost; state of the driver, set outside.", "",
-     "--vboost", kCuda},
+    {"use_decentralized_pg", "bool", "false", "", "Groups as values instead of globals.", "", "",
+     kNowhere},
 };
 
 }  // namespace
@@ -73,12 +65,17 @@ std::vector<KnobTable> parallel() {
   const char* gpu = "a setting of the cuda backend";
   return {
       {"model", "", "pipeline parallelism", kPipeline},
-      {"model", "", "tensor parallelism", kTensor},
+      {"model", "", "streams wait for messages by events, and the host does not wait", kMessages},
+      {"model", "",
+       "ranks exchange no handles of buffers: what NCCL needs to connect goes over the hosts' own "
+       "connections",
+       kHandles},
       {"comm_overlap", "Communication hidden under computation.", gpu, kOverlapOnGpu},
       {"ddp", "", gpu, kDataOnGpu},
-      {"ddp", "", "fully sharded data parallel", kFullySharded},
-      {"dist", "", "fully sharded data parallel, the simulator, and binding to memory", kInit},
-      {"dist", "", gpu, kInitOnGpu},
+      {"ddp", "", "the memory of a run is one block, which ddp.nccl_ub registers once",
+       kRegistration},
+      {"ddp", "", "there is one implementation of fully sharded weights", kFullySharded},
+      {"dist", "", "groups of ranks are always values", kInit},
   };
 }
 

@@ -62,7 +62,7 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
   space.given_sharding =
       given.fixes_any({"ddp.use_distributed_optimizer", "ddp.data_parallel_sharding_strategy",
                        "ddp.outer_dp_sharding_strategy", "ddp.num_distributed_optimizer_instances",
-                       "dist.use_megatron_fsdp", "dist.use_torch_fsdp2",
+                       "dist.fsdp", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2",
                        "model.tensor_parallel_num_weight_shards"});
   space.given_sequence_parallel = given.fixes("model.sequence_parallel");
   const PipelineConfig& pipeline = config.pipeline;

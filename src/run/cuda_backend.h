@@ -2,8 +2,10 @@
 // The library of the cuda device and its kernels, libviaduct_cuda.so, which a program loads when a
 // run asks for dist.device=cuda: the program itself does not need CUDA.
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "comm/communicator.h"
 #include "comm/nccl_options.h"
@@ -16,7 +18,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 7;
+  int version = 8;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -26,6 +28,9 @@ struct CudaBackendBuild {
 struct CudaRunSettings {
   /// Of dist.product_algorithms_path; empty: the algorithms that cuBLASLt proposes.
   std::string product_algorithms_path;
+  /// Of dist.high_priority_stream_groups (comm/stream_priority.h); empty: streams beside compute
+  /// have the highest priority.
+  std::function<bool(std::string_view)> has_priority;
 };
 
 /// A GPU and the libraries that it is used with.

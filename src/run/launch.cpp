@@ -11,7 +11,8 @@
 #include "comm/staged_communicator.h"
 #include "comm/tcp/tcp_world.h"
 #include "run/cuda_backend.h"
-#include "run/gpu_cores.h"
+#include "run/gpu_boost.h"
+#include "run/rank_binding.h"
 #include "run/rank_device.h"
 
 namespace viaduct {
@@ -33,10 +34,16 @@ void run_host_ranks(const DistConfig& config, const Launch& launch, RankMain ran
   run_thread_ranks(config.ranks, options, rank_main);
 }
 
-/// Which GPU of its machine a rank takes, if there are enough of them.
-int local_rank(const Launch& launch, int rank) {
-  if (launch.launcher == Launcher::torchrun) return launch.local_rank;
-  return launch.launcher == Launcher::mpi ? rank % launch.local_ranks : rank;
+/// Ranks that compute on the cores of their machine.
+void run_cpu_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
+  if (!config.numactl.value_or(false)) return run_host_ranks(config, launch, rank_main);
+  const bool threads = launch.launcher == Launcher::none;
+  const int of_machine = threads ? config.ranks : launch.local_ranks;
+  run_host_ranks(config, launch, [&](std::shared_ptr<Communicator> world) {
+    log_info("rank {}: {}", world->rank(),
+             bind_in_turn(local_rank(launch, world->rank()), of_machine));
+    rank_main(world);
+  });
 }
 
 /// Whether two ranks compute on one GPU, which NCCL does not take.
@@ -83,6 +90,12 @@ void check_started(const DistConfig& config, const Launch& launch) {
                 "CONFIG.yaml`",
                 launch.variable, launch.ranks, config.device.value_or("cpu"), launch.ranks);
   VIADUCT_CHECK(
+      ConfigError, !torchrun || launch.ranks == 1 || config.distributed_backend != "gloo",
+      "dist.distributed_backend: gloo exchanges tensors between hosts, which processes "
+      "that torchrun starts ({}={}) do not; expected nccl, or `mpirun -n {} viaduct train "
+      "CONFIG.yaml`",
+      launch.variable, launch.ranks, launch.ranks);
+  VIADUCT_CHECK(
       ConfigError,
       !torchrun || launch.ranks == 1 || (!launch.meeting_host.empty() && launch.meeting_port > 0),
       "{}={} is set, but {} is not: expected the machine (MASTER_ADDR) and a free port "
@@ -99,14 +112,16 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
   VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
                 "dist.cpu_isa: this machine cannot run {}; its fastest is {}",
                 cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
-  if (config.device.value_or("cpu") != "cuda") return run_host_ranks(config, launch, rank_main);
+  if (config.device.value_or("cpu") != "cuda") return run_cpu_ranks(config, launch, rank_main);
   // Ranks of a machine take its GPUs in turn, and share them if there are fewer.
   const CudaBackend& backend = cuda_backend();
   const int gpus = backend.count_gpus();
+  boost_gpus(config, launch);
   run_host_ranks(config, launch, [&](std::shared_ptr<Communicator> world) {
     backend.use_gpu(local_rank(launch, world->rank()) % gpus);
-    log_info("rank {}: {}", world->rank(), bind_near(backend.gpu_bus_id()));
+    log_info("rank {}: {}", world->rank(), bind_to_gpu(backend.gpu_bus_id(), config.numactl));
     if (world->size() == 1) return rank_main(world);
+    if (config.distributed_backend == "gloo") return rank_main(make_staged_communicator(world));
     const double timeout = 60 * config.distributed_timeout_minutes;
     const NcclOptions nccl = nccl_options(config);
     const bool shared = share_gpus(*world, backend);

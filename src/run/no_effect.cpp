@@ -107,7 +107,7 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
   if (config.dist.simulated() && needs_values(name))
     return "dist.device = sim: nothing is computed, read or saved";
   for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
-                           training_without_effect}) {
+                           training_without_effect, gpus_without_effect}) {
     for (const NoEffectRule& rule : table()) {
       if (std::find(rule.fields.begin(), rule.fields.end(), name) != rule.fields.end())
         return rule.reason(config, outcome);

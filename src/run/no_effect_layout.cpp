@@ -129,7 +129,8 @@ const std::vector<NoEffectRule>& layout_without_effect() {
              "a step has one micro-batch, so there is no other one to compute meanwhile");
        }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},
-      {{"ddp.data_parallel_sharding_strategy", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2"},
+      {{"ddp.data_parallel_sharding_strategy", "dist.fsdp", "dist.use_megatron_fsdp",
+        "dist.use_torch_fsdp2"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(document_ranks(c) == 1,
                           "data-parallel ranks · context_parallel_size = 1: one shard is all");

@@ -24,5 +24,6 @@ const std::vector<NoEffectRule>& experts_without_effect();
 const std::vector<NoEffectRule>& precision_without_effect();
 const std::vector<NoEffectRule>& layout_without_effect();
 const std::vector<NoEffectRule>& training_without_effect();
+const std::vector<NoEffectRule>& gpus_without_effect();
 
 }  // namespace viaduct

@@ -52,31 +52,6 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(!c.model.latent.multi_latent_attention.value(),
                           "model.multi_latent_attention = false");
        }},
-      {{"env_vars.CUDA_DEVICE_MAX_CONNECTIONS", "env_vars.NCCL_NET_GDR_C2C",
-        "env_vars.NCCL_NET_GDR_LEVEL", "env_vars.NCCL_NVLS_ENABLE", "env_vars.NCCL_GRAPH_REGISTER",
-        "env_vars.NCCL_P2P_NET_CHUNKSIZE", "env_vars.NCCL_ALGO"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(
-             c.dist.device.value() != "cuda",
-             "dist.device = " + c.dist.device.value() + " uses no library that reads it");
-       }},
-      {{"dist.product_algorithms_path"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.dist.device.value() != "cuda",
-                          "dist.device = " + c.dist.device.value() + " does not use cuBLASLt");
-       }},
-      {{"dist.nccl_communicator_config_path", "dist.use_sharp", "ddp.nccl_ub"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         const std::string device = c.dist.device.value();
-         if (device != "cuda") return "dist.device = " + device + " does not use NCCL";
-         return reason_if(c.dist.ranks == 1, "one rank does not use NCCL");
-       }},
-      {{"profiling.use_nsys_profiler"},
-       [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
-                          "dist.device = " + c.dist.device.value() +
-                              " has no GPU that Nsight Systems could record");
-       }},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const bool each_step = c.tensor_inspect.enabled && c.tensor_inspect.interval == 1 &&
@@ -225,7 +200,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(!c.profiling.trace && !c.profiling.record_memory_history,
+         const bool watched = c.profiling.use_nsys_profiler && c.dist.device.value() == "cuda";
+         return reason_if(!c.profiling.trace && !c.profiling.record_memory_history && !watched,
                           "neither profiling.trace nor record_memory_history is on");
        }},
       {{"profiling.record_shapes"},

@@ -247,6 +247,8 @@ constexpr std::string_view kFree[] = {
     "optimizer.optimizer_offload_fraction",
     "optimizer.overlap_cpu_optimizer_d2h_h2d",
     "model.packed_weights",
+    "model.deterministic_mode",  // of sums of NCCL, whose order changes with ranks anyway
+    "model.pipeline_model_parallel_comm_backend",
     "model.cuda_graph_impl",  // the same bits
     "model.cuda_graph_modules",
     "model.cuda_graph_warmup_steps",

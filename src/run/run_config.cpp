@@ -9,6 +9,7 @@
 #include "run/cuda_backend.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
+#include "run/rank_binding.h"
 #include "run/run_length.h"
 #include "run/sharding_presets.h"
 #include "run/validate.h"
@@ -53,6 +54,8 @@ Schema run_schema(RunConfig& config) {
       residual_stream_fields(config.mixed_precision),
       packed_weights_fields(config.packing),
       graph_fields(config.graph),
+      determinism_fields(config.determinism),
+      dist_model_fields(config.dist),
       train_fields(config.train),
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
@@ -138,7 +141,9 @@ void resolve(RunConfig& config) {
   }
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   resolve_packed_weights(config);
-  config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));
+  const bool in_nodes = config.dist.device.value() == "cpu" && config.dist.numactl.value_or(false);
+  config.dist.threads_per_rank.resolve(in_nodes ? threads_in_node(config.dist.ranks)
+                                                : default_pool_threads(config.dist.ranks));
   config.checkpoint.load.resolve(config.checkpoint.save);
   const auto& save = config.checkpoint.save;
   config.logger.tensorboard_dir.resolve(save ? std::optional(*save + "/tensorboard")

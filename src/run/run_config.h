@@ -24,6 +24,7 @@
 #include "optim/state_offload_config.h"
 #include "pipeline/pipeline_config.h"
 #include "precision/precision_config.h"
+#include "run/determinism.h"
 #include "run/environment_config.h"
 #include "run/graph_config.h"
 #include "run/tensor_inspect_config.h"
@@ -44,7 +45,8 @@ struct RunConfig {
   RecomputeConfig recompute;
   OffloadConfig offload;  // in `model` and `memory`
   PackedWeightsConfig packing;
-  GraphConfig graph;  // in section `model`
+  GraphConfig graph;              // in section `model`
+  DeterminismConfig determinism;  // in section `model`
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;

@@ -1,6 +1,7 @@
 #include "run/setup.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -13,6 +14,7 @@
 #include "ops/cpu/amx_problem.h"
 #include "run/check_name_patterns.h"
 #include "run/no_effect.h"
+#include "run/nsys_command.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
 
@@ -98,6 +100,28 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
   }
 }
 
+/// Has NCCL make sums in one order, where ranks use it.
+void note_determinism(RunSetup& setup) {
+  const DistConfig& dist = setup.config.dist;
+  if (!setup.config.determinism.deterministic_mode || dist.ranks == 1 ||
+      dist.distributed_backend != "nccl")
+    return;
+  Problems problems;
+  for (std::string& line : set_deterministic(problems)) setup.notes.push_back(std::move(line));
+  problems.throw_if_any();
+}
+
+/// How to have the run watched, if it waits for a profiler and there is none.
+void note_profiler(RunSetup& setup) {
+  const ProfilingConfig& profiling = setup.config.profiling;
+  const bool waits = profiling.use_nsys_profiler && setup.config.dist.device.value() == "cuda";
+  if (!waits || profiler_watches(::getenv)) return;
+  setup.notes.push_back(
+      "profiling.use_nsys_profiler: no profiler was attached when this process started, and so "
+      "nothing is recorded; start it with " +
+      nsys_command(profiling, program_of_process()));
+}
+
 void note_waiting_gradients(RunSetup& setup) {
   const OverlapConditions conditions =
       overlap_conditions(setup.config, setup.model.hidden, setup.model.latent);
@@ -142,6 +166,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   if (config.dist.device.value_or("cpu") == "cuda") {
     for (std::string& line : set_environment(config.environment))
       setup.notes.push_back(std::move(line));
+    note_determinism(setup);
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
@@ -162,6 +187,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   }
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));
+  note_profiler(setup);
   if (const auto& domain = config.dist.nvlink_domain_size) {
     const ResolvedRun run = resolve_run(config, setup.model);
     for (const std::string& note : domain_notes(run.parallelism.mesh, *domain))

@@ -40,6 +40,16 @@ class Preset {
 constexpr const char* kStrategy = "ddp.data_parallel_sharding_strategy";
 const std::string kFull = "optim_grads_params";
 
+void set_kind(DdpConfig& ddp, ConfigOutcome& outcome) {
+  if (!ddp.fsdp) return;
+  Preset preset("dist.fsdp=" + *ddp.fsdp, outcome);
+  if (*ddp.fsdp == "megatron")
+    preset.set("dist.use_megatron_fsdp", ddp.use_megatron_fsdp, true);
+  else
+    preset.set("dist.use_torch_fsdp2", ddp.use_torch_fsdp2, true);
+  preset.note();
+}
+
 void set_strategy(DdpConfig& ddp, ConfigOutcome& outcome) {
   if (!ddp.use_megatron_fsdp && !ddp.use_torch_fsdp2) return;
   Preset preset(ddp.use_megatron_fsdp ? "dist.use_megatron_fsdp=true" : "dist.use_torch_fsdp2=true",
@@ -91,6 +101,7 @@ void set_formats(RunConfig& config, ConfigOutcome& outcome) {
 
 void apply_sharding_presets(RunConfig& config, ConfigOutcome& outcome) {
   DdpConfig& ddp = config.ddp;
+  set_kind(ddp, outcome);
   set_strategy(ddp, outcome);
   set_weight_shards(config, outcome);
   set_formats(config, outcome);

@@ -6,10 +6,11 @@
 
 namespace viaduct {
 
-/// Applies the presets of sharding and of its formats: dist.use_megatron_fsdp and use_torch_fsdp2,
-/// model.tensor_parallel_num_weight_shards, ddp.megatron_fsdp_main_params_dtype and
-/// megatron_fsdp_main_grads_dtype, ddp.grad_reduce_in_bf16; and switches the distributed optimizer
-/// off where the strategy is no_shard. Given fields stay: `validate` reports contradictions.
+/// Applies the presets of sharding and of its formats: dist.fsdp, use_megatron_fsdp and
+/// use_torch_fsdp2, model.tensor_parallel_num_weight_shards, ddp.megatron_fsdp_main_params_dtype
+/// and megatron_fsdp_main_grads_dtype, ddp.grad_reduce_in_bf16; and switches the distributed
+/// optimizer off where the strategy is no_shard. Given fields stay: `validate` reports
+/// contradictions.
 void apply_sharding_presets(RunConfig& config, ConfigOutcome& outcome);
 
 /// Ranks that share the weights of a tensor-parallel rank under

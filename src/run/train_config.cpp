@@ -1,5 +1,7 @@
 #include "run/train_config.h"
 
+#include "run/nsys_command.h"
+
 namespace viaduct {
 namespace {
 
@@ -173,10 +175,15 @@ FieldGroup profiling_fields(ProfilingConfig& config) {
   group
       .field("use_nsys_profiler", config.use_nsys_profiler,
              "With dist.device=cuda: a profiler that watches the process records the chosen steps "
-             "of the chosen ranks (`nsys profile --capture-range=cudaProfilerApi --trace=cuda,nvtx "
-             "viaduct train …`), with a range for each scope of a step.")
+             "of the chosen ranks, with a range for each scope of a step. Where none watches it, "
+             "the start of the run gives the command line that starts it with Nsight Systems.")
       .alias("NsysPlugin")
       .constraint("excludes trace");
+  group
+      .field("nsys_trace", config.nsys_trace,
+             "What Nsight Systems records: `--trace` of the command line that use_nsys_profiler "
+             "gives; [] is none. The command that started the profiler decides.")
+      .one_of(nsys_traces());
   group
       .field("trace", config.trace,
              "Write a trace of ops, communication and memory (Chrome's format, for "

@@ -54,6 +54,7 @@ struct LoggerConfig {
 
 struct ProfilingConfig {
   bool use_nsys_profiler = false;
+  std::vector<std::string> nsys_trace{"nvtx", "cuda"};
   bool trace = false;
   int64_t profile_step_start = 10;
   int64_t profile_step_end = 12;

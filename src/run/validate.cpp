@@ -1,7 +1,6 @@
 #include "run/validate.h"
 
 #include "base/error.h"
-#include "comm/nccl_options.h"
 #include "config/nearest_valid.h"
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
@@ -310,8 +309,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_precision(config, problems);
   validate_attention_backend(config, problems);
   validate_graphs(config, problems);
-  if (config.dist.device.value_or("cpu") == "cuda")
-    static_cast<void>(nccl_options(config.dist, problems));
+  validate_transport(config, problems);
   for (const std::string& problem : problems_of(loss_scaler_settings(config.mixed_precision)))
     problems.add_text(problem);
   if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&

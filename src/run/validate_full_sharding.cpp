@@ -19,6 +19,10 @@ void validate_strategy(const RunConfig& config, Problems& problems) {
   if ((strategy == "no_shard") == ddp.use_distributed_optimizer) {
     problems.add("{} excludes use_distributed_optimizer = {}", name, ddp.use_distributed_optimizer);
   }
+  if (ddp.fsdp && !(*ddp.fsdp == "megatron" ? ddp.use_megatron_fsdp : ddp.use_torch_fsdp2)) {
+    problems.add("dist.fsdp: {}, but {} = false is also given: give only one of them", *ddp.fsdp,
+                 *ddp.fsdp == "megatron" ? "use_megatron_fsdp" : "use_torch_fsdp2");
+  }
   if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
     problems.add(
         "dist.use_megatron_fsdp: true, but use_torch_fsdp2 = true is also given: give only one of "

@@ -36,6 +36,9 @@ void validate_offload(const RunConfig& config, Problems& problems);
 /// What attention by cuDNN needs.
 void validate_attention_backend(const RunConfig& config, Problems& problems);
 
+/// What carries tensors between GPUs.
+void validate_transport(const RunConfig& config, Problems& problems);
+
 /// What a run in virtual time runs on.
 void validate_simulation(const RunConfig& config, Problems& problems);
 

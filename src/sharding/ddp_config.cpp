@@ -201,6 +201,11 @@ FieldGroup ddp_dist_fields(DdpConfig& config) {
       .field("use_torch_fsdp2", config.use_torch_fsdp2,
              "Preset: ddp.data_parallel_sharding_strategy=optim_grads_params.")
       .constraint("excludes use_megatron_fsdp and every other data_parallel_sharding_strategy");
+  group
+      .field("fsdp", config.fsdp,
+             "Preset: megatron sets use_megatron_fsdp, pytorch sets use_torch_fsdp2.")
+      .one_of({"pytorch", "megatron"})
+      .constraint("agrees with use_megatron_fsdp and use_torch_fsdp2 where these are given");
   group.field(
       "align_grad_reduce", config.align_grad_reduce,
       "With virtual stages, a chunk's gradient reductions start together, at the same virtual "

@@ -18,6 +18,8 @@ struct DdpConfig {
   bool fsdp_double_buffer = false;
   /// Presets of the strategy (section `dist`).
   bool use_megatron_fsdp = false, use_torch_fsdp2 = false;
+  /// NeMo's name for one of these two: "megatron" or "pytorch".
+  std::optional<std::string> fsdp;
   /// Preset of strategy and instances: weights are kept in this many shards, over tensor and data
   /// ranks; null: nothing is set (section `model`).
   std::optional<int64_t> tensor_parallel_num_weight_shards;

@@ -282,6 +282,7 @@ std::vector<FieldCase> data_parallel_cases() {
       {"ddp.fsdp_double_buffer", "true", kRecord, kSharded},
       {"dist.use_megatron_fsdp", "true", kRecord, kDp},
       {"dist.use_torch_fsdp2", "true", kRecord, kDp},
+      {"dist.fsdp", "megatron", kRecord, kDp},
       {"ddp.overlap_grad_reduce", "false", kRecord, kDp},
       {"ddp.overlap_param_gather", "false", kRecord, kDp},
       {"ddp.align_param_gather", "false", kRecord,

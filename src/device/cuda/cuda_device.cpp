@@ -21,6 +21,7 @@
 #include "device/cuda/growing_memory.h"
 #include "device/cuda/launch_graphs.h"
 #include "device/cuda/pinned_memory.h"
+#include "device/cuda/stream_priority.h"
 #include "device/launch_groups.h"
 #include "device/planned_arena.h"
 
@@ -62,8 +63,11 @@ std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu) {
 
 class GpuDevice final : public CudaDevice, public LaunchGroups {
  public:
-  explicit GpuDevice(const CudaDeviceSettings& settings)
-      : settings_(settings), properties_(gpu_of_thread()), memory_(make_memory(properties_)) {}
+  GpuDevice(const CudaDeviceSettings& settings, StreamChoice has_priority)
+      : settings_(settings),
+        properties_(gpu_of_thread()),
+        memory_(make_memory(properties_)),
+        has_priority_(std::move(has_priority)) {}
   ~GpuDevice() override;
 
   const GpuProperties& properties() const override { return properties_; }
@@ -157,7 +161,10 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
   void* arena_memory_ = nullptr;
   std::unique_ptr<PlannedArena> arena_;  // null without a plan
   PinnedMemory pinned_;
-  CudaStreams streams_;
+  const StreamChoice has_priority_;
+  CudaStreams streams_{[this](int stream) {
+    return stream != kComputeStream && (!has_priority_ || has_priority_(stream_name(stream)));
+  }};
   Group group_ = Group::none;  // of launches, that is open
   KeptLaunches kept_;
   bool giving_ = false;  // they are given to the GPU now
@@ -380,7 +387,12 @@ void GpuDevice::copy(const Tensor& from, const Tensor& to, int stream) {
 CudaDevice::~CudaDevice() = default;
 
 std::unique_ptr<CudaDevice> make_cuda_device(const CudaDeviceSettings& settings) {
-  return std::make_unique<GpuDevice>(settings);
+  return std::make_unique<GpuDevice>(settings, StreamChoice());
+}
+
+std::unique_ptr<CudaDevice> make_cuda_device(const CudaDeviceSettings& settings,
+                                             StreamChoice has_priority) {
+  return std::make_unique<GpuDevice>(settings, std::move(has_priority));
 }
 
 }  // namespace viaduct

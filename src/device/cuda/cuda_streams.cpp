@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "device/stream_order.h"
-
 namespace viaduct {
 namespace {
 
@@ -29,7 +27,7 @@ CudaStreams::Stream& CudaStreams::of(int stream) {
     check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
                "cudaDeviceGetStreamPriorityRange");
     check_cuda(cudaStreamCreateWithPriority(&found.handle, cudaStreamNonBlocking,
-                                            stream == kComputeStream ? least : greatest),
+                                            has_priority_(stream) ? greatest : least),
                "cudaStreamCreateWithPriority");
   }
   return found;

@@ -2,17 +2,20 @@
 // The runtime's streams behind the names of a device, and events between them.
 
 #include <deque>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/cuda_check.h"
 
 namespace viaduct {
 
-/// Streams do not wait for the default stream. Streams beside compute have a higher priority: their
-/// work is short, and others wait for it.
+/// Streams do not wait for the default stream. Those that `has_priority` chooses, by their number,
+/// go before compute: their work is short, and others wait for it.
 class CudaStreams {
  public:
-  CudaStreams() = default;
+  explicit CudaStreams(std::function<bool(int stream)> has_priority)
+      : has_priority_(std::move(has_priority)) {}
   ~CudaStreams();
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
@@ -43,6 +46,7 @@ class CudaStreams {
   Stream& of(int stream);
   cudaEvent_t record(Stream& stream, int64_t given);
 
+  std::function<bool(int stream)> has_priority_;
   std::vector<Stream> streams_;
 };
 

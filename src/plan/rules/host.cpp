@@ -81,7 +81,9 @@ Finding cpu_binding(const Figures&, const Thresholds&) {
       "to which cores and memory ranks are bound: seen when a run starts on the machine");
 }
 
-Finding vboost(const Figures&, const Thresholds&) {
+Finding vboost(const Figures& f, const Thresholds&) {
+  if (const auto& position = f.config.dist.vboost)
+    return not_applicable(fmt::format("dist.vboost = {} moves the slider", *position));
   return unknown(
       "whether the GPU has the slider, and what it gains: compare runs with and without on the "
       "machine");
@@ -112,8 +114,8 @@ RuleGroup host_rules() {
             "Bind by the machine's topology: local rank/4 and /2 hold for one arrangement only.",
             "", "guides, host", cpu_binding},
            {"vboost", kStart, "note: the slider exists, is 0, and compute > 70 % of the step",
-            "Give power to the GPU's core clock; judge by comparing runs.", "", "guides, clock",
-            vboost}}};
+            "Give power to the GPU's core clock (dist.vboost=1); judge by comparing runs.", "",
+            "guides, clock", vboost}}};
 }
 
 }  // namespace viaduct::rules

@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_stopwatch.h"
 #include "device/cuda/gpu_facts.h"
+#include "device/cuda/stream_priority.h"
 #include "ops/cuda/launch/cuda_launches.h"
 #include "ops/cuda/launch/product_library.h"
 #include "run/cuda_backend.h"
@@ -24,7 +25,7 @@ CudaTarget target_of_gpu() {
 }
 
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
-  std::unique_ptr<CudaDevice> device = make_cuda_device();
+  std::unique_ptr<CudaDevice> device = make_cuda_device({}, settings.has_priority);
   if (!settings.product_algorithms_path.empty()) {
     const GpuProperties& gpu = device->properties();
     device->state<cuda::ProductLibrary>().choose_by_time(

@@ -14,6 +14,9 @@ using cuda_host::Work;
 
 namespace {
 
+/// As on GPUs: lower numbers go first.
+constexpr int kLeastPriority = 0, kGreatestPriority = -5;
+
 cudaError_t noted(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) runtime().last = error;
   return error;
@@ -123,7 +126,7 @@ cudaError_t cudaDeviceSynchronize() {
   return called([] { return wait_host(all_done); });
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0, *greatest = -5;
+  *least = kLeastPriority, *greatest = kGreatestPriority;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() {
@@ -221,12 +224,13 @@ cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stre
   });
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   return called([&] {
     // The double does not support streams that wait for the default stream.
     if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *stream = new CUstream_st;
     (*stream)->device = current_device();
+    (*stream)->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
     runtime().streams.insert(*stream);
     return cudaSuccess;
   });

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cuda_host/emulator.h"
+#include "cuda_host/priority.h"
 #include "cuda_host/runtime/state.h"
 
 namespace cuda_host {
@@ -52,6 +53,11 @@ void reset_runtime(const RuntimeSettings& settings) {
 RuntimeCounts runtime_counts() {
   const Runtime::Call call = runtime().call();
   return runtime().counts;
+}
+
+int priority_of(const CUstream_st* stream) {
+  const Runtime::Call call = runtime().call();
+  return stream->priority;
 }
 
 void enqueue(CUstream_st* stream, const char* what, std::function<void()> work) {

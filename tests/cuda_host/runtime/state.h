@@ -65,6 +65,7 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   int device = 0;
+  int priority = 0;  // as it was created with; lower goes first
   std::deque<cuda_host::Work> queue;
   double eagerness = 1;
   double spent = 0;                     // seconds that its work said it takes (`spend`)

@@ -6,44 +6,20 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "comm/tcp/tcp_socket.h"
 #include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
-#include "run/launch.h"
-#include "run/rank_device.h"
+#include "exact/cuda/launched_run.h"
 #include "support/free_port.h"
-#include "support/training.h"
 
 namespace viaduct {
 namespace {
 
 using namespace test;
 using testing::HasSubstr;
-
-Overrides run_of(int ranks) {
-  return tiny_run() + Overrides{"dist.device=cuda", "dist.ranks=" + std::to_string(ranks),
-                                "train.train_iters=3", "ddp.bucket_size=2000",
-                                "train.micro_batch_size=1"};
-}
-
-using Outcomes = std::map<int, RunOutcome>;
-
-/// The program of a rank, which stores its outcome.
-auto training(const RunSetup& setup, Outcomes& outcomes, std::mutex& mutex) {
-  return [&](std::shared_ptr<Communicator> world) {
-    const int me = world->rank();
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
-    trainer.run();
-    const std::lock_guard lock(mutex);
-    outcomes[me] = {trainer.state(), {}, trainer.validations()};
-  };
-}
 
 /// Starts a rank for each GPU number, as torchrun would. Returns the outcomes of successful ranks,
 /// and the first message of the others.
@@ -75,11 +51,7 @@ std::pair<Outcomes, std::string> launch(const RunSetup& setup, const std::vector
 
 TEST(Torchrun, RanksHaveTheNumbersOfThoseOfOneProcess) {
   const RunSetup setup = setup_of(run_of(2));
-  Outcomes together;
-  std::mutex mutex;
-  cuda_host::reset_runtime({.seed = 1, .devices = 2});
-  nccl_double::reset({.seed = 1});
-  run_ranks(setup.config.dist, {}, training(setup, together, mutex));
+  const Outcomes together = started_together(setup, 2);
   cuda_host::reset_runtime({.seed = 2, .devices = 2});
   nccl_double::reset({.seed = 2});
   const auto [apart, message] = launch(setup, {1, 0});

@@ -2,13 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "support/temporary_folder.h"
+#include "support/thread_cores.h"
 
 namespace viaduct {
 namespace {
@@ -45,13 +45,9 @@ TEST(GpuCores, AreThoseOfTheSystemsList) {
   EXPECT_THROW(cores_near("0000:99:00.0", Sysfs("0").path()), IoError);
 }
 
-std::vector<int> cores_of_thread() {
-  cpu_set_t set;
-  sched_getaffinity(0, sizeof set, &set);
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
-  return cores;
+TEST(GpuCores, ListsOfTheSystemItselfAreRead) {
+  const std::vector<int> online = read_core_list("/sys/devices/system/cpu/online");
+  for (const int core : cores_of_thread()) EXPECT_THAT(online, testing::Contains(core));
 }
 
 TEST(GpuCores, HoldAThreadAndThoseThatItStarts) {

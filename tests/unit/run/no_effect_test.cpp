@@ -100,6 +100,34 @@ TEST(NoEffect, AttentionThatALibraryDoesNotCompute) {
   EXPECT_THAT(said(), ElementsAre(HasSubstr("with model.attention_dropout here")));
 }
 
+TEST(NoEffect, SettingsOfGpusOnTheCpu) {
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"dist.vboost=1", "has no GPU whose slider could be moved"},
+      {"dist.vboost=0", "has no GPU whose slider could be moved"},
+      {"dist.distributed_backend=gloo", "carries tensors between threads or by MPI"},
+      {"model.pipeline_model_parallel_comm_backend=ucc", "carries tensors between threads"},
+      {"dist.high_priority_stream_groups=[tp]", "has no streams with priorities"},
+      {"model.deterministic_mode=true", "everything else has one order of sums anyway"},
+      {"profiling.nsys_trace=[cuda]", "profiling.use_nsys_profiler = false"},
+      {"dist.numactl=false", "ranks of the cpu are not bound unless it is true"}};
+  for (const auto& [setting, why] : expected) {
+    const std::string name = setting.substr(0, setting.find('='));
+    EXPECT_THAT(notes({setting}), ElementsAre(AllOf(HasSubstr(name), HasSubstr(why)))) << setting;
+  }
+  EXPECT_THAT(notes({"dist.numactl=true"}), IsEmpty());
+}
+
+TEST(NoEffect, SettingsThatHaveNothingToSetHere) {
+  for (const char* setting :
+       {"model.batch_p2p_sync=false", "model.tp_comm_bootstrap_backend=mpi",
+        "model.persist_layer_norm=false", "model.memory_efficient_layer_norm=true",
+        "ddp.fsdp_manual_registration=true", "ddp.megatron_fsdp_version=2",
+        "dist.use_decentralized_pg=true"}) {
+    const std::string text = setting, name = text.substr(0, text.find('='));
+    EXPECT_THAT(notes({setting}), ElementsAre(HasSubstr(name + " has no effect on cpu: ")));
+  }
+}
+
 TEST(NoEffect, RoutersOfTheFormatOfActivations) {
   const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
                           "model.moe_router_topk=2", "model.moe_router_dtype=fp32"};

@@ -75,6 +75,10 @@ TEST(ValidateParallel, ShardingStrategies) {
   EXPECT_GOOD("dist.use_megatron_fsdp=true", gradients);
   EXPECT_ONE("give only one of them", "dist.use_torch_fsdp2=true", "dist.use_megatron_fsdp=true",
              weights);
+  EXPECT_GOOD("dist.fsdp=megatron", "dist.use_megatron_fsdp=true", gradients);
+  EXPECT_ONE("dist.fsdp: megatron, but use_megatron_fsdp = false is also given",
+             "dist.fsdp=megatron", "dist.use_megatron_fsdp=false", weights);
+  EXPECT_ONE("give only one of them", "dist.fsdp=pytorch", "dist.use_megatron_fsdp=true", weights);
 }
 
 TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
@@ -84,6 +88,15 @@ TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
     EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
     EXPECT_THAT(loaded.outcome.notes,
                 ElementsAre(std::string(preset) + "=true sets " + field + "=optim_grads_params"));
+  }
+  for (const auto& [kind, sets] : {std::pair{"megatron", "dist.use_megatron_fsdp"},
+                                   std::pair{"pytorch", "dist.use_torch_fsdp2"}}) {
+    const std::string preset = std::string("dist.fsdp=") + kind;
+    const LoadedRunConfig loaded = load_run_config({}, {preset});
+    EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
+    EXPECT_THAT(loaded.outcome.notes,
+                ElementsAre(preset + " sets " + sets + "=true",
+                            std::string(sets) + "=true sets " + field + "=optim_grads_params"));
   }
   const LoadedRunConfig given =
       load_run_config({}, {"dist.use_megatron_fsdp=true", field + "=optim_grads"});

@@ -109,6 +109,14 @@ TEST(GuideRules, WhatAPlanCannotDecideIsSaid) {
   }
 }
 
+TEST(GuideRules, WhatIsSetIsNotAdvised) {
+  Figures f = dense();
+  f.config.dist.vboost = 1;
+  const Finding finding = rule_of("vboost").check(f, {});
+  EXPECT_EQ(finding.outcome, Outcome::not_applicable);
+  EXPECT_THAT(finding.text, testing::HasSubstr("dist.vboost = 1 moves the slider"));
+}
+
 TEST(GuideRules, WithoutAClusterNothingIsGuessed) {
   for (const RuleCase& one : test::rule_cases()) {
     Figures f = dense();

@@ -1,0 +1,91 @@
+// Fields of GPUs, their libraries and their profilers that have no effect.
+
+#include <cstdlib>
+
+#include "run/no_effect_rules.h"
+#include "run/nsys_command.h"
+
+namespace viaduct {
+namespace {
+
+/// "dist.device = cpu has no GPU …", on another device than cuda.
+std::string without_gpu(const RunConfig& c, std::string_view what) {
+  const std::string device = c.dist.device.value();
+  return reason_if(device != "cuda", fmt::format("dist.device = {} {}", device, what));
+}
+
+/// Why no tensors travel over NCCL.
+std::string without_nccl(const RunConfig& c) {
+  const std::string other = without_gpu(c, "does not use NCCL");
+  return !other.empty() ? other : reason_if(c.dist.ranks == 1, "one rank does not use NCCL");
+}
+
+std::string no_library(const RunConfig& c, const ConfigOutcome&) {
+  return without_gpu(c, "uses no library that reads it");
+}
+
+std::string no_messages(const RunConfig& c, const ConfigOutcome&) {
+  const std::string other = without_gpu(c, "carries tensors between threads or by MPI");
+  return !other.empty() ? other : reason_if(c.dist.ranks == 1, "one rank sends nothing");
+}
+
+}  // namespace
+
+const std::vector<NoEffectRule>& gpus_without_effect() {
+  static const std::vector<NoEffectRule> kRules{
+      {{"env_vars.CUDA_DEVICE_MAX_CONNECTIONS", "env_vars.NCCL_NET_GDR_C2C",
+        "env_vars.NCCL_NET_GDR_LEVEL", "env_vars.NCCL_NVLS_ENABLE", "env_vars.NCCL_GRAPH_REGISTER",
+        "env_vars.NCCL_P2P_NET_CHUNKSIZE", "env_vars.NCCL_ALGO"},
+       no_library},
+      {{"dist.product_algorithms_path"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return without_gpu(c, "does not use cuBLASLt");
+       }},
+      {{"dist.nccl_communicator_config_path", "dist.use_sharp", "ddp.nccl_ub"},
+       [](const RunConfig& c, const ConfigOutcome&) { return without_nccl(c); }},
+      {{"dist.distributed_backend", "model.pipeline_model_parallel_comm_backend"}, no_messages},
+      {{"dist.high_priority_stream_groups"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string other = without_gpu(c, "has no streams with priorities");
+         return !other.empty() ? other : reason_if(c.dist.ranks == 1, "one rank sends nothing");
+       }},
+      {{"model.deterministic_mode"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string nccl = without_nccl(c);
+         if (nccl.empty() && c.dist.distributed_backend == "nccl") return std::string();
+         return (nccl.empty() ? "dist.distributed_backend = gloo does not use NCCL" : nccl) +
+                ", and everything else has one order of sums anyway";
+       }},
+      {{"dist.vboost"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return without_gpu(c, "has no GPU whose slider could be moved");
+       }},
+      {{"dist.numactl"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string device = c.dist.device.value();
+         if (device == "cuda") return std::string();
+         if (device != "cpu") return "dist.device = " + device + ": no rank of it computes";
+         return reason_if(!c.dist.numactl.value_or(false),
+                          "ranks of the cpu are not bound unless it is true");
+       }},
+      {{"profiling.use_nsys_profiler"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return c.profiling.use_nsys_profiler
+                    ? without_gpu(c, "has no GPU that Nsight Systems could record")
+                    : std::string();
+       }},
+      {{"profiling.nsys_trace"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (!c.profiling.use_nsys_profiler)
+           return std::string("profiling.use_nsys_profiler = false");
+         const std::string other = without_gpu(c, "has no GPU that Nsight Systems could record");
+         return !other.empty() ? other
+                               : reason_if(profiler_watches(::getenv),
+                                           "the command that started the profiler says what it "
+                                           "records");
+       }},
+  };
+  return kRules;
+}
+
+}  // namespace viaduct
