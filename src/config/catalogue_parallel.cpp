@@ -24,23 +24,7 @@ constexpr KnobRow kTensor[] = {
      "How buffer handles are exchanged at start.", "", "", kCuda},
 };
 
-constexpr KnobRow kOverlapOnGpu[] = {
-    {"num_sm", "int or null", "null", "",
-     "Multiprocessors given to communication; null: 16, on rings 1.", "at most the device's", "",
-     kCuda},
-    {"cga_size", "int or null", "null", "",
-     "Cluster size of the communication kernel; null: 2, on rings 1.", "1 to 4, at most num_sm", "",
-     kCuda},
-    {"set_sm_margin", "bool", "false", "", "The GEMM leaves num_sm multiprocessors free.", "", "",
-     kCuda},
-    {"atomic_gemm", "bool", "false", "", "Chunks are handed over by counters inside one kernel.",
-     "FP8; both ends paired", "", kCuda},
-    {"use_ce", "bool", "true", "", "Copy engines move the chunks.", "", "", kCuda},
-};
-
 constexpr KnobRow kDataOnGpu[] = {
-    {"disable_symmetric_registration", "bool", "false", "", "Registered buffers are not symmetric.",
-     "needs nccl_ub", "", kCuda},
     {"fsdp_manual_registration", "bool", "false", "",
      "Fully sharded buffers are registered at one point.", "needs nccl_ub", "", kCuda},
 };
@@ -74,7 +58,6 @@ std::vector<KnobTable> parallel() {
   return {
       {"model", "", "pipeline parallelism", kPipeline},
       {"model", "", "tensor parallelism", kTensor},
-      {"comm_overlap", "Communication hidden under computation.", gpu, kOverlapOnGpu},
       {"ddp", "", gpu, kDataOnGpu},
       {"ddp", "", "fully sharded data parallel", kFullySharded},
       {"dist", "", "fully sharded data parallel, the simulator, and binding to memory", kInit},

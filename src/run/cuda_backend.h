@@ -16,7 +16,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 7;
+  int version = 8;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -26,6 +26,8 @@ struct CudaBackendBuild {
 struct CudaRunSettings {
   /// Of dist.product_algorithms_path; empty: the algorithms that cuBLASLt proposes.
   std::string product_algorithms_path;
+  /// The memory of the plan is one that NCCL can make symmetric (DistConfig::symmetric_memory).
+  bool symmetric_memory = false;
 };
 
 /// A GPU and the libraries that it is used with.

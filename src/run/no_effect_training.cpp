@@ -71,6 +71,10 @@ const std::vector<NoEffectRule>& training_without_effect() {
          if (device != "cuda") return "dist.device = " + device + " does not use NCCL";
          return reason_if(c.dist.ranks == 1, "one rank does not use NCCL");
        }},
+      {{"ddp.disable_symmetric_registration"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.dist.nccl_ub, "ddp.nccl_ub = false registers no memory");
+       }},
       {{"profiling.use_nsys_profiler"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
