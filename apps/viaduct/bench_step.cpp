@@ -82,8 +82,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   const int64_t resident_before = process_memory().resident_bytes;
   world->barrier();
   if (options.memory == "planned") rank.device->use_plan(plan_memory(setup, place).plan);
-  Engine engine(*rank.device, rank.ops, setup.model, run,
-                ParallelGroups(run.parallelism.mesh, world));
+  Engine engine(*rank.device, rank.ops, setup.model, run, make_groups(run, world));
   engine.initialize();
   Measured m;
   // A GPU's peak is not known here: `viaduct bench gemm --device cuda` measures its products.

@@ -12,12 +12,16 @@ namespace viaduct {
 /// messages, and all ranks start the same number of groups of a flow, in the same order.
 class CommGroup {
  public:
-  explicit CommGroup(Communicator& communicator) : communicator_(communicator) {}
+  /// `on`: the connection that carries them (Communicator::open_connections).
+  explicit CommGroup(Communicator& communicator, const ConnectionSettings& on = {})
+      : communicator_(communicator), on_(on) {}
   void send(const Tensor& tensor, int to, Flow flow) {
     requests_.push_back(communicator_.send_request(tensor, to, flow));
+    requests_.back().connection = on_;
   }
   void receive(const Tensor& tensor, int from, Flow flow) {
     requests_.push_back(communicator_.receive_request(tensor, from, flow));
+    requests_.back().connection = on_;
   }
   /// One handle for all of them; an empty group gives a complete handle. CommError as for single
   /// operations.
@@ -25,6 +29,7 @@ class CommGroup {
 
  private:
   Communicator& communicator_;
+  const ConnectionSettings on_;
   std::vector<CommRequest> requests_;
 };
 

@@ -157,6 +157,7 @@ int64_t Communicator::record_launch(const CommRequest& request, const std::strin
   entry.place = rank();
   entry.sequence = sequence;
   entry.message_group = message_group;
+  entry.multiprocessors = request.connection.multiprocessors;
   entry.launch_seconds = steady_seconds();
   entry.queue = queue;
   entry.stream = request.stream;
@@ -212,23 +213,30 @@ CommHandle Communicator::all_reduce(const Tensor& tensor, ReduceOp op, int after
   return launch({Collective::all_reduce, tensor, tensor, op}, after);
 }
 
-CommHandle Communicator::all_gather(const Tensor& in, const Tensor& out) {
+CommHandle Communicator::all_gather(const Tensor& in, const Tensor& out,
+                                    const ConnectionSettings& on) {
   VIADUCT_CHECK(ShapeError, in.dtype() == out.dtype() && in.elements() * size() == out.elements(),
                 "all_gather over {} ({} ranks): {} does not gather to {}", name_, size(),
                 describe(in), describe(out));
-  return launch({Collective::all_gather, in, out});
+  CommRequest request{Collective::all_gather, in, out};
+  request.connection = on;
+  return launch(std::move(request));
 }
 
-CommHandle Communicator::reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op) {
+CommHandle Communicator::reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op,
+                                        const ConnectionSettings& on) {
   VIADUCT_CHECK(ShapeError, in.dtype() == out.dtype() && out.elements() * size() == in.elements(),
                 "reduce_scatter over {} ({} ranks): {} does not scatter to {}", name_, size(),
                 describe(in), describe(out));
-  return launch({Collective::reduce_scatter, in, out, op});
+  CommRequest request{Collective::reduce_scatter, in, out, op};
+  request.connection = on;
+  return launch(std::move(request));
 }
 
 CommHandle Communicator::all_to_all(const Tensor& in, const Tensor& out,
                                     std::vector<int64_t> send_rows,
-                                    std::vector<int64_t> receive_rows, RowOrder order) {
+                                    std::vector<int64_t> receive_rows, RowOrder order,
+                                    const ConnectionSettings& on) {
   const auto sums_to = [&](const std::vector<int64_t>& rows, const Tensor& tensor) {
     return rows.size() == static_cast<size_t>(size()) && tensor.rank() > 0 &&
            std::all_of(rows.begin(), rows.end(), [](int64_t r) { return r >= 0; }) &&
@@ -252,6 +260,7 @@ CommHandle Communicator::all_to_all(const Tensor& in, const Tensor& out,
                 name_, size(), describe(order.from ? order.from : in), describe(out));
   CommRequest request{Collective::all_to_all, in, out};
   request.order = std::move(order);
+  request.connection = on;
   request.send_rows = std::move(send_rows);
   request.receive_rows = std::move(receive_rows);
   return launch(request);

@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "comm/connection_settings.h"
 #include "comm/host_group.h"
 #include "device/device.h"
 #include "tensor/tensor.h"
@@ -56,8 +57,9 @@ struct CommRequest {
   std::vector<int64_t> send_rows, receive_rows;  // all_to_all: rows of dim 0 for and from each rank
   int peer = -1;                                 // root of broadcast, other end of a message
   Flow flow = Flow::activations;
-  int stream = kComputeStream;  // of the device, that the operation runs on
-  RowOrder order = {};          // all_to_all
+  int stream = kComputeStream;         // of the device, that the operation runs on
+  RowOrder order = {};                 // all_to_all
+  ConnectionSettings connection = {};  // that carries it, one that is open (open_connections)
 };
 
 /// The queue of an operation: operations of one queue begin one after the other, those of different
@@ -131,20 +133,24 @@ class Communicator {
   // Tensors must be contiguous (else ShapeError), and equal in dtype and shape on all ranks except
   // for all_to_all. Reductions take f32, bf16, f16, f64 and i64, other operations any dtype. All
   // ranks of a group must call the same collectives in the same order. An operation begins after
-  // the earlier work of the compute stream and of the stream `after`.
+  // the earlier work of the compute stream and of the stream `after`. `on`: the connection that
+  // carries it, if that was opened (`open_connections`); operations of a group run one after the
+  // other whichever connections carry them.
 
   /// In place over all ranks of the group.
   CommHandle all_reduce(const Tensor& tensor, ReduceOp op, int after = kComputeStream);
   /// `out` = the ranks' `in`, concatenated along dim 0. `in` may be this rank's part of `out`.
-  CommHandle all_gather(const Tensor& in, const Tensor& out);
+  CommHandle all_gather(const Tensor& in, const Tensor& out, const ConnectionSettings& on = {});
   /// `out` = this rank's part along dim 0 of the reduction of the ranks' `in`; it may be that part
   /// of `in`.
-  CommHandle reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op = ReduceOp::sum);
+  CommHandle reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op = ReduceOp::sum,
+                            const ConnectionSettings& on = {});
   /// Rows of dim 0: send_rows[r] of `in` go to rank r, receive_rows[r] of `out` come from it, in
   /// rank order. With an order, rows of `in` may leave several times or never, and `order.to` is a
   /// permutation of the rows of `out`; `in` and `out` are different memory.
   CommHandle all_to_all(const Tensor& in, const Tensor& out, std::vector<int64_t> send_rows,
-                        std::vector<int64_t> receive_rows, RowOrder order = {});
+                        std::vector<int64_t> receive_rows, RowOrder order = {},
+                        const ConnectionSettings& on = {});
   CommHandle broadcast(const Tensor& tensor, int root);
   CommHandle send(const Tensor& tensor, int to, Flow flow);
   CommHandle receive(const Tensor& tensor, int from, Flow flow);
@@ -183,6 +189,12 @@ class Communicator {
   /// message. A backend whose connections must be made by both ends makes them here.
   virtual void open_channels(const std::vector<int>& peers, bool message_groups) {
     static_cast<void>(peers), static_cast<void>(message_groups);
+  }
+  /// Announces connections beside the usual ones, with settings that differ, for operations that
+  /// name them. All ranks of the group call it, once, with the same list, before the first of these
+  /// operations. Backends without such settings carry all operations alike.
+  virtual void open_connections(const std::vector<OwnConnection>& connections) {
+    static_cast<void>(connections);
   }
 
  protected:

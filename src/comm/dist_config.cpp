@@ -125,8 +125,14 @@ FieldGroup dist_buffer_fields(DistConfig& config) {
   group
       .field("nccl_ub", config.nccl_ub,
              "The run's memory is registered with NCCL's connections of data-parallel and "
-             "tensor-parallel groups, so that they need no copies through buffers of their own.")
+             "tensor-parallel groups, so that they need no copies through buffers of their own; as "
+             "symmetric memory, where all ranks of a group have it at the same places.")
       .constraint("dist.device = cuda, a GPU for each rank, NCCL 2.19 or newer");
+  group
+      .field("disable_symmetric_registration", config.disable_symmetric_registration,
+             "Memory that ddp.nccl_ub registers is not symmetric: NCCL has no kernels for it that "
+             "read other ranks' memory, nor copy engines (comm_overlap.use_ce).")
+      .constraint("needs nccl_ub");
   return group;
 }
 

@@ -32,6 +32,11 @@ struct DistConfig {
   // Of NCCL's connections (comm/nccl_options.h).
   std::optional<std::string> nccl_communicator_config_path;
   bool use_sharp = false, nccl_ub = false;
+  /// Memory that is registered is not symmetric over the ranks of a group.
+  bool disable_symmetric_registration = false;
+  /// Not a field: `resolve` (run/run_config.h) sets it where the ranks of a group have their memory
+  /// at the same places and symmetric registration is wanted.
+  bool symmetric_memory = false;
 
   // Of device "cuda":
   /// "nccl", or "gloo": tensors travel through the memory of hosts (comm/staged_communicator.h).

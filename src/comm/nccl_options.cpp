@@ -101,6 +101,13 @@ class OptionsReader {
 
 }  // namespace
 
+NcclGroupOptions with_settings(NcclGroupOptions options, const ConnectionSettings& settings) {
+  if (settings.multiprocessors > 0) options.min_ctas = options.max_ctas = settings.multiprocessors;
+  if (settings.cluster_size > 0) options.cga_cluster_size = settings.cluster_size;
+  options.without_ctas = settings.copy_engines;
+  return options;
+}
+
 NcclOptions nccl_options(const DistConfig& config, Problems& problems) {
   NcclOptions options;
   if (const auto& path = config.nccl_communicator_config_path) {
@@ -117,7 +124,10 @@ NcclOptions nccl_options(const DistConfig& config, Problems& problems) {
   if (config.use_sharp) options["dp_cp"].in_switches = true;
   if (config.nccl_ub) {
     for (const std::string& name : group_names())
-      if (has_user_buffers(name)) options[name].registers_memory = true;
+      if (has_user_buffers(name)) {
+        options[name].registers_memory = true;
+        options[name].symmetric_memory = config.symmetric_memory;
+      }
   }
   return options;
 }

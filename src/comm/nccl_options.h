@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "comm/connection_settings.h"
 #include "comm/dist_config.h"
 #include "config/problems.h"
 
@@ -20,8 +21,13 @@ struct NcclGroupOptions {
   std::string net_name;                 // of the network, as NCCL's plugins name it; empty: any
   bool in_switches = false;             // sums are made by the switches of the network
   bool registers_memory = false;        // the run's memory is registered
+  bool symmetric_memory = false;        // as a window at the same place on all ranks
+  bool without_ctas = false;            // copy engines move data where NCCL can
   bool operator==(const NcclGroupOptions&) const = default;
 };
+
+/// The options of a connection with settings of its own in a group with these options.
+NcclGroupOptions with_settings(NcclGroupOptions options, const ConnectionSettings& settings);
 
 /// By name of the group (comm/group_kinds.h).
 using NcclOptions = std::map<std::string, NcclGroupOptions, std::less<>>;

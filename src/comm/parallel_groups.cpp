@@ -22,7 +22,9 @@ std::vector<ParallelGroups::Group> document_groups(Communicator& ranks) {
 
 }  // namespace
 
-ParallelGroups::ParallelGroups(const Mesh& mesh, Group world) : world_(std::move(world)) {
+ParallelGroups::ParallelGroups(const Mesh& mesh, Group world,
+                               const std::vector<OwnConnection>& of_tp)
+    : world_(std::move(world)) {
   VIADUCT_CHECK(CommError, world_->size() == mesh.ranks(), "mesh of {} ranks over a world of {}",
                 mesh.ranks(), world_->size());
   const GlobalRank me{world_->rank()};
@@ -33,6 +35,7 @@ ParallelGroups::ParallelGroups(const Mesh& mesh, Group world) : world_(std::move
   }
   if (mesh.parts().document_groups) documents_ = document_groups(dp_cp());
   open_channels();
+  if (!of_tp.empty()) tp().open_connections(of_tp);
 }
 
 void ParallelGroups::open_channels() {

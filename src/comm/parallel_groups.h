@@ -22,7 +22,8 @@ class ParallelGroups {
   /// No groups: a placeholder to assign to.
   ParallelGroups() = default;
   /// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it.
-  ParallelGroups(const Mesh& mesh, Group world);
+  /// `of_tp`: connections of group tp beside its usual ones, for exchanges that name them.
+  ParallelGroups(const Mesh& mesh, Group world, const std::vector<OwnConnection>& of_tp = {});
 
   /// The ranks that differ from this one only along `axes` of the grid, in whatever order they are
   /// named. CommError that lists the existing groups if no kind of group has these axes, or if this

@@ -142,6 +142,11 @@ class StagedCommunicator final : public Communicator {
   void fail_all(std::string_view cause) override { inner_->fail_all(cause); }
   /// The numbers are in the device's memory, and the rows on the host.
   bool takes_row_order() const override { return false; }
+  void open_connections(const std::vector<OwnConnection>&) override {
+    fail<ConfigError>(
+        "comm_overlap: num_sm, cga_size and use_ce (of tables by name too) are settings of NCCL, "
+        "which ranks that share a GPU do not use; expected a GPU for each rank, or none of them");
+  }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {

@@ -25,25 +25,6 @@ constexpr KnobRow kHandles[] = {
      "How buffer handles are exchanged at start.", "", "", kNowhere},
 };
 
-constexpr KnobRow kOverlapOnGpu[] = {
-    {"num_sm", "int or null", "null", "",
-     "Multiprocessors given to communication; null: 16, on rings 1.", "at most the device's", "",
-     kCuda},
-    {"cga_size", "int or null", "null", "",
-     "Cluster size of the communication kernel; null: 2, on rings 1.", "1 to 4, at most num_sm", "",
-     kCuda},
-    {"set_sm_margin", "bool", "false", "", "The GEMM leaves num_sm multiprocessors free.", "", "",
-     kCuda},
-    {"atomic_gemm", "bool", "false", "", "Chunks are handed over by counters inside one kernel.",
-     "FP8; both ends paired", "", kCuda},
-    {"use_ce", "bool", "true", "", "Copy engines move the chunks.", "", "", kCuda},
-};
-
-constexpr KnobRow kDataOnGpu[] = {
-    {"disable_symmetric_registration", "bool", "false", "", "Registered buffers are not symmetric.",
-     "needs nccl_ub", "", kCuda},
-};
-
 constexpr KnobRow kRegistration[] = {
     {"fsdp_manual_registration", "bool", "false", "",
      "Fully sharded buffers are registered at one point.", "", "", kNowhere},
@@ -62,7 +43,6 @@ constexpr KnobRow kInit[] = {
 }  // namespace
 
 std::vector<KnobTable> parallel() {
-  const char* gpu = "a setting of the cuda backend";
   return {
       {"model", "", "pipeline parallelism", kPipeline},
       {"model", "", "streams wait for messages by events, and the host does not wait", kMessages},
@@ -70,8 +50,6 @@ std::vector<KnobTable> parallel() {
        "ranks exchange no handles of buffers: what NCCL needs to connect goes over the hosts' own "
        "connections",
        kHandles},
-      {"comm_overlap", "Communication hidden under computation.", gpu, kOverlapOnGpu},
-      {"ddp", "", gpu, kDataOnGpu},
       {"ddp", "", "the memory of a run is one block, which ddp.nccl_ub registers once",
        kRegistration},
       {"ddp", "", "there is one implementation of fully sharded weights", kFullySharded},

@@ -30,9 +30,13 @@ struct MemoryPlan {
   std::vector<PlannedAllocation> resident;
   /// Allocations made within a sequence, by MemorySequence, in program order; those that outlive it
   /// have the offset kResident. Within a sequence, the n-th allocation of a tag and size gets the
-  /// place of the n-th one here, so that an allocation that the dry run did not foresee (a size that
-  /// depends on data) does not shift the following ones.
+  /// place of the n-th one here, so that an allocation that the dry run did not foresee (a size
+  /// that depends on data) does not shift the following ones.
   std::array<std::vector<PlannedAllocation>, kMemorySequences> sequences;
 };
+
+/// Equal for plans whose allocations, in order, have the same places, whatever their sizes; with
+/// near certainty for them alone.
+uint64_t fingerprint_of(const MemoryPlan& plan);
 
 }  // namespace viaduct

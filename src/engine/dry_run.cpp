@@ -142,8 +142,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   world->record_on(rank.device.get());
   std::optional<Engine> built;
   in_window(MemorySequence::setup, [&] {
-    built.emplace(*rank.device, rank.ops, setup.model, run,
-                  ParallelGroups(run.parallelism.mesh, world));
+    built.emplace(*rank.device, rank.ops, setup.model, run, make_groups(run, world));
   });
   Engine& engine = *built;
   if (repeats) engine.leave_out_repeats(recorded.log);

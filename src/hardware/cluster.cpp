@@ -125,6 +125,8 @@ Gpu read_gpu(const std::string& name, const Value& map) {
   gpu.name = name;
   read_architecture(entry, gpu);
   gpu.reported_names = read_names(entry, "reported_names");
+  if (entry.find("multiprocessors") != nullptr)
+    gpu.multiprocessors = entry.count("multiprocessors");
   gpu.dense_flops = entry.rates("dense_tflops");
   gpu.sparse_flops = entry.rates("sparse_tflops");
   gpu.measured_flops = entry.rates("measured_tflops");

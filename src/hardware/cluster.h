@@ -20,6 +20,7 @@ struct Gpu {
   /// What its driver calls it: "NVIDIA H200". A calibration of another GPU is refused; empty: any
   /// of its architecture is accepted.
   std::vector<std::string> reported_names;
+  int multiprocessors = 0;     // 0: not known
   bool is_cpu = false;         // a rank on a CPU: the kernels of the cpu device
   FormatRates dense_flops;     // peaks without sparsity; MFU is computed from them
   FormatRates sparse_flops;    // what some pages print as peaks; never computed with

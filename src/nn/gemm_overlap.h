@@ -4,6 +4,9 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
+
+#include "comm/connection_settings.h"
 
 namespace viaduct {
 
@@ -34,6 +37,8 @@ struct GemmOverlap {
   int num_splits = 1;      // chunks: of pipeline over output features, of ring_exchange over ranks
   bool aggregate = false;  // ring steps move chunks in pairs
   bool fp8_buf = false;    // quantized layers: parts of sums travel as FP8 (nn/fp8_exchange.h)
+  ConnectionSettings connection = {};  // that carries the exchange
+  int spare_multiprocessors = 0;       // that the product leaves to it
   bool operator==(const GemmOverlap&) const = default;
 };
 
@@ -45,5 +50,9 @@ struct GemmOverlapTable {
   const GemmOverlap& operator[](OverlapGemm gemm) const { return rows[static_cast<size_t>(gemm)]; }
   bool operator==(const GemmOverlapTable&) const = default;
 };
+
+/// The connections that the rows name beside the usual ones of group tp: one for each of their
+/// different settings.
+std::vector<OwnConnection> own_connections(const GemmOverlapTable& table);
 
 }  // namespace viaduct

@@ -94,8 +94,7 @@ const OverlapPreset* overlap_preset(std::string_view name, Problems& problems,
   if (notes != nullptr) {
     notes->push_back(fmt::format(
         "comm_overlap.tp_comm_overlap_cfg={}: num_sm, cga_size and set_sm_margin of the table have "
-        "no effect: all products share the connections of group tp, whose max_ctas and "
-        "cga_cluster_size are in dist.nccl_communicator_config_path on GPUs",
+        "no effect: they are told to kernels of GPUs",
         name));
   }
   return found;

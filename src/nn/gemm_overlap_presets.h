@@ -31,8 +31,8 @@ struct OverlapPreset {
 };
 
 std::vector<std::string> overlap_preset_names();
-/// Adds to `notes`, if given, the settings of the preset that have no effect. For an unknown
-/// name: nullptr, and a problem with the nearest name.
+/// Adds to `notes`, if given, the settings of the preset that have no effect on the cpu. For an
+/// unknown name: nullptr, and a problem with the nearest name.
 const OverlapPreset* overlap_preset(std::string_view name, Problems& problems,
                                     std::vector<std::string>* notes = nullptr);
 

@@ -72,30 +72,6 @@ bool is_bulk_wgrad(OverlapGemm gemm) {
   return gemm == OverlapGemm::qkv_wgrad || gemm == OverlapGemm::fc1_wgrad;
 }
 
-/// A setting of kernels that send chunks themselves: checked, and without effect.
-struct KernelSetting {
-  std::string_view name;
-  bool number = false;  // else a switch
-  const char* why = "";
-};
-constexpr const char* kOneConnection =
-    "all products share the connections of group tp; dist.nccl_communicator_config_path has their "
-    "max_ctas and cga_cluster_size on GPUs";
-constexpr KernelSetting kKernelSettings[] = {
-    {"num_sm", true, kOneConnection},
-    {"cga_size", true, kOneConnection},
-    {"set_sm_margin", false, "a product is as large as the library that multiplies makes it"},
-    {"atomic_gemm", false, "each chunk is a product and a message of its own"},
-    {"use_ce", false, "the communicator of group tp moves the chunks"},
-};
-
-const KernelSetting* kernel_setting(std::string_view name) {
-  const auto found =
-      std::find_if(std::begin(kKernelSettings), std::end(kKernelSettings),
-                   [&](const KernelSetting& setting) { return setting.name == name; });
-  return found == std::end(kKernelSettings) ? nullptr : found;
-}
-
 constexpr int kSplits = 4;
 
 /// Reads tp_comm_overlap_cfg and builds the rows.
@@ -109,7 +85,8 @@ class TableMaker {
         notes_(notes),
         table_(config.tp_comm_overlap_cfg.value) {
     if (!config.tp_comm_overlap_cfg.is_name()) return;
-    preset_ = overlap_preset(config.tp_comm_overlap_cfg.name(), problems, notes);
+    preset_ = overlap_preset(config.tp_comm_overlap_cfg.name(), problems,
+                             conditions.on_gpu ? nullptr : notes);
     table_ = preset_ != nullptr ? preset_->table() : Value{};
   }
 
@@ -185,16 +162,22 @@ class TableMaker {
     row.method = method_without_table(gemm, rule);
     row.aggregate = config_.aggregate;
     row.fp8_buf = config_.fp8_buf;
+    KernelSettings kernels = config_.kernels;
     std::optional<int> splits = config_.num_splits;
     const char* off = switched_off(gemm);
     if (own != nullptr) {
       // A named table is shared by many runs: a switch of this run removes its row.
       if (off != nullptr && own->find("method") != nullptr && preset_ == nullptr)
         problem(gemm, ": a method is given, but model.{} turns this overlap off", off);
-      read_row(gemm, rule, *own, row, splits);
+      read_row(gemm, rule, *own, row, splits, kernels);
     }
     if (off != nullptr) return {};
-    if (row.method == OverlapMethod::bulk) return {OverlapMethod::bulk};
+    set_kernels(gemm, own, kernels, row);
+    if (row.method == OverlapMethod::bulk) {
+      row.num_splits = 1;
+      row.aggregate = row.fp8_buf = false;
+      return row;
+    }
     if (row.method == OverlapMethod::ring_exchange) {
       if (row.aggregate && conditions_.tp % 2 != 0)
         problem(gemm, ".aggregate: chunks move in pairs, and tp = {} is odd", conditions_.tp);
@@ -232,8 +215,33 @@ class TableMaker {
     return fits ? *wanted : rule.by_default;
   }
 
+  /// What kernels are told of a GEMM whose method is known.
+  void set_kernels(OverlapGemm gemm, const Value* own, KernelSettings& kernels, GemmOverlap& row) {
+    const bool gathers = row.method == OverlapMethod::bulk && is_bulk_dgrad(gemm);
+    const bool own_ce = own != nullptr && own->find("use_ce") != nullptr;
+    // That of all GEMMs is for those that can.
+    if (!own_ce && !gathers) kernels.use_ce.reset();
+    const std::string wrong =
+        wrong_kernel_settings(kernels, {conditions_.on_gpu, gathers, conditions_.symmetric_memory});
+    const bool said = std::any_of(problems_of_kernels_.begin(), problems_of_kernels_.end(),
+                                  [&](const std::string& one) { return one == wrong; });
+    const bool is_own = own != nullptr && std::any_of(own->entries.begin(), own->entries.end(),
+                                                      [](const auto& entry) {
+                                                        return is_kernel_setting(entry.first);
+                                                      });
+    if (!wrong.empty() && is_own) {
+      problem(gemm, "{}", wrong);
+    } else if (!wrong.empty() && !said) {
+      problems_of_kernels_.push_back(wrong);
+      problems_.add("comm_overlap{}", wrong);
+    }
+    if (!conditions_.on_gpu) return;
+    row.connection = kernels.connection();
+    row.spare_multiprocessors = kernels.spare_multiprocessors();
+  }
+
   void read_row(OverlapGemm gemm, const GemmRule& rule, const Value& own, GemmOverlap& row,
-                std::optional<int>& splits) {
+                std::optional<int>& splits, KernelSettings& kernels) {
     for (const auto& [key, value] : own.entries) {
       if (key == "method") {
         const auto method = method_named(value.scalar);
@@ -257,16 +265,14 @@ class TableMaker {
           problem(gemm, ".fp8_buf: expected bool, found {}", to_flow_yaml(value));
         if (row.fp8_buf && !conditions_.fp8_products)
           problem(gemm, ".fp8_buf: true needs a mixed_precision recipe with FP8 products");
-      } else if (const KernelSetting* const setting = kernel_setting(key)) {
-        int number = 0;
-        bool on = false;
-        if (setting->number && (!read_value(value, number) || number < 1)) {
-          problem(gemm, ".{}: expected at least 1, found {}", key, to_flow_yaml(value));
-        } else if (!setting->number && !read_value(value, on)) {
-          problem(gemm, ".{}: expected bool, found {}", key, to_flow_yaml(value));
-        } else if (notes_ != nullptr && preset_ == nullptr) {
-          notes_->push_back(fmt::format("comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect: {}",
-                                        overlap_gemm_name(gemm), key, setting->why));
+      } else if (is_kernel_setting(key)) {
+        const std::string wrong = read_kernel_setting(key, value, kernels);
+        if (!wrong.empty()) {
+          problem(gemm, ".{}: {}, found {}", key, wrong, to_flow_yaml(value));
+        } else if (notes_ != nullptr && preset_ == nullptr && !conditions_.on_gpu) {
+          notes_->push_back(fmt::format(
+              "comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect: it is told to kernels of GPUs",
+              overlap_gemm_name(gemm), key));
         }
       } else {
         const auto near =
@@ -319,6 +325,7 @@ class TableMaker {
   std::vector<std::string>* notes_;
   Value table_;  // the user's, or the preset's
   const OverlapPreset* preset_ = nullptr;
+  std::vector<std::string> problems_of_kernels_;  // of settings of all GEMMs, each said once
 };
 
 }  // namespace

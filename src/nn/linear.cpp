@@ -44,6 +44,13 @@ bool makes_weight_gradient_early(const RankContext& context, LinearRole role) {
   return row && context.settings.overlap[*row].method == OverlapMethod::bulk;
 }
 
+/// How the reduction of the input gradient and the weight gradient beside it are done; nothing is
+/// set where they are not beside each other.
+GemmOverlap weight_gradient_row(const RankContext& context, LinearRole role) {
+  const auto row = rows_of(role).wgrad;
+  return row ? context.settings.overlap[*row] : GemmOverlap();
+}
+
 }  // namespace
 
 Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
@@ -143,7 +150,7 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient,
                               weight_run(context, row, {}, weight_->shape[1]));
   const Tensor amax = amax_of(context, LayerOperand::output_gradient, dy, saved);
-  const StreamProduct product{
+  StreamProduct product{
       GemmForm::data_gradient, weight.operand(), Tensor(), {}, {}, quantization(context), amax,
       rounding(context)};
   const OperandForm dy_form = kept_forms(context).a;
@@ -156,11 +163,15 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
       !makes_weight_gradient_early(context, role_)) {
     return multiply_and_reduce(context, row, product, in, MemoryTag::activations);
   }
-  PendingTensor x = start_gather_stream(context, saved.take(this, "x"));
+  // A row that is not bulk has no exchange here: its settings are those of another one.
+  const GemmOverlap gather = gathers_beside_input_gradient(context, role_) ? row : GemmOverlap();
+  product.spare_multiprocessors = gather.spare_multiprocessors;
+  PendingTensor x = start_gather_stream(context, saved.take(this, "x"), gather.connection);
   if (!gathers_beside_input_gradient(context, role_)) x = PendingTensor(x.wait());
   const Tensor partial = multiply(context, product, in, MemoryTag::activations);
   saved.keep(this, "x", x.wait());
-  PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations);
+  PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations,
+                                            weight_gradient_row(context, role_).connection);
   if (makes_weight_gradient_early(context, role_))
     weight_gradient(context, saved.take(this, "x"),
                     take_operand(context, saved, this, "dy", dy_form), take_amax(context, saved));
@@ -253,7 +264,8 @@ std::string Linear::layer_path() const {
 void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy,
                              const Tensor& x_amax) const {
   make_weight_gradient(context, dy, x, context.gradients->product_gradient(*weight_),
-                       quantization(context), {{}, x_amax});
+                       quantization(context), {{}, x_amax},
+                       weight_gradient_row(context, role_).spare_multiprocessors);
   context.gradients->done(*weight_);
 }
 

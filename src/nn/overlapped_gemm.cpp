@@ -33,6 +33,7 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ope
   GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
   args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
   args.quantization = product.quantization;
+  args.spare_multiprocessors = product.spare_multiprocessors;
   run_product(context.ops, args, {product.amax, {}}, product.rounding.rows(begin, x.dim(0)));
 }
 
@@ -71,7 +72,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
   copy(context.ops, {rows, chunk(rank)});
   if (row.aggregate) {
     const int partner = rank ^ 1;
-    CommGroup pair(tp);
+    CommGroup pair(tp, row.connection);
     pair.send(rows, partner, flow);
     pair.receive(chunk(partner), partner, flow);
     pair.start().wait();
@@ -81,7 +82,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
     const auto rows_of = [&](const Tensor& t, int b) {
       return t.slice(0, b * block_rows, block_rows);
     };
-    CommGroup messages(tp);
+    CommGroup messages(tp, row.connection);
     if (step + 1 < blocks) {
       messages.send(rows_of(all, block), next, flow);
       messages.receive(rows_of(all, coming), previous, flow);
@@ -96,8 +97,8 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
 
 /// Each rank multiplies the rows of the next rank's stream first and its own last, sending each to
 /// its owner while the next is multiplied; the owner sums the pieces in rank order.
-Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Operand& x,
-                   MemoryTag tag) {
+Tensor ring_reduce(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
+                   const Operand& x, MemoryTag tag) {
   Communicator& tp = context.groups.tp();
   const int ranks = tp.size(), rank = tp.rank();
   const int64_t chunk_rows = x.dim(0) / ranks;
@@ -118,7 +119,7 @@ Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Ope
     Tensor& arriving = pieces[static_cast<size_t>(from)];
     arriving = context.activation(piece.shape(), MemoryTag::activations);
     sent.push_back(piece);
-    CommGroup messages(tp);
+    CommGroup messages(tp, row.connection);
     messages.send(piece, owner, flow);
     messages.receive(arriving, from, flow);
     handles.push_back(messages.start());
@@ -137,8 +138,9 @@ Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Ope
 }
 
 /// Runs of output columns: the reduce-scatter of one overlaps the product of the next.
-Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& product,
+Tensor pipeline_reduce(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
                        const Operand& x, MemoryTag tag) {
+  const int splits = row.num_splits;
   VIADUCT_CHECK(ShapeError, splits >= 1 && product.columns() % splits == 0,
                 "pipelined GEMM: {} chunks do not divide {} output features", splits,
                 product.columns());
@@ -147,7 +149,8 @@ Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& pr
   for (int i = 0; i < splits; ++i) {
     const Tensor partial =
         multiply(context, columns_of(product, i * width, width), x, MemoryTag::activations);
-    chunks.push_back(start_reduce_to_stream(context, partial, MemoryTag::activations));
+    chunks.push_back(
+        start_reduce_to_stream(context, partial, MemoryTag::activations, row.connection));
   }
   const Tensor out =
       context.activation({x.dim(0) / context.groups.tp().size(), product.columns()}, tag);
@@ -165,7 +168,7 @@ bool sends_fp8(const GemmOverlap& row, const StreamProduct& product) {
 class ArrivingFp8 {
  public:
   /// Every rank of the tensor ranks has a part [rows of all, columns] of the sum, in FP32.
-  ArrivingFp8(RankContext& context, const Tensor& part)
+  ArrivingFp8(RankContext& context, const Tensor& part, const ConnectionSettings& on)
       : context_(context),
         shape_{part.dim(0) / context.groups.tp().size(), part.dim(1)},
         sent_(to_fp8_rows(context, part)),
@@ -173,7 +176,7 @@ class ArrivingFp8 {
     Communicator& tp = context.groups.tp();
     const auto exchange = [&](const Tensor& from, const Tensor& to) {
       const std::vector<int64_t> each(static_cast<size_t>(tp.size()), from.dim(0) / tp.size());
-      return tp.all_to_all(from, to, each, each);
+      return tp.all_to_all(from, to, each, each, {}, on);
     };
     codes_ = exchange(sent_.codes, arrived_.codes);
     scales_ = exchange(sent_.scales, arrived_.scales);
@@ -197,8 +200,8 @@ class ArrivingFp8 {
 };
 
 /// As `ring_reduce`, with pieces in FP8.
-Tensor ring_reduce_in_fp8(RankContext& context, const StreamProduct& product, const Operand& x,
-                          MemoryTag tag) {
+Tensor ring_reduce_in_fp8(RankContext& context, const GemmOverlap& row,
+                          const StreamProduct& product, const Operand& x, MemoryTag tag) {
   Communicator& tp = context.groups.tp();
   const int ranks = tp.size(), rank = tp.rank();
   const Shape shape{x.dim(0) / ranks, product.columns()};
@@ -219,7 +222,7 @@ Tensor ring_reduce_in_fp8(RankContext& context, const StreamProduct& product, co
     Fp8Rows& arriving = pieces[static_cast<size_t>(from)];
     arriving = allocate_fp8_rows(context, shape.elements());
     sent.push_back(piece);
-    CommGroup messages(tp);
+    CommGroup messages(tp, row.connection);
     messages.send(piece.codes, owner, flow);
     messages.receive(arriving.codes, from, flow);
     messages.send(piece.scales, owner, flow);
@@ -233,20 +236,28 @@ Tensor ring_reduce_in_fp8(RankContext& context, const StreamProduct& product, co
 }
 
 /// As `pipeline_reduce`, with the ranks' parts in FP8.
-Tensor pipeline_reduce_in_fp8(RankContext& context, int chunks, const StreamProduct& product,
-                              const Operand& x, MemoryTag tag) {
+Tensor pipeline_reduce_in_fp8(RankContext& context, const GemmOverlap& row,
+                              const StreamProduct& product, const Operand& x, MemoryTag tag) {
+  const int chunks = row.num_splits;
   const int64_t width = product.columns() / chunks;
   std::vector<ArrivingFp8> arriving;
   for (int i = 0; i < chunks; ++i) {
     StreamProduct wide = columns_of(product, i * width, width);
     wide.format = DType::f32;
-    arriving.emplace_back(context, multiply(context, wide, x, MemoryTag::activations));
+    arriving.emplace_back(context, multiply(context, wide, x, MemoryTag::activations),
+                          row.connection);
   }
   const Tensor out =
       context.activation({x.dim(0) / context.groups.tp().size(), product.columns()}, tag);
   for (int i = 0; i < chunks; ++i)
     copy(context.ops, {arriving[static_cast<size_t>(i)].wait(), out.slice(1, i * width, width)});
   return out;
+}
+
+/// The product beside the exchange of `row`.
+StreamProduct beside(const GemmOverlap& row, StreamProduct product) {
+  product.spare_multiprocessors = row.spare_multiprocessors;
+  return product;
 }
 
 /// Whether output columns are multiplied and reduced in chunks.
@@ -273,7 +284,7 @@ Tensor gather_and_multiply(RankContext& context, const GemmOverlap& row,
                            const StreamProduct& product, const Tensor& rows, MemoryTag tag,
                            Tensor* gathered) {
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
-    return ring_gather(context, row, product, rows, tag, gathered);
+    return ring_gather(context, row, beside(row, product), rows, tag, gathered);
   const Tensor all = gather_stream(context, rows);
   if (gathered != nullptr) *gathered = all;
   return multiply(context, product, all, tag);
@@ -290,11 +301,11 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
       "product in {} that is summed over {} tensor ranks, which exchange {}", dtype_name(format),
       context.groups.tp().size(), dtype_name(context.settings.precision.activation));
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
-    return sends_fp8(row, product) ? ring_reduce_in_fp8(context, product, x, tag)
-                                   : ring_reduce(context, product, x, tag);
-  if (pipelines(context, row) && sends_fp8(row, product))
-    return pipeline_reduce_in_fp8(context, row.num_splits, product, x, tag);
-  if (pipelines(context, row)) return pipeline_reduce(context, row.num_splits, product, x, tag);
+    return (sends_fp8(row, product) ? ring_reduce_in_fp8 : ring_reduce)(
+        context, row, beside(row, product), x, tag);
+  if (pipelines(context, row))
+    return (sends_fp8(row, product) ? pipeline_reduce_in_fp8 : pipeline_reduce)(
+        context, row, beside(row, product), x, tag);
   return reduce_to_stream(context, multiply(context, product, x, tag), tag);
 }
 

@@ -28,6 +28,7 @@ struct StreamProduct {
   Tensor amax = {};
   /// Of dy, all tokens' rows; undefined: to nearest even.
   StochasticRounding rounding = {};
+  int spare_multiprocessors = 0;  // as in GemmArgs
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 

@@ -27,13 +27,16 @@ class PendingTensor {
   CommHandle handle_;
 };
 
-/// The rows of all tokens [T, W] from this rank's rows of the stream; contiguous.
-PendingTensor start_gather_stream(RankContext& context, const Tensor& rows);
+/// The rows of all tokens [T, W] from this rank's rows of the stream; contiguous. `on`: the
+/// connection that carries them.
+PendingTensor start_gather_stream(RankContext& context, const Tensor& rows,
+                                  const ConnectionSettings& on = {});
 Tensor gather_stream(RankContext& context, const Tensor& rows);
 
 /// This rank's stream rows of the sum over the tensor ranks of `partial` [T, W], whose memory may
-/// be reused for the result.
-PendingTensor start_reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag);
+/// be reused for the result. `on`: the connection of a reduce-scatter.
+PendingTensor start_reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag,
+                                     const ConnectionSettings& on = {});
 Tensor reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag);
 
 }  // namespace viaduct

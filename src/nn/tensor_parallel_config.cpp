@@ -1,6 +1,42 @@
 #include "nn/tensor_parallel_config.h"
 
 namespace viaduct {
+namespace {
+
+/// Settings of GPUs, of every GEMM that hides an exchange and has none of its own.
+void add_kernel_fields(FieldGroup& group, KernelSettings& kernels) {
+  group
+      .field("num_sm", kernels.num_sm,
+             "Multiprocessors that NCCL's kernels take for the exchange beside a GEMM, exactly; "
+             "null: NCCL's choice, or that of dist.nccl_communicator_config_path. Products with "
+             "different numbers have connections of their own. Megatron has 16, and 1 on rings.")
+      .range(1, kMostSm)
+      .constraint("at most the GPU's multiprocessors");
+  group
+      .field("cga_size", kernels.cga_size,
+             "Blocks of a cluster of NCCL's kernels for the exchange beside a GEMM, from compute "
+             "capability 9.0 on; null: NCCL's choice. Megatron has 2, and 1 on rings.")
+      .range(1, kMostCga)
+      .constraint("at most num_sm");
+  group
+      .field("set_sm_margin", kernels.set_sm_margin,
+             "The GEMM leaves num_sm multiprocessors to the exchange beside it: cuBLASLt chooses "
+             "its kernel for the others.")
+      .constraint("needs num_sm");
+  group
+      .field("atomic_gemm", kernels.atomic_gemm,
+             "Chunks are handed over by counters inside one product. No library for GPUs has this "
+             "any more.")
+      .constraint("false on cuda");
+  group
+      .field("use_ce", kernels.use_ce,
+             "Copy engines move the data of the all-gather beside a GEMM (qkv_dgrad and fc1_dgrad "
+             "with method bulk), so that it takes no multiprocessors; null: NCCL's choice. "
+             "Megatron has true, for its rings.")
+      .constraint("method bulk; ddp.nccl_ub without disable_symmetric_registration; NCCL 2.28");
+}
+
+}  // namespace
 
 FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
   FieldGroup group("comm_overlap", "Communication hidden under computation.");
@@ -13,8 +49,9 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
       .field("tp_comm_overlap_cfg", config.tp_comm_overlap_cfg,
              "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
              "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits, "
-             "aggregate and fp8_buf, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, "
-             "which have no effect; or the name of one of Megatron-Bridge's tables "
+             "aggregate, fp8_buf, num_sm, cga_size, set_sm_margin and use_ce, instead of those of "
+             "this "
+             "section; or the name of one of Megatron-Bridge's tables "
              "(userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192); null: built-in choices.")
       .constraint(
           "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "
@@ -42,6 +79,7 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
              "each 64 elements, and are summed in FP32: 1.0625 bytes per element instead of 2. "
              "Megatron-Bridge has it on.")
       .constraint("a recipe with FP8 products; chunks of columns divisible by 64");
+  add_kernel_fields(group, config.kernels);
   return group;
 }
 

@@ -10,6 +10,7 @@
 #include "config/name_or_map.h"
 #include "config/problems.h"
 #include "nn/gemm_overlap.h"
+#include "nn/kernel_settings.h"
 
 namespace viaduct {
 
@@ -17,14 +18,15 @@ struct TensorOverlapConfig {
   // Section `comm_overlap`.
   /// `auto`: tp > 1, sequence parallel and static shapes.
   Auto<bool> tp_comm_overlap;
-  /// GEMM name → {method, num_splits, aggregate, fp8_buf, and settings without effect, of kernels
-  /// that send chunks themselves}; or the name of such a table (nn/gemm_overlap_presets.h).
+  /// GEMM name → {method, num_splits, aggregate, fp8_buf, and those of KernelSettings}; or the name
+  /// of such a table (nn/gemm_overlap_presets.h).
   NameOrMap tp_comm_overlap_cfg;
   // For every GEMM without an entry in the table.
   std::optional<std::string> method;  // for GEMMs that allow it
   std::optional<int> num_splits;      // of pipelined GEMMs
   bool aggregate = false;             // of rings
   bool fp8_buf = false;               // where an output is reduce-scattered in chunks
+  KernelSettings kernels;             // on GPUs
 
   // Section `model`.
   bool tp_comm_bulk_dgrad = true;
@@ -50,8 +52,10 @@ struct OverlapConditions {
   /// computed during the exchange of an input gradient would no longer fill the bubble, and would
   /// delay the previous stage.
   bool weight_gradients_wait = false;
-  bool fp8_products = false;  // the recipe has layers with FP8 products
-  int64_t group = 1;          // features of a weight that share a scale: chunks are multiples
+  bool fp8_products = false;      // the recipe has layers with FP8 products
+  int64_t group = 1;              // features of a weight that share a scale: chunks are multiples
+  bool on_gpu = false;            // kernels have settings (`KernelSettings`)
+  bool symmetric_memory = false;  // NCCL knows the run's memory on all ranks (ddp.nccl_ub)
 };
 
 /// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,

@@ -7,12 +7,14 @@ namespace viaduct {
 
 void make_weight_gradient(RankContext& context, const Operand& dy, const Operand& x,
                           const GradientAccess::Destination& destination,
-                          const Quantization& quantization, const ProductAmax& amax) {
+                          const Quantization& quantization, const ProductAmax& amax,
+                          int spare_multiprocessors) {
   GemmArgs args;
   args.form = GemmForm::weight_gradient;  // c [N, K] (= or +=) dyᵀ · x
   args.a = dy;
   args.b = x;
   args.quantization = quantization;
+  args.spare_multiprocessors = spare_multiprocessors;
   if (context.settings.fusions.gradient_accumulation) {
     args.c = destination.tensor;
     args.mode = destination.mode;

@@ -103,6 +103,8 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
         choice.cost,       choice.workspace_bytes,     begin,          end};
     if (record->with_shapes()) entry.shapes = operand_shapes(args);
     entry.stream_position = position;
+    if constexpr (requires { args.spare_multiprocessors; })
+      entry.spare_multiprocessors = args.spare_multiprocessors;
     record->op(std::move(entry));
   }
 }

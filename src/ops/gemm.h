@@ -51,6 +51,9 @@ struct GemmArgs {
   GemmEpilogue epilogue;
   /// How the operands are quantized; determines the forms that the backend reads.
   Quantization quantization = {};
+  /// Multiprocessors of a GPU that the product leaves to communication beside it. On the cpu it
+  /// means nothing.
+  int spare_multiprocessors = 0;
 };
 
 /// ShapeError, with the form that the backend reads, for an operand in another form.

@@ -71,7 +71,8 @@ MeasuredRun measure_run(const RunSetup& setup, const PlanRequest& request, bool 
                  if (hides_exchange && c.group == "expert_tp_ep") return 0.0;
                  return with_data_ranks || !of_data_ranks(c.group) ? collective_time.seconds(c) : 0;
                },
-           .slowdown = request.prediction.slowdown})
+           .slowdown = request.prediction.slowdown,
+           .multiprocessors = request.cluster.gpu.multiprocessors})
           .front();
   double begin = times.end, end = 0;
   const auto add = [&](int64_t at, int64_t scope, const TimeSpan& span, bool op) {

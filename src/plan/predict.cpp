@@ -128,7 +128,8 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
           },
       .launch = settings.launch_seconds,
       .host_wait = settings.host_wait_seconds,
-      .slowdown = settings.slowdown};
+      .slowdown = settings.slowdown,
+      .multiprocessors = cluster.gpu.multiprocessors};
   if (const double host = expert_host_seconds(of.config(), settings); host > 0) {
     machine.host = [host](const OpEntryRecord& op) {
       return op.op == "grouped_gemm" && op.host_launches() > 0 ? host : 0;

@@ -168,7 +168,7 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   }
   if (!world) world = make_self_communicator("world");
   world->record_on(&device);
-  Engine engine(device, ops, config, run, ParallelGroups(run.parallelism.mesh, world));
+  Engine engine(device, ops, config, run, make_groups(run, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, config);
   return settings.train ? probe_train(engine, batch, settings)

@@ -31,6 +31,8 @@ struct CudaRunSettings {
   /// Of dist.high_priority_stream_groups (comm/stream_priority.h); empty: streams beside compute
   /// have the highest priority.
   std::function<bool(std::string_view)> has_priority;
+  /// The memory of the plan is one that NCCL can make symmetric (DistConfig::symmetric_memory).
+  bool symmetric_memory = false;
 };
 
 /// A GPU and the libraries that it is used with.

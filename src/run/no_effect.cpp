@@ -50,9 +50,11 @@ class Alternatives {
 
 GemmOverlapTable overlap_table(const RunConfig& config) {
   Problems said;  // by validate
-  return resolve_gemm_overlap(
-      config.tensor_overlap,
-      {config.parallel.tensor_model_parallel_size, config.model.hidden_size.value()}, said);
+  return resolve_gemm_overlap(config.tensor_overlap,
+                              {.tp = config.parallel.tensor_model_parallel_size,
+                               .features = config.model.hidden_size.value(),
+                               .on_gpu = tells_kernels(config)},
+                              said);
 }
 
 /// Whether the table of GEMMs is the same without this one of its fields, and why.
@@ -61,6 +63,9 @@ std::string same_overlap(const RunConfig& config, const std::string& name,
   if (std::find(std::begin(kOverlapFields), std::end(kOverlapFields), name) ==
       std::end(kOverlapFields))
     return "";
+  if (name.starts_with("comm_overlap.") && !tells_kernels(config) &&
+      is_kernel_setting(std::string_view(name).substr(name.find('.') + 1)))
+    return "dist.device = " + config.dist.device.value_or("cpu") + " has no kernels of NCCL";
   if (config.parallel.tensor_model_parallel_size == 1)
     return "model.tensor_model_parallel_size = 1";
   if (!config.tensor_overlap.tp_comm_overlap.value()) return "comm_overlap.tp_comm_overlap is off";

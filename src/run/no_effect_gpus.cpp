@@ -49,6 +49,10 @@ const std::vector<NoEffectRule>& gpus_without_effect() {
          const std::string other = without_gpu(c, "has no streams with priorities");
          return !other.empty() ? other : reason_if(c.dist.ranks == 1, "one rank sends nothing");
        }},
+      {{"ddp.disable_symmetric_registration"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.dist.nccl_ub, "ddp.nccl_ub = false registers no memory");
+       }},
       {{"model.deterministic_mode"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const std::string nccl = without_nccl(c);

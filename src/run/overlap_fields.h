@@ -1,6 +1,7 @@
 #pragma once
 // The fields of the table of GEMMs that overlap with exchanges of tensor ranks
-// (nn/gemm_overlap_table.h). They change only when bytes move.
+// (nn/gemm_overlap_table.cpp). They change when bytes move, and on GPUs with how many
+// multiprocessors; a product that has fewer may have other last bits there.
 
 #include <string_view>
 
@@ -17,6 +18,11 @@ inline constexpr std::string_view kOverlapFields[] = {"model.tp_comm_bulk_dgrad"
                                                       "comm_overlap.method",
                                                       "comm_overlap.num_splits",
                                                       "comm_overlap.aggregate",
-                                                      "comm_overlap.fp8_buf"};
+                                                      "comm_overlap.fp8_buf",
+                                                      "comm_overlap.num_sm",
+                                                      "comm_overlap.cga_size",
+                                                      "comm_overlap.set_sm_margin",
+                                                      "comm_overlap.atomic_gemm",
+                                                      "comm_overlap.use_ce"};
 
 }  // namespace viaduct

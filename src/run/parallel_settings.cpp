@@ -4,6 +4,7 @@
 
 #include "precision/recipe.h"
 #include "run/run_length.h"
+#include "run/symmetric_memory.h"
 
 namespace viaduct {
 
@@ -44,6 +45,12 @@ int64_t kept_logits_bytes(const RunConfig& config) {
   return tokens * columns * dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation);
 }
 
+bool tells_kernels(const RunConfig& config) {
+  const DistConfig& dist = config.dist;
+  return dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value() ||
+         (dist.simulated() && dist.cluster.has_value());
+}
+
 OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
                                      const LatentSizes& latent) {
   // A single stage runs both halves of a backward in sequence.
@@ -53,8 +60,13 @@ OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
                      config.pipeline.delay_wgrad_compute;
   const Quantization products = precision_recipe(config.mixed_precision).products;
   const int64_t features = std::gcd(hidden, std::gcd(latent.q_rank, latent.kv_rank));
-  return {config.parallel.tensor_model_parallel_size, features, waits, products.any(),
-          products.rows_of_weight()};
+  return {config.parallel.tensor_model_parallel_size,
+          features,
+          waits,
+          products.any(),
+          products.rows_of_weight(),
+          tells_kernels(config),
+          wants_symmetric_memory(config)};
 }
 
 void resolve_parallel(RunConfig& config) {

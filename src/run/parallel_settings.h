@@ -25,6 +25,10 @@ int64_t micro_batches(const RunConfig& config);
 /// micro-batch, or of all of a step under GPipe. 0 where the model is not known yet.
 int64_t kept_logits_bytes(const RunConfig& config);
 
+/// Whether kernels of a GPU run, which take settings of their own (nn/kernel_settings.h); in a
+/// simulated run, whether they would.
+bool tells_kernels(const RunConfig& config);
+
 /// What the table of overlapped GEMMs depends on. Pipelined GEMMs put out the hidden size (0: not
 /// known yet) and, as gradients, the compressed queries, keys and values of latent attention.
 OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,

@@ -106,6 +106,10 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
                         decoupled}};
 }
 
+ParallelGroups make_groups(const ResolvedRun& run, std::shared_ptr<Communicator> world) {
+  return {run.parallelism.mesh, std::move(world), own_connections(run.layers.overlap)};
+}
+
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
   ResolvedRun run{.layers = layer_settings(config, model),
                   .parallelism = parallelism_of(config, model)};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/parallel_groups.h"
 #include "nn/layer_settings.h"
 #include "optim/make_optimizer.h"
 #include "pipeline/parallelism.h"
@@ -49,6 +50,10 @@ struct ResolvedRun {
 /// Of a resolved configuration. ConfigError, naming the numbers, if the sizes do not fit each other
 /// or the model.
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model);
+
+/// The groups of a rank of the run, with the connections that its layers name. Every rank of the
+/// world calls it.
+ParallelGroups make_groups(const ResolvedRun& run, std::shared_ptr<Communicator> world);
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& config);
 

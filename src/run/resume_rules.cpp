@@ -255,6 +255,7 @@ constexpr std::string_view kFree[] = {
     "dist.nccl_communicator_config_path",
     "dist.use_sharp",
     "ddp.nccl_ub",
+    "ddp.disable_symmetric_registration",
     "train.iterations_to_skip",
     "train.check_weight_hash_across_dp_replicas_interval",
     "train.micro_batch_size",

@@ -12,6 +12,7 @@
 #include "run/rank_binding.h"
 #include "run/run_length.h"
 #include "run/sharding_presets.h"
+#include "run/symmetric_memory.h"
 #include "run/validate.h"
 
 namespace viaduct {
@@ -101,7 +102,8 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   if (problems.empty()) {
     validate(loaded.config, loaded.outcome, problems);
     Problems said;  // by validate
-    resolve_gemm_overlap(loaded.config.tensor_overlap, {}, said, &loaded.outcome.notes);
+    resolve_gemm_overlap(loaded.config.tensor_overlap, {.on_gpu = tells_kernels(loaded.config)},
+                         said, &loaded.outcome.notes);
     const ModelFields& model = loaded.config.model;
     const std::string backend = model.attention_backend.value_or("flash");
     if (!model.masked_softmax_fusion && backend != "unfused") {
@@ -110,6 +112,11 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
                       "no softmax of its own",
                       backend));
     }
+    const std::string other_memory = why_not_symmetric(loaded.config);
+    if (loaded.config.dist.nccl_ub && !loaded.config.dist.disable_symmetric_registration &&
+        !other_memory.empty() && knob_device(loaded.config.dist) == KnobDevice::cuda)
+      loaded.outcome.notes.push_back(
+          "ddp.nccl_ub: the memory that is registered is not symmetric: " + other_memory);
     const std::string softmax = softmax_note(loaded.config);
     if (!softmax.empty()) loaded.outcome.notes.push_back(softmax);
     std::string note = residual_stream_note(loaded.config.mixed_precision);
@@ -139,6 +146,7 @@ void resolve(RunConfig& config) {
     auto& domain = config.dist.nvlink_domain_size;
     if (!domain && !cluster.gpu.is_cpu && cluster.domain > 1) domain = cluster.domain;
   }
+  config.dist.symmetric_memory = wants_symmetric_memory(config);
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   resolve_packed_weights(config);
   const bool in_nodes = config.dist.device.value() == "cpu" && config.dist.numactl.value_or(false);

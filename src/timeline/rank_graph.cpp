@@ -117,7 +117,9 @@ class Builder {
   void add_op(std::size_t index) {
     const OpEntryRecord& op = record_.ops()[index];
     host_step(machine_.launch * op.host_launches() + (machine_.host ? machine_.host(op) : 0));
-    const double alone = machine_.op(op);
+    const int spare = op.spare_multiprocessors, all = machine_.multiprocessors;
+    const double alone =
+        machine_.op(op) * (spare < all ? static_cast<double>(all) / (all - spare) : 1);
     const Node node = graph_.part.add(alone);
     graph_.alone[index] = alone, graph_.ops[index] = node;
     if (host_computes_) {

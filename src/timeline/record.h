@@ -49,6 +49,7 @@ struct OpEntryRecord {
   int64_t stream_position = 0;  // its place among the stream's work
   /// On sim: the work of a captured graph, which the host launches once, as a whole.
   bool in_graph = false;
+  int spare_multiprocessors = 0;  // that a product leaves to communication
 
   int host_launches() const { return in_graph ? 0 : launches; }
 };
@@ -129,6 +130,7 @@ struct CollectiveRecord {
   /// One that a captured graph does again has the number that it had when it was captured.
   int64_t sequence = 0;
   int64_t message_group = -1;  // messages with the same number begin together; −1: alone
+  int multiprocessors = 0;     // that its kernels were told to take; 0: not told
   int64_t launched_at = 0;
   int64_t completed_at = -1;      // when the host waited for it; −1: not in this record
   double launch_seconds = 0;      // wall clock of this process

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -15,14 +17,52 @@
 namespace viaduct {
 namespace {
 
-/// How much of `span` is covered by `busy`, which is sorted and without overlaps.
-double covered(const TimeSpan& span, const std::vector<TimeSpan>& busy) {
-  auto at = std::lower_bound(busy.begin(), busy.end(), span.begin,
-                             [](const TimeSpan& b, double t) { return b.end <= t; });
+/// A time at which communication makes ops take `factor` as long.
+struct Beside {
+  TimeSpan span;
+  double factor = 1;
+};
+
+/// By how many of its seconds `span` is longer because of `beside`, which is sorted and without
+/// overlaps.
+double delay(const TimeSpan& span, const std::vector<Beside>& beside) {
+  auto at = std::lower_bound(beside.begin(), beside.end(), span.begin,
+                             [](const Beside& b, double t) { return b.span.end <= t; });
   double sum = 0;
-  for (; at != busy.end() && at->begin < span.end; ++at)
-    sum += std::min(at->end, span.end) - std::max(at->begin, span.begin);
+  for (; at != beside.end() && at->span.begin < span.end; ++at) {
+    const double both = std::min(at->span.end, span.end) - std::max(at->span.begin, span.begin);
+    sum += both * (at->factor - 1);
+  }
   return sum;
+}
+
+/// Sorted and without overlaps: where some of them overlap, the largest factor counts.
+std::vector<Beside> flattened(const std::vector<Beside>& spans) {
+  std::vector<std::pair<double, const Beside*>> edges;  // where spans begin and end
+  for (const Beside& one : spans) {
+    edges.emplace_back(one.span.begin, &one);
+    edges.emplace_back(one.span.end, &one);
+  }
+  std::sort(edges.begin(), edges.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Beside> flat;
+  std::multiset<double> factors;  // of those that have begun
+  double begin = 0;
+  for (const auto& [at, one] : edges) {
+    if (!factors.empty() && at > begin) {
+      const double factor = *factors.rbegin();
+      if (!flat.empty() && flat.back().span.end == begin && flat.back().factor == factor)
+        flat.back().span.end = at;
+      else
+        flat.push_back({{begin, at}, factor});
+    }
+    begin = at;
+    if (at == one->span.begin)
+      factors.insert(one->factor);
+    else
+      factors.erase(factors.find(one->factor));
+  }
+  return flat;
 }
 
 /// The records of some ranks as one graph.
@@ -48,8 +88,9 @@ class Resolver {
   std::vector<RankTimes> times() {
     run();
     // Two rounds: what overlaps changes a little once it is slower.
-    for (int round = 0; round < 2 && (machine_.slowdown > 1 || machine_.link_use); ++round) {
-      if (machine_.slowdown > 1) for_each_rank([&](size_t rank) { slow_down(rank); });
+    const bool slows = machine_.slowdown > 1 || machine_.multiprocessors > 0;
+    for (int round = 0; round < 2 && (slows || machine_.link_use); ++round) {
+      if (slows) for_each_rank([&](size_t rank) { slow_down(rank); });
       if (machine_.link_use) share_links();
       run();
     }
@@ -105,26 +146,24 @@ class Resolver {
     return {};
   }
 
-  /// Times at which data of the rank moves, merged.
-  std::vector<TimeSpan> communication(size_t rank) const {
-    std::vector<TimeSpan> spans;
+  /// How much longer ops take beside this operation that leave it `spare` multiprocessors.
+  double factor_beside(const CollectiveRecord& c, int spare) const {
+    const int held = c.multiprocessors, all = machine_.multiprocessors;
+    if (held == 0 || held >= all) return machine_.slowdown;
+    return held <= spare ? 1 : static_cast<double>(all) / (all - held);
+  }
+
+  /// Times at which data of the rank moves.
+  std::vector<Beside> communication(size_t rank, int spare) const {
+    std::vector<Beside> spans;
     const RankGraph& own = graphs_[rank];
     for (size_t i = 0; i < own.operations.size(); ++i) {
       const TimeSpan span{graph_->begin(joined_[rank][i]),
                           graph_->end(graph_->number(rank, own.operations[i].done))};
-      if (span.seconds() > 0) spans.push_back(span);
+      const CollectiveRecord& c = ranks_[rank].record->collectives()[own.operations[i].index];
+      if (span.seconds() > 0) spans.push_back({span, factor_beside(c, spare)});
     }
-    std::sort(spans.begin(), spans.end(),
-              [](const TimeSpan& a, const TimeSpan& b) { return a.begin < b.begin; });
-    std::vector<TimeSpan> merged;
-    for (const TimeSpan& span : spans) {
-      if (!merged.empty() && span.begin <= merged.back().end) {
-        merged.back().end = std::max(merged.back().end, span.end);
-      } else {
-        merged.push_back(span);
-      }
-    }
-    return merged;
+    return flattened(spans);
   }
 
   TimeSpan span_of(size_t rank, WorkPart::Node node) const {
@@ -134,15 +173,17 @@ class Resolver {
 
   /// Ops take longer for the part that runs beside communication.
   void slow_down(size_t rank) {
-    const std::vector<TimeSpan> busy = communication(rank);
+    std::map<int, std::vector<Beside>> communication_by_spare;
     const RankGraph& own = graphs_[rank];
     for (size_t i = 0; i < own.ops.size(); ++i) {
       if (own.ops[i] == WorkPart::kNone) continue;
       const TimeSpan span = span_of(rank, own.ops[i]);
       if (span.seconds() <= 0) continue;
-      const double share = covered(span, busy) / span.seconds();
+      const int spare = ranks_[rank].record->ops()[i].spare_multiprocessors;
+      const auto [at, is_new] = communication_by_spare.try_emplace(spare);
+      if (is_new) at->second = communication(rank, spare);
       graph_->set_seconds(graph_->number(rank, own.ops[i]),
-                          own.alone[i] * (1 + (machine_.slowdown - 1) * share));
+                          own.alone[i] * (1 + delay(span, at->second) / span.seconds()));
     }
   }
 

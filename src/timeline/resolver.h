@@ -7,7 +7,8 @@
 // launched it and the work that it waits for is complete. A collective begins when all its members
 // that have records have reached it; members without a record arrive with those that have one. A
 // message begins when both ends have arrived (rendezvous). Operations of a rank that use the same
-// link at the same time share its rate.
+// link at the same time share its rate. Ops take as much longer beside communication as they have
+// fewer multiprocessors.
 //
 // In the record of a device without side streams (the cpu) the host runs the ops itself, and
 // communication continues beside it until it waits.
@@ -43,8 +44,13 @@ struct MachineTimes {
   /// Of the host before an op's launches, besides these; none: nothing.
   std::function<double(const OpEntryRecord&)> host = {};
   double host_wait = 0;  // from the end of what the host waits for to its next launch
-  /// Factor on the duration of ops for the part that runs beside communication.
+  /// Factor on the duration of ops for the part that runs beside communication, where it is not
+  /// known how many multiprocessors that takes.
   double slowdown = 1;
+  /// Of a device; 0: not known. Ops beside communication that takes a known number of them
+  /// (CollectiveRecord::multiprocessors) have the others, and those that leave some
+  /// (OpEntryRecord::spare_multiprocessors) have the others all the time.
+  int multiprocessors = 0;
   /// Operations of a rank that run at the same time share its links; none: each has them for
   /// itself.
   std::function<LinkUse(const CollectiveRecord&)> link_use = {};

@@ -36,8 +36,7 @@ std::shared_ptr<const RunSetup> run_of(const ModelFolder& from, LoadedRunConfig 
 std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const ResolvedRun& run, int number) {
   const RankDevice rank = make_dry_run_device(setup.config);
   const auto world = make_sim_communicator(number, run.parallelism.mesh.ranks(), "world");
-  const Engine engine(*rank.device, rank.ops, setup.model, run,
-                      ParallelGroups(run.parallelism.mesh, world));
+  const Engine engine(*rank.device, rank.ops, setup.model, run, make_groups(run, world));
   const Communicator& copies = engine.store().copies_of_runs();
   const auto runs =
       saved_share(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),

@@ -23,7 +23,7 @@ Generator make_generator(const RunSetup& setup, const ResolvedRun& run, const Ge
   GeneratorSettings settings{run.layers, run.parallelism, run.memory};
   for (const std::vector<Prompt>& batch : work.batches)
     settings.positions = std::max(settings.positions, longest(batch));
-  return {device, ops, setup.model, settings, ParallelGroups(run.parallelism.mesh, world)};
+  return {device, ops, setup.model, settings, make_groups(run, world)};
 }
 
 /// A batch on this rank's replica.

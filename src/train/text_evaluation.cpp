@@ -71,7 +71,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   const GlobalRank rank{world->rank()};
   if (device.memory().system_allocations == 0) device.use_plan(plan_memory(run, rank).plan);
   const ResolvedRun resolved = resolve_run(run.config, run.model);
-  Engine engine(device, ops, run.model, resolved, ParallelGroups(resolved.parallelism.mesh, world));
+  Engine engine(device, ops, run.model, resolved, make_groups(resolved, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), *open_weights(*run.pretrained), run.model);
 

@@ -65,9 +65,8 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);
   data_ = std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
                                          run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
-  engine_ =
-      std::make_unique<Engine>(device, ops, setup.model, run_,
-                               ParallelGroups(run_.parallelism.mesh, world_), open_second_memory());
+  engine_ = std::make_unique<Engine>(device, ops, setup.model, run_, make_groups(run_, world_),
+                                     open_second_memory());
   if (config_.context_parallel.hybrid_context_parallel)
     documents_ = std::make_unique<DocumentBatches>(setup, engine_->groups());
   state_.seed = run_.layers.seed;

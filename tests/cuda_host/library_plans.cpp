@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cublaslt_double.h"
+#include "cuda_host/streams.h"
 
 namespace viaduct::cuda {
 namespace {
@@ -57,6 +58,26 @@ TEST_F(ProductLibraryTest, AsksOnceForEachKind) {
     EXPECT_EQ(library.kinds(), 2);
   }
   EXPECT_EQ(cublaslt_double::live_objects(), before);
+}
+
+TEST_F(ProductLibraryTest, AProductLeavesMultiprocessorsFree) {
+  cuda_host::reset_runtime({});  // a GPU of 4
+  cublaslt_double::offer_algorithms({0});
+  ProductLibrary library;
+  std::vector<float> a{1, 2, 3, 4}, b{5, 6, 7, 8}, d(4);
+  ProductKind spares = kind(2);
+  spares.spare_multiprocessors = 3;
+  library.multiply(kind(2), memory(a, b, d), nullptr);
+  for (int product = 0; product < 2; ++product) library.multiply(spares, memory(a, b, d), nullptr);
+  EXPECT_EQ(d, (std::vector<float>{17, 23, 39, 53}));
+  EXPECT_EQ(library.kinds(), 2) << "it has an algorithm of its own";
+  EXPECT_NE(key_of(kind(2)), key_of(spares));
+  EXPECT_EQ(cublaslt_double::products_by_multiprocessors(),
+            (std::map<int, int64_t>{{0, 1}, {1, 2}}));
+  spares.spare_multiprocessors = 4;
+  EXPECT_THAT([&] { library.multiply(spares, memory(a, b, d), nullptr); },
+              ThrowsMessage<DeviceError>(AllOf(HasSubstr("leaves 4 multiprocessors"),
+                                               HasSubstr("expected num_sm of at most 3"))));
 }
 
 TEST_F(ProductLibraryTest, AKindWithABiasTakesTheBiasOfEachCall) {

@@ -282,7 +282,8 @@ std::vector<FieldCase> checkpoint_cases() {
 std::vector<FieldCase> graph_cases() {
   const std::string runs = "exact/cuda/step_graph_test.cpp",
                     connections = "unit/cuda_host/nccl_options_test.cpp",
-                    launched = "exact/cuda/launch_settings_test.cpp";
+                    launched = "exact/cuda/launch_settings_test.cpp",
+                    products = "exact/cuda/product_connections_test.cpp";
   return {
       {"model.cuda_graph_impl",
        "full_iteration",
@@ -319,6 +320,14 @@ std::vector<FieldCase> graph_cases() {
        "nccl_communicator_config_path"},
       {"dist.use_sharp", "true", kNotes, {}, {}, "", connections, "use_sharp"},
       {"ddp.nccl_ub", "true", kNotes, {}, {}, "", connections, "nccl_ub"},
+      {"ddp.disable_symmetric_registration",
+       "true",
+       kNotes,
+       {},
+       {},
+       "",
+       "unit/run/symmetric_memory_test.cpp",
+       "disable_symmetric_registration"},
       {"dist.distributed_backend", "gloo", kNotes, {}, {}, "", launched, "backend=gloo"},
       {"model.pipeline_model_parallel_comm_backend",
        "nccl",
@@ -353,6 +362,26 @@ std::vector<FieldCase> graph_cases() {
        "binds ranks where the machine has several memory nodes",
        "unit/run/rank_binding_test.cpp",
        "RanksThatFollowEachOtherShareANode"},
+      {"comm_overlap.num_sm", "4", kNotes, {}, {}, "", products, "num_sm"},
+      {"comm_overlap.cga_size", "2", kNotes, {}, {}, "", products, "cga_size"},
+      {"comm_overlap.set_sm_margin",
+       "true",
+       kNotes,
+       {},
+       {},
+       "",
+       products,
+       "set_sm_margin",
+       {"comm_overlap.num_sm=4"}},
+      {"comm_overlap.atomic_gemm",
+       "true",
+       kNotes,
+       {},
+       {},
+       "",
+       "unit/nn/gemm_overlap_test.cpp",
+       "atomic_gemm"},
+      {"comm_overlap.use_ce", "true", kNotes, {}, {}, "", products, "use_ce"},
   };
 }
 

@@ -237,6 +237,15 @@ void add_model_overlap(std::vector<RuleCase>& c) {
       if (pipeline) f.config.tensor_overlap.method = "pipeline";
     };
   };
+  const auto multiprocessors = [](std::optional<int> number, double share) {
+    return [=](Figures& f) {
+      set_sizes(f, 2), f.config.tensor_overlap.tp_comm_overlap = true;
+      f.config.tensor_overlap.kernels.num_sm = number;
+      f.times->exposed["tp"] = share;
+    };
+  };
+  add(c, "tp-overlap-sms", multiprocessors(16, 0.1), multiprocessors({}, 0.1),
+      multiprocessors(1, 0.03), kNot);
   add(c, "tp-overlap-splits", pipelined(true, 2), pipelined(false, 2), pipelined(true, 1), kNot);
   const auto narrow = [](bool fp8, bool on) {
     return [=](Figures& f) {

@@ -22,12 +22,19 @@
   X(ncclBroadcast)            \
   X(ncclSend)                 \
   X(ncclRecv)
+// Those of symmetric memory, from NCCL 2.27 on.
+#define VIADUCT_NCCL_SYMMETRIC_CALLS(X) \
+  X(ncclMemAlloc)                       \
+  X(ncclMemFree)                        \
+  X(ncclCommWindowRegister)             \
+  X(ncclCommWindowDeregister)
 
 namespace viaduct {
 
 struct NcclCalls {
 #define VIADUCT_NCCL_MEMBER(name) decltype(&::name) name;
   VIADUCT_NCCL_CALLS(VIADUCT_NCCL_MEMBER)
+  VIADUCT_NCCL_SYMMETRIC_CALLS(VIADUCT_NCCL_MEMBER)  // null in an older library
 #undef VIADUCT_NCCL_MEMBER
 };
 

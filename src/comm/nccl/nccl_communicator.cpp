@@ -5,22 +5,46 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "comm/completed_operation.h"
 #include "comm/nccl/nccl_rank.h"
+#include "comm/nccl/nccl_registration.h"
 #include "comm/nccl/nccl_requests.h"
 #include "comm/queued_operation.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/gpu_facts.h"
 
 namespace viaduct {
 namespace {
 
-constexpr int kOldestVersion = 21800, kOldestWithRegistration = 21900, kOldestWithSwitches = 22700;
+constexpr int kOldestVersion = 21800, kOldestWithRegistration = 21900, kOldestWithSwitches = 22700,
+              kOldestWithCopyEngines = 22800;
+
+int library_version() {
+  int version = 0;
+  nccl_calls().ncclGetVersion(&version);
+  return version;
+}
+
+void check_version(int version, int oldest, std::string_view setting) {
+  VIADUCT_CHECK(ConfigError, version >= oldest,
+                "{} needs NCCL {}.{} or newer, found {}.{}; expected {} = false, or a newer "
+                "libnccl.so.2",
+                setting, oldest / 10000, oldest / 100 % 100, version / 10000, version / 100 % 100,
+                setting);
+}
+
+/// What options need of the library.
+void check_options(const NcclOptions& options, int version) {
+  for (const auto& [group, one] : options) {
+    if (one.in_switches) check_version(version, kOldestWithSwitches, "dist.use_sharp");
+    if (one.registers_memory) check_version(version, kOldestWithRegistration, "ddp.nccl_ub");
+  }
+}
 
 /// Complete when its stream has passed it.
 class NcclOperation final : public CommOperation {
@@ -50,24 +74,6 @@ class CapturedOperation final : public CommOperation {
   static constexpr std::string_view kNoResult =
       "NCCL: an operation that is captured into a graph has no result before a launch";
   std::shared_ptr<NcclRank> rank_;
-};
-
-/// The connections that the device's memory is registered with; the device ends them before it
-/// frees that memory.
-class Registrations {
- public:
-  Registrations() = default;
-  ~Registrations() {
-    for (const auto& [rank, on] : all_) rank->deregister(*on);
-  }
-  Registrations(const Registrations&) = delete;
-  Registrations& operator=(const Registrations&) = delete;
-  void add(std::shared_ptr<NcclRank> rank, NcclConnection& on) {
-    all_.emplace_back(std::move(rank), &on);
-  }
-
- private:
-  std::vector<std::pair<std::shared_ptr<NcclRank>, NcclConnection*>> all_;
 };
 
 /// Hosts talk over `inner`; who comes out of it after an abort hears of that first.
@@ -122,8 +128,9 @@ class NcclCommunicator final : public Communicator {
       : Communicator(hosts->name()),
         rank_(std::move(rank)),
         hosts_(std::move(hosts)),
-        options_(std::move(options)) {
-    collectives_ = &connect_all(name());
+        options_(std::move(options)),
+        registration_(rank_, hosts_, my_options().symmetric_memory) {
+    connections_[{}].collectives = &connect_all(name(), my_options());
   }
   int rank() const override { return hosts_->rank(); }
   int size() const override { return hosts_->size(); }
@@ -133,18 +140,28 @@ class NcclCommunicator final : public Communicator {
   /// NCCL's calls read and write runs of memory.
   bool takes_row_order() const override { return false; }
   void open_channels(const std::vector<int>& peers, bool message_groups) override;
+  void open_connections(const std::vector<OwnConnection>& connections) override;
 
  private:
+  /// Connections of all ranks of the group with the same settings. Only what operations use is
+  /// made: each takes memory of the GPU.
+  struct Connections {
+    NcclConnection* collectives = nullptr;
+    NcclConnection* message_groups[2] = {};  // by flow
+  };
   /// One direction of a flow between two ranks: messages that wait for each other on the GPU must
   /// not share a connection with those that go the other way.
   using Channel = std::tuple<int, int, Flow>;  // from, to
   static constexpr Flow kFlows[] = {Flow::activations, Flow::gradients};
 
   /// A connection of all ranks of the group.
-  NcclConnection& connect_all(const std::string& name) {
+  NcclConnection& connect_all(const std::string& name, const NcclGroupOptions& options) {
     const ncclUniqueId mine = rank() == 0 ? rank_->unique_id() : ncclUniqueId();
     const std::string id = hosts_->host().text_of_rank_0(rank() == 0 ? bytes_of(mine) : "");
-    return rank_->connect(id_of(id), rank(), size(), name, my_options());
+    return rank_->connect(id_of(id), rank(), size(), name, options);
+  }
+  NcclConnection& connect_messages(Flow flow, const NcclGroupOptions& options) {
+    return connect_all(fmt::format("{}.group.{}", name(), flow_name(flow)), options);
   }
 
   NcclGroupOptions my_options() const {
@@ -152,9 +169,24 @@ class NcclCommunicator final : public Communicator {
     return found == options_->end() ? NcclGroupOptions() : found->second;
   }
 
+  /// Those that were opened with the settings that the request names.
+  const Connections& opened_for(const CommRequest& request) const {
+    const auto found = connections_.find(request.connection);
+    VIADUCT_CHECK(CommError, found != connections_.end(),
+                  "{} over {}: no connection with its settings was opened (open_connections)",
+                  collective_name(request.collective), name());
+    return found->second;
+  }
+
   NcclConnection& connection_of(const CommRequest& request) {
     const bool sends = request.collective == Collective::send;
-    if (!sends && request.collective != Collective::receive) return *collectives_;
+    if (!sends && request.collective != Collective::receive) {
+      NcclConnection* const on = opened_for(request).collectives;
+      VIADUCT_CHECK(CommError, on != nullptr,
+                    "{} over {}: its connection was opened for messages alone (open_connections)",
+                    collective_name(request.collective), name());
+      return *on;
+    }
     const int from = sends ? rank() : request.peer, to = sends ? request.peer : rank();
     const auto found = channels_.find({from, to, request.flow});
     VIADUCT_CHECK(CommError, found != channels_.end(),
@@ -175,7 +207,8 @@ class NcclCommunicator final : public Communicator {
     NcclConnection& on = connection_of(request);
     if (!moves_bytes(request)) return nothing();
     // The lower end of a channel is its rank 0.
-    const bool message = &on != collectives_;
+    const bool message =
+        request.collective == Collective::send || request.collective == Collective::receive;
     const int peer = !message ? request.peer : request.peer > rank() ? 1 : 0;
     return give(on, request, [&](const NcclCalls& nccl, ncclComm_t comm, CUstream_st* stream) {
       return call_nccl(nccl, comm, stream, request, peer);
@@ -184,9 +217,10 @@ class NcclCommunicator final : public Communicator {
 
   std::unique_ptr<CommOperation> start_group(const std::vector<CommRequest>& requests) override {
     const CommRequest& first = requests.front();
-    NcclConnection* const on = message_groups_[static_cast<size_t>(first.flow)];
+    NcclConnection* const on = opened_for(first).message_groups[static_cast<size_t>(first.flow)];
     VIADUCT_CHECK(CommError, on != nullptr,
-                  "messages over {}: no channel for groups of them was opened (open_channels)",
+                  "messages over {}: no channel for groups of them was opened (open_channels, "
+                  "open_connections)",
                   name());
     if (std::none_of(requests.begin(), requests.end(), moves_bytes)) return nothing();
     return give(*on, first, [&](const NcclCalls& nccl, ncclComm_t comm, CUstream_st* stream) {
@@ -219,8 +253,7 @@ class NcclCommunicator final : public Communicator {
       }
       return std::make_unique<CapturedOperation>(rank_);
     }
-    if (rank_->register_memory(on, gpu->planned_memory()))
-      gpu->state<Registrations>().add(rank_, on);
+    registration_.at_operation(on, *gpu);
     return std::make_unique<NcclOperation>(rank_, on, rank_->run(on, stream, what, calls));
   }
 
@@ -240,17 +273,17 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclRank> rank_;
   std::shared_ptr<Communicator> hosts_;
   std::shared_ptr<const NcclOptions> options_;
-  NcclConnection* collectives_ = nullptr;
-  NcclConnection* message_groups_[2] = {};  // by flow
+  std::map<ConnectionSettings, Connections> connections_;  // the usual ones: without settings
   std::map<Channel, NcclConnection*> channels_;
+  NcclRegistration registration_;
 };
 
 void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message_groups) {
   if (size() == 1) return;
   if (message_groups) {
     for (const Flow flow : kFlows)
-      message_groups_[static_cast<size_t>(flow)] =
-          &connect_all(fmt::format("{}.group.{}", name(), flow_name(flow)));
+      connections_[{}].message_groups[static_cast<size_t>(flow)] =
+          &connect_messages(flow, my_options());
   }
   // The lower rank of each pair makes the ids of its channels; all ranks receive all of them.
   std::string mine;
@@ -282,25 +315,25 @@ void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message
   }
 }
 
-/// What options need of the library.
-void check_options(const NcclOptions& options, int version) {
-  const auto need = [&](int oldest, std::string_view setting) {
-    VIADUCT_CHECK(ConfigError, version >= oldest,
-                  "{} needs NCCL {}.{} or newer, found {}.{}; expected {} = false, or a newer "
-                  "libnccl.so.2",
-                  setting, oldest / 10000, oldest / 100 % 100, version / 10000, version / 100 % 100,
-                  setting);
-  };
-  for (const auto& [group, one] : options) {
-    if (one.in_switches) need(kOldestWithSwitches, "dist.use_sharp");
-    if (one.registers_memory) need(kOldestWithRegistration, "ddp.nccl_ub");
+void NcclCommunicator::open_connections(const std::vector<OwnConnection>& connections) {
+  if (size() == 1) return;
+  const int most = facts_of_gpu().multiprocessors;
+  for (const OwnConnection& own : connections) {
+    if (own.settings.copy_engines)
+      check_version(library_version(), kOldestWithCopyEngines, "comm_overlap.use_ce");
+    VIADUCT_CHECK(
+        ConfigError, own.settings.multiprocessors <= most,
+        "comm_overlap.num_sm: {} for exchanges of {}, and the GPU has {} multiprocessors; "
+        "expected at most {}",
+        own.settings.multiprocessors, name(), most, most);
+    const NcclGroupOptions options = with_settings(my_options(), own.settings);
+    Connections& made = connections_[own.settings];
+    if (own.collectives) made.collectives = &connect_all(name(), options);
+    for (const Flow flow : kFlows) {
+      if (flow == Flow::activations ? own.activations : own.gradients)
+        made.message_groups[static_cast<size_t>(flow)] = &connect_messages(flow, options);
+    }
   }
-}
-
-int library_version() {
-  int version = 0;
-  nccl_calls().ncclGetVersion(&version);
-  return version;
 }
 
 std::string version_name(int version) {

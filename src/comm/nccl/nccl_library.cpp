@@ -41,6 +41,10 @@ NcclCalls load() {
 #define VIADUCT_NCCL_FIND(name) find(library, place, #name, calls.name);
   VIADUCT_NCCL_CALLS(VIADUCT_NCCL_FIND)
 #undef VIADUCT_NCCL_FIND
+#define VIADUCT_NCCL_FIND(name) \
+  calls.name = reinterpret_cast<decltype(calls.name)>(::dlsym(library, #name));
+  VIADUCT_NCCL_SYMMETRIC_CALLS(VIADUCT_NCCL_FIND)
+#undef VIADUCT_NCCL_FIND
   return calls;
 }
 

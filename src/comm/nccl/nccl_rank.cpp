@@ -106,6 +106,7 @@ NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, st
   if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
   if (!options.net_name.empty()) config.netName = options.net_name.c_str();
   if (options.in_switches) config.collnetEnable = 1;
+  if (options.without_ctas) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   made.registers_ = options.registers_memory;
   const std::string what = "connecting " + made.name_;
   check_call(calls_.ncclCommInitRankConfig(&made.handle_, size, id, rank, &config), &made, what);
@@ -113,24 +114,40 @@ NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, st
   return made;
 }
 
-bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory) {
-  if (!on.registers_) return false;
+bool NcclRank::wants_memory(const NcclConnection& on) const {
   const Lock lock(mutex_);
+  return on.registers_;
+}
+
+bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
+                               bool symmetric) {
+  Lock lock(mutex_);
   check_locked();
   on.registers_ = false;
   VIADUCT_CHECK(CommError, memory.second > 0,
                 "{}: ddp.nccl_ub = true, and this run's memory is not planned: there is none to "
                 "register",
                 on.name_);
-  check_call(calls_.ncclCommRegister(on.handle_, memory.first, static_cast<size_t>(memory.second),
-                                     &on.registration_),
-             &on, fmt::format("registering {} bytes with {}", memory.second, on.name_));
-  return true;
+  const std::string what = fmt::format("registering {} bytes with {}", memory.second, on.name_);
+  const auto bytes = static_cast<size_t>(memory.second);
+  if (symmetric) {
+    const ncclResult_t result = calls_.ncclCommWindowRegister(on.handle_, memory.first, bytes,
+                                                              &on.window_, NCCL_WIN_COLL_SYMMETRIC);
+    check_call(result, &on, what);
+    if (result == ncclInProgress) settle(lock, on, what);
+    if (on.window_ != nullptr) return true;
+  }
+  check_call(calls_.ncclCommRegister(on.handle_, memory.first, bytes, &on.registration_), &on,
+             what);
+  return false;
 }
 
 void NcclRank::deregister(NcclConnection& on) {
   const Lock lock(mutex_);
-  if (on.handle_ != nullptr)
+  if (on.handle_ == nullptr) return;
+  if (on.window_ != nullptr)
+    static_cast<void>(calls_.ncclCommWindowDeregister(on.handle_, on.window_));
+  else
     static_cast<void>(calls_.ncclCommDeregister(on.handle_, on.registration_));
 }
 

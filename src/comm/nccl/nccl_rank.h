@@ -44,6 +44,7 @@ class NcclConnection {
   int64_t capture_ = 0;         // the last one that has calls of it
   bool registers_ = false;      // the run's memory is registered at its first operation
   void* registration_ = nullptr;
+  ncclWindow_t window_ = nullptr;  // in its place, of symmetric memory
 };
 
 class NcclRank {
@@ -59,9 +60,12 @@ class NcclRank {
   /// timeout, or with the cause if a rank failed.
   NcclConnection& connect(const ncclUniqueId& id, int rank, int size, std::string name,
                           const NcclGroupOptions& options);
-  /// Registers memory with a connection that wants it. True the first time: then `deregister`
-  /// comes before that memory is freed.
-  bool register_memory(NcclConnection& on, std::pair<void*, int64_t> memory);
+  /// Whether the connection wants that memory is registered with it, and it has none yet.
+  bool wants_memory(const NcclConnection& on) const;
+  /// Registers memory with a connection that wants it; `deregister` must come before that memory is
+  /// freed. `symmetric`: as a window; then all ranks of the connection call it, with as many bytes.
+  /// Returns whether it is one: NCCL has none between GPUs that cannot map each other's memory.
+  bool register_memory(NcclConnection& on, std::pair<void*, int64_t> memory, bool symmetric);
   void deregister(NcclConnection& on);
   ncclUniqueId unique_id();
 

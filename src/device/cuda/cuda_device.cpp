@@ -52,6 +52,18 @@ std::string by_tag(const MemoryStatistics& memory) {
   return list.empty() ? "nothing" : list;
 }
 
+/// What `cudaMalloc` gives for a plan; null if the GPU has no room.
+void* take_block(int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(error, "cudaMalloc");
+  return data;
+}
+
 /// Memory outside of plans.
 std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu) {
   std::string missing;
@@ -102,6 +114,8 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
     return {arena_memory_, arena_memory_ == nullptr ? 0 : memory().planned_bytes};
   }
 
+  uint64_t plan_fingerprint() const override { return plan_fingerprint_; }
+
   void watch(bool on) override { watch_process(on); }
   ScopeMarks* scope_marks() override { return &marks_; }
 
@@ -137,6 +151,10 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
  private:
   enum class Group { none, first_part, all_parts };
 
+  PlanMemorySource plan_memory_source() const {
+    if (settings_.plan_memory.take != nullptr) return settings_.plan_memory;
+    return {take_block, [](void* data) { cudaFree(data); }};
+  }
   bool capturing() const { return graph_memory_ != nullptr; }
   /// Gives the launches that are kept to the GPU; the group's next part begins.
   void give_kept();
@@ -159,6 +177,7 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
   std::vector<CudaGraph::Listener> listeners_;        // of its launches
   int64_t captures_ = 0;                              // so far
   void* arena_memory_ = nullptr;
+  uint64_t plan_fingerprint_ = 0;
   std::unique_ptr<PlannedArena> arena_;  // null without a plan
   PinnedMemory pinned_;
   const StreamChoice has_priority_;
@@ -179,7 +198,7 @@ GpuDevice::~GpuDevice() {
   graphs_.clear();
   release_states();
   release_held();
-  if (arena_memory_ != nullptr) cudaFree(arena_memory_);
+  if (arena_memory_ != nullptr) plan_memory_source().give(arena_memory_);
 }
 
 void GpuDevice::begin_capture() {
@@ -260,12 +279,9 @@ void GpuDevice::use_plan(const MemoryPlan& plan) {
   VIADUCT_CHECK(DeviceError, arena_ == nullptr && memory().system_allocations == 0,
                 "cuda device: a memory plan must be given once, before the first allocation");
   const int64_t bytes = std::max<int64_t>(1, plan.arena_bytes);
-  const cudaError_t error = cudaMalloc(&arena_memory_, static_cast<size_t>(bytes));
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    no_memory(bytes, "the planned memory of a step");
-  }
-  check_cuda(error, "cudaMalloc");
+  arena_memory_ = plan_memory_source().take(bytes);
+  if (arena_memory_ == nullptr) no_memory(bytes, "the planned memory of a step");
+  plan_fingerprint_ = fingerprint_of(plan);
   arena_ = std::make_unique<PlannedArena>(plan, arena_memory_, bytes);
   statistics().planned_bytes = bytes;
   statistics().reserved_bytes += bytes;

@@ -25,10 +25,18 @@ struct GpuProperties {
   int driver = 0;  // the newest CUDA that the driver supports, 13000: 13.0
 };
 
+/// Where the memory of a plan comes from.
+struct PlanMemorySource {
+  /// Null if the GPU has no room.
+  void* (*take)(int64_t bytes) = nullptr;
+  void (*give)(void* data) = nullptr;
+};
+
 struct CudaDeviceSettings {
   /// Memory is filled with 0xFF, which is NaN, when it is allocated and when it is freed (the first
   /// and the last MiB of it): for tests.
   bool poison = false;
+  PlanMemorySource plan_memory = {};  // empty: cudaMalloc
 };
 
 class CudaDevice : public Device {
@@ -56,6 +64,8 @@ class CudaDevice : public Device {
 
   /// The memory of the plan; no bytes without a plan.
   virtual std::pair<void*, int64_t> planned_memory() const = 0;
+  /// Equal on devices whose plans have the same allocations at the same places; 0 without a plan.
+  virtual uint64_t plan_fingerprint() const = 0;
 
   /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
   /// each type, default-constructed at its first use and destroyed before the device's streams.

@@ -11,6 +11,8 @@ namespace viaduct::rules {
 namespace {
 
 constexpr const char* kOneContextRank = "cp = 1";
+/// The guides: clusters of 1 or 2 blocks.
+constexpr int kMostAdvisedCga = 2;
 
 std::string bytes(double value) {
   return format_bytes(static_cast<int64_t>(value));
@@ -41,13 +43,47 @@ Finding tp_overlap_off(const Figures& f, const Thresholds& limits) {
       {change({"comm_overlap.tp_comm_overlap=true"})});
 }
 
-Finding tp_overlap_sms(const Figures& f, const Thresholds&) {
+/// The same run with this number for all products.
+Advice with_num_sm(int number) {
+  return change({fmt::format("comm_overlap.num_sm={}", number)});
+}
+
+Finding tp_overlap_sms(const Figures& f, const Thresholds& limits) {
   if (f.tp == 1 || !overlaps_tensors(f))
     return not_applicable("communication of tensor ranks is not overlapped");
-  return unknown(
-      "multiprocessors of communication kernels: num_sm and cga_size of a product have no effect; "
-      "dist.nccl_communicator_config_path has those of a group (tp: {max_ctas, "
-      "cga_cluster_size})");
+  const TensorOverlapConfig& overlap = f.config.tensor_overlap;
+  const KernelSettings& kernels = overlap.kernels;
+  if (kernels.cga_size.value_or(0) > kMostAdvisedCga)
+    return fires(Level::warn,
+                 fmt::format("clusters of NCCL's kernels have {} blocks (comm_overlap.cga_size): "
+                             "more than {} rarely fit beside a product",
+                             *kernels.cga_size, kMostAdvisedCga),
+                 {{"blocks", static_cast<double>(*kernels.cga_size), ""}},
+                 {change({fmt::format("comm_overlap.cga_size={}", kMostAdvisedCga)})});
+  if (!kernels.num_sm) {
+    const bool rows =
+        overlap.tp_comm_overlap_cfg.is_name() || !overlap.tp_comm_overlap_cfg.value.entries.empty();
+    return not_applicable(rows ? "comm_overlap.tp_comm_overlap_cfg has the multiprocessors of rows"
+                               : "NCCL chooses its multiprocessors (comm_overlap.num_sm is null)");
+  }
+  if (!f.times) return unknown(kNoTimes);
+  const int number = *kernels.num_sm;
+  const double exposed = f.times->share(f.times->exposed_of("tp"));
+  const std::vector<Quantity> values{{"multiprocessors", static_cast<double>(number), ""},
+                                     {"exposed", exposed, "of the step"}};
+  if (exposed > limits[Limit::exposed_min])
+    return fires(Level::hint,
+                 fmt::format("exchanges of tensor ranks have {} multiprocessors (num_sm), and are "
+                             "exposed {:.1f} %: measure with more; a plan does not know how much "
+                             "faster they are",
+                             number, 100 * exposed),
+                 values, {with_num_sm(std::min(2 * number, kMostSm))});
+  if (number == 1) return not_applicable("one multiprocessor hides all exchanges");
+  return if_gain(Level::hint,
+                 fmt::format("exchanges of tensor ranks have {} multiprocessors (num_sm) and are "
+                             "hidden: with fewer, products are faster",
+                             number),
+                 values, {with_num_sm(number / 2)});
 }
 
 Finding tp_overlap_splits(const Figures& f, const Thresholds&) {
@@ -230,10 +266,11 @@ RuleGroup model_overlap_rules() {
         "Overlap it with the products that it feeds.",
         "8B, tp 8, 64 H100, another framework: +9.7 %, +5.6 %", "guides, tensor parallel overlap",
         tp_overlap_off},
-       {"tp-overlap-sms", kPlan | kRun,
-        "hint: communication is exposed, or done before 80 % of its product",
-        "Give it more or fewer multiprocessors.", "", "guides, tensor parallel overlap",
-        tp_overlap_sms},
+       {"tp-overlap-sms", kPlan,
+        "hint: num_sm is given, and communication is exposed > exposed_min, or a smaller num_sm is "
+        "faster; warn: cga_size > 2",
+        "Give it more or fewer multiprocessors; clusters of 1 or 2 blocks.", "",
+        "guides, tensor parallel overlap", tp_overlap_sms},
        {"tp-overlap-splits", kPlan,
         "hint: pipelined products, and another number of splits is faster",
         "4 is usually best; the guides' split size is the number of splits.", "",

@@ -1,6 +1,7 @@
 // The entry of libviaduct_cuda.so.
 
 #include "comm/nccl/nccl_communicator.h"
+#include "comm/nccl/nccl_memory.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_stopwatch.h"
 #include "device/cuda/gpu_facts.h"
@@ -25,7 +26,9 @@ CudaTarget target_of_gpu() {
 }
 
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
-  std::unique_ptr<CudaDevice> device = make_cuda_device({}, settings.has_priority);
+  CudaDeviceSettings of_device;
+  if (settings.symmetric_memory) of_device.plan_memory = nccl_plan_memory();
+  std::unique_ptr<CudaDevice> device = make_cuda_device(of_device, settings.has_priority);
   if (!settings.product_algorithms_path.empty()) {
     const GpuProperties& gpu = device->properties();
     device->state<cuda::ProductLibrary>().choose_by_time(

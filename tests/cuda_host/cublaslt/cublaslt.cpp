@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct Offer {
   size_t version = kVersion;
   std::vector<double> seconds{0};
   std::vector<int64_t> products{0};
+  std::map<int, int64_t> targets;
 };
 Offer& offer() {
   static Offer instance;
@@ -92,6 +94,7 @@ cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDou
   mix(p.transa), mix(p.transb), mix(p.desc.epilogue);
   mix(static_cast<uint64_t>(p.desc.a_mode)), mix(static_cast<uint64_t>(p.desc.b_mode));
   mix(static_cast<uint64_t>(p.desc.pointer_mode));
+  mix(static_cast<uint64_t>(p.desc.sm_target));
   cublasLtMatmulAlgo_t algo{};
   algo.data[0] = hash;
   algo.data[1] = preference.workspace_bytes;
@@ -150,11 +153,16 @@ int64_t live_objects() {
 void offer_algorithms(std::vector<double> seconds) {
   const std::lock_guard lock(offer().mutex);
   offer().products.assign(seconds.size(), 0);
+  offer().targets.clear();
   offer().seconds = std::move(seconds);
 }
 std::vector<int64_t> products() {
   const std::lock_guard lock(offer().mutex);
   return offer().products;
+}
+std::map<int, int64_t> products_by_multiprocessors() {
+  const std::lock_guard lock(offer().mutex);
+  return offer().targets;
 }
 void set_version(size_t version) {
   const std::lock_guard lock(offer().mutex);
@@ -218,6 +226,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return to(desc->a_mode);
     case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
       return to(desc->b_mode);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return to(desc->sm_target);
   }
   return refuse(CUBLAS_STATUS_INVALID_VALUE, "an unknown attribute");
 }
@@ -315,6 +325,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const std::lock_guard lock(offer().mutex);
     seconds = offer().seconds[number];
     ++offer().products[number];
+    ++offer().targets[desc->sm_target];
   }
   run_on(stream, [problem, at, number, seconds] {
     compute(problem, at, number + 1);

@@ -8,7 +8,8 @@
 //   - Elements are read and written only by the leading dimensions, so that a wrong one gives wrong
 //     numbers, or an error of AddressSanitizer.
 //   - An algorithm belongs to the problem for which it was requested: shapes, formats, leading
-//     dimensions, scales and the promised alignment. With another problem it is refused.
+//     dimensions, scales, multiprocessors and the promised alignment. With another problem it is
+//     refused.
 //
 // Refused as by the library (its documentation, "cublasLtMatmul()" and "Narrow precision data
 // types"): FP8 operands other than transposed · plain before compute capability 10.0; e2m1 in any
@@ -17,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,8 @@ int64_t live_objects();
 void offer_algorithms(std::vector<double> seconds);
 /// Products by the number of their algorithm.
 std::vector<int64_t> products();
+/// Products since then by the multiprocessors that their kernels may use at most; 0: all.
+std::map<int, int64_t> products_by_multiprocessors();
 /// The version of the library, in all threads; initially kVersion.
 void set_version(size_t version);
 inline constexpr size_t kVersion = 130100;

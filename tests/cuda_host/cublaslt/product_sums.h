@@ -18,6 +18,7 @@ struct cublasLtDescDouble {
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void *bias = nullptr, *a_scale = nullptr, *b_scale = nullptr;
   int32_t bias_type = -1;
+  int32_t sm_target = 0;
   int32_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   int32_t b_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
 };

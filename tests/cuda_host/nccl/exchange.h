@@ -24,6 +24,8 @@ struct Call {
   ncclDataType_t type = ncclUint8;
   ncclRedOp_t op = ncclSum;
   int peer = -1;  // root, or the peer
+  /// Where the memory is that other ranks read or write, in the rank's window; −1: in none.
+  int64_t shared_at = -1;
 };
 size_t bytes_of(const Call& call);
 /// The values on which all ranks must agree.

@@ -6,7 +6,8 @@ namespace viaduct {
 
 const NcclCalls& nccl_calls() {
 #define NCCL_DOUBLE_CALL(name) &::name,
-  static const NcclCalls calls{VIADUCT_NCCL_CALLS(NCCL_DOUBLE_CALL)};
+  static const NcclCalls calls{VIADUCT_NCCL_CALLS(NCCL_DOUBLE_CALL)
+                                   VIADUCT_NCCL_SYMMETRIC_CALLS(NCCL_DOUBLE_CALL)};
 #undef NCCL_DOUBLE_CALL
   return calls;
 }

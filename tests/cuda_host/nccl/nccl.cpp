@@ -2,9 +2,11 @@
 
 #include "nccl.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <random>
 
 #include "cuda_host/emulator.h"
@@ -23,6 +25,7 @@ namespace {
 struct Clique {
   int ranks = 0;
   std::set<int> here, devices;
+  std::vector<std::vector<size_t>> windows;  // of each, the bytes of those who have called
   std::map<int64_t, std::shared_ptr<Round>> rounds;
   // Messages that the peer has not called yet, by (from, to).
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> sent, awaited;
@@ -37,6 +40,7 @@ struct Member {
   int in_flight = 0, in_graphs = 0;  // calls
   int64_t next_round = 0;
   int64_t given = 0, left = 0;  // entries so far
+  size_t windows = 0;
   ncclResult_t failed = ncclSuccess;
   std::string error;
 
@@ -54,13 +58,28 @@ struct ncclComm {
   bool connecting = true;
   int polls = 0;                         // until the late work is done
   std::function<ncclResult_t()> late{};  // not yet in the stream
-  std::map<const char*, size_t> registered{};
+  std::map<const char*, size_t> registered{}, windows{};
+  Config config{};
+  /// A window that not all ranks have registered yet.
+  struct Coming {
+    size_t number = 0;
+    char* data = nullptr;
+    size_t bytes = 0;
+    ncclWindow_t* window = nullptr;
+  };
+  std::optional<Coming> coming{};
 
-  bool has_registered(const void* data, size_t bytes) const {
+  using Ranges = std::map<const char*, size_t>;
+  /// Where in one of the ranges the memory is; −1: in none.
+  static int64_t place_in(const Ranges& ranges, const void* data, size_t bytes) {
     const auto* const at = static_cast<const char*>(data);
-    for (const auto& [begin, size] : registered)
-      if (at >= begin && at + bytes <= begin + size) return true;
-    return false;
+    for (const auto& [begin, size] : ranges)
+      if (at >= begin && at + bytes <= begin + size) return at - begin;
+    return -1;
+  }
+  static bool all_in(const Ranges& ranges, const Call& call, size_t in, size_t out) {
+    return (call.in == nullptr || place_in(ranges, call.in, in) >= 0) &&
+           (call.out == nullptr || place_in(ranges, call.out, out) >= 0);
   }
 };
 
@@ -72,7 +91,9 @@ struct State {
   std::map<std::string, std::shared_ptr<Clique>> cliques;
   int64_t ids = 0, live = 0, calls = 0, fails_from = 0;
   std::vector<Config> configs;
+  std::vector<std::pair<Config, std::string>> by_config;  // of each call, its connection's
   Registered registered;
+  std::map<void*, size_t> allocated;  // by ncclMemAlloc
 };
 /// Guarded by the runtime's lock.
 State& state() {
@@ -135,6 +156,11 @@ ncclResult_t join_round(Member& member, const Call& call, Entry& entry) {
     return refuse(member, ncclInvalidUsage,
                   "rank " + std::to_string(member.rank) + " calls " + signature(call) +
                       ", another rank " + signature(round->call));
+  if (round->call.shared_at != call.shared_at)
+    return refuse(member, ncclInvalidUsage,
+                  "rank " + std::to_string(member.rank) + " has its memory at " +
+                      std::to_string(call.shared_at) + " of its window, another rank at " +
+                      std::to_string(round->call.shared_at));
   round->parts[static_cast<size_t>(member.rank)] = call;
   entry.rounds.emplace_back(round, member.rank);
   if (++round->called == member.clique->ranks) rounds.erase(number);
@@ -253,13 +279,36 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Call> call
   return ncclInProgress;
 }
 
-ncclResult_t called(ncclComm_t comm, cudaStream_t stream, const Call& call) {
+/// Bytes of all that a rank reads and writes.
+std::pair<size_t, size_t> sizes_of(const Call& call, int ranks) {
+  const size_t bytes = bytes_of(call), all = bytes * static_cast<size_t>(ranks);
+  return {call.kind == Kind::reduce_scatter ? all : bytes,
+          call.kind == Kind::all_gather ? all : bytes};
+}
+
+/// What other ranks read or write of this one's memory: what it gives to a sum, what it gathers.
+int64_t shared_place(const ncclComm_t comm, const Call& call, size_t in, size_t out) {
+  if (!ncclComm::all_in(comm->windows, call, in, out)) return -1;
+  switch (call.kind) {
+    case Kind::all_gather:
+      return ncclComm::place_in(comm->windows, call.out, out);
+    case Kind::all_reduce:
+    case Kind::reduce_scatter:
+      return ncclComm::place_in(comm->windows, call.in, in);
+    default:
+      return -1;
+  }
+}
+
+ncclResult_t called(ncclComm_t comm, cudaStream_t stream, Call call) {
   const Runtime::Call lock = runtime().call();
   if (lock.error != cudaSuccess) return ncclUnhandledCudaError;
+  const auto [in, out] = sizes_of(call, comm->member->clique->ranks);
+  call.shared_at = shared_place(comm, call, in, out);
+  state().by_config.emplace_back(comm->config, kind_name(call.kind));
   if (group.depth == 0) return launch(comm, stream, {call});
-  if ((call.in == nullptr || comm->has_registered(call.in, bytes_of(call))) &&
-      (call.out == nullptr || comm->has_registered(call.out, bytes_of(call))))
-    ++state().registered.calls;
+  if (ncclComm::all_in(comm->registered, call, in, out)) ++state().registered.calls;
+  if (ncclComm::all_in(comm->windows, call, in, out)) ++state().registered.calls_in_windows;
   group.mixed |= group.comm != nullptr && (group.comm != comm || group.stream != stream);
   group.comm = comm;
   group.stream = stream;
@@ -286,6 +335,13 @@ int64_t calls() {
 std::vector<Config> configs() {
   const Runtime::Call lock = runtime().call();
   return state().configs;
+}
+std::map<std::string, int64_t> calls_with(const Config& config) {
+  const Runtime::Call lock = runtime().call();
+  std::map<std::string, int64_t> calls;
+  for (const auto& [made, kind] : state().by_config)
+    if (made == config) ++calls[kind];
+  return calls;
 }
 Registered registered() {
   const Runtime::Call lock = runtime().call();
@@ -326,7 +382,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
                     given(config->maxCTAs),
                     given(config->cgaClusterSize),
                     given(config->collnetEnable),
-                    config->netName == nullptr ? "" : config->netName};
+                    config->netName == nullptr ? "" : config->netName,
+                    given(config->CTAPolicy)};
   if (made.min_ctas && made.max_ctas && *made.min_ctas > *made.max_ctas)
     return refuse(nullptr, ncclInvalidArgument, "fewer CTAs at most than at least");
   if (made != Config{.ranks = ranks}) state().configs.push_back(made);
@@ -340,6 +397,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     return refuse(nullptr, ncclInvalidUsage, "two ranks on one device");
   clique->ranks = ranks;
   *comm = new ncclComm{.member = std::make_shared<Member>(Member{.clique = clique, .rank = rank})};
+  (*comm)->config = made;
   (*comm)->polls = static_cast<int>(state().random() % 4);
   ++state().live;
   return ncclInProgress;
@@ -359,6 +417,43 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
     return refuse(comm, ncclInvalidUsage, "memory that is not registered");
   return ncclSuccess;
 }
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  if (cudaMalloc(data, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  const Runtime::Call lock = runtime().call();
+  state().allocated[*data] = bytes;
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* data) {
+  {
+    const Runtime::Call lock = runtime().call();
+    if (state().allocated.erase(data) == 0)
+      return refuse(nullptr, ncclInvalidUsage, "memory that is not NCCL's");
+  }
+  return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, ncclWindow_t* window,
+                                    int flags) {
+  const Runtime::Call lock = runtime().call();
+  *window = nullptr;
+  if (!state().settings.symmetric) return ncclSuccess;
+  const auto owned = state().allocated.find(data);
+  if (comm->connecting || comm->coming || flags != NCCL_WIN_COLL_SYMMETRIC ||
+      owned == state().allocated.end() || bytes == 0 || bytes > owned->second)
+    return refuse(comm, ncclInvalidArgument, "memory of a window, or a connection in progress");
+  Member& member = *comm->member;
+  comm->coming = {member.windows++, static_cast<char*>(data), bytes, window};
+  auto& all = member.clique->windows;
+  all.resize(std::max(all.size(), member.windows));
+  all[comm->coming->number].push_back(bytes);
+  return ncclInProgress;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  const Runtime::Call lock = runtime().call();
+  char* const data = reinterpret_cast<char*>(window);
+  if (comm->windows.erase(data) == 0 || !state().allocated.contains(data))
+    return refuse(comm, ncclInvalidUsage, "a window that is not registered, or has no memory");
+  return ncclSuccess;
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   const Runtime::Call lock = runtime().call();
   *result = ncclInProgress;
@@ -366,6 +461,18 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
     const bool all = comm->member->all_here();
     if (!all || --comm->polls > 0) return ncclSuccess;
     comm->connecting = false;
+  }
+  if (comm->coming) {
+    const std::vector<size_t>& bytes = comm->member->clique->windows[comm->coming->number];
+    if (bytes.size() < static_cast<size_t>(comm->member->clique->ranks)) return ncclSuccess;
+    const ncclComm::Coming here = *std::exchange(comm->coming, std::nullopt);
+    if (std::count(bytes.begin(), bytes.end(), here.bytes) != std::ssize(bytes)) {
+      *result = refuse(*comm->member, ncclInvalidUsage, "windows of different sizes");
+      return ncclSuccess;
+    }
+    comm->windows[here.data] = here.bytes;
+    *here.window = reinterpret_cast<ncclWindow_t>(here.data);
+    ++state().registered.windows;
   }
   if (comm->late) {
     if (--comm->polls > 0) return ncclSuccess;
@@ -388,7 +495,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return refuse(comm, ncclInvalidUsage, "destroyed while it works");
   if (comm->member->in_graphs > 0)
     return refuse(comm, ncclInvalidUsage, "destroyed while a graph has calls of it");
-  if (!comm->registered.empty())
+  if (!comm->registered.empty() || !comm->windows.empty())
     return refuse(comm, ncclInvalidUsage, "destroyed while memory is registered with it");
   --state().live;
   delete comm;

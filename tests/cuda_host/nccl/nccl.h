@@ -18,19 +18,20 @@ enum { NCCL_DOUBLE_CONSTANTS(NCCL_DOUBLE_NAMED) };
 #undef NCCL_DOUBLE_NAMED
 
 typedef struct ncclComm* ncclComm_t;
+typedef struct ncclWindow_vidmem* ncclWindow_t;
 typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
 /// The members of the library's struct that are set.
 typedef struct {
   size_t size;
-  int blocking, cgaClusterSize, minCTAs, maxCTAs, collnetEnable;
+  int blocking, cgaClusterSize, minCTAs, maxCTAs, collnetEnable, CTAPolicy;
   const char* netName;
 } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER                                                \
-  {                                                                            \
-    sizeof(ncclConfig_t), NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, 0 \
+#define NCCL_CONFIG_INITIALIZER                                                                \
+  {                                                                                            \
+    sizeof(ncclConfig_t), NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, 0                 \
   }
 
 ncclResult_t ncclGetVersion(int* version);
@@ -39,6 +40,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
                                     ncclConfig_t* config);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t bytes, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
+ncclResult_t ncclMemAlloc(void** data, size_t bytes);
+ncclResult_t ncclMemFree(void* data);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, ncclWindow_t* window,
+                                    int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);

@@ -21,9 +21,12 @@
 // before the previous one on its connection is complete; a connection that is destroyed while it
 // works, while a graph has calls of it or while memory is registered with it; registered memory
 // that is no part of an allocation when it is registered or when its registration ends; a
-// configuration with fewer CTAs at most than at least.
+// configuration with fewer CTAs at most than at least; a symmetric window of memory that is not
+// NCCL's, of other sizes on other ranks, or that is still there when its memory is freed; a
+// collective that other ranks read or write at another place of their windows.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,7 +37,8 @@ enum class Sums { in_rank_order, along_a_ring };
 struct Settings {
   Sums sums = Sums::in_rank_order;
   int version = 22809;
-  uint64_t seed = 1;  // for operations that enter the stream late
+  bool symmetric = true;  // GPUs can map each other's memory
+  uint64_t seed = 1;      // for operations that enter the stream late
 };
 /// For all threads; no connection exists.
 void reset(const Settings& settings = {});
@@ -44,14 +48,18 @@ int64_t live_connections();
 struct Config {
   int ranks = 0;
   std::optional<int> min_ctas, max_ctas, cga_cluster_size, collnet;
-  std::string network;
+  std::string network = {};
+  std::optional<int> policy = {};
   bool operator==(const Config&) const = default;
 };
 /// Of all connections so far that set anything, by all ranks.
 std::vector<Config> configs();
+/// The operations of each configuration, by all ranks: "2 all_gather" and so on, by kind.
+std::map<std::string, int64_t> calls_with(const Config& config);
 struct Registered {
   int64_t buffers = 0;  // so far
   int64_t calls = 0;    // whose memory was all registered with their connection
+  int64_t windows = 0, calls_in_windows = 0;  // the same of symmetric windows
 };
 Registered registered();
 /// Number of calls so far, by all ranks: collectives and messages.

@@ -186,7 +186,7 @@ TEST(GemmOverlap, ATableHasAName) {
   EXPECT_EQ(bf16.table, outcome_of(overlapped()).table) << "the built-in choices are of this table";
   EXPECT_THAT(bf16.notes,
               ElementsAre(AllOf(HasSubstr("num_sm, cga_size and set_sm_margin of the table"),
-                                HasSubstr("dist.nccl_communicator_config_path"))));
+                                HasSubstr("kernels of GPUs"))));
   const Outcome fp8 = outcome_of(overlapped("userbuffers_fp8_h100_h8192_tp4_mbs1_seqlen8192"));
   EXPECT_THAT(methods_of(fp8),
               ElementsAre(kRing, kBulk, kBulk, kRing, kRing, kRing, kBulk, kBulk, kRing, kRing));
@@ -261,16 +261,102 @@ TEST(GemmOverlap, WhatOnlyAGpuHasIsNoted) {
                  "use_ce: true}}"));
   EXPECT_THAT(outcome.problems, IsEmpty());
   EXPECT_EQ(outcome.notes.size(), 5u);
-  for (const char* number : {"num_sm", "cga_size"})
+  for (const char* name : {"num_sm", "cga_size", "use_ce"})
     EXPECT_THAT(outcome.notes,
-                Contains(AllOf(HasSubstr(std::string("fc2_fprop.") + number + " has no effect"),
-                               HasSubstr("dist.nccl_communicator_config_path"))));
-  for (const char* wrong : {"num_sm: banana", "num_sm: 0", "cga_size: 1.5", "set_sm_margin: 3",
-                            "atomic_gemm: banana", "use_ce: 1"}) {
+                Contains(AllOf(HasSubstr(std::string("fc2_fprop.") + name + " has no effect"),
+                               HasSubstr("kernels of GPUs"))));
+  EXPECT_EQ(outcome.table, outcome_of(overlapped()).table);
+  for (const char* wrong :
+       {"num_sm: banana", "num_sm: 0", "num_sm: 65", "cga_size: 1.5", "cga_size: 5",
+        "set_sm_margin: 3", "atomic_gemm: banana", "use_ce: 1"}) {
     EXPECT_THAT(outcome_of(overlapped("{fc2_fprop: {" + std::string(wrong) + "}}")).problems,
                 ElementsAre(HasSubstr("tp_comm_overlap_cfg.fc2_fprop")))
         << wrong;
   }
+}
+
+const OverlapConditions kOnGpu{.tp = 4, .features = 64, .on_gpu = true};
+
+TEST(KernelSettings, OfAProductAndOfAllOthers) {
+  TensorOverlapConfig config = overlapped(
+      "{fc2_fprop: {num_sm: 8, set_sm_margin: true}, qkv_fprop: {num_sm: null, cga_size: 1}}");
+  config.kernels.num_sm = 4;
+  config.kernels.cga_size = 2;
+  const Outcome outcome = outcome_of(config, kOnGpu);
+  EXPECT_THAT(outcome.problems, IsEmpty());
+  EXPECT_THAT(outcome.notes, IsEmpty());
+  const GemmOverlapTable& table = outcome.table;
+  EXPECT_EQ(table[OverlapGemm::fc2_fprop].connection, (ConnectionSettings{8, 2}));
+  EXPECT_EQ(table[OverlapGemm::fc2_fprop].spare_multiprocessors, 8);
+  EXPECT_EQ(table[OverlapGemm::proj_fprop].connection, (ConnectionSettings{4, 2}));
+  EXPECT_EQ(table[OverlapGemm::proj_fprop].spare_multiprocessors, 0);
+  EXPECT_EQ(table[OverlapGemm::qkv_fprop].connection, (ConnectionSettings{0, 1}));
+  EXPECT_EQ(table[OverlapGemm::qkv_wgrad].connection, (ConnectionSettings{4, 2})) << "bulk";
+}
+
+TEST(KernelSettings, ThereAreAsManyConnectionsAsDifferentSettings) {
+  EXPECT_THAT(own_connections(outcome_of(overlapped(), kOnGpu).table), IsEmpty());
+  const auto of = [](const std::string& table) {
+    return own_connections(outcome_of(overlapped(table), kOnGpu).table);
+  };
+  EXPECT_THAT(of("{qkv_fprop: {num_sm: 2}}"), ElementsAre(OwnConnection{{2}, false, true, false}));
+  EXPECT_THAT(of("{proj_dgrad: {num_sm: 2}, qkv_dgrad: {num_sm: 2}, fc2_fprop: {num_sm: 3}}"),
+              ElementsAre(OwnConnection{{2}, true, false, true}, OwnConnection{{3}, true}));
+}
+
+TEST(KernelSettings, ATableByNameTellsThemToKernels) {
+  const Outcome outcome =
+      outcome_of(overlapped("userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192"), kOnGpu);
+  EXPECT_THAT(outcome.problems, IsEmpty());
+  EXPECT_THAT(outcome.notes, IsEmpty());
+  const GemmOverlap& proj = outcome.table[OverlapGemm::proj_fprop];
+  EXPECT_EQ(proj.connection, (ConnectionSettings{24, 2}));
+  EXPECT_EQ(proj.spare_multiprocessors, 24);
+  EXPECT_EQ(outcome.table[OverlapGemm::fc1_wgrad].connection, (ConnectionSettings{4, 2}));
+  EXPECT_EQ(outcome.table[OverlapGemm::fc1_wgrad].spare_multiprocessors, 0);
+}
+
+TEST(KernelSettings, WhatContradictsItselfIsRefused) {
+  const auto problems = [](const std::string& row, bool symmetric = false) {
+    OverlapConditions conditions = kOnGpu;
+    conditions.symmetric_memory = symmetric;
+    return outcome_of(overlapped("{" + row + "}"), conditions).problems;
+  };
+  EXPECT_THAT(problems("fc2_fprop: {num_sm: 2, cga_size: 3}"),
+              ElementsAre(HasSubstr("fc2_fprop.cga_size: a cluster of 3 blocks does not fit")));
+  EXPECT_THAT(problems("fc2_fprop: {set_sm_margin: true}"),
+              ElementsAre(HasSubstr("fc2_fprop.set_sm_margin: true needs num_sm")));
+  EXPECT_THAT(problems("fc2_fprop: {atomic_gemm: true}"),
+              ElementsAre(HasSubstr("fc2_fprop.atomic_gemm: cuBLASLt has no counters")));
+  EXPECT_THAT(problems("fc2_fprop: {use_ce: true}", true),
+              ElementsAre(HasSubstr("fc2_fprop.use_ce: NCCL has copy engines for all-gathers")));
+  EXPECT_THAT(problems("qkv_dgrad: {use_ce: true}"),
+              ElementsAre(HasSubstr("qkv_dgrad.use_ce: copy engines read and write registered")));
+  EXPECT_THAT(problems("qkv_dgrad: {use_ce: true}", true), IsEmpty());
+  EXPECT_THAT(problems("fc2_fprop: {use_ce: false, atomic_gemm: false}"), IsEmpty());
+
+  TensorOverlapConfig all = overlapped();
+  all.kernels.set_sm_margin = true;
+  EXPECT_THAT(outcome_of(all, kOnGpu).problems,
+              ElementsAre(HasSubstr("comm_overlap.set_sm_margin: true needs num_sm")))
+      << "said once";
+  all = overlapped();
+  all.kernels.atomic_gemm = true;
+  EXPECT_THAT(outcome_of(all, kOnGpu).problems,
+              ElementsAre(HasSubstr("comm_overlap.atomic_gemm: cuBLASLt has no counters")));
+  EXPECT_THAT(outcome_of(all).problems, IsEmpty()) << "on the cpu";
+}
+
+TEST(KernelSettings, CopyEnginesOfAllProductsAreThoseOfGathers) {
+  TensorOverlapConfig config = overlapped();
+  config.kernels.use_ce = true;
+  OverlapConditions conditions = kOnGpu;
+  conditions.symmetric_memory = true;
+  const Outcome outcome = outcome_of(config, conditions);
+  EXPECT_THAT(outcome.problems, IsEmpty());
+  for (const OverlapGemm gemm : {OverlapGemm::qkv_dgrad, OverlapGemm::fc1_dgrad})
+    EXPECT_TRUE(outcome.table[gemm].connection.copy_engines);
+  EXPECT_THAT(own_connections(outcome.table), ElementsAre(OwnConnection{{0, 0, true}, true}));
 }
 
 }  // namespace

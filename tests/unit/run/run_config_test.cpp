@@ -162,7 +162,7 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
   const std::vector<std::pair<std::string, std::string>> missing{
       {"memory.offload_path=/tmp", "the second memory of a GPU"},
-      {"comm_overlap.num_sm=4", "a setting of the cuda backend"}};
+      {"ddp.fsdp_manual_registration=true", "a setting of the cuda backend"}};
   for (const auto& [setting, why] : missing) {
     EXPECT_THAT(
         problems_of({"dist.device=cuda", setting}),
@@ -181,9 +181,9 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
 
 TEST(RunConfig, WithoutEffectIsNoted) {
   const LoadedRunConfig loaded =
-      load_run_config({}, {"TPOverlapCfg.num_sm=8", "env_vars.NVTE_FLASH_ATTN=0"});
+      load_run_config({}, {"ddp.fsdp_manual_registration=true", "env_vars.NVTE_FLASH_ATTN=0"});
   EXPECT_THAT(loaded.outcome.notes,
-              Contains(HasSubstr("comm_overlap.num_sm has no effect on cpu")));
+              Contains(HasSubstr("ddp.fsdp_manual_registration has no effect on cpu")));
   EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("env_vars.NVTE_FLASH_ATTN")));
 }
 

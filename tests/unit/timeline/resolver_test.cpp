@@ -23,11 +23,12 @@ class Program {
     for (int i = 0; i < ranks; ++i) all[static_cast<size_t>(i)] = i;
     members_ = std::make_shared<const RankRule>(RankRule::of(all));
   }
-  Program& op(double seconds, int stream = 0) {
+  Program& op(double seconds, int stream = 0, int spare = 0) {
     OpEntryRecord entry;
     entry.op = "op";
     entry.stream = stream;
     entry.cost.flops[0] = seconds;
+    entry.spare_multiprocessors = spare;
     entry.stream_position = ++positions_[stream];
     record_.op(entry);
     return *this;
@@ -39,6 +40,11 @@ class Program {
   }
   Program& all_reduce(int64_t seconds, int stream) {
     return collective("all_reduce", seconds, stream, -1, sequence_++, ++positions_[stream], -1);
+  }
+  /// Its kernels take this many multiprocessors from now on.
+  Program& take(int multiprocessors) {
+    taken_ = multiprocessors;
+    return *this;
   }
   Program& message(const std::string& operation, int peer, int64_t seconds, int stream,
                    int64_t sequence = 0) {
@@ -71,6 +77,7 @@ class Program {
     entry.queue = peer < 0 ? entry.group : operation + std::to_string(peer);
     entry.stream = stream;
     entry.stream_position = position;
+    entry.multiprocessors = taken_;
     record_.launch(entry);
     return *this;
   }
@@ -79,6 +86,7 @@ class Program {
   StepRecord record_;
   std::shared_ptr<const RankRule> members_;
   std::map<int, int64_t> positions_;
+  int taken_ = 0;
   int64_t sequence_ = 0;
 };
 
@@ -275,6 +283,37 @@ TEST(Resolver, TimesOnlyThePartThatIsAskedFor) {
   const RankTimes times = resolve_times({part}, machine()).front();
   EXPECT_EQ(times.ops[0].end, 0);
   EXPECT_EQ(times.end, 3);
+}
+
+/// The seconds of an op of 12 beside a sum of 6, of which `taken` of 8 multiprocessors do the work.
+double beside(int taken, int spare, double slowdown = 1) {
+  Program rank(0, 1);
+  rank.take(taken).all_reduce(6, 1).op(12, 0, spare);
+  MachineTimes times = machine(0, slowdown);
+  times.multiprocessors = 8;
+  return resolve_times({rank.part()}, times).front().ops[0].seconds();
+}
+
+TEST(Resolver, AnOpHasTheMultiprocessorsThatCommunicationLeaves) {
+  EXPECT_DOUBLE_EQ(beside(0, 0), 12);
+  EXPECT_NEAR(beside(0, 0, 1.5), 14, 0.5) << "not told: the machine's factor";
+  EXPECT_NEAR(beside(2, 0, 3), 13.5, 0.5) << "6 seconds with 6 of 8, instead of the factor";
+  EXPECT_NEAR(beside(4, 0), 15, 1.1);
+}
+
+TEST(Resolver, AProductThatLeavesMultiprocessorsHasTheOthersAllTheTime) {
+  EXPECT_DOUBLE_EQ(beside(2, 2), 16) << "12 · 8 / 6";
+  EXPECT_DOUBLE_EQ(beside(2, 4), 24);
+  EXPECT_GT(beside(4, 2), 16) << "communication takes more than it leaves";
+}
+
+TEST(Resolver, BesideSeveralOperationsTheLargestTakesMost) {
+  Program rank(0);
+  rank.take(2).all_reduce(8, 1).take(4).message("send", 1, 4, 2).op(8);
+  MachineTimes times = machine();
+  times.multiprocessors = 8;
+  const RankTimes found = resolve_times({rank.part()}, times).front();
+  EXPECT_GT(found.ops[0].seconds(), 8 * (1 + 1.0 / 3));
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ void Product::multiply(ProductLibrary& library) {
   kind.accumulate = adds;
   kind.bias = layout_.library_bias;
   kind.device_factor = layout_.device_factor;
+  kind.spare_multiprocessors = args_.spare_multiprocessors;
   library.multiply(kind, memory, stream_);
 }
 

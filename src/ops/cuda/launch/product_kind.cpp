@@ -50,9 +50,13 @@ std::string describe(const ProductKind& kind) {
 }
 
 std::string key_of(const ProductKind& kind) {
-  return fmt::format("d: {}; a: {}; b: {}; contracted {}{}{}{}", key_of(kind.d), key_of(kind.a),
-                     key_of(kind.b), kind.contracted, kind.accumulate ? "; adds" : "",
-                     kind.bias ? "; bias" : "", kind.device_factor ? "; factor" : "");
+  std::string key =
+      fmt::format("d: {}; a: {}; b: {}; contracted {}{}{}{}", key_of(kind.d), key_of(kind.a),
+                  key_of(kind.b), kind.contracted, kind.accumulate ? "; adds" : "",
+                  kind.bias ? "; bias" : "", kind.device_factor ? "; factor" : "");
+  if (kind.spare_multiprocessors > 0)
+    key += fmt::format("; spares {} multiprocessors", kind.spare_multiprocessors);
+  return key;
 }
 
 int64_t result_bytes(const ProductKind& kind) {

@@ -24,6 +24,7 @@ struct ProductKind {
   Matrix a, b, d;
   int64_t contracted = 0;
   bool accumulate = false, bias = false, device_factor = false;
+  int spare_multiprocessors = 0;  // that the kernel must not use
   auto operator<=>(const ProductKind&) const = default;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/cuda/gpu_facts.h"
 #include "ops/cuda/launch/product_plan.h"
 #include "ops/cuda/launch/product_timer.h"
 
@@ -60,7 +61,8 @@ std::string product_library_version() {
 struct ProductLibrary::Impl {
   struct Made {
     Made(cublasLtHandle_t of, const ProductKind& kind, const ProductMemory& memory)
-        : plan(of, kind, memory) {}
+        : plan(of, kind, memory,
+               kind.spare_multiprocessors > 0 ? facts_of_gpu().multiprocessors : 0) {}
     ProductPlan plan;
     cublasLtMatmulAlgo_t algorithm{};
   };

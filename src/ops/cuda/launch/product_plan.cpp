@@ -69,7 +69,7 @@ void make_layout(Layout& layout, const ProductKind::Matrix& matrix, int64_t cont
                 "cublasLtMatrixLayoutCreate", "an operand");
 }
 
-void make_desc(Desc& desc, const ProductKind& kind) {
+void make_desc(Desc& desc, const ProductKind& kind, int multiprocessors) {
   check_library(cublasLtMatmulDescCreate(desc.place(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
                 "cublasLtMatmulDescCreate", "a product");
   const auto operation = [](bool transposed) -> int32_t {
@@ -78,6 +78,15 @@ void make_desc(Desc& desc, const ProductKind& kind) {
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, operation(kind.b.contracted_last));
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, operation(!kind.a.contracted_last));
   if (kind.bias) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_BIAS});
+  if (kind.spare_multiprocessors > 0) {
+    const int32_t target = multiprocessors - kind.spare_multiprocessors;
+    VIADUCT_CHECK(
+        DeviceError, target > 0,
+        "gemm: comm_overlap.set_sm_margin leaves {} multiprocessors to communication, and "
+        "the GPU has {}; expected num_sm of at most {}",
+        kind.spare_multiprocessors, multiprocessors, multiprocessors - 1);
+    set(desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
+  }
   if (kind.device_factor)
     set(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, int32_t{CUBLASLT_POINTER_MODE_DEVICE});
   if (kind.a.scales != LibraryScales::none) {
@@ -110,9 +119,9 @@ void check_library(cublasStatus_t status, std::string_view call, const std::stri
 }
 
 ProductPlan::ProductPlan(cublasLtHandle_t handle, const ProductKind& kind,
-                         const ProductMemory& memory)
+                         const ProductMemory& memory, int multiprocessors)
     : handle_(handle), kind_(kind) {
-  make_desc(desc_, kind);
+  make_desc(desc_, kind, multiprocessors);
   set_addresses(memory);
   make_layout(a_, kind.a, kind.contracted);
   make_layout(b_, kind.b, kind.contracted);

@@ -34,8 +34,10 @@ class Owned {
 
 class ProductPlan {
  public:
-  /// DeviceError for a kind that the library cannot describe.
-  ProductPlan(cublasLtHandle_t handle, const ProductKind& kind, const ProductMemory& memory);
+  /// DeviceError for a kind that the library cannot describe, or that leaves none of the GPU's
+  /// `multiprocessors` to the product.
+  ProductPlan(cublasLtHandle_t handle, const ProductKind& kind, const ProductMemory& memory,
+              int multiprocessors);
 
   /// Takes the addresses that change from one product of the kind to the next.
   void set_addresses(const ProductMemory& memory);

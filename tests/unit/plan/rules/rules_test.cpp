@@ -43,7 +43,6 @@ const std::map<std::string, Outcome> kUndecided{{"moe-grouped-gemm-off", Outcome
                                                 {"encoder-layout", Outcome::not_applicable},
                                                 {"norm-sm-margin", Outcome::unknown},
                                                 {"dp-sharp", Outcome::unknown},
-                                                {"tp-overlap-sms", Outcome::unknown},
                                                 {"tp-overlap-static", Outcome::not_applicable},
                                                 {"tp-overlap-launch-order", Outcome::unknown},
                                                 {"cp-a2a-heads", Outcome::not_applicable},
