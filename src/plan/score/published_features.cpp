@@ -216,7 +216,8 @@ void add_overlap(const PublishedRow& row, PublishedRun& run) {
   if (expert_ranks(row) == 1) return;
   const bool can_overlap = row.count("pp").value_or(1) == 1 || row.count("vpp").value_or(1) > 1;
   const bool steps = bridge_release(row) > 0 && graphs_of(row).starts_with("full_iteration");
-  const bool stated = row.notes_mention("a2a overlap") || row.notes_mention("EP comm overlap");
+  const bool stated = (row.notes_mention("a2a overlap") && !row.notes_mention("no a2a overlap")) ||
+                      row.notes_mention("EP comm overlap");
   if ((stated || steps || overlaps_unsaid(row)) && can_overlap) {
     set(run, "comm_overlap.overlap_moe_expert_parallel_comm=true");
     set(run, "comm_overlap.delay_wgrad_compute=true");

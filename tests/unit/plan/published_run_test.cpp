@@ -222,6 +222,7 @@ TEST(PublishedRun, ExchangesOfExpertsBesideAnotherMicroBatch) {
   };
   const auto overlapped = Contains("comm_overlap.overlap_moe_expert_parallel_comm=true");
   EXPECT_THAT(of("26.04", "H100-SXM", "moe a2a overlap"), overlapped);
+  EXPECT_THAT(of("26.04", "H100-SXM", "DeepEP; no a2a overlap"), Not(overlapped));
   EXPECT_THAT(of("26.04", "H100-SXM", "EP comm overlap"), overlapped);
   const auto flex = Contains("model.moe_token_dispatcher_type=flex");
   EXPECT_THAT(of("26.04", "H100-SXM", "moe a2a overlap"), Not(flex));
