@@ -5,7 +5,7 @@
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only, kNowhere = KnobReach::nowhere;
+constexpr KnobReach kNowhere = KnobReach::nowhere;
 
 constexpr KnobRow kPipeline[] = {
     {"encoder_pipeline_model_parallel_size", "int", "0", "",

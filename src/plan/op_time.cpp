@@ -89,9 +89,11 @@ double OpTime::least_seconds(double flops, OpKind kind, bool narrow) const {
 }
 
 double OpTime::attention_rate(const OpEntryRecord& op, size_t format) const {
-  return op.kernel == "cudnn" || settings_.library_attention
-             ? library_attention_rates_[format]
-             : matrix_rates_[format] * settings_.attention_share;
+  constexpr int64_t kNarrow = 64;
+  if (op.kernel != "cudnn" && !settings_.library_attention)
+    return matrix_rates_[format] * settings_.attention_share;
+  return library_attention_rates_[format] *
+         (settings_.head_size <= kNarrow ? settings_.narrow_heads_share : 1);
 }
 
 double OpTime::seconds(const OpEntryRecord& op) const {
@@ -114,7 +116,8 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
   double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
   if (kind == OpKind::other && !is_one_pass(op)) memory *= settings_.extra_passes;
-  return settings_.start_seconds * op.launches + std::max(compute, memory);
+  const double repeats = kind == OpKind::product ? settings_.product_repeats : 1;
+  return repeats * (settings_.start_seconds * op.launches + std::max(compute, memory));
 }
 
 }  // namespace viaduct

@@ -28,6 +28,13 @@ struct OpTimeSettings {
   /// The same with cuDNN's kernels, where they were not measured (Gpu::library_attention_flops):
   /// fitted to the rows of llama3-8b and llama3.1-8b of the codes that run them.
   double library_attention_share = 0.65;
+  /// Of cuDNN's rate with heads of 128, what it reaches with heads of at most 64: forward and
+  /// backward on 4,096 tokens on the H100 (FlashAttention-3, arXiv 2407.08608, figures 5 and 6).
+  double narrow_heads_share = 0.79;
+  int64_t head_size = 128;  // of the model
+  /// Time of all products, against those of the record: other trainers repeat single products in
+  /// the backward, for which there is no unit of recomputation here.
+  double product_repeats = 1;
   double vector_share = 0.6;     // of the FP32 peak that kernels without matrix units reach
   double bandwidth_share = 0.9;  // of the memory bandwidth that large kernels reach
   double extra_passes = 3.0;     // fitted: time of all other kernels, against our fused ones

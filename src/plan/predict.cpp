@@ -110,13 +110,14 @@ Prediction predict(const StageRuns& of, const Cluster& cluster, const Prediction
                      windows[static_cast<size_t>(MemorySequence::initialize)].end,
                      windows[static_cast<size_t>(MemorySequence::step)].end});
   }
-  const OpTime op_time(cluster.gpu, settings.ops);
+  OpTimeSettings ops = settings.ops;
+  ops.head_size = of.model().head_dim;
+  const OpTime op_time(cluster.gpu, ops);
   const double share = settings.spec_sheet ? 1 : cluster.gpu.step_share;
   const CollectiveTime collective_time(cluster, settings.collectives);
   std::optional<CalibratedTime> calibrated;
   if (settings.calibration)
-    calibrated.emplace(*settings.calibration, of.config(), cluster, settings.ops,
-                       settings.collectives);
+    calibrated.emplace(*settings.calibration, of.config(), cluster, ops, settings.collectives);
   MachineTimes machine{
       .op =
           [&](const OpEntryRecord& op) {

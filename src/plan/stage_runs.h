@@ -29,6 +29,7 @@ class StageRuns {
   StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep);
 
   const RunConfig& config() const { return setup_.config; }
+  const ModelConfig& model() const { return setup_.model; }
   const Parallelism& parallelism() const { return run_.parallelism; }
   size_t stages() const { return stages_.size(); }
   /// The stages in the order in which they are best run: the ends hold most, activations of most

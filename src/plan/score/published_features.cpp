@@ -65,6 +65,24 @@ int64_t sharing_ranks(const PublishedRow& row, const std::string& sharding) {
   return sharding == "hsdp" || in_machine ? 8 : number_behind_colon(sharding);
 }
 
+/// Codes that reduce gradients in 16 bits: recipes for performance; MLPerf's submissions with NeMo
+/// (grad_reduce_in_fp32=False in the pretrain.py of llama31_405b); llm-foundry, whose benchmarks
+/// run FSDP with mixed_precision PURE (submit_benchmarks.py); InternEvo, whose optimizer reduces in
+/// the weights' format.
+bool reduces_in_16_bits(const PublishedRow& row) {
+  return of_performance_recipe(row) ||
+         starts_with_any(row.text("framework"), {"MLPerf", "llm-foundry", "InternEvo"});
+}
+
+/// Codes whose tensor ranks exchange beside the products: MLPerf's submissions with NeMo set
+/// TP_COMM_OVERLAP=True (their config_DGXH100_*.sh and config_GB200_*.sh), but for FP4 False.
+bool hides_tensor_exchanges(const PublishedRow& row) {
+  const std::string framework = row.text("framework");
+  if (framework.starts_with("MLPerf")) return lower_case(row.text("precision")) != "nvfp4";
+  return starts_with_any(framework, {"NeMo", "Megatron-Bridge", "MegaScale"}) ||
+         row.id().starts_with("mcore-ws") || row.notes_mention("async TP");
+}
+
 /// Optimizer instances with `shard` ranks each, where the data ranks are more.
 void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
   const int64_t gpus = row.needed_count("n_gpus");
@@ -81,6 +99,15 @@ void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
 bool overlaps_unsaid(const PublishedRow& row) {
   return bridge_release(row) == 2509 && row.text("model").starts_with("deepseek") &&
          row.text("hardware").starts_with("H100");
+}
+
+/// Megatron-Core sends a row to one of the tensor ranks that share its expert, which then gather it
+/// (token_dispatcher.py); ours sends it to each of them. By domain it also goes over the network
+/// once.
+bool gathers_behind_exchange(const PublishedRow& row) {
+  const bool megatron = starts_with_any(row.text("framework"), {"NeMo", "Megatron"});
+  const int64_t unsaid = bridge_release(row) > 0 ? 1 : row.count("tp").value_or(1);
+  return megatron && row.count("etp").value_or(unsaid) > 1;
 }
 
 }  // namespace
@@ -129,13 +156,10 @@ void add_sharding(const PublishedRow& row, PublishedRun& run) {
     set(run, "ddp.overlap_grad_reduce=false");
     return;
   }
-  if (of_performance_recipe(row)) set(run, "ddp.grad_reduce_in_fp32=false");
-  if (row.text("framework").starts_with("InternEvo")) {
-    // Its optimizer reduces gradients in the weights' format, and its configurations for models of
-    // this size gather weights after the update (overlap_sync_param=False).
-    set(run, "ddp.grad_reduce_in_fp32=false");
-    set(run, "ddp.overlap_param_gather=false");
-  }
+  if (reduces_in_16_bits(row)) set(run, "ddp.grad_reduce_in_fp32=false");
+  // Its configurations for models of this size gather weights after the update
+  // (overlap_sync_param=False).
+  if (row.text("framework").starts_with("InternEvo")) set(run, "ddp.overlap_param_gather=false");
   if (row.notes_mention("grad overlap off")) set(run, "ddp.overlap_grad_reduce=false");
   if (sharding.empty() || sharding == "no" || sharding == "0") return;
   if (starts_with_any(sharding, {"zero1", "shard-opt"}))
@@ -173,6 +197,12 @@ void add_recompute(const PublishedRow& row, PublishedRun& run) {
     run.overrides.push_back(fmt::format("model.recompute_num_layers={}", layers > 0 ? layers : 1));
     return;
   }
+  if (of_torchtitan(row) && recompute == "selective") {
+    // Of its units the trainer has the norms; for its products see published_kernels.cpp.
+    set(run, "model.recompute_granularity=selective");
+    set(run, "model.recompute_modules=[layernorm]");
+    return;
+  }
   // Names of llm.q, and of Megatron-Bridge behind "modules:".
   static const std::map<std::string, std::string> kUnits{{"selective", "core_attn"},
                                                          {"core_attn", "core_attn"},
@@ -202,23 +232,23 @@ void add_recompute(const PublishedRow& row, PublishedRun& run) {
 }
 
 void add_overlap(const PublishedRow& row, PublishedRun& run) {
-  const std::string framework = row.text("framework");
-  const bool hides_tp = starts_with_any(framework, {"NeMo", "Megatron-Bridge", "MegaScale"}) ||
-                        row.id().starts_with("mcore-ws") || row.notes_mention("async TP");
   const bool off = row.notes_mention("overlap off");
-  if (row.count("tp").value_or(1) > 1 && (!hides_tp || off))
+  if (row.count("tp").value_or(1) > 1 && (!hides_tensor_exchanges(row) || off))
     set(run, "comm_overlap.tp_comm_overlap=false");
   if (expert_ranks(row) == 1) return;
   const bool can_overlap = row.count("pp").value_or(1) == 1 || row.count("vpp").value_or(1) > 1;
   const bool steps = bridge_release(row) > 0 && graphs_of(row).starts_with("full_iteration");
-  const bool stated = row.notes_mention("a2a overlap") || row.notes_mention("EP comm overlap");
+  const bool stated = (row.notes_mention("a2a overlap") && !row.notes_mention("no a2a overlap")) ||
+                      row.notes_mention("EP comm overlap");
   if ((stated || steps || overlaps_unsaid(row)) && can_overlap) {
     set(run, "comm_overlap.overlap_moe_expert_parallel_comm=true");
     set(run, "comm_overlap.delay_wgrad_compute=true");
-  } else if (steps || row.notes_mention("dispatcher hybridep") || row.notes_mention("HybridEP") ||
-             row.notes_mention("DeepEP") || row.notes_mention("deepep")) {
-    set(run, "model.moe_token_dispatcher_type=flex");
   }
+  // DeepEP and HybridEP are backends of Megatron-Core's flex dispatcher, with and without that
+  // overlap (apply_flex_dispatcher_backend).
+  if (steps || gathers_behind_exchange(row) || row.notes_mention("dispatcher hybridep") ||
+      row.notes_mention("HybridEP") || row.notes_mention("DeepEP") || row.notes_mention("deepep"))
+    set(run, "model.moe_token_dispatcher_type=flex");
 }
 
 }  // namespace viaduct

@@ -59,6 +59,26 @@ bool has_library_attention(const PublishedRow& row) {
 constexpr double kAmpereAttentionOnHopper =
     OpTimeSettings{}.attention_share * 335 / 230 * 271.2 / 794.5;
 
+/// InternEvo's: flash-attention 1.0.5 (its install.md), which reaches 30 to 50 % of the A100's peak
+/// in the forward and 25 to 35 % in the backward (FlashAttention-2, arXiv 2307.08691, section 1):
+/// 101 TFLOP/s of both together, as a share of the measured products.
+constexpr double kFirstFlashAttention = 101 / 271.2;
+
+/// torchtitan's selective recomputation repeats every second product of a block (_save_list and
+/// _get_custom_policy of parallelize_llama.py) and keeps what attention gives: of wq, wk, wv, wo,
+/// w1, w3, w2 those of wk, wo and w3. The time of all products against that without.
+double repeated_products(const PublishedRun& run) {
+  const auto size = [&](const char* field) {
+    return static_cast<double>(override_value(run, field));
+  };
+  const double hidden = size("model.hidden_size"), wide = hidden * size("model.ffn_hidden_size");
+  const double keys = hidden * size("model.num_query_groups") * size("model.kv_channels");
+  const double square = hidden * hidden, layers = size("model.num_layers");
+  const double all =
+      layers * (2 * square + 2 * keys + 3 * wide) + hidden * size("model.vocab_size");
+  return 1 + layers * (square + keys + wide) / (3 * all);
+}
+
 /// Codes whose passes over memory are fused by a compiler or by hand, as ours are.
 bool has_fused_passes(const PublishedRow& row) {
   return row.notes_mention("torch.compile") ||
@@ -91,6 +111,9 @@ void add_kernels(const PublishedRow& row, PublishedRun& run) {
   run.library_attention = has_library_attention(row);
   if (row.text("framework").starts_with("llm-foundry") && row.text("hardware").starts_with("H"))
     run.attention_share = kAmpereAttentionOnHopper;
+  if (row.text("framework").starts_with("InternEvo")) run.attention_share = kFirstFlashAttention;
+  if (of_torchtitan(row) && row.text("recompute") == "selective" && row.text("precision") == "bf16")
+    run.product_repeats = repeated_products(run);
   if (has_fused_passes(row)) run.extra_passes = 1;
 }
 

@@ -116,7 +116,8 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
   }
   add_stages(layers, pp, vpp, run);
   if (tp > 1) {
-    const bool shared = !of_early_megatron(row);
+    // InternEvo's configuration of the time, configs/7B_sft.py: sequence_parallel=False.
+    const bool shared = !of_early_megatron(row) && !row.text("framework").starts_with("InternEvo");
     run.overrides.push_back(fmt::format("model.sequence_parallel={}", shared));
   }
 }

@@ -11,13 +11,6 @@
 namespace viaduct {
 namespace {
 
-/// The whole number of an override of this field; 0 if there is none.
-int64_t value_of(const std::vector<std::string>& overrides, const std::string& field) {
-  for (const std::string& text : overrides)
-    if (text.starts_with(field + "=")) return std::stoll(text.substr(field.size() + 1));
-  return 0;
-}
-
 /// FLOPs that a source counted for a token, from its convention (which pages count attention in
 /// full, and which recomputation).
 double flops_of_token(const PublishedRow& row, std::string& convention) {
@@ -41,6 +34,12 @@ double flops_of_token(const PublishedRow& row, std::string& convention) {
 }
 
 }  // namespace
+
+int64_t override_value(const PublishedRun& run, const std::string& field) {
+  for (const std::string& text : run.overrides)
+    if (text.starts_with(field + "=")) return std::stoll(text.substr(field.size() + 1));
+  return 0;
+}
 
 std::optional<double> published_throughput(const PublishedRow& row,
                                            std::vector<std::string>& notes) {
@@ -71,12 +70,12 @@ PublishedRun published_run(const PublishedRow& row) {
     throw UnsupportedRow(error.what());
   }
   add_precision(row, run);
-  add_layout(row, value_of(run.overrides, "model.num_layers"), run);
+  add_layout(row, override_value(run, "model.num_layers"), run);
   add_sharding(row, run);
   add_recompute(row, run);
   add_overlap(row, run);
   add_kernels(row, run);
-  if (value_of(run.overrides, "model.num_moe_experts") > 0 && row.notes_mention("tokendrop"))
+  if (override_value(run, "model.num_moe_experts") > 0 && row.notes_mention("tokendrop"))
     run.notes.emplace_back("the run dropped tokens");
   return run;
 }

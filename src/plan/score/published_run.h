@@ -18,8 +18,12 @@ struct PublishedRun {
   /// Kernels of the code that differ from ours, as in OpTimeSettings.
   bool library_attention = false;
   std::optional<double> attention_share = {}, extra_passes = {};
+  double product_repeats = 1;
   double expert_product_seconds = 0;  // as in PredictionSettings
 };
+
+/// The whole number that a run's overrides give a field; 0 if they do not.
+int64_t override_value(const PublishedRun& run, const std::string& field);
 
 /// Of a table of throughput. UnsupportedRow for what the trainer does not have or the row does not
 /// state. The configuration itself may still be refused.

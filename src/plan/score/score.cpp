@@ -121,9 +121,9 @@ class Scorer {
 
   size_t task_of(Cluster cluster, const PublishedRun& run) {
     const std::string key = fmt::format(
-        "{} {} {} {} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
+        "{} {} {} {} {} {} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
         run.library_attention, run.attention_share.value_or(0), run.extra_passes.value_or(0),
-        run.expert_product_seconds, fmt::join(run.overrides, " "));
+        run.product_repeats, run.expert_product_seconds, fmt::join(run.overrides, " "));
     const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
     if (added)
       tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
@@ -137,6 +137,7 @@ class Scorer {
       settings.ops.library_attention = task.run.library_attention;
       if (task.run.attention_share) settings.ops.attention_share = *task.run.attention_share;
       if (task.run.extra_passes) settings.ops.extra_passes = *task.run.extra_passes;
+      settings.ops.product_repeats = task.run.product_repeats;
       settings.expert_product_seconds = task.run.expert_product_seconds;
       task.capacity = capacity_bytes(task.cluster, settings);
       if (task.memory_only) {

@@ -161,6 +161,20 @@ TEST(Predict, AHostThatLaunchesProductsOfEachExpertHoldsTheStepBack) {
   EXPECT_LT(with, host + without);
 }
 
+TEST(Predict, AttentionOfALibraryKnowsTheSizeOfTheModelsHeads) {
+  const Cluster cluster = load_cluster("dgx-h100");
+  const auto seconds = [&](const char* heads, double narrow_share) {
+    PredictionSettings settings = prediction_settings(cluster);
+    settings.ops.library_attention = true;
+    settings.ops.narrow_heads_share = narrow_share;
+    return predict(setup_of(model() + Overrides{heads}), cluster, settings).step_seconds;
+  };
+  // 2,048 / 16 = 128 and 2,048 / 32 = 64.
+  const char *wide = "model.num_attention_heads=16", *narrow = "model.num_attention_heads=32";
+  EXPECT_EQ(seconds(wide, 0.1), seconds(wide, 1));
+  EXPECT_GT(seconds(narrow, 0.1), 1.1 * seconds(narrow, 1));
+}
+
 TEST(Predict, AVHasLessBubbleThanVirtualStages) {
   const Overrides pp{"dist.ranks=4", "model.pipeline_model_parallel_size=4",
                      "model.virtual_pipeline_model_parallel_size=2", "train.global_batch_size=8",

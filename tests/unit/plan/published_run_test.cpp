@@ -36,7 +36,7 @@ TEST(PublishedRun, ColumnsBecomeFeatures) {
       AllOf(Contains("ddp.data_parallel_sharding_strategy=optim_grads_params"),
             Contains("ddp.num_distributed_optimizer_instances=8"),
             Contains("mixed_precision=bf16_with_fp8_current_scaling_mixed"),
-            Contains("model.recompute_modules=[core_attn]")));
+            Contains("model.recompute_modules=[layernorm]")));
   EXPECT_THAT(overrides_of(columns,
                            "Megatron-Bridge,deepseek-v3,bf16,256,2048,1,4096,1,4,4,1,64,1,no,"
                            "modules:mla_up_proj+mlp,dispatcher hybridep"),
@@ -93,6 +93,59 @@ TEST(PublishedRun, KernelsAreThoseOfTheCode) {
   EXPECT_FALSE(of("llm-foundry (FSDP)", "A100-80GB-SXM", "").attention_share);
   EXPECT_EQ(of("torchtitan", "H100-SXM", "torch.compile").extra_passes, 1);
   EXPECT_EQ(of("torchtitan", "H100-SXM", "eager").extra_passes, std::nullopt);
+}
+
+// MLPerf's submissions with NeMo, whose scripts do not differ in this but for FP4.
+TEST(PublishedRun, OfMlperf) {
+  const auto of = [](const std::string& precision) {
+    return overrides_of(
+        "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,vpp",
+        "MLPerf Training v5.0,llama3.1-405b," + precision + ",512,1152,1,8192,8,8,8");
+  };
+  const auto exposed = Contains("comm_overlap.tp_comm_overlap=false");
+  EXPECT_THAT(of("fp8"), AllOf(Contains("ddp.grad_reduce_in_fp32=false"), Not(exposed)));
+  EXPECT_THAT(of("nvfp4"), exposed);
+}
+
+TEST(PublishedRun, OfInternEvo) {
+  const CsvTable table = parse_csv(
+      "framework,hardware,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp\n"
+      "InternEvo,A100-80GB-SXM,internlm-7b,bf16,8,64,4,2048,2,1\n",
+      "t.csv");
+  const PublishedRun run = published_run(PublishedRow(table, table.rows[0]));
+  EXPECT_THAT(run.overrides, Contains("model.sequence_parallel=false"));
+  EXPECT_NEAR(run.attention_share.value() * 271.2, 101, 0.1);
+}
+
+// Of a block of Llama 3 8B the products of wk, wo and w3 run twice: 2.55e9 of 7.50e9 parameters.
+TEST(PublishedRun, ProductsThatTorchtitanRepeats) {
+  const auto of = [](const std::string& framework, const std::string& recompute) {
+    const CsvTable table = parse_csv(
+        "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,fsdp,recompute\n" +
+            framework + ",llama3.1-8b,bf16,8,16,2,8192,1,1,fsdp2," + recompute + "\n",
+        "t.csv");
+    return published_run(PublishedRow(table, table.rows[0]));
+  };
+  EXPECT_NEAR(of("torchtitan 2024-12", "selective").product_repeats, 1 + 2.55 / 7.50 / 3, 1e-3);
+  EXPECT_THAT(of("torchtitan 2024-12", "selective").overrides,
+              Contains("model.recompute_modules=[layernorm]"));
+  EXPECT_EQ(of("torchtitan 2024-12", "full").product_repeats, 1);
+  EXPECT_EQ(of("x", "selective").product_repeats, 1);
+}
+
+// Rows of experts that tensor ranks share cross the network once.
+TEST(PublishedRun, RowsThatTensorRanksGatherBehindTheExchange) {
+  const auto of = [](const std::string& framework, const std::string& tp, const std::string& etp) {
+    return overrides_of(
+        "framework,tp,etp,model,precision,n_gpus,global_batch,micro_batch,seq_len,pp,ep",
+        framework + "," + tp + "," + etp + ",grok-1-314b-4L,bf16,32,1024,1,4096,1,8");
+  };
+  const auto flex = Contains("model.moe_token_dispatcher_type=flex");
+  EXPECT_THAT(of("NeMo (DGX)", "4", ""), flex);
+  EXPECT_THAT(of("NeMo (DGX)", "4", "1"), Not(flex));
+  EXPECT_THAT(of("NeMo (DGX)", "1", ""), Not(flex));
+  EXPECT_THAT(of("Megatron-Bridge 25.09", "4", ""), Not(flex)) << "experts are not shared";
+  EXPECT_THAT(of("x", "4", ""), Not(flex));
 }
 
 // DeepEP exchanges tokens between ranks that share the experts.
@@ -190,7 +243,12 @@ TEST(PublishedRun, ExchangesOfExpertsBesideAnotherMicroBatch) {
   };
   const auto overlapped = Contains("comm_overlap.overlap_moe_expert_parallel_comm=true");
   EXPECT_THAT(of("26.04", "H100-SXM", "moe a2a overlap"), overlapped);
+  EXPECT_THAT(of("26.04", "H100-SXM", "DeepEP; no a2a overlap"), Not(overlapped));
   EXPECT_THAT(of("26.04", "H100-SXM", "EP comm overlap"), overlapped);
+  const auto flex = Contains("model.moe_token_dispatcher_type=flex");
+  EXPECT_THAT(of("26.04", "H100-SXM", "moe a2a overlap"), Not(flex));
+  EXPECT_THAT(of("26.04", "H100-SXM", "dispatcher deepep; moe a2a overlap"),
+              AllOf(overlapped, flex));
   EXPECT_THAT(of("26.04", "H100-SXM", ""), Not(overlapped));
   // Its script does, which rows of this release do not say.
   EXPECT_THAT(of("25.09", "H100-SXM", "dropless"), overlapped);

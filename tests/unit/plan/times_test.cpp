@@ -160,6 +160,30 @@ TEST(OpTime, AttentionOfALibraryHasTheRateThatWasMeasured) {
   EXPECT_NEAR(OpTime(gpu).seconds(op), seconds, 1e-4);
 }
 
+TEST(OpTime, AttentionOfALibraryIsSlowerWithNarrowHeads) {
+  OpEntryRecord op = product(1e15, 1000);
+  op.op = "attention_forward";
+  OpTimeSettings settings, narrow;
+  narrow.head_size = 64;
+  const auto ratio = [&] {
+    return OpTime(load_gpu("b200"), settings).seconds(op) /
+           OpTime(load_gpu("b200"), narrow).seconds(op);
+  };
+  EXPECT_EQ(ratio(), 1) << "of our own kernels";
+  op.kernel = "cudnn";
+  EXPECT_NEAR(ratio(), settings.narrow_heads_share, 1e-4);
+}
+
+TEST(OpTime, ProductsThatRunTwice) {
+  OpEntryRecord op = product(1e12, 1000);
+  OpTimeSettings settings;
+  settings.product_repeats = 1.25;
+  const Gpu gpu = load_gpu("h100-sxm");
+  EXPECT_NEAR(OpTime(gpu, settings).seconds(op), 1.25 * OpTime(gpu).seconds(op), 1e-9);
+  op.op = "norm_forward";
+  EXPECT_EQ(OpTime(gpu, settings).seconds(op), OpTime(gpu).seconds(op));
+}
+
 TEST(OpTime, EachLaunchCosts) {
   const OpTime time(load_gpu("h200"));
   OpEntryRecord op = product(1e9, 1000);
