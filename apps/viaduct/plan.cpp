@@ -218,8 +218,10 @@ void add_search_options(CLI::App& app, Options& options) {
                    "Find the maximum number of layers that fit on --ranks instead"),
       app.add_option("--top", search.top, "Maximum number of layouts to show; default 5")
           ->check(positive()),
-      app.add_option("--time-limit", search.time_limit,
-                     "Seconds of the search; what still runs then is given up; default 8")
+      app.add_option(
+             "--time-limit", search.time_limit,
+             "Seconds of the search; what still runs then is given up; default 8, and up to 60 "
+             "as long as no layout fits")
           ->check(positive()),
       app.add_option(
           "--write", search.write,

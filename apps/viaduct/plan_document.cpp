@@ -82,7 +82,7 @@ FittingChanges changes_that_fit(const PlanSearchOptions& options, const PlanRequ
                                 const SearchResult& result) {
   if (!result.candidates.empty() || result.rejected.empty()) return {};
   const double seconds =
-      std::max(options.time_limit - result.seconds, kChangesShare * options.time_limit);
+      std::max(options.seconds() - result.seconds, kChangesShare * options.seconds());
   return fitting_changes(request, result, near_misses(result).front().rejected.layout,
                          Deadline::at(steady_seconds() + seconds));
 }

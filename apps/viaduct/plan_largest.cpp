@@ -73,7 +73,7 @@ int run_plan_largest(const PlanSearchOptions& options, const Cluster& cluster, i
                 "viaduct plan: --seq-length with --longest has no effect");
   const LargestOf question = options.longest ? LargestOf::tokens : LargestOf::layers;
   const PlanRequest request = plan_request(options, cluster, ranks, *options.global_batch);
-  const LargestFit fit = largest_that_fits(request, question, options.time_limit);
+  const LargestFit fit = largest_that_fits(request, question, options.seconds());
   const PlanRequest found = with_value(request, question, std::max(fit.value, step_of(question)));
   std::optional<Prediction> prediction;
   if (fit.value > 0)

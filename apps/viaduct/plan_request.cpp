@@ -16,6 +16,9 @@
 namespace viaduct::cli {
 namespace {
 
+// Of a search whose user gave no limit, as long as nothing fits.
+constexpr double kFirstRowSeconds = 60;
+
 /// The recipe of --precision; whether the GPU has its formats is checked with the configuration.
 std::string recipe_of(const std::string& precision, const Cluster& cluster) {
   std::map<std::string, std::string> recipes{{"bf16", "bf16_mixed"},
@@ -64,6 +67,11 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
     fields.push_back("model.hf_config=" + model);
   } else {
     fields = catalog_model(model);
+    const bool given = std::ranges::any_of(options.overrides, [](const std::string& text) {
+      return text.starts_with("model.seq_length=");
+    });
+    VIADUCT_CHECK(ConfigError, options.sequence_length || options.longest || given,
+                  "viaduct plan --model {}: --seq-length (tokens of a row) is missing", model);
     if (options.sequence_length)
       fields.push_back(fmt::format("model.max_position_embeddings={}", *options.sequence_length));
   }
@@ -94,7 +102,9 @@ PlanRequest with_tokens(PlanRequest request, const PlanSearchOptions& options,
 }
 
 SearchSettings search_settings(const PlanSearchOptions& options) {
-  return {.time_limit_seconds = options.time_limit, .rows = options.top};
+  return {.time_limit_seconds = options.seconds(),
+          .first_row_seconds = options.time_limit ? 0 : kFirstRowSeconds,
+          .rows = options.top};
 }
 
 Bill bill_of(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,

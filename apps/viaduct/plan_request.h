@@ -17,13 +17,16 @@ struct PlanSearchOptions {
   std::optional<double> tokens, price;
   std::optional<double> deadline, budget;  // days; US dollars
   int top = 5;
-  double time_limit = 8;
+  std::optional<double> time_limit;       // seconds
   std::string write;                      // a file; empty: none
   bool weak = false;                      // the global batch grows with the ranks
   std::vector<std::string> vary;          // as of variants_of
   bool longest = false, largest = false;  // the questions of plan/largest.h
   std::vector<std::string> overrides;
   bool json = false, spec_sheet = false;
+
+  /// Of a search, unless nothing fits by then.
+  double seconds() const { return time_limit.value_or(8); }
 };
 
 /// The numbers of --ranks. ConfigError unless they are ascending numbers of at least 1.

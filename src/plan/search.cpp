@@ -36,15 +36,7 @@ constexpr double kFarBehind = 1.5;
 class Search {
  public:
   Search(const PlanRequest& request, const SearchSettings& settings)
-      : request_(request),
-        settings_(settings),
-        begin_(settings.clock()),
-        end_(Deadline::at(begin_ + settings.time_limit_seconds, settings.clock)),
-        last_begin_(
-            Deadline::at(begin_ + kSearchShare * settings.time_limit_seconds, settings.clock)),
-        halfway_(
-            Deadline::at(begin_ + kSearchShare / 2 * settings.time_limit_seconds, settings.clock)),
-        pool_(settings.threads) {}
+      : request_(request), settings_(settings), begin_(settings.clock()), pool_(settings.threads) {}
 
   SearchResult run() {
     make_spaces();
@@ -112,7 +104,17 @@ class Search {
     add(waiting);
   }
 
-  bool done() const { return queue_.front().bound.seconds > slowest_row() || last_begin_.passed(); }
+  /// Seconds of the search: more of them as long as nothing fits.
+  double limit() const {
+    return result_.candidates.empty()
+               ? std::max(settings_.time_limit_seconds, settings_.first_row_seconds)
+               : settings_.time_limit_seconds;
+  }
+  /// What still runs then is given up.
+  Deadline end() const { return Deadline::at(begin_ + limit(), settings_.clock); }
+  bool passed(double seconds) const { return settings_.clock() > begin_ + seconds; }
+
+  bool done() const { return queue_.front().bound.seconds > slowest_row() || passed(kSearchShare * limit()); }
 
   /// Seconds of the last row that the search proves; infinite while rows are missing.
   double slowest_row() const {
@@ -166,7 +168,7 @@ class Search {
   }
 
   bool is_good_guess(const Waiting& refined) const {
-    const bool late = result_.candidates.empty() && halfway_.passed();
+    const bool late = result_.candidates.empty() && passed(kSearchShare / 2 * settings_.time_limit_seconds);
     return may_be_row(refined) &&
            (late || refined.bound.seconds <= kFarBehind * queue_.front().bound.seconds);
   }
@@ -187,7 +189,7 @@ class Search {
   void predict_whole(const std::vector<Waiting>& all) {
     std::vector<const Layout*> layouts;
     for (const Waiting& waiting : all) layouts.push_back(waiting.layout);
-    std::vector<LayoutPrediction> predictions = predict_layouts(request_, pool_, layouts, end_);
+    std::vector<LayoutPrediction> predictions = predict_layouts(request_, pool_, layouts, end());
     for (size_t i = 0; i < all.size(); ++i) take(all[i], std::move(predictions[i]));
     if (!all.empty()) next_guess_ = made_ + kGuessAfter;
   }
@@ -206,7 +208,7 @@ class Search {
       return keeps_most(a) < keeps_most(b);
     });
     size_t count = 0;
-    while (count < std::min(waiting.size(), kSmallest) && !end_.passed())
+    while (count < std::min(waiting.size(), kSmallest) && !end().passed())
       predict_whole({waiting[count++]});
     for (size_t i = count; i < waiting.size(); ++i) add(waiting[i]);
   }
@@ -265,17 +267,14 @@ class Search {
       return queue_.empty() || c.prediction.step_seconds < result_.next_bound;
     });
     result_.complete = queue_.empty() || result_.proven > 0;
-    look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_, end_);
+    look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_, end());
     for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
     result_.seconds = settings_.clock() - begin_;
   }
 
   const PlanRequest& request_;
   SearchSettings settings_;
-  double begin_;         // on the clock of the settings
-  Deadline end_;         // of the time limit: what runs then is given up
-  Deadline last_begin_;  // no dry run of the search itself begins afterwards
-  Deadline halfway_;     // half of the time until then
+  double begin_;  // on the clock of the settings
   ThreadPool pool_;
   std::vector<std::unique_ptr<SearchSpace>> spaces_;
   LayoutQueue queue_;

@@ -24,6 +24,9 @@ struct SearchSettings {
   /// What still runs after this many seconds is given up. In the last fifth of them no prediction
   /// begins: it is for those that have begun, and for layouts that do not fit.
   double time_limit_seconds = 8;
+  /// While no layout that fits is found, the search goes on up to so many seconds. Less than the
+  /// time limit: it does not.
+  double first_row_seconds = 0;
   /// Predictions that are closer to each other than this share count as equal.
   double tie_share = 0.03;
   /// This many of the fastest layouts are proven to be that, within the time limit.

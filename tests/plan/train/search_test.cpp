@@ -446,6 +446,14 @@ TEST(Search, ATimeLimitIsSaid) {
   EXPECT_GT(result.next_bound, 0);
 }
 
+TEST(Search, GoesOnWhileNothingFits) {
+  const SearchResult result =
+      search_layouts(request_of({}), {.time_limit_seconds = 1e-9, .first_row_seconds = 600});
+  ASSERT_FALSE(result.candidates.empty());
+  EXPECT_FALSE(result.complete);
+  EXPECT_GT(result.left, 0);
+}
+
 TEST(Search, SizesThatNothingDividesAreAnError) {
   EXPECT_THROW(search_layouts(request_of({"model.tensor_model_parallel_size=3"})), ConfigError);
 }
