@@ -24,11 +24,11 @@ using testing::Pair;
 using testing::ThrowsMessage;
 
 constexpr int kRanks = 2;
-constexpr int kNccl = 22809;
+constexpr int kNcclVersion = 22809;
 
 struct Setting {
   NcclOptions options = {};
-  int version = kNccl;
+  int version = kNcclVersion;
   bool symmetric = true;                   // GPUs can map each other's memory
   bool memory_of_nccl = false;             // the plan's
   std::array<int64_t, kRanks> plans = {};  // bytes of the plan of each rank; 0: none
