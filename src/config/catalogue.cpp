@@ -24,10 +24,6 @@ void add_row(FieldGroup& group, const KnobTable& table, const KnobRow& row) {
   field.planned(std::string(table.reason));
   field.environment = table.section == "env_vars";
   if (row.reach == KnobReach::nowhere) field.state.fill(KnobState::not_applicable);
-  if (row.reach == KnobReach::cuda_only) {
-    for (const KnobDevice device : {KnobDevice::cpu, KnobDevice::sim})
-      field.not_applicable_on(device, std::string(table.reason));
-  }
 }
 
 }  // namespace

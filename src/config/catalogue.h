@@ -14,7 +14,6 @@ namespace viaduct {
 /// Where a knob that is not implemented yet will have an effect.
 enum class KnobReach {
   everywhere,  // planned on every device
-  cuda_only,   // without effect on cpu and sim (accepted, noted), planned on cuda
   nowhere,     // concerns the other programs' runtime: no effect on any device here
 };
 
