@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "plan/contradictions.h"
 
@@ -101,9 +103,28 @@ TEST(LayoutSpace, NothingDivides) {
 TEST(LayoutSpace, LayersCountWithTheEndsThatAreAccountedFor) {
   SpaceLimits l = limits();
   l.layers = 126, l.cp = 1, l.tp = 1, l.pp = 16;
-  EXPECT_TRUE(enumerate_layouts(l).empty());
+  const auto uneven = [&] {
+    std::set<int> layers, chunks;
+    for (const Layout& layout : enumerate_layouts(l))
+      layers.insert(layout.uneven_layers), chunks.insert(layout.vpp);
+    return std::pair(layers, chunks);
+  };
+  EXPECT_EQ(uneven(), std::pair(std::set{126}, std::set{1, 2, 4}));
   l.account_for_embedding = l.account_for_loss = true;
+  EXPECT_EQ(uneven(), std::pair(std::set{0}, std::set{1, 2, 4, 8}));
+}
+
+// A chunk has a layer at least.
+TEST(LayoutSpace, FewLayersHaveFewStages) {
+  SpaceLimits l = limits();
+  l.layers = 21, l.cp = 1, l.tp = 1, l.pp = 16;
+  EXPECT_TRUE(enumerate_layouts(l).empty());
+  l.pp = 8;
   EXPECT_FALSE(enumerate_layouts(l).empty());
+  l.prediction_layers = 1;
+  EXPECT_FALSE(enumerate_layouts(l).empty());
+  l.layers = 20;
+  EXPECT_TRUE(enumerate_layouts(l).empty());
 }
 
 TEST(Layout, DifferencesAreNamed) {
