@@ -67,11 +67,6 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
     fields.push_back("model.hf_config=" + model);
   } else {
     fields = catalog_model(model);
-    const bool given = std::ranges::any_of(options.overrides, [](const std::string& text) {
-      return text.starts_with("model.seq_length=");
-    });
-    VIADUCT_CHECK(ConfigError, options.sequence_length || options.longest || given,
-                  "viaduct plan --model {}: --seq-length (tokens of a row) is missing", model);
     if (options.sequence_length)
       fields.push_back(fmt::format("model.max_position_embeddings={}", *options.sequence_length));
   }
@@ -84,6 +79,12 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
                      recipe_of(options.precision.value_or("bf16"), cluster));
   fields.insert(fields.end(), options.overrides.begin(), options.overrides.end());
   request.variants = variants_of(options.vary);
+  const bool of_catalog = request.file.empty() && !fields.front().starts_with("model.hf_config=");
+  const bool stated = std::ranges::any_of(options.overrides, [](const std::string& text) {
+    return text.starts_with("model.seq_length=");
+  });
+  VIADUCT_CHECK(ConfigError, !of_catalog || options.sequence_length || options.longest || stated,
+                "viaduct plan --model {}: --seq-length (tokens of a row) is missing", model);
   return request;
 }
 

@@ -223,10 +223,12 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
   };
   status_and_error("--model llama3-8x --ranks 8 --global-batch 8", "did you mean llama3-8b?");
   status_and_error("--model llama3-8b --ranks 8", "--global-batch (rows of a step) is missing");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8",
+                   "--seq-length (tokens of a row) is missing");
   status_and_error("--model llama3-8b --ranks 16,8 --global-batch 8", "found 8 after 16");
   status_and_error("--model llama3-8b --ranks 8, --global-batch 8", "found 8,");
   status_and_error("--model llama3-8b --ranks 8 --weak --global-batch 8", "has no effect");
-  status_and_error("--model llama3-8b --ranks 8,20 --weak --global-batch 1",
+  status_and_error("--model llama3-8b --ranks 8,20 --weak --global-batch 1 --seq-length 2048",
                    "a whole number of rows on");
   status_and_error("--model llama3-8b --ranks 8,16 --global-batch 8 --deadline 3", "--tokens");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --budget 3", "give several");
