@@ -35,10 +35,7 @@ CountedLayers::CountedLayers(const RunSetup& whole) {
   const ModelConfig& model = whole.model;
   const PrecisionRecipe recipe = precision_recipe(whole.config.mixed_precision);
   const bool narrow = recipe.products.any();
-  if (narrow && !recipe.plain_layers.empty()) {  // names of layers may be of any block
-    all_ = false;
-    return;
-  }
+  if (narrow && !recipe.plain_layers.empty()) return;  // names of layers may be of any block
   window_ = most_frequent(model.windows);
   const int64_t shortest = shortest_window(model.windows);
   const bool short_one =
@@ -51,8 +48,6 @@ CountedLayers::CountedLayers(const RunSetup& whole) {
     const bool window = short_one || entry(model.windows, layer) == window_;
     if (window && entry(model.moe.layers, layer) == experts_) ++count_;
   }
-  const bool same_windows = std::ranges::count(model.windows, window_) == std::ssize(model.windows);
-  all_ = count_ == model.layers && same_windows && model.mtp_layers == 0;
 }
 
 void CountedLayers::reduce(RunSetup& setup, int64_t layers) const {

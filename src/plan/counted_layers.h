@@ -18,14 +18,11 @@ class CountedLayers {
 
   /// How many of the model's layers count: all of this kind, and those that certainly take no less.
   int64_t count() const { return count_; }
-  /// Whether the model has no others.
-  bool all() const { return all_; }
   /// Makes a run of `layers` layers of this kind of a run of the whole model.
   void reduce(RunSetup& setup, int64_t layers) const;
 
  private:
   int64_t count_ = 0;
-  bool all_ = true;
   int64_t window_ = 0;
   int64_t experts_ = 0;  // 1: the layers have experts
 };
