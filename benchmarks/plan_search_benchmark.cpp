@@ -1,11 +1,18 @@
-// The search of `viaduct plan`: lower bounds of layouts in closed form, and a whole search.
+// `viaduct plan`: lower bounds of layouts in closed form, a whole search, and the prediction of one
+// configuration.
 
 #include <benchmark/benchmark.h>
+
+#include <sstream>
 
 #include "plan/layout_space.h"
 #include "plan/model_catalog.h"
 #include "plan/model_cost.h"
+#include "plan/planning_defaults.h"
+#include "plan/predict.h"
 #include "plan/search.h"
+#include "plan/stage_runs.h"
+#include "run/setup.h"
 
 namespace viaduct {
 namespace {
@@ -71,6 +78,32 @@ BENCHMARK_CAPTURE(search, llama3_70b, "llama3-70b")
     ->Unit(benchmark::kMillisecond)
     ->MeasureProcessCPUTime()
     ->Iterations(1);
+
+/// The configuration of Llama 3's paper on 16,384 GPUs, and a search's best layout on 1,024, with
+/// 128 micro-batches.
+void configuration(benchmark::State& state, int ranks, const char* more) {
+  Overrides overrides{"dist.ranks=" + std::to_string(ranks)};
+  std::stringstream words(more);
+  for (std::string word; words >> word;) overrides.push_back(word);
+  const Cluster cluster = load_cluster("dgx-h100");
+  for (auto _ : state) {
+    const RunSetup setup = prepare_run(load_run_config("configs/guides/llama3_405b_meta.yaml",
+                                                       overrides, planning_defaults(cluster)));
+    const Prediction prediction =
+        predict(setup, cluster, prediction_settings(cluster), kPlanThreads);
+    state.counters["step_seconds"] = prediction.step_seconds;
+  }
+}
+BENCHMARK_CAPTURE(configuration, llama3_405b, 16384, "")
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(configuration, llama3_405b_128_micro_batches, 1024,
+                  "train.global_batch_size=512 model.context_parallel_size=2 "
+                  "model.account_for_embedding_in_pipeline_split=false "
+                  "model.account_for_loss_in_pipeline_split=false "
+                  "model.pipeline_model_parallel_layout=Et|(tt|)*62tL")
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime();
 
 }  // namespace
 }  // namespace viaduct

@@ -58,13 +58,34 @@ void measure_all_reduce(std::vector<CalibratedAllReduce>& rows, double seconds) 
   }
 }
 
+/// Gives each of `rows` the median of the same row in `passes`.
+template <class Row>
+void take_medians(std::vector<Row>& rows, const std::vector<Calibration>& passes,
+                  std::vector<Row> Calibration::*list, double Row::*figure) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::vector<double> values;
+    for (const Calibration& pass : passes) values.push_back((pass.*list)[i].*figure);
+    std::ranges::sort(values);
+    rows[i].*figure = values[values.size() / 2];
+  }
+}
+
+/// The median of each figure; all passes have the same rows.
+Calibration medians(const std::vector<Calibration>& passes) {
+  Calibration table = passes.front();
+  take_medians(table.gemm, passes, &Calibration::gemm, &CalibratedGemm::tflops);
+  take_medians(table.attention, passes, &Calibration::attention, &CalibratedAttention::tflops);
+  take_medians(table.streams, passes, &Calibration::streams, &CalibratedStream::gbytes_per_second);
+  return table;
+}
+
 }  // namespace
 
 Calibrator::Calibrator(const CalibrationEffort& effort, Communicator& together)
     : together_(together),
       bench_(effort.device, effort.threads),
       share_(effort.seconds / 60),
-      round_seconds_(share_ * 0.03),
+      round_seconds_(share_ * (bench_.gpu() ? 0.03 : 0.015)),
       most_flops_(share_ * 18e9),
       // A short calibration of a cpu has no time to fill more.
       cache_bytes_(bench_.gpu() ? bench_.cache_bytes()
@@ -126,15 +147,18 @@ Calibration calibrate(const CalibrationEffort& effort) {
   const int threads = effort.threads > 0 ? effort.threads : default_pool_threads(1);
   const WorldOptions world{.threads_per_rank = threads};
   run_thread_ranks(ranks_of(effort, threads), world, [&](std::shared_ptr<Communicator> together) {
-    Calibration mine;
     Calibrator calibrator(effort, *together);
-    mine.machine = calibrator.machine();
-    calibrator.measure_peaks(mine.peaks);
-    calibrator.measure_gemm(mine.gemm);
-    calibrator.measure_attention(mine.attention);
-    calibrator.measure_streams(mine.streams);
-    mine.launch = calibrator.measure_launch();
-    if (together->rank() == 0) table = std::move(mine);
+    std::vector<Calibration> passes(calibrator.gpu() ? 1 : kCpuPasses);
+    Calibration& first = passes.front();
+    first.machine = calibrator.machine();
+    calibrator.measure_peaks(first.peaks);
+    first.launch = calibrator.measure_launch();
+    for (Calibration& pass : passes) {
+      calibrator.measure_gemm(pass.gemm);
+      calibrator.measure_attention(pass.attention);
+      calibrator.measure_streams(pass.streams);
+    }
+    if (together->rank() == 0) table = medians(passes);
   });
   // Ranks on GPUs exchange over links that one GPU does not have.
   if (table.machine.gpu.empty()) measure_all_reduce(table.all_reduce, effort.seconds);

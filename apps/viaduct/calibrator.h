@@ -10,18 +10,24 @@
 
 namespace viaduct::cli {
 
+/// How often a cpu's whole grid is measured; a row is the median.
+inline constexpr int kCpuPasses = 3;
+
 /// As the table names it.
 inline const char* calibrated_name(DType dtype) {
   return dtype == DType::bf16 ? "bf16" : "fp32";
 }
 
-/// Measures everything in the same way: random operands, two calls to warm up, the median of a few
-/// rounds. The ranks of `together` begin each measurement at the same time: as in a run, they share
+/// Measures everything in the same way: random operands, two calls to warm up, then on a GPU the
+/// median of a few rounds and on a cpu one round, because there the whole grid is measured several
+/// times (`kCpuPasses`): other work on the machine lasts longer than the rounds of one call. The
+/// ranks of `together` begin each measurement at the same time: as in a run, they share
 /// caches and the bandwidth of memory.
 class Calibrator {
  public:
   Calibrator(const CalibrationEffort& effort, Communicator& together);
 
+  bool gpu() const { return bench_.gpu().has_value(); }
   CalibratedMachine machine();
   void measure_peaks(std::vector<CalibratedPeak>& rows);
   void measure_gemm(std::vector<CalibratedGemm>& rows);
@@ -46,7 +52,7 @@ class Calibrator {
   template <class Call>
   double seconds(Call&& call) {
     together_.barrier();
-    return bench_.seconds_of_call(call, round_seconds_, kRounds);
+    return bench_.seconds_of_call(call, round_seconds_, bench_.gpu() ? kGpuRounds : 1);
   }
   /// The longest call that the calibration has time for. On the cpu it is fixed; on a GPU it
   /// follows from the fastest call so far, so sizes are tried in ascending order.
@@ -61,7 +67,7 @@ class Calibrator {
                             int64_t documents, int64_t heads, int64_t D);
   void measure_stream(std::vector<CalibratedStream>& rows, const char* kind, int64_t bytes);
 
-  static constexpr int kRounds = 3;
+  static constexpr int kGpuRounds = 3;
 
   Communicator& together_;
   BenchDevice bench_;

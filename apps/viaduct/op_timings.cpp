@@ -70,7 +70,7 @@ class OpTimer {
     device_.device().set_record(nullptr);
     const OpEntryRecord& op = record.ops().front();
     const Cost& cost = op.cost;
-    timings_.push_back({op.op, op.kernel, op.shapes,
+    timings_.push_back({std::string(op.op), std::string(op.kernel), op.shapes,
                         op_kind(op) == OpKind::other ? Bound::memory : Bound::product,
                         device_.seconds_of_call(call, kSecondsOfRound, rounds_), cost.total_flops(),
                         static_cast<double>(cost.bytes_read + cost.bytes_written)});

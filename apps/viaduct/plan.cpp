@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/given_path.h"
 #include "before_ranks.h"
@@ -56,6 +57,7 @@ std::string basis_of(const Cluster& cluster, bool spec_sheet) {
 
 int predict_one(const Options& options, const Cluster& cluster, const std::string& basis,
                 const std::shared_ptr<const Calibration>& table) {
+  const double begin = steady_seconds();
   const PlanSearchOptions& common = options.search;
   RunSetup setup = before_ranks([&] {
     VIADUCT_CHECK(ConfigError, !options.config.empty() || !common.overrides.empty(),
@@ -74,7 +76,7 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
     check_given_path("--measured ", options.measured, "the metrics.jsonl of a run");
     measured = measured_steps(read_run_log(options.measured));
   }
-  const rules::EvaluationSettings rule_settings = evaluation_settings(options.rules);
+  rules::EvaluationSettings rule_settings = evaluation_settings(options.rules);
   const bool calibrated = table != nullptr;
   if (calibrated) {
     if (const auto note = note_of_ranks(*table, setup.config)) setup.notes.push_back(*note);
@@ -84,6 +86,7 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
   PredictionSettings shown = settings;
   shown.timeline = options.timeline;
   const Prediction prediction = predict(setup, cluster, shown, kPlanThreads);
+  rule_settings.most_seconds = rule_seconds(options.rules, steady_seconds() - begin);
   const rules::Evaluation evaluation = rules::evaluate_rules(
       rules::figures_of(setup, cluster, settings, prediction), rule_settings,
       rules::predict_changes(options.config, common.overrides, cluster, settings));
@@ -167,9 +170,7 @@ int run(const Options& options) {
       "viaduct plan: --model searches for a layout and --config predicts one; give one of "
       "them");
   WinnerRules rules{options.rules, options.given_of_rules()};
-  const auto& given = rules.given;
-  if (std::find(given.begin(), given.end(), "--rule-seconds") == given.end())
-    rules.options.seconds = kRuleSecondsOfSearch;
+  if (!rules.options.seconds) rules.options.seconds = kRuleSecondsOfSearch;
   return run_plan_search(options.search, cluster, basis, rules);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "number_checks.h"
@@ -10,6 +11,9 @@
 
 namespace viaduct::cli {
 namespace {
+
+// Of a whole command, so that an answer comes at once; and of the changes' predictions at least.
+constexpr double kCommandSeconds = 1.7, kLeastSeconds = 0.25;
 
 using Json = nlohmann::ordered_json;
 
@@ -46,22 +50,27 @@ Json advice_json(const rules::Advice& advice) {
 }  // namespace
 
 std::vector<CLI::Option*> add_rule_options(CLI::App& app, RuleOptions& options) {
-  return {app.add_flag("--verbose", options.verbose,
-                       "All rules of the tuning guides, not only those that fire"),
-          app.add_option("--threshold", options.thresholds,
-                         "NAME=VALUE: replaces a threshold of the rules (viaduct rules --json)")
-              ->allow_extra_args(false),
-          app.add_option(
-                 "--rule-seconds", options.seconds,
-                 "Seconds after which no further change that rules advise is predicted; default 5")
-              ->check(positive())};
+  return {
+      app.add_flag("--verbose", options.verbose,
+                   "All rules of the tuning guides, not only those that fire"),
+      app.add_option("--threshold", options.thresholds,
+                     "NAME=VALUE: replaces a threshold of the rules (viaduct rules --json)")
+          ->allow_extra_args(false),
+      app.add_option("--rule-seconds", options.seconds,
+                     "Seconds in which changes that rules advise are predicted; default: what the "
+                     "command has left of 2, after a search 1")
+          ->check(positive())};
 }
 
 rules::EvaluationSettings evaluation_settings(const RuleOptions& options) {
   rules::EvaluationSettings settings;
-  settings.most_seconds = options.seconds;
+  if (options.seconds) settings.most_seconds = *options.seconds;
   for (const std::string& text : options.thresholds) settings.limits.set(text);
   return settings;
+}
+
+double rule_seconds(const RuleOptions& options, double elapsed) {
+  return options.seconds.value_or(std::max(kLeastSeconds, kCommandSeconds - elapsed));
 }
 
 void print_rules(const rules::Evaluation& evaluation, bool verbose) {
@@ -73,7 +82,8 @@ void print_rules(const rules::Evaluation& evaluation, bool verbose) {
       evaluation.predictions, evaluation.seconds,
       evaluation.limit.empty()
           ? ""
-          : fmt::format(", {} left out after {}", evaluation.not_predicted, evaluation.limit));
+          : fmt::format(", {} left out after {}{}", evaluation.not_predicted, evaluation.limit,
+                        evaluation.limit.ends_with(" s") ? " (--rule-seconds gives more)" : ""));
   for (const rules::Level level :
        {rules::Level::error, rules::Level::warn, rules::Level::hint, rules::Level::note})
     for (const rules::Verdict& verdict : evaluation.verdicts)

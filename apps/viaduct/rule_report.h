@@ -2,6 +2,7 @@
 // The rules of the tuning guides in the output of `viaduct plan` and `viaduct train --dry-run`.
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace viaduct::cli {
 
 struct RuleOptions {
   std::vector<std::string> thresholds;
-  double seconds = 5;
+  std::optional<double> seconds;  // of changes' predictions
   bool verbose = false;
 };
 
@@ -25,6 +26,10 @@ std::vector<CLI::Option*> add_rule_options(CLI::App& app, RuleOptions& options);
 
 /// ConfigError for wrong thresholds.
 rules::EvaluationSettings evaluation_settings(const RuleOptions& options);
+
+/// How long changes are predicted unless --rule-seconds says it: what a command that has run for
+/// `elapsed` seconds has left of two, and at least a quarter of one.
+double rule_seconds(const RuleOptions& options, double elapsed);
 
 /// Those that fire; with `verbose` all.
 void print_rules(const rules::Evaluation& evaluation, bool verbose);

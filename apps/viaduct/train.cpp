@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -159,15 +160,18 @@ void warn_of_folders(const RunConfig& config) {
 /// With a cluster the rules have times, and the changes that they advise are predicted.
 void show_dry_run(const Options& options, const RunSetup& setup, const std::string& file,
                   const std::vector<std::string>& overrides) {
-  const rules::EvaluationSettings settings = evaluation_settings(options.rules);
+  const double begin = steady_seconds();
+  rules::EvaluationSettings settings = evaluation_settings(options.rules);
   print_dry_run(setup, options.json, options.rules.verbose, [&](const std::vector<DryRun>& stages) {
     if (options.cluster.empty())
       return rules::evaluate_rules(rules::figures_of(setup, stages), settings);
     const Cluster cluster = load_cluster(options.cluster);
     const PredictionSettings times = prediction_settings(cluster);
-    return rules::evaluate_rules(
-        rules::figures_of(setup, cluster, times, predict(setup, cluster, times)), settings,
-        rules::predict_changes(file, overrides, cluster, times));
+    const rules::Figures figures =
+        rules::figures_of(setup, cluster, times, predict(setup, cluster, times));
+    settings.most_seconds = rule_seconds(options.rules, steady_seconds() - begin);
+    return rules::evaluate_rules(figures, settings,
+                                 rules::predict_changes(file, overrides, cluster, times));
   });
 }
 

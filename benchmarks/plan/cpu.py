@@ -3,10 +3,11 @@
 
 cpu.py --viaduct BIN [--quick] [--seconds N] [--rounds N] [--calibration THREADS=FILE …] [--markdown FILE]
 
-For each number of threads `viaduct bench --calibrate` makes a table, unless --calibration names one. Each configuration is predicted by
-`viaduct plan --calibration` and measured by `viaduct bench step`, in several rounds over all configurations, so that a slow minute of
-the machine does not fall on one of them; its figure is the median of the rounds. A positive error means that the predicted step is
-longer. Needs idle cores. Exit status 1 if a command fails.
+In each of several rounds `viaduct bench --calibrate` makes a table for each number of threads, unless --calibration names one; then
+each configuration is predicted by `viaduct plan --calibration` and measured by `viaduct bench step`. So a table is at most some minutes
+older than the steps that it predicts: other work on a machine changes its speed from one minute to the next. The figures of a
+configuration are the medians of its rounds, that of the error too. A positive error means that the predicted step is longer. Needs
+idle cores. Exit status 1 if a command fails.
 """
 import argparse
 import json
@@ -70,6 +71,28 @@ def threads_of(overrides, cores):
     return max(1, cores // 2) if "dist.ranks=2" in overrides else cores
 
 
+def calibrated(arguments, threads, folder):
+    table = pathlib.Path(folder) / f"{threads}.yaml"
+    run([arguments.viaduct, "bench", "--calibrate", "--threads", threads, "--seconds", arguments.seconds, "--out", table])
+    return table
+
+
+def one_round(arguments, chosen, given, cores):
+    """The predicted and measured seconds of each configuration."""
+    pairs = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in sorted({threads_of(overrides, cores) for _, _, overrides in chosen}):
+            table = given.get(threads) or calibrated(arguments, threads, folder)
+            for name, file, overrides in chosen:
+                if threads_of(overrides, cores) != threads:
+                    continue
+                common = ["--config", BENCH / file, "--json", f"dist.threads_per_rank={threads}", *overrides]
+                plan = json.loads(run([arguments.viaduct, "plan", "--cluster", "cpu", "--calibration", table, "--rule-seconds", "1e-9", *common]))
+                step = json.loads(run([arguments.viaduct, "bench", "step", "--steps", arguments.steps, "--warmup", 1, *common]))
+                pairs[name] = (plan["predicted"]["step_seconds"], step["step_seconds"]["median"])
+    return [pairs[name] for name, _, _ in chosen]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--viaduct", type=pathlib.Path, required=True, help="the binary")
@@ -83,31 +106,18 @@ def main():
 
     cores = len(os.sched_getaffinity(0))
     chosen = CONFIGURATIONS[:6] if arguments.quick else CONFIGURATIONS
-    tables = {int(threads): pathlib.Path(file) for threads, file in (item.split("=", 1) for item in arguments.calibration)}
-    with tempfile.TemporaryDirectory() as folder:
-        for threads in sorted({threads_of(overrides, cores) for _, _, overrides in chosen}):
-            if threads in tables:
-                continue
-            tables[threads] = pathlib.Path(folder) / f"{threads}.yaml"
-            print(f"calibrating {threads} threads", file=sys.stderr)
-            run([arguments.viaduct, "bench", "--calibrate", "--threads", threads, "--seconds", arguments.seconds, "--out", tables[threads]])
-        predicted, measured = [], [[] for _ in chosen]
-        for _, file, overrides in chosen:
-            threads = threads_of(overrides, cores)
-            plan = json.loads(run([arguments.viaduct, "plan", "--config", BENCH / file, "--cluster", "cpu", "--calibration", tables[threads],
-                                   "--json", f"dist.threads_per_rank={threads}", *overrides]))
-            predicted.append(plan["predicted"]["step_seconds"])
-    for _ in range(arguments.rounds):
-        for (_, file, overrides), seconds in zip(chosen, measured):
-            step = json.loads(run([arguments.viaduct, "bench", "step", "--config", BENCH / file, "--steps", arguments.steps, "--warmup", 1,
-                                   "--json", f"dist.threads_per_rank={threads_of(overrides, cores)}", *overrides]))
-            seconds.append(step["step_seconds"]["median"])
+    given = {int(threads): pathlib.Path(file) for threads, file in (item.split("=", 1) for item in arguments.calibration)}
+    rounds = []  # of each, predicted and measured seconds by configuration
+    for number in range(arguments.rounds):
+        print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
+        rounds.append(one_round(arguments, chosen, given, cores))
 
-    medians = [statistics.median(seconds) for seconds in measured]
-    errors = [p / m - 1 for p, m in zip(predicted, medians)]
     lines = ["| configuration | predicted | measured | error |", "|---|---|---|---|"]
-    lines += [f"| {name} | {p * 1000:.1f} ms | {m * 1000:.1f} ms | {error:+.1%} |"
-              for (name, _, _), p, m, error in zip(chosen, predicted, medians, errors)]
+    errors = []
+    for (name, _, _), *pairs in zip(chosen, *rounds):
+        predicted, measured = (statistics.median(side) for side in zip(*pairs))
+        errors.append(statistics.median(p / m - 1 for p, m in pairs))
+        lines.append(f"| {name} | {predicted * 1000:.1f} ms | {measured * 1000:.1f} ms | {errors[-1]:+.1%} |")
     sizes = sorted(abs(error) for error in errors)
     lines += ["", f"{len(errors)} configurations: median error {statistics.median(sizes):.1%}, worst {sizes[-1]:.1%}, bias {statistics.mean(errors):+.1%}"]
     print("\n".join(lines))

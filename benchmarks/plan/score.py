@@ -19,7 +19,8 @@ import known_memory
 
 # Models that constants are fitted on; every other model is held out.
 FIT_MODELS = ("llama3-8b", "llama3.1-8b", "mpt-7b", "internlm-7b", "llama3-70b-12L")
-LEAST_ROWS = 8  # rows that one constant needs at least
+LEAST_ROWS = 10  # rows that one constant needs at least
+SHEETS = "specification sheets"
 
 
 def calibration(row):
@@ -105,6 +106,31 @@ def regret_report(scored):
          f"{100 * s['regret']:.1f} %", f"{100 * s['range']:.1f} %"] for s in bad])
 
 
+def best_share(ratios):
+    """The factor of predictions with the least mean error, of published over predicted speeds: their median weighted by predicted over
+    published."""
+    total, half = 0, sum(1 / ratio for ratio in ratios) / 2
+    for ratio in sorted(ratios):
+        total += 1 / ratio
+        if total >= half:
+            return ratio
+
+
+def constants_report(scored, head):
+    """What one factor of the predicted speed for each GPU could do: from the rows of all other models, where there are LEAST_ROWS, and from
+    all rows, that of the prediction included."""
+    errors = {"none": [], "from the rows of all other models": [], "the best one for all rows, this one included": []}
+    for r in scored:
+        ratio = r["published"] / r["predicted"]
+        own = [(o["row"]["model"], o["published"] / o["predicted"]) for o in scored if o["gpu"] == r["gpu"]]
+        others = [value for model, value in own if model != r["row"]["model"]]
+        shares = (1, best_share(others) if len(others) >= LEAST_ROWS else 1, best_share([value for _, value in own]))
+        for of, share in zip(errors.values(), shares):
+            of.append(share / ratio - 1)
+    return ("\nOne factor of the predicted speed for each GPU:\n\n" +
+            table(head, [[name, *summary(of)] for name, of in errors.items()]))
+
+
 def report(scored, unsupported, basis):
     head = ["rows", "n", "mean", "median", "90 % below", "bias", "within 15 %"]
     text = f"Basis: {basis}.\n\n" + table(head, [[name, *summary([r["error"] for r in rows])]
@@ -116,6 +142,8 @@ def report(scored, unsupported, basis):
     constant = [share * peak[r["gpu"]] / rate - 1 for r, rate in zip(scored, rates)]
     text += ("\nInstead of a prediction, one constant for all rows, the median share of the highest model FLOP/s that any row of the"
              " same GPU reaches:\n\n" + table(head, [["all", *summary(constant)]]))
+    if basis == SHEETS:
+        text += constants_report(scored, head)
     text += regret_report(scored)
     worst = sorted((r for r in scored if abs(r["error"]) > 0.25), key=lambda r: -abs(r["error"]))
     text += "\nOff by more than 25 %:\n\n" + table(
@@ -257,7 +285,7 @@ def main():
         of_memory = {r["id"]: r for r in csv.DictReader(open(here / "published_memory.csv"))}
         text = memory_report(rows, models, of_memory, document["memory"] + memory["memory"])
     else:
-        text = report(scored, document["unsupported"], "one constant per GPU" if options.constants else "specification sheets")
+        text = report(scored, document["unsupported"], "one constant per GPU" if options.constants else SHEETS)
     if not options.markdown:
         print(text)
         return 0

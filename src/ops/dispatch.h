@@ -98,9 +98,8 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
   }
   if (record != nullptr) {
     const double end = context.device.executes() ? detail::seconds_now() : begin;
-    OpEntryRecord entry{
-        std::string(name), std::string(choice.kernel), context.stream, choice.launches,
-        choice.cost,       choice.workspace_bytes,     begin,          end};
+    OpEntryRecord entry{name,        choice.kernel,          context.stream, choice.launches,
+                        choice.cost, choice.workspace_bytes, begin,          end};
     if (record->with_shapes()) entry.shapes = operand_shapes(args);
     entry.stream_position = position;
     if constexpr (requires { args.spare_multiprocessors; })

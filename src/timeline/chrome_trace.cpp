@@ -116,7 +116,8 @@ void add_ops(Trace& trace, const StepRecord& record, const TraceSettings& settin
     const double seconds = op.end_seconds - op.begin_seconds;
     const double least = roofline_seconds(op.cost, settings.peaks);
     if (least > 0 && seconds > 0) arguments["roofline_fraction"] = least / seconds;
-    trace.slice(kHost, op.op, "op", op.begin_seconds, op.end_seconds, std::move(arguments));
+    trace.slice(kHost, std::string(op.op), "op", op.begin_seconds, op.end_seconds,
+                std::move(arguments));
   }
 }
 

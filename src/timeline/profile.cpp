@@ -77,11 +77,11 @@ class Table {
     }
   }
 
-  void add(int64_t phase, ProfileKind kind, const std::string& name, const std::string& kernel,
+  void add(int64_t phase, ProfileKind kind, std::string_view name, std::string_view kernel,
            double seconds, const Cost& cost) {
     if (phase < 0 || phases_.step_of(phase) < 0) return;
     unexplained_[static_cast<size_t>(phase)] -= seconds;
-    ProfileRow& row = rows_[{phase_number(phase), kind, name, kernel}];
+    ProfileRow& row = rows_[{phase_number(phase), kind, std::string(name), std::string(kernel)}];
     row.calls += 1;
     row.seconds += seconds;
     row.cost += cost;

@@ -1,6 +1,11 @@
 #include "timeline/rank_graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "timeline/messages.h"
 
@@ -135,7 +140,8 @@ class Builder {
     const CollectiveRecord& c = record_.collectives()[index];
     host_step(machine_.launch);
     const Node come = graph_.part.add(0), done = graph_.part.add(0);
-    graph_.operations.push_back({index, come, done, machine_.collective(c)});
+    graph_.operations.push_back(
+        {index, channel_of(c), c.sequence, come, done, machine_.collective(c)});
     if (host_computes_) {
       graph_.part.order(graph_.host, come);
       // Messages that are posted together do not wait for each other.
@@ -147,6 +153,26 @@ class Builder {
     }
     enqueue(c.stream, c.stream_position, come);
     placed(c.stream, c.stream_position, done);
+  }
+
+  /// The index of the channel that an operation belongs to; there are few.
+  std::size_t channel_of(const CollectiveRecord& c) {
+    const bool message = is_message(c), sends = is_send(c);
+    const int from = !message ? -1 : sends ? rank_.rank : c.peer;
+    const int to = !message ? -1 : sends ? c.peer : rank_.rank;
+    const std::string_view flow = message ? std::string_view(c.flow) : std::string_view();
+    std::vector<RankChannel>& all = graph_.channels;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const RankChannel& one) {
+      return one.members == c.members.get() && one.from == from && one.to == to &&
+             one.flow == flow && one.group == c.group;
+    });
+    if (found == all.end()) {
+      all.push_back({c.members.get(), c.group, flow, from, to, c.sequence, c.sequence});
+      return all.size() - 1;
+    }
+    found->first = std::min(found->first, c.sequence);
+    found->last = std::max(found->last, c.sequence);
+    return static_cast<std::size_t>(found - all.begin());
   }
 
   /// The index of a stream's work; there are few streams.
@@ -209,39 +235,34 @@ RankGraph rank_graph(const RankRecord& rank, const MachineTimes& machine) {
   return Builder(rank, machine).build();
 }
 
-std::size_t Operations::Hash::operator()(const Key& key) const {
-  uint64_t sum = 0;
-  for (const int64_t part : {key.group, key.flow, int64_t{key.from}, int64_t{key.to}, key.sequence})
-    sum = (sum ^ static_cast<uint64_t>(part)) * 0x9E3779B97F4A7C15U + (sum >> 29);
-  return static_cast<std::size_t>(sum ^ (sum >> 32));
-}
-
-Operations::Key Operations::key_of(int rank, const CollectiveRecord& c) {
-  const auto [group, is_new] = groups_.try_emplace({c.members.get(), c.group}, 0);
-  if (is_new) {
-    const std::string name = c.group + "\n" + (c.members ? c.members->text() : std::string());
-    group->second = numbers_.try_emplace(name, static_cast<int64_t>(numbers_.size())).first->second;
+Operations::Operations(const std::vector<RankGraph>& ranks) {
+  std::map<std::string, std::size_t> known;  // channels by what all members have in common
+  for (const RankGraph& rank : ranks) {
+    std::vector<std::size_t>& places = places_.emplace_back();
+    for (const RankChannel& own : rank.channels) {
+      const std::string name =
+          fmt::format("{} {} {} {} {}", own.group, own.members ? own.members->text() : "", own.flow,
+                      own.from, own.to);
+      const auto [found, is_new] = known.try_emplace(name, channels_.size());
+      if (is_new) channels_.push_back({own.first, own.last, {}});
+      Channel& channel = channels_[found->second];
+      channel.first = std::min(channel.first, own.first);
+      channel.last = std::max(channel.last, own.last);
+      places.push_back(found->second);
+    }
   }
-  if (!is_message(c)) return {.group = group->second, .sequence = c.sequence};
-  const bool sends = is_send(c);
-  return {.group = group->second,
-          .flow = flow_of(c.flow),
-          .from = sends ? rank : c.peer,
-          .to = sends ? c.peer : rank,
-          .sequence = c.sequence};
+  for (Channel& channel : channels_)
+    channel.nodes.resize(static_cast<std::size_t>(channel.last - channel.first) + 1,
+                         TimeGraph::kNone);
 }
 
-int64_t Operations::flow_of(const std::string& name) {
-  const auto found = std::find(flows_.begin(), flows_.end(), name);
-  if (found != flows_.end()) return found - flows_.begin();
-  flows_.push_back(name);
-  return static_cast<int64_t>(flows_.size()) - 1;
-}
-
-TimeGraph::Node Operations::node_of(TimeGraph& graph, int rank, const CollectiveRecord& operation) {
-  const auto [found, is_new] = nodes_.try_emplace(key_of(rank, operation), TimeGraph::kNone);
-  if (is_new) found->second = graph.add_shared();
-  return found->second;
+TimeGraph::Node Operations::node_of(TimeGraph& graph, std::size_t rank,
+                                    const RankOperation& operation) {
+  Channel& channel = channels_[places_[rank][operation.channel]];
+  TimeGraph::Node& node =
+      channel.nodes[static_cast<std::size_t>(operation.sequence - channel.first)];
+  if (node == TimeGraph::kNone) node = graph.add_shared();
+  return node;
 }
 
 }  // namespace viaduct

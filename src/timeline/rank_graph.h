@@ -2,11 +2,7 @@
 // The work of one rank as the resolver sees it: nodes of its host and of its streams, and of its
 // collectives, which `Operations` joins with those of other ranks.
 
-#include <map>
-#include <string>
 #include <string_view>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "timeline/resolver.h"
@@ -14,10 +10,21 @@
 
 namespace viaduct {
 
+/// Operations that are counted together: the collectives of a group, or the messages of one flow
+/// between two of its ranks. All members number them alike.
+struct RankChannel {
+  const RankRule* members = nullptr;
+  std::string_view group, flow;  // of the record
+  int from = -1, to = -1;        // of messages
+  int64_t first = 0, last = 0;   // the lowest and the highest sequence
+};
+
 /// One collective or message of a rank: where the rank comes to it, and where it is done. Nodes are
 /// those of the rank's part.
 struct RankOperation {
-  std::size_t index = 0;  // in record.collectives()
+  std::size_t index = 0;    // in record.collectives()
+  std::size_t channel = 0;  // in RankGraph::channels
+  int64_t sequence = 0;     // in the channel
   WorkPart::Node come = WorkPart::kNone, done = WorkPart::kNone;
   double seconds = 0;
 };
@@ -28,6 +35,7 @@ struct RankGraph {
   std::vector<WorkPart::Node> ops;        // by index in record.ops(); none outside of the part
   std::vector<double> alone;              // by the same index: seconds without slowdown
   std::vector<RankOperation> operations;  // in the order of the record
+  std::vector<RankChannel> channels;
   WorkPart::Node host = WorkPart::kNone;  // its last one
 };
 
@@ -37,29 +45,18 @@ RankGraph rank_graph(const RankRecord& rank, const MachineTimes& machine);
 /// The nodes of operations, each shared by all of its members.
 class Operations {
  public:
-  /// `most`: operations that all ranks have together.
-  explicit Operations(std::size_t most) { nodes_.reserve(most); }
-  /// The shared node of a rank's operation.
-  TimeGraph::Node node_of(TimeGraph& graph, int rank, const CollectiveRecord& operation);
+  explicit Operations(const std::vector<RankGraph>& ranks);
+  /// The shared node of an operation of `ranks[rank]`.
+  TimeGraph::Node node_of(TimeGraph& graph, std::size_t rank, const RankOperation& operation);
 
  private:
-  /// Which operation it is, for all of its members: of messages both ends agree.
-  struct Key {
-    int64_t group = 0, flow = -1;  // numbers of names
-    int from = -1, to = -1;        // of a message
-    int64_t sequence = 0;
-    bool operator==(const Key&) const = default;
+  /// The same channel of all its members.
+  struct Channel {
+    int64_t first = 0, last = 0;         // the lowest and the highest sequence
+    std::vector<TimeGraph::Node> nodes;  // by sequence, from the first one on
   };
-  struct Hash {
-    std::size_t operator()(const Key& key) const;
-  };
-  Key key_of(int rank, const CollectiveRecord& operation);
-  int64_t flow_of(const std::string& name);
-
-  std::map<std::string, int64_t> numbers_;                                  // of groups
-  std::map<std::pair<const RankRule*, std::string_view>, int64_t> groups_;  // the same
-  std::vector<std::string> flows_;                                          // there are two
-  std::unordered_map<Key, TimeGraph::Node, Hash> nodes_;
+  std::vector<Channel> channels_;
+  std::vector<std::vector<std::size_t>> places_;  // in channels_, by rank and its own channel
 };
 
 }  // namespace viaduct

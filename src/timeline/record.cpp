@@ -1,6 +1,8 @@
 #include "timeline/record.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -21,7 +23,10 @@ double StepRecord::now() const {
 
 void StepRecord::op(OpEntryRecord entry) {
   if (timed_) {
-    OpCounter& counter = counters_.ops[entry.op];
+    auto found = counters_.ops.find(entry.op);
+    if (found == counters_.ops.end())
+      found = counters_.ops.try_emplace(std::string(entry.op)).first;
+    OpCounter& counter = found->second;
     counter.launches += entry.launches;
     counter.seconds += entry.end_seconds - entry.begin_seconds;
   }
@@ -34,20 +39,26 @@ void StepRecord::op(OpEntryRecord entry) {
 
 void StepRecord::allocate(int64_t id, int64_t bytes, std::string_view tag) {
   if (counters_alone_) return;
-  open_[id] = allocations_.size();
+  open_.add(id, allocations_.size());
   allocations_.push_back({id, bytes, tag, position_++, -1, scope_, now(), 0});
 }
 
 void StepRecord::release(int64_t id, int64_t bytes, std::string_view tag) {
   if (counters_alone_) return;
-  const auto found = open_.find(id);
-  if (found == open_.end()) {  // allocated before the record was attached
+  const std::optional<size_t> found = open_.take(id);
+  if (!found) {  // allocated before the record was attached
     older_releases_.push_back({bytes, tag, position_, now()});
     return;
   }
-  allocations_[found->second].released_at = position_++;
-  allocations_[found->second].released_seconds = now();
-  open_.erase(found);
+  allocations_[*found].released_at = position_++;
+  allocations_[*found].released_seconds = now();
+}
+
+void StepRecord::reserve(const Room& room) {
+  ops_.reserve(ops_.size() + room.ops);
+  allocations_.reserve(allocations_.size() + room.allocations);
+  collectives_.reserve(collectives_.size() + room.collectives);
+  scopes_.reserve(scopes_.size() + room.scopes);
 }
 
 void StepRecord::set_marks(ScopeMarks* marks) {
@@ -171,12 +182,12 @@ void StepRecord::drop_finished() {
     scopes.push_back(std::move(entry));
     return moved[scope] = static_cast<int64_t>(scopes.size()) - 1;
   };
-  for (auto& [id, index] : open_) {
+  open_.set_aside([&](size_t index) {
     AllocationRecord& allocation = allocations_[index];
     allocation.scope = keep(keep, allocation.scope);
-    index = held.size();
-    held.push_back(std::move(allocation));
-  }
+    held.push_back(allocation);
+    return held.size() - 1;
+  });
   scope_ = -1;  // called between steps, where no scope is open
   allocations_ = std::move(held);
   scopes_ = std::move(scopes);

@@ -52,14 +52,15 @@ namespace {
 /// Appends the events of an expansion to a new record, with the numbers that a run counts up.
 class Replay {
  public:
-  explicit Replay(const StepRecord& record)
-      : from_(record), streams_(record), counter_of_(record.collectives().size()) {
-    VIADUCT_CHECK(Error, record.older_releases().empty() && record.with_stream_calls(),
-                  "expanding a record: expected one from the begin of a device, with the calls of "
-                  "its streams");
-    to_.set_timed(false);  // as on the devices of dry runs
-    begin_numbers(-1, 0);
-    if (!record.allocations().empty()) next_id_ = record.allocations().front().id;
+  explicit Replay(const RecordExpansion& expansion) : Replay(expansion.record()) {
+    StepRecord::Room room;
+    expansion.for_each([&](const ExpandedEvent& e) {
+      room.ops += e.event.kind == RecordEventKind::op;
+      room.allocations += e.event.kind == RecordEventKind::allocate;
+      room.collectives += e.event.kind == RecordEventKind::launch;
+      room.scopes += e.event.kind == RecordEventKind::open_scope;
+    });
+    to_.reserve(room);
   }
 
   int64_t position() const { return to_.position(); }
@@ -133,6 +134,16 @@ class Replay {
   }
 
  private:
+  explicit Replay(const StepRecord& record)
+      : from_(record), streams_(record), counter_of_(record.collectives().size()) {
+    VIADUCT_CHECK(Error, record.older_releases().empty() && record.with_stream_calls(),
+                  "expanding a record: expected one from the begin of a device, with the calls of "
+                  "its streams");
+    to_.set_timed(false);  // as on the devices of dry runs
+    begin_numbers(-1, 0);
+    if (!record.allocations().empty()) next_id_ = record.allocations().front().id;
+  }
+
   /// Numbers of entries in the new record.
   using Numbers = InstanceValues<int64_t>;
   /// That of an entry that begins. An instance ends what it begins.
@@ -213,7 +224,7 @@ class Replay {
 ExpandedRecord expanded(const RecordExpansion& expansion) {
   ExpandedRecord result;
   result.positions.reserve(static_cast<size_t>(expansion.record().position()) + 1);
-  Replay replay(expansion.record());
+  Replay replay(expansion);
   const auto note_position = [&](int64_t at) {
     if (static_cast<int64_t>(result.positions.size()) == at)
       result.positions.push_back(replay.position());

@@ -23,18 +23,30 @@ struct Beside {
   double factor = 1;
 };
 
-/// By how many of its seconds `span` is longer because of `beside`, which is sorted and without
-/// overlaps.
-double delay(const TimeSpan& span, const std::vector<Beside>& beside) {
-  auto at = std::lower_bound(beside.begin(), beside.end(), span.begin,
-                             [](const Beside& b, double t) { return b.span.end <= t; });
-  double sum = 0;
-  for (; at != beside.end() && at->span.begin < span.end; ++at) {
-    const double both = std::min(at->span.end, span.end) - std::max(at->span.begin, span.begin);
-    sum += both * (at->factor - 1);
+/// Times of communication, sorted and without overlaps, for spans that mostly come in order.
+class BesideInOrder {
+ public:
+  explicit BesideInOrder(std::vector<Beside> list) : list_(std::move(list)) {}
+
+  /// By how many of its seconds `span` is longer because of them.
+  double delay(const TimeSpan& span) {
+    const auto over = [&](const Beside& b) { return b.span.end <= span.begin; };
+    if (next_ > 0 && !over(list_[next_ - 1]))
+      next_ = static_cast<size_t>(std::ranges::partition_point(list_, over) - list_.begin());
+    while (next_ < list_.size() && over(list_[next_])) ++next_;
+    double sum = 0;
+    for (size_t at = next_; at < list_.size() && list_[at].span.begin < span.end; ++at) {
+      const TimeSpan& other = list_[at].span;
+      const double both = std::min(other.end, span.end) - std::max(other.begin, span.begin);
+      sum += both * (list_[at].factor - 1);
+    }
+    return sum;
   }
-  return sum;
-}
+
+ private:
+  std::vector<Beside> list_;
+  size_t next_ = 0;  // the first one that ends behind the begin of the last span
+};
 
 /// Sorted and without overlaps: where some of them overlap, the largest factor counts.
 std::vector<Beside> flattened(const std::vector<Beside>& spans) {
@@ -109,14 +121,11 @@ class Resolver {
   }
 
   void join_operations() {
-    std::size_t count = 0;
-    for (const RankGraph& rank : graphs_) count += rank.operations.size();
-    Operations operations(count);
+    Operations operations(graphs_);
     joined_.resize(ranks_.size());
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (const RankOperation& own : graphs_[rank].operations) {
-        const CollectiveRecord& c = ranks_[rank].record->collectives()[own.index];
-        const TimeGraph::Node joined = operations.node_of(*graph_, ranks_[rank].rank, c);
+        const TimeGraph::Node joined = operations.node_of(*graph_, rank, own);
         graph_->at_least(joined, own.seconds);
         graph_->join(rank, own.come, joined, own.done);
         joined_[rank].push_back(joined);
@@ -173,17 +182,18 @@ class Resolver {
 
   /// Ops take longer for the part that runs beside communication.
   void slow_down(size_t rank) {
-    std::map<int, std::vector<Beside>> communication_by_spare;
+    std::map<int, BesideInOrder> communication_by_spare;
     const RankGraph& own = graphs_[rank];
     for (size_t i = 0; i < own.ops.size(); ++i) {
       if (own.ops[i] == WorkPart::kNone) continue;
       const TimeSpan span = span_of(rank, own.ops[i]);
       if (span.seconds() <= 0) continue;
       const int spare = ranks_[rank].record->ops()[i].spare_multiprocessors;
-      const auto [at, is_new] = communication_by_spare.try_emplace(spare);
-      if (is_new) at->second = communication(rank, spare);
+      auto at = communication_by_spare.find(spare);
+      if (at == communication_by_spare.end())
+        at = communication_by_spare.emplace(spare, communication(rank, spare)).first;
       graph_->set_seconds(graph_->number(rank, own.ops[i]),
-                          own.alone[i] * (1 + delay(span, at->second) / span.seconds()));
+                          own.alone[i] * (1 + at->second.delay(span) / span.seconds()));
     }
   }
 

@@ -3,6 +3,7 @@
 // the number of kinds of ops and groups, not on the number of ops run.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct CollectiveCounter {
 };
 
 struct StepCounters {
-  std::map<std::string, OpCounter> ops;  // by name
+  std::map<std::string, OpCounter, std::less<>> ops;  // by name
   std::vector<CollectiveCounter> collectives;
 
   /// Of all collectives.

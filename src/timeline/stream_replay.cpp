@@ -53,6 +53,12 @@ StreamReplay::StreamReplay(const StepRecord& record) : calls_(record.stream_call
   for (const StreamCallRecord& call : calls_)
     side_calls_.push_back(side_calls_.back() + gives_side_stream_work(call));
   events_.begin(-1, 0);
+  waited_for_.resize(calls_.size());
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    if (calls_[i].from_stream >= 0 && calls_[i].from_calls > 0 && !waits_for_all(calls_, index))
+      waited_for_[static_cast<size_t>(calls_[i].from_calls) - 1] = true;
+  }
   holds_ = holding_streams(record, taken_by_.size());
   placed_.reserve(calls_.size());
 }
@@ -102,7 +108,7 @@ void StreamReplay::call(int64_t index) {
     wait(index);
   } else {
     clocks_.launched(call.stream);
-    if (gives_side_stream_work(call))
+    if (waited_for_[static_cast<size_t>(index)] && gives_side_stream_work(call))
       events_.at(micro_batch(), side_calls_[static_cast<size_t>(index)]) =
           clocks_.event(call.stream);
     if (instance_ != nullptr && holds_[static_cast<size_t>(call.stream)])
@@ -126,13 +132,13 @@ void StreamReplay::wait(int64_t index) {
     speak_against(index, "a wait inside a graph that an instance has and the record not, or not");
   if (behind) return;
   edges_.push_back({event->stream, event->position, call.stream, clocks_.launched(call.stream)});
-  std::vector<int64_t> before;
   const bool frees = instance_ != nullptr && call.stream == 0;
+  before_.clear();
   for (int stream = 0; frees && stream < clocks_.count(); ++stream)
-    before.push_back(clocks_.behind(0, stream));
+    before_.push_back(clocks_.behind(0, stream));
   clocks_.waited(call.stream, *event);
-  for (size_t stream = 0; stream < before.size(); ++stream) {
-    if (holds_[stream] && clocks_.behind(0, static_cast<int>(stream)) != before[stream])
+  for (size_t stream = 0; stream < before_.size(); ++stream) {
+    if (holds_[stream] && clocks_.behind(0, static_cast<int>(stream)) != before_[stream])
       speak_against(index, "a wait that frees memory of others");
   }
 }

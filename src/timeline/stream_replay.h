@@ -62,13 +62,15 @@ class StreamReplay {
   std::vector<StreamEdgeRecord> edges_;
   /// By call: how many of those before it give a side stream work.
   std::vector<int64_t> side_calls_;
-  InstanceValues<Event> events_;  // after each of these
+  InstanceValues<Event> events_;  // after each of these that a wait names
+  std::vector<bool> waited_for_;  // by call: whether a wait names the event after it
   const ActionRecord* instance_ = nullptr;
   const ActionRecord* recorded_as_ = nullptr;
   int64_t next_ = 0;              // call of the recorded program
   std::vector<int64_t> placed_;   // by call of the recorded program: the position after it
   int64_t next_of_instance_ = 0;  // recorded call that the instance does next
   std::vector<int64_t> placed_of_instance_;  // by call since the begin of the action
+  std::vector<int64_t> before_;              // a wait: how far compute was behind each stream
   std::optional<std::string> against_;
 };
 

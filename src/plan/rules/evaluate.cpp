@@ -15,9 +15,6 @@ namespace {
 
 using Changes = std::map<std::vector<std::string>, ChangedRun>;
 
-// Of the seconds after which no prediction begins: after so many one that has begun is given up.
-constexpr double kMostOfLimit = 1.5;
-
 /// The verdicts with advice, the most severe first.
 std::vector<Verdict*> by_level(std::vector<Verdict>& verdicts) {
   std::vector<Verdict*> order;
@@ -46,7 +43,7 @@ void predict_all(std::vector<Verdict>& verdicts, const Figures& f,
                  Evaluation& result) {
   const double begin = steady_seconds();
   const auto seconds = [&] { return steady_seconds() - begin; };
-  const Deadline deadline = Deadline::at(begin + kMostOfLimit * settings.most_seconds);
+  const Deadline deadline = Deadline::at(begin + settings.most_seconds);
   const std::string limit = fmt::format("{:.3g} s", settings.most_seconds);
   Changes made;
   for (Verdict* verdict : by_level(verdicts)) {

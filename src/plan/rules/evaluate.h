@@ -23,8 +23,8 @@ using PredictChange =
 
 struct EvaluationSettings {
   Thresholds limits;
-  /// No further change is predicted after this many, or after this many seconds; a prediction that
-  /// has begun is given up half as long after them.
+  /// No further change is predicted after this many, or after this many seconds, when one that has
+  /// begun is given up.
   int most_predictions = 24;
   double most_seconds = 5;
 };

@@ -103,7 +103,7 @@ std::vector<std::string> conversions(test::Trainer& trainer) {
   trainer.step();
   std::vector<std::string> names;
   for (const OpEntryRecord& op : record.ops())
-    if (op.op == "convert_operand" || op.op == "largest_magnitude") names.push_back(op.op);
+    if (op.op == "convert_operand" || op.op == "largest_magnitude") names.emplace_back(op.op);
   return names;
 }
 

@@ -1,6 +1,7 @@
 // Whole steps on a device whose GEMMs read only scaled operands, over poisoned memory, with
 // unchanged layers.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +78,7 @@ std::vector<std::string> ops_of_step(test::Trainer& trainer, const std::string& 
   trainer.step();
   std::vector<std::string> names;
   for (const OpEntryRecord& op : record.ops())
-    if (only.empty() || op.op == only) names.push_back(op.op + " " + op.kernel);
+    if (only.empty() || op.op == only) names.push_back(fmt::format("{} {}", op.op, op.kernel));
   return names;
 }
 

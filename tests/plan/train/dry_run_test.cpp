@@ -4,6 +4,7 @@
 
 #include "engine/dry_run.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +74,7 @@ void record_step(const RunSetup& setup, const RankDevice& rank, Recorded& result
 
 std::vector<std::string> names(const StepRecord& record) {
   std::vector<std::string> names;
-  for (const OpEntryRecord& op : record.ops()) names.push_back(op.op + " by " + op.kernel);
+  for (const OpEntryRecord& op : record.ops()) names.push_back(fmt::format("{} by {}", op.op, op.kernel));
   return names;
 }
 

@@ -77,7 +77,7 @@ TEST(StreamEdges, SumsOfExchangedGradientsRunBesideCompute) {
   const StepRecord record = two_steps(layouts().back());
   std::set<std::string> beside;
   for (const OpEntryRecord& op : record.ops())
-    if (op.stream != kComputeStream) beside.insert(op.op);
+    if (op.stream != kComputeStream) beside.emplace(op.op);
   EXPECT_TRUE(beside.contains("copy"));
   EXPECT_FALSE(beside.contains("gemm"));
 }

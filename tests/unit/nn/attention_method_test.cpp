@@ -117,7 +117,7 @@ TEST_P(ComposedAttention, TheRecordHasTheChainAndItsMatrix) {
       EXPECT_GE(held, matrices);
     }
     std::vector<std::string> names;
-    for (const OpEntryRecord& op : record.ops()) names.push_back(op.op);
+    for (const OpEntryRecord& op : record.ops()) names.emplace_back(op.op);
     return names;
   };
   using Names = std::vector<std::string>;

@@ -88,7 +88,7 @@ struct Work {
 Work work_of(const TensorRun& run) {
   const StepRecord record = test::run_tensor_ranks(run).records[0];
   Work work;
-  for (const OpEntryRecord& op : record.ops()) ++work.ops[op.op];
+  for (const OpEntryRecord& op : record.ops()) ++work.ops[std::string(op.op)];
   const Cost cost = record.total_cost();
   work.bytes = cost.bytes_read + cost.bytes_written;
   work.peak = record.peak().bytes;

@@ -47,7 +47,7 @@ struct Example {
     collective(record, "dp", 17, 20, 21);
     record.release(1, 1000, "weights");
   }
-  void op(const std::string& name, double begin, double end) {
+  void op(const char* name, double begin, double end) {
     OpEntryRecord entry;
     entry.op = name, entry.kernel = "tiles_avx2", entry.shapes = "f32 [2, 3]";
     entry.cost.flops[static_cast<size_t>(FlopFormat::f32)] = 200;

@@ -41,7 +41,7 @@ TEST(Roofline, IsUnknownWhereARateIs) {
 }
 
 /// An op that, in the record, took `seconds` until now.
-void op(StepRecord& record, const std::string& name, double begin, double end, Cost c = {}) {
+void op(StepRecord& record, const char* name, double begin, double end, Cost c = {}) {
   OpEntryRecord entry;
   entry.op = name, entry.kernel = "k";
   entry.cost = c;

@@ -201,6 +201,16 @@ TEST(Resolver, ComputeIsSlowerBesideCommunicationOnly) {
   EXPECT_EQ(times.ops[1].seconds(), 2);
 }
 
+TEST(Resolver, ComputeIsSlowerAlsoIfLaterWorkOfAnotherStreamWasLaunchedBefore) {
+  Program rank(0);
+  rank.all_reduce(4, 1).wait(2, 1).op(3, 2).op(8);
+  const RankTimes times = resolve_times({rank.part()}, machine(0, 1.5)).front();
+  EXPECT_EQ(times.ops[0].begin, 4);
+  EXPECT_EQ(times.ops[0].seconds(), 3);
+  EXPECT_EQ(times.ops[1].begin, 0);
+  EXPECT_GT(times.ops[1].seconds(), 8);
+}
+
 // The network is a link that operations use all of their time.
 MachineTimes shared_network() {
   MachineTimes times = machine();

@@ -14,7 +14,7 @@ CollectiveRecord collective(const std::string& operation, const std::string& gro
   return entry;
 }
 
-OpEntryRecord op(const std::string& name, double seconds) {
+OpEntryRecord op(const char* name, double seconds) {
   OpEntryRecord entry;
   entry.op = name, entry.launches = 2;
   entry.begin_seconds = 10, entry.end_seconds = 10 + seconds;
