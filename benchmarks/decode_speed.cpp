@@ -91,7 +91,7 @@ void print_ops(Device& device, Generator& generator, std::vector<Ids>& feeds) {
   std::map<std::string, Sum> sums;
   double inside = 0;
   for (const OpEntryRecord& op : record.ops()) {
-    Sum& sum = sums[op.op + " " + op.kernel];
+    Sum& sum = sums[fmt::format("{} {}", op.op, op.kernel)];
     sum.seconds += op.end_seconds - op.begin_seconds;
     sum.bytes += op.cost.bytes_read + op.cost.bytes_written;
     ++sum.calls;

@@ -82,7 +82,7 @@ BENCHMARK_CAPTURE(search, llama3_70b, "llama3-70b")
 /// The configuration of Llama 3's paper on 16,384 GPUs, and a search's best layout on 1,024, with
 /// 128 micro-batches.
 void configuration(benchmark::State& state, int ranks, const char* more) {
-  Overrides overrides{"dist.ranks=" + std::to_string(ranks)};
+  std::vector<std::string> overrides{"dist.ranks=" + std::to_string(ranks)};
   std::stringstream words(more);
   for (std::string word; words >> word;) overrides.push_back(word);
   const Cluster cluster = load_cluster("dgx-h100");
