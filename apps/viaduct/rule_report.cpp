@@ -12,7 +12,10 @@
 namespace viaduct::cli {
 namespace {
 
-// Of a whole command, so that an answer comes at once; and of the changes' predictions at least.
+// A changed run takes as long to predict as the run itself. Where that is quick, most changes are
+// predicted in kChangesSeconds; where it is not, few would be, and the whole command ends within
+// two seconds instead, so that an answer comes at once.
+constexpr double kQuickSeconds = 0.5, kChangesSeconds = 5;
 constexpr double kCommandSeconds = 1.7, kLeastSeconds = 0.25;
 
 using Json = nlohmann::ordered_json;
@@ -57,8 +60,9 @@ std::vector<CLI::Option*> add_rule_options(CLI::App& app, RuleOptions& options) 
                      "NAME=VALUE: replaces a threshold of the rules (viaduct rules --json)")
           ->allow_extra_args(false),
       app.add_option("--rule-seconds", options.seconds,
-                     "Seconds in which changes that rules advise are predicted; default: what the "
-                     "command has left of 2, after a search 1")
+                     "Seconds in which changes that rules advise are predicted; default 5, after a "
+                     "search 1, and where the prediction takes more than half a second what the "
+                     "command has left of 2")
           ->check(positive())};
 }
 
@@ -70,7 +74,9 @@ rules::EvaluationSettings evaluation_settings(const RuleOptions& options) {
 }
 
 double rule_seconds(const RuleOptions& options, double elapsed) {
-  return options.seconds.value_or(std::max(kLeastSeconds, kCommandSeconds - elapsed));
+  if (options.seconds) return *options.seconds;
+  return elapsed <= kQuickSeconds ? kChangesSeconds
+                                  : std::max(kLeastSeconds, kCommandSeconds - elapsed);
 }
 
 void print_rules(const rules::Evaluation& evaluation, bool verbose) {

@@ -27,8 +27,8 @@ std::vector<CLI::Option*> add_rule_options(CLI::App& app, RuleOptions& options);
 /// ConfigError for wrong thresholds.
 rules::EvaluationSettings evaluation_settings(const RuleOptions& options);
 
-/// How long changes are predicted unless --rule-seconds says it: what a command that has run for
-/// `elapsed` seconds has left of two, and at least a quarter of one.
+/// How long changes are predicted unless --rule-seconds says it, by how long the command has run
+/// for the prediction of the run itself.
 double rule_seconds(const RuleOptions& options, double elapsed);
 
 /// Those that fire; with `verbose` all.
