@@ -58,24 +58,33 @@ void measure_all_reduce(std::vector<CalibratedAllReduce>& rows, double seconds) 
   }
 }
 
+template <class Figure>
+double median_of(const std::vector<Calibration>& passes, Figure&& figure) {
+  std::vector<double> values;
+  for (const Calibration& pass : passes) values.push_back(figure(pass));
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
 /// Gives each of `rows` the median of the same row in `passes`.
 template <class Row>
 void take_medians(std::vector<Row>& rows, const std::vector<Calibration>& passes,
                   std::vector<Row> Calibration::*list, double Row::*figure) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::vector<double> values;
-    for (const Calibration& pass : passes) values.push_back((pass.*list)[i].*figure);
-    std::ranges::sort(values);
-    rows[i].*figure = values[values.size() / 2];
-  }
+  for (size_t i = 0; i < rows.size(); ++i)
+    rows[i].*figure =
+        median_of(passes, [&](const Calibration& pass) { return (pass.*list)[i].*figure; });
 }
 
-/// The median of each figure; all passes have the same rows.
+/// The median of each figure that all passes have; their rows are the same.
 Calibration medians(const std::vector<Calibration>& passes) {
   Calibration table = passes.front();
   take_medians(table.gemm, passes, &Calibration::gemm, &CalibratedGemm::tflops);
   take_medians(table.attention, passes, &Calibration::attention, &CalibratedAttention::tflops);
   take_medians(table.streams, passes, &Calibration::streams, &CalibratedStream::gbytes_per_second);
+  for (double CalibratedLaunch::*figure :
+       {&CalibratedLaunch::op_microseconds, &CalibratedLaunch::parallel_microseconds})
+    table.launch.*figure =
+        median_of(passes, [&](const Calibration& pass) { return pass.launch.*figure; });
   return table;
 }
 
@@ -152,11 +161,11 @@ Calibration calibrate(const CalibrationEffort& effort) {
     Calibration& first = passes.front();
     first.machine = calibrator.machine();
     calibrator.measure_peaks(first.peaks);
-    first.launch = calibrator.measure_launch();
     for (Calibration& pass : passes) {
       calibrator.measure_gemm(pass.gemm);
       calibrator.measure_attention(pass.attention);
       calibrator.measure_streams(pass.streams);
+      pass.launch = calibrator.measure_launch();
     }
     if (together->rank() == 0) table = medians(passes);
   });

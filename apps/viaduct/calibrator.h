@@ -21,8 +21,8 @@ inline const char* calibrated_name(DType dtype) {
 /// Measures everything in the same way: random operands, two calls to warm up, then on a GPU the
 /// median of a few rounds and on a cpu one round, because there the whole grid is measured several
 /// times (`kCpuPasses`): other work on the machine lasts longer than the rounds of one call. The
-/// ranks of `together` begin each measurement at the same time: as in a run, they share
-/// caches and the bandwidth of memory.
+/// ranks of `together` begin each measurement at the same time: as in a run, they share caches and
+/// the bandwidth of memory.
 class Calibrator {
  public:
   Calibrator(const CalibrationEffort& effort, Communicator& together);

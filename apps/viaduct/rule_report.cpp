@@ -12,11 +12,11 @@
 namespace viaduct::cli {
 namespace {
 
-// A changed run takes as long to predict as the run itself. Where that is quick, most changes are
-// predicted in kChangesSeconds; where it is not, few would be, and the whole command ends within
-// two seconds instead, so that an answer comes at once.
-constexpr double kQuickSeconds = 0.5, kChangesSeconds = 5;
-constexpr double kCommandSeconds = 1.7, kLeastSeconds = 0.25;
+// A changed run takes as long to predict as the run itself. Where that is quick, the usual time is
+// enough for most changes; where it is not, few would be predicted, and the whole command ends
+// within two seconds instead (the rest of them is for what is given up, and for printing), so that
+// an answer comes at once.
+constexpr double kQuickSeconds = 0.5, kCommandSeconds = 1.7, kLeastSeconds = 0.25;
 
 using Json = nlohmann::ordered_json;
 
@@ -75,7 +75,7 @@ rules::EvaluationSettings evaluation_settings(const RuleOptions& options) {
 
 double rule_seconds(const RuleOptions& options, double elapsed) {
   if (options.seconds) return *options.seconds;
-  return elapsed <= kQuickSeconds ? kChangesSeconds
+  return elapsed <= kQuickSeconds ? rules::EvaluationSettings().most_seconds
                                   : std::max(kLeastSeconds, kCommandSeconds - elapsed);
 }
 

@@ -52,10 +52,11 @@ class StepRecord {
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
 
-  /// Makes room for as many entries as `other` will have more, so that none of them moves.
+  /// So many entries more.
   struct Room {
     size_t ops = 0, allocations = 0, collectives = 0, scopes = 0;
   };
+  /// Makes room for them, so that no list moves while they are added.
   void reserve(const Room& room);
 
   /// From now on `marks` is told of scopes, also of those that are not kept; null: none, and the
