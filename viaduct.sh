@@ -41,6 +41,7 @@ usage: ./viaduct.sh COMMAND [arguments]
                         the run everywhere
   arm [--quick|--binary]
                         compile for aarch64 with Debian's cross compiler and run unit tests under qemu-user (installs both)
+  packages [PACKAGE…]   install the Debian packages that this machine lacks, and those given
   clean                 remove build/ (runs/ stays)
 
 environment:
@@ -102,6 +103,8 @@ command_build() {
   [[ $# -eq 0 ]] || bad_usage "build takes no arguments, got '$*'"
   build_binary
 }
+
+command_packages() { install_packages "$@"; }
 
 command_quickstart() {
   build_binary
@@ -220,7 +223,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | arm | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | arm | packages | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -23,6 +23,9 @@ endif()
 set(VIADUCT_WITHOUT_LOOPS config timeline precision pipeline nn engine plan checkpoint)
 set(VIADUCT_SMALL hardware model generate run report probe train)
 
+# Libraries that read files of others.
+set(VIADUCT_READS_FOREIGN_BYTES base config data checkpoint generate report)
+
 # viaduct_inline_checks(TARGET): makes AddressSanitizer's checks inline (GCC's default), for targets with loops over elements.
 function(viaduct_inline_checks target)
   if(VIADUCT_SANITIZE MATCHES "address")
@@ -94,6 +97,9 @@ function(viaduct_library name)
     target_compile_options(viaduct_${name} PRIVATE $<$<CONFIG:Release>:-Os>)
   endif()
   viaduct_sanitize(viaduct_${name})
+  if(name IN_LIST VIADUCT_READS_FOREIGN_BYTES)
+    viaduct_sanitize_values(viaduct_${name})
+  endif()
   set_target_properties(viaduct_${name} PROPERTIES EXPORT_NAME ${name})
   if(name MATCHES "^(ops|tensor)$")
     viaduct_inline_checks(viaduct_${name})

@@ -19,7 +19,8 @@ class Error : public std::runtime_error {
 /// The user's configuration or command line is wrong: exit status 2. Carries all problems at once.
 class ConfigError : public Error {
  public:
-  explicit ConfigError(const std::string& problem) : ConfigError(std::vector<std::string>{problem}) {}
+  explicit ConfigError(const std::string& problem)
+      : ConfigError(std::vector<std::string>{problem}) {}
   explicit ConfigError(std::vector<std::string> problems);
   const std::vector<std::string>& problems() const { return problems_; }
 
@@ -59,8 +60,9 @@ template <class E, class... Args>
 
 }  // namespace viaduct
 
-/// Throws `E` with a formatted message unless `condition` holds; always on. Arguments are evaluated only on failure.
-#define VIADUCT_CHECK(E, condition, ...)                 \
-  do {                                                   \
-    if (!(condition)) ::viaduct::fail<E>(__VA_ARGS__);   \
+/// Throws `E` with a formatted message unless `condition` holds; always on. Arguments are evaluated
+/// only on failure.
+#define VIADUCT_CHECK(E, condition, ...)               \
+  do {                                                 \
+    if (!(condition)) ::viaduct::fail<E>(__VA_ARGS__); \
   } while (false)

@@ -72,11 +72,13 @@ void MappedFile::check() const {
   if (data_ == nullptr) return;
   struct stat now {};
   // Another file may have this path by now; the mapped file is then unchanged.
-  const bool same = ::stat(path_.c_str(), &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
+  const bool same =
+      ::stat(path_.c_str(), &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
   const auto size = static_cast<size_t>(same ? now.st_size : 0);
   const bool shorter = same && size < size_;
-  VIADUCT_CHECK(IoError, !shorter, "{}: cut short while in use: {} bytes when it was opened, {} now{}",
-                path_.string(), size_, size,
+  VIADUCT_CHECK(IoError, !shorter,
+                "{}: cut short while in use: {} bytes when it was opened, {} now{}", path_.string(),
+                size_, size,
                 failed() ? fmt::format("; byte {} could not be read", slot_.fault()) : "");
   VIADUCT_CHECK(IoError, !failed(), "{}: byte {} of {} could not be read (a disk error?)",
                 path_.string(), slot_.fault(), size_);
@@ -84,8 +86,9 @@ void MappedFile::check() const {
 
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
   const MappedFile file(path);
-  VIADUCT_CHECK(IoError, file.size() <= limit_bytes, "cannot read {}: {} bytes, more than the limit of {}", path.string(),
-                file.size(), limit_bytes);
+  VIADUCT_CHECK(IoError, file.size() <= limit_bytes,
+                "cannot read {}: {} bytes, more than the limit of {}", path.string(), file.size(),
+                limit_bytes);
   std::string text(file.text());
   file.check();
   return text;

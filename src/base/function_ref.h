@@ -1,5 +1,6 @@
 #pragma once
-// A non-owning reference to a callable: two pointers, no allocation. The callable must outlive the call.
+// A non-owning reference to a callable: two pointers, no allocation. The callable must outlive the
+// call.
 
 #include <memory>
 #include <type_traits>

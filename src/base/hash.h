@@ -1,5 +1,6 @@
 #pragma once
-// Non-cryptographic hashes with fixed definitions: checksums of stored bytes and keys of random streams.
+// Non-cryptographic hashes with fixed definitions: checksums of stored bytes and keys of random
+// streams.
 
 #include <cstddef>
 #include <cstdint>

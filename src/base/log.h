@@ -9,7 +9,8 @@ namespace viaduct {
 
 enum class LogLevel { info, warning, error };
 
-/// Writes "viaduct: text" ("viaduct: warning: text", "viaduct: error: text") as one line on stderr; thread-safe.
+/// Writes "viaduct: text" ("viaduct: warning: text", "viaduct: error: text") as one line on stderr;
+/// thread-safe.
 void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>

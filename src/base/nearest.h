@@ -8,8 +8,10 @@
 
 namespace viaduct {
 
-/// The candidate with the smallest Damerau–Levenshtein distance (adjacent transpositions count one; case ignored), if
-/// it is near enough to be a likely misspelling (at most a third of the longer name, at least 1).
-std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
+/// The candidate with the smallest Damerau–Levenshtein distance (adjacent transpositions count one;
+/// case ignored), if it is near enough to be a likely misspelling (at most a third of the longer
+/// name, at least 1).
+std::optional<std::string> nearest_name(std::string_view name,
+                                        const std::vector<std::string>& candidates);
 
 }  // namespace viaduct

@@ -7,7 +7,8 @@
 namespace viaduct {
 namespace {
 
-std::string scaled(double value, double base, const char* const* suffixes, int count, const char* separator) {
+std::string scaled(double value, double base, const char* const* suffixes, int count,
+                   const char* separator) {
   int step = 0;
   while (std::abs(value) >= base && step + 1 < count) value /= base, ++step;
   if (step == 0) return fmt::format("{:.0f}{}{}", value, separator, suffixes[0]);

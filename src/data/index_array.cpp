@@ -23,9 +23,9 @@ struct IndexTypeName {
   int64_t bytes;
 };
 constexpr IndexTypeName kTypes[] = {{IndexType::int16, "<i2", "int16", 2},
-                               {IndexType::int32, "<i4", "int32", 4},
-                               {IndexType::uint32, "<u4", "uint32", 4},
-                               {IndexType::int64, "<i8", "int64", 8}};
+                                    {IndexType::int32, "<i4", "int32", 4},
+                                    {IndexType::uint32, "<u4", "uint32", 4},
+                                    {IndexType::int64, "<i8", "int64", 8}};
 
 const IndexTypeName& names_of(IndexType type) {
   return kTypes[static_cast<size_t>(type)];

@@ -85,7 +85,8 @@ void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPo
   for (const std::string& prefix : dataset_prefixes(builder.config())) {
     const auto dataset = builder.open(prefix);
     const auto record = read_token_record(*dataset);
-    const int64_t largest = record ? record->largest_token : max_token_id(*dataset, pool, max_tokens);
+    const int64_t largest =
+        record ? record->largest_token : max_token_id(*dataset, pool, max_tokens);
     VIADUCT_CHECK(ConfigError, largest < vocabulary_size,
                   "the vocabulary of the data is larger than the model's: dataset {} holds token "
                   "id {}, the model has {} "

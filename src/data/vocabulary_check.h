@@ -34,8 +34,7 @@ struct NamedTokenizer {
 /// record says that its ids are the tokens of another tokenizer than `tokenizer`. Mock data always
 /// fit.
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
-                      int64_t max_tokens = kVocabularySample,
-                      const NamedTokenizer& tokenizer = {});
+                      int64_t max_tokens = kVocabularySample, const NamedTokenizer& tokenizer = {});
 
 /// The check of the tokenizer alone, of one data set. Without a record, or a tokenizer, it passes.
 void check_tokenizer(const IndexedDataset& dataset, const NamedTokenizer& tokenizer);

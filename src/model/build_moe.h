@@ -19,8 +19,8 @@ struct MoeBuild {
   const ParameterMaker& make;
 };
 
-/// Router, (shared expert, unless dispatch has it), dispatch, experts, combine. ConfigError if the family has no names for
-/// their tensors.
+/// Router, (shared expert, unless dispatch has it), dispatch, experts, combine. ConfigError if the
+/// family has no names for their tensors.
 std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& build, int64_t layer);
 
 }  // namespace viaduct

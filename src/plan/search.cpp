@@ -114,7 +114,9 @@ class Search {
   Deadline end() const { return Deadline::at(begin_ + limit(), settings_.clock); }
   bool passed(double seconds) const { return settings_.clock() > begin_ + seconds; }
 
-  bool done() const { return queue_.front().bound.seconds > slowest_row() || passed(kSearchShare * limit()); }
+  bool done() const {
+    return queue_.front().bound.seconds > slowest_row() || passed(kSearchShare * limit());
+  }
 
   /// Seconds of the last row that the search proves; infinite while rows are missing.
   double slowest_row() const {
@@ -168,7 +170,8 @@ class Search {
   }
 
   bool is_good_guess(const Waiting& refined) const {
-    const bool late = result_.candidates.empty() && passed(kSearchShare / 2 * settings_.time_limit_seconds);
+    const bool late =
+        result_.candidates.empty() && passed(kSearchShare / 2 * settings_.time_limit_seconds);
     return may_be_row(refined) &&
            (late || refined.bound.seconds <= kFarBehind * queue_.front().bound.seconds);
   }

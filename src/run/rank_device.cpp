@@ -20,10 +20,9 @@ RankDevice make_rank_device(const DistConfig& config) {
   const std::string kind = config.device.value_or("cpu");
   if (kind == "cuda") {
     const CudaBackend& backend = cuda_backend();
-    return {
-        backend.make_device({config.product_algorithms_path.value_or(""), stream_priority(config),
-                             config.symmetric_memory}),
-        backend.ops(backend.target())};
+    return {backend.make_device({config.product_algorithms_path.value_or(""),
+                                 stream_priority(config), config.symmetric_memory}),
+            backend.ops(backend.target())};
   }
   VIADUCT_CHECK(ConfigError, kind == "cpu",
                 "dist.device={}: only `viaduct train` runs in virtual time, where nothing is "

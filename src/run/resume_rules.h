@@ -15,7 +15,7 @@ enum class ResumeChange {
 
 struct ResumeRule {
   ResumeChange change = ResumeChange::free;
-  std::string_view effect;  // the change's effect; empty if it is free
+  std::string_view effect;    // the change's effect; empty if it is free
   bool other_shapes = false;  // no checkpoint can be read after it, allowed or not
 };
 

@@ -4,8 +4,8 @@
 // the hardware's limit.
 
 #include "base/thread_pool.h"
-#include "hardware/matmul_peak.h"
 #include "hardware/cpu_isa.h"
+#include "hardware/matmul_peak.h"
 #include "tensor/dtype.h"
 
 namespace viaduct {

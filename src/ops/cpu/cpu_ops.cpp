@@ -5,9 +5,10 @@
 namespace viaduct {
 
 OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
-  VIADUCT_CHECK(DeviceError, for_simulation || cpu_supports(isa),
-                "dist.cpu_isa={}: this machine, or this build, cannot run it; the fastest here is {}",
-                cpu_isa_name(isa), cpu_isa_name(best_cpu_isa()));
+  VIADUCT_CHECK(
+      DeviceError, for_simulation || cpu_supports(isa),
+      "dist.cpu_isa={}: this machine, or this build, cannot run it; the fastest here is {}",
+      cpu_isa_name(isa), cpu_isa_name(best_cpu_isa()));
   OpTable table;
   table.traits.name = "cpu:" + std::string(cpu_isa_name(isa));
   table.traits.vector_floats = isa <= CpuIsa::avx2 ? 8 : 16;

@@ -30,8 +30,8 @@ void add_rows(OpTable& table);         // norm, activation, rotary, embedding, c
 void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …
 void add_quantize(OpTable& table);     // FP8 operands, magnitudes, delayed scaling
 void add_quantization_error(OpTable& table);
-void add_optimizer(OpTable& table);    // reproducible sums, gradient norm, updates, formats
-void add_experts(OpTable& table);      // routing, order of rows
+void add_optimizer(OpTable& table);  // reproducible sums, gradient norm, updates, formats
+void add_experts(OpTable& table);    // routing, order of rows
 void add_grouped_gemm(OpTable& table, CudaTarget target);  // products of experts
 }  // namespace cuda
 

@@ -154,8 +154,8 @@ Row balance_of(const RoutingRule& rule, const Tensor& counts, int64_t tokens,
                const Tensor& documents, int64_t token, int64_t experts) {
   const int64_t row = documents ? document_of(documents, token) : 0;
   const auto* n = counts.data<int64_t>() + row * experts;
-  const int64_t choices = documents || tokens == 0 ? std::accumulate(n, n + experts, int64_t{0})
-                                                   : rule.topk * tokens;
+  const int64_t choices =
+      documents || tokens == 0 ? std::accumulate(n, n + experts, int64_t{0}) : rule.topk * tokens;
   Row factors(static_cast<size_t>(experts));
   for (size_t e = 0; e < factors.size(); ++e) {
     factors[e] = static_cast<double>(n[e]) * static_cast<double>(experts) /

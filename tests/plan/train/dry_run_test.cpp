@@ -74,7 +74,8 @@ void record_step(const RunSetup& setup, const RankDevice& rank, Recorded& result
 
 std::vector<std::string> names(const StepRecord& record) {
   std::vector<std::string> names;
-  for (const OpEntryRecord& op : record.ops()) names.push_back(fmt::format("{} by {}", op.op, op.kernel));
+  for (const OpEntryRecord& op : record.ops())
+    names.push_back(fmt::format("{} by {}", op.op, op.kernel));
   return names;
 }
 

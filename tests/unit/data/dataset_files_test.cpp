@@ -10,9 +10,9 @@
 namespace viaduct {
 namespace {
 
+using test::TemporaryFolder;
 using testing::AllOf;
 using testing::HasSubstr;
-using test::TemporaryFolder;
 
 struct DatasetFiles : testing::Test {
   DatasetFiles() {

@@ -135,8 +135,7 @@ TEST_P(TokenizerReference, RecognisesSpecialTokens) {
 TEST_P(TokenizerReference, EncodesAWholeBook) {
   if (!expected_.contains("full_text")) return;
   const json& whole = expected_["full_text"];
-  const std::string text =
-      read_file(test::source_folder() / "data/tinyshakespeare.txt");
+  const std::string text = read_file(test::source_folder() / "data/tinyshakespeare.txt");
   ASSERT_EQ(text.size(), whole["n_bytes"]);
   const Ids ids = tokenizer_.encode(text);
   ASSERT_EQ(ids.size(), whole["n_tokens"]);

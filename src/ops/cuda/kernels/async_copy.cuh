@@ -1,7 +1,7 @@
 #pragma once
 // Copies from global to shared memory that continue while the thread does other work
-// (PTX: cp.async, sm_80 and newer). A thread waits for its own copies; a barrier of the block after that makes them
-// visible to the others.
+// (PTX: cp.async, sm_80 and newer). A thread waits for its own copies; a barrier of the block after
+// that makes them visible to the others.
 
 #include "ops/cuda/kernels/kernel.h"
 

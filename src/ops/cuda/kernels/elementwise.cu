@@ -42,8 +42,7 @@ __global__ void __launch_bounds__(kThreads) elementwise_kernel(ElementwiseRows a
   });
 }
 
-__global__ void __launch_bounds__(kThreads)
-    elementwise_f64_kernel(ElementwiseF64 args) {
+__global__ void __launch_bounds__(kThreads) elementwise_f64_kernel(ElementwiseF64 args) {
   for_elements<1>(1, args.count, kThreads, [&](int64_t, int64_t i, auto) {
     args.out[i] = args.kind == Elementwise::add     ? args.a[i] + args.b[i]
                   : args.kind == Elementwise::scale ? args.factor * args.a[i]

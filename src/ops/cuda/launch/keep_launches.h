@@ -25,10 +25,8 @@ void launch_or_keep(OpContext& context, const Choice& choice,
   kept->note(choice.variant);
   kept->note(workspace);
   note_arguments(*kept, args);
-  kept->add(choice.launches,
-            [launch, context, choice, args = unowned_args(args), workspace]() mutable {
-              launch(context, choice, args, workspace);
-            });
+  kept->add(choice.launches, [launch, context, choice, args = unowned_args(args),
+                              workspace]() mutable { launch(context, choice, args, workspace); });
 }
 
 /// `table`, whose launches are those of `kDirect`'s table, made now or later as the device says.

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""cmake/batches.py: sources of a batch define nothing twice in their unnamed namespaces."""
+
+import os
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "cmake"))
+import batches
+
+
+def source(*definitions):
+    return "namespace viaduct {\nnamespace {\n\n" + "\n".join(definitions) + "\n\n}  // namespace\n\nvoid outside() {}\n}  // namespace viaduct\n"
+
+
+def cut(sources, size=16, declared={}):
+    return batches.batches(sorted(sources), lambda name: batches.definitions(sources[name]), lambda name: declared.get(name, set()), size)
+
+
+class Batches(unittest.TestCase):
+    def test_size(self):
+        self.assertEqual(cut({"a": "", "b": "", "c": ""}, 2), [["a", "b"], ["c"]])
+
+    def test_what_clashes(self):
+        for one, other in (
+            ("constexpr int kRows = 4;", "constexpr int64_t kRows = 8;"),
+            ("constexpr std::string_view kNames[] = {", "constexpr std::array<int, 4> kNames{1,"),
+            ("struct Row {", "class Row final : public Base {"),
+            ("int rows(int a) {", "int rows(int b) { return b; }"),
+            ("template <class T> int rows(const T& a, int n = 1) {", "template <class T>\nlong rows(const T& other,\n          int m) {"),
+            ("int rows(int a) {", "constexpr int rows = 3;"),
+            ("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;"),
+        ):
+            self.assertEqual(cut({"a": source(one), "b": source(other)}), [["a"], ["b"]], f"{one} and {other}")
+
+    def test_what_does_not(self):
+        for one, other in (
+            ("int rows(int a) {", "int rows(const Row& a) {"),
+            ("using Json = nlohmann::json;", "using Json = nlohmann::json;"),
+            ("int rows() {\n  int local = 3;\n}", "int local(int a) {"),
+            ('const char* text = R"(\nint rows(int a) {\n)";', "int rows(int a) {"),
+            ("using nlohmann::json;", "using nlohmann::json;"),
+        ):
+            self.assertEqual(cut({"a": source(one), "b": source(other)}), [["a", "b"]], f"{one} and {other}")
+
+    def test_names_of_headers(self):
+        header = "struct Plan {\n  int inner;\n};\ninline constexpr int kRows = 3;\nusing Table = int[3];\nclass Later;\nint function(int a);\n"
+        self.assertEqual(batches.declared_names(header), {"Plan", "kRows", "Table", "Later"})
+        for one, other in (("struct Plan {", ""), ("", "constexpr int kRows = 4;")):
+            declared = {"a" if one == "" else "b": batches.declared_names(header)}
+            self.assertEqual(cut({"a": source(one), "b": source(other)}, declared=declared), [["a"], ["b"]])
+        self.assertEqual(cut({"a": source("int Plan(int a) {"), "b": ""}, declared={"b": {"Plan"}}), [["a", "b"]])
+
+    def test_names_outside_do_not_count(self):
+        text = "namespace viaduct {\nint rows(int a) {\n}\n}  // namespace viaduct\n"
+        self.assertEqual(cut({"a": text, "b": text}), [["a", "b"]])
+
+
+if __name__ == "__main__":
+    unittest.main()

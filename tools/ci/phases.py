@@ -1,0 +1,137 @@
+"""What .ci/run checks, in order of worth: what does not fit into the limit is left out from the end."""
+
+import os
+import shutil
+import subprocess
+
+import output
+import tests
+
+# Programs under AddressSanitizer in every run: those that read foreign bytes. The others take turns where time is short.
+READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_data", "test_unit_checkpoint", "test_unit_model",
+                            "test_unit_generate", "test_unit_report", "test_unit_tensor", "test_fault_checkpoint"]
+SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"
+# gpu.ops_on_doubles takes half a minute, and test_unit_ops_on_cuda runs the same code. tests/CMakeLists.txt leaves out more.
+NOT_UNDER_ASAN = "^gpu[.]ops_on_doubles"
+TORTURE_SEED = 445839
+
+
+class Failed(Exception):
+    """A phase failed; nothing that needs it can run."""
+
+
+class Phases:
+    """The phases of one run. Each returns the outcome of its tests, or None if it has none."""
+
+    def __init__(self, limit, costs, pace, turn, cores):
+        self.limit, self.costs, self.pace, self.turn, self.cores = limit, costs, pace, turn, cores
+
+    def in_order(self):
+        """(name, function, names of phases that must have ended)."""
+        return [
+            ("format", self.format, []),
+            ("build", self.build, []),
+            ("build tests", self.build_tests, ["build"]),
+            ("tests", self.tests, ["build tests"]),
+            ("build asan", self.build_asan_of_readers, []),
+            ("asan, readers of foreign bytes", self.asan_of_readers, ["build asan"]),
+            ("build tsan", self.build_tsan, []),
+            ("tsan", self.tsan, ["build tsan"]),
+            ("kernels of GPUs", self.cuda, []),
+            ("build asan, other programs", self.build_asan_of_others, ["build asan"]),
+            ("asan, other programs", self.asan_of_others, ["build asan, other programs"]),
+            ("benchmarks compile", self.benchmarks, ["build"]),
+            ("torture", self.torture, ["build"]),
+        ]
+
+    def seconds_of(self, name):
+        """What a phase takes here if nothing is in the compiler cache."""
+        return self.costs["phases"].get(name, 0) * self.pace
+
+    def least_seconds(self, name):
+        """Seconds without which a phase is not started. Phases of many tests take what there is."""
+        return 60 if name in ("tests", "asan, other programs") else self.seconds_of(name)
+
+    def reserved_after(self, name):
+        """Seconds that phases behind this one need, which it must not take."""
+        names = [phase for phase, _, _ in self.in_order()]
+        return sum(self.seconds_of(later) for later in names[names.index(name) + 1 :])
+
+    def must(self, arguments, seconds=None, **more):
+        if output.command(arguments, seconds, **more) != 0:
+            raise Failed(" ".join(arguments))
+
+    def build_targets(self, preset, targets, options=()):
+        """Configures and builds targets. A build that is not expected to end in time may try for a minute: what a compiler cache
+        has is compiled much faster."""
+        self.must(["cmake", "--preset", preset, "-D", "VIADUCT_BATCHES=ON", *options], self.limit.left())
+        left = self.limit.left()
+        self.must(["cmake", "--build", f"build/{preset}", "-j", str(self.cores), *(["--target", *targets] if targets else [])], left,
+                  line_seen=output.Progress(left))
+
+    def format(self):
+        version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout if shutil.which("clang-format") else ""
+        if " 14." not in version:
+            output.say("left out: there is no clang-format 14, whose style the sources have")
+            return
+        sources = subprocess.run(["git", "ls-files", "*.h", "*.cpp", "*.cu", "*.cuh"], check=True, capture_output=True, text=True).stdout.split()
+        self.must(["clang-format", "--dry-run", "-Werror", *sources])
+
+    def build(self):
+        self.must(["./viaduct.sh", "build"], self.limit.left())
+
+    def build_tests(self):
+        self.build_targets("release", [])
+
+    def tests(self):
+        return tests.run("build/release", self.limit, self.cores, [])
+
+    def build_asan_of_readers(self):
+        self.build_targets("asan", [*READERS_OF_FOREIGN_BYTES, "tests_fuzz"])
+
+    def asan_of_readers(self):
+        return tests.run("build/asan", self.limit, self.cores, ["-R", "^fuzz[.]|^part[.](" + "|".join(READERS_OF_FOREIGN_BYTES) + ")[.]"])
+
+    def build_tsan(self):
+        self.build_targets("tsan", ["test_threads"])
+
+    def tsan(self):
+        # State that ranks, pools and savers share, in a program that has little else (tests/threads).
+        return tests.program("build/tsan/tests/threads/test_threads", self.limit)
+
+    def cuda(self):
+        """Compiles the kernels for all GPUs; the tests run them on an emulator. Linking and running need a GPU."""
+        nvcc = shutil.which("nvcc") or ("/usr/local/cuda/bin/nvcc" if os.path.exists("/usr/local/cuda/bin/nvcc") else None)
+        if not nvcc:
+            output.say("left out: there is no nvcc")
+            return
+        # Compiles everything, so that the report has all kernels; the compiler cache keeps what has not changed.
+        self.must(["cmake", "--preset", "cuda", "-D", "VIADUCT_BATCHES=ON", "-D", f"CMAKE_CUDA_COMPILER={nvcc}", "-D", "VIADUCT_CUDA_REPORT=ON"])
+        os.makedirs("build/cuda", exist_ok=True)
+        with open("build/cuda/report.txt", "w") as report:
+            self.must(["cmake", "--build", "--preset", "cuda", "-j", str(self.cores), "--clean-first"], self.limit.left(), copy_to=report,
+                      quiet=True)
+        self.must(["tools/gpu_code.py", "build/cuda/report.txt"], self.limit.left())
+        self.must(["tools/gpu_code.py", "--code", "build/cuda/libviaduct_cuda.so"], self.limit.left())
+
+    def build_asan_of_others(self):
+        self.build_targets("asan", ["tests_unit", "tests_parity", "tests_fault"])
+
+    def asan_of_others(self):
+        """As many of the other tests as fit, from a place in their list that moves with every commit."""
+        readers = {f"part.{program}" for program in READERS_OF_FOREIGN_BYTES}
+        every = tests.listed("build/asan", ["-L", SUITES_UNDER_ASAN, "-E", NOT_UNDER_ASAN])
+        others = [name for name in every if not name.startswith("fuzz.") and name.rpartition(".")[0] not in readers]
+        start = self.turn % max(len(others), 1)
+        chosen, late = tests.that_fit(others[start:] + others[:start], self.costs["tests"],
+                                      (self.limit.left() - self.reserved_after("asan, other programs")) * self.cores / self.pace)
+        outcome = tests.run("build/asan", self.limit, self.cores, ["-R", "^(" + "|".join(chosen).replace(".", "[.]") + ")$"]) if chosen else tests.Outcome()
+        outcome.left_out += late
+        return outcome
+
+    def benchmarks(self):
+        self.build_targets("release", ["benchmarks_compile"])
+
+    def torture(self):
+        # Two minutes with a fixed seed; run other seeds by hand.
+        self.must(["./viaduct.sh", "torture", "--minutes", "2", "--seed", str(TORTURE_SEED)], self.limit.left())
