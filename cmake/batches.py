@@ -1,7 +1,7 @@
 """batches.py SIZE ROOT SOURCE…: cuts sources into batches that one run of the compiler can take (Batches.cmake).
 
 Prints one line a batch, its sources separated by '|'. Two sources of a batch define nothing twice in their unnamed namespaces:
-functions of one name have other parameters, aliases of one name are equal. Nor does a source define a type or variable there whose
+functions of one name have other parameters and are only called, aliases of one name are equal. Nor does a source define a type or variable there whose
 name a header of another one has too: it would be ambiguous. Headers are looked for in ROOT's folders src and tests.
 """
 
@@ -55,6 +55,8 @@ def definitions(text):
                 found.setdefault(rule[1], set()).add(line[0])
             elif rule := FUNCTION.match(line[0]):
                 found.setdefault(rule[1], set()).add("(" + parameter_types(inside[line.start() + rule.end() :]))
+                if re.search(rf"[{{(,=&] ?{rule[1]}\b(?! ?[(<])", inside):  # passed on, which an overload would make ambiguous
+                    found[rule[1]].add("value")
             elif rule := VARIABLE.match(line[0]):
                 found.setdefault(rule[1], set()).add("variable")
     return found

@@ -30,6 +30,7 @@ class Batches(unittest.TestCase):
             ("int rows(int a) {", "int rows(int b) { return b; }"),
             ("template <class T> int rows(const T& a, int n = 1) {", "template <class T>\nlong rows(const T& other,\n          int m) {"),
             ("int rows(int a) {", "constexpr int rows = 3;"),
+            ("int rows(int a) {", "int rows(const Row& a) {\n}\nvoid fill(Table& table) {\n  table.rows = {rows, 3};\n}"),
             ("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;"),
         ):
             self.assertEqual(cut({"a": source(one), "b": source(other)}), [["a"], ["b"]], f"{one} and {other}")
