@@ -165,8 +165,8 @@ std::optional<uint32_t> kinds_of(const std::vector<Change>& changes, uint32_t ch
 
 }  // namespace
 
-std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank rank,
-                                            int64_t limit_bytes, size_t most, double seconds) {
+std::vector<FittingSettings> changes_that_fit(const RunSetup& setup, GlobalRank rank,
+                                              int64_t limit_bytes, size_t most, double seconds) {
   const double end = steady_seconds() + seconds;
   const std::vector<Change> changes = changes_of(setup.config);
   std::vector<uint32_t> sets;
@@ -174,7 +174,7 @@ std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank ra
     if (kinds_of(changes, chosen)) sets.push_back(chosen);
   std::stable_sort(sets.begin(), sets.end(),
                    [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
-  std::vector<FittingChange> found;
+  std::vector<FittingSettings> found;
   std::vector<uint32_t> found_kinds;
   for (const uint32_t chosen : sets) {
     if (found.size() == most || steady_seconds() > end) break;

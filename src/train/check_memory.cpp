@@ -15,7 +15,7 @@ std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_b
     return "none of the settings that were tried makes it fit: use more ranks on more machines, or "
            "a smaller model";
   std::string text = "what would fit, the fewest changes first:";
-  for (const FittingChange& change : changes)
+  for (const FittingSettings& change : changes)
     text += fmt::format("\n  {}: {} a rank", change.settings, format_bytes(change.bytes));
   return text;
 }
