@@ -225,7 +225,6 @@ TensorNames llama_names() {
   names.projection = "model.layers.{}.self_attn.o_proj";
   names.mlp_norm = "model.layers.{}.post_attention_layernorm";
   // Not in Hugging Face's Llama: what a family's config.json cannot ask for has names all the same.
-  names.position_embedding = "model.embed_positions";
   names.sinks = "model.layers.{}.self_attn.sinks";
   names.attention_output_norm = "model.layers.{}.post_self_attn_layernorm";
   names.mlp_output_norm = "model.layers.{}.post_mlp_layernorm";
