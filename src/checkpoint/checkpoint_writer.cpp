@@ -109,6 +109,9 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& save, int64_t st
     : save_(save), folder_(checkpoint_temporary_folder(save, step)), ranks_(ranks) {
   create_folder(save);
   remove_leftovers(save, remover);
+  std::error_code ignored;
+  VIADUCT_CHECK(IoError, !std::filesystem::exists(folder_, ignored),
+                "cannot save step {}: {} is in the way", step, folder_.string());
   create_folder(folder_);
   index_.step = step;
 }

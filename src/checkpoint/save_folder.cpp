@@ -32,12 +32,6 @@ void rename_folder(const std::filesystem::path& from, const std::filesystem::pat
                 error.message());
 }
 
-void remove_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  VIADUCT_CHECK(IoError, !error, "cannot remove {}: {}", folder.string(), error.message());
-}
-
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::error_code error;
   std::vector<std::string> names;
@@ -236,8 +230,13 @@ void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover
   bring_back_hidden(save);
   name_latest(save);
   for (const auto& name : names_in(save)) {
-    if ((remover == nullptr || !remover->has(name)) && is_leftover(save, name))
-      remove_folder(save / name);
+    if ((remover != nullptr && remover->has(name)) || !is_leftover(save, name)) continue;
+    std::error_code error;
+    std::filesystem::remove_all(save / name, error);
+    // It costs only space: no reason to end a run, or to save nothing any more.
+    if (error)
+      log_warning("a leftover stays: cannot remove {}: {}", (save / name).string(),
+                  error.message());
   }
 }
 
