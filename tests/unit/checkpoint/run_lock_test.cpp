@@ -256,6 +256,18 @@ TEST(SaveFolder, AStepThatIsStuckKeepsNoOther) {
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 40));
 }
 
+TEST(SaveFolder, ALeftoverThatIsStuckStopsNothing) {
+  TemporaryFolder save;
+  const auto stuck = save / "step_00000005.tmp-old";
+  std::filesystem::create_directory(stuck);
+  if (!set_immutable(stuck, true))
+    GTEST_SKIP() << "needs root and a file system with immutable folders";
+  write_steps(save, {10});
+  set_immutable(stuck, false);
+  EXPECT_TRUE(std::filesystem::exists(stuck));
+  EXPECT_THAT(saved_steps(save.path()), ElementsAre(10));
+}
+
 TEST(SaveFolder, AFolderWithAStepsNameAndNoIndexStays) {
   TemporaryFolder save;
   write_steps(save, {20, 30});
