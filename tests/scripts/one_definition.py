@@ -25,8 +25,7 @@ TOKEN = re.compile(
     r"|(?P<word>[A-Za-z_]\w*)|(?P<number>\.?\d(?:'?[\w.]|(?<=[eEpP])[+-])*)"
     r'|(?P<mark_token>::|->|\[\[|\]\]|&&|.)', re.DOTALL)
 TYPE_WORDS = {'class', 'struct', 'union', 'enum'}
-NEVER_NAMES = TYPE_WORDS | {'final', 'alignas', 'template', 'typename', 'const', 'constexpr', 'inline', 'static', 'typedef', 'noexcept', 'decltype', 'requires', 'operator', 'int', 'char',
-                            'bool', 'double', 'float', 'void', 'auto', 'unsigned', 'long', 'short', 'signed'}
+NEVER_NAMES = TYPE_WORDS | {'const', 'int', 'char', 'bool', 'double', 'float', 'void', 'auto', 'unsigned', 'long', 'short', 'signed'}
 
 
 def is_word(token):
@@ -73,7 +72,8 @@ def without_prefix(head):
         elif head[index] == 'requires':
             index += 1
             while index < len(head) and head[index] not in TYPE_WORDS | {'inline', 'constexpr', 'static'}:
-                index = skip_pair(head, index, head[index], {'(': ')', '<': '>'}[head[index]]) if head[index] in '(<' else index + 1
+                closes = {'(': ')', '<': '>'}.get(head[index])
+                index = skip_pair(head, index, head[index], closes) if closes else index + 1
         else:
             break
     return head[index:], specialized
@@ -123,7 +123,8 @@ def parameter_types(tokens):
         if token == ',' and depth == 0:
             if '=' in current:
                 current = current[:current.index('=')]
-            if len(current) > 1 and is_word(current[-1]) and current[-1] not in NEVER_NAMES and current[-2] != '::' and current[-2] != 'const':
+            named = len(current) > 1 and is_word(current[-1]) and current[-1] not in NEVER_NAMES
+            if named and current[-2] not in ('::', 'const'):
                 current = current[:-1]
             parameters.append(' '.join(current))
             current = []
@@ -161,7 +162,8 @@ def function_name(head):
             if begin < 0 or not is_word(rest[begin]):
                 return None
             end = skip_pair(rest, index, '(', ')')
-            return ''.join(rest[begin:index]) + '(' + parameter_types(rest[index + 1:end - 1]) + ')' + (' const' if rest[end:end + 1] == ['const'] else '')
+            constant = ' const' if rest[end:end + 1] == ['const'] else ''
+            return f"{''.join(rest[begin:index])}({parameter_types(rest[index + 1:end - 1])}){constant}"
     return None
 
 
@@ -206,7 +208,8 @@ class Reader:
         if word in ('if', 'ifdef', 'ifndef'):
             self.branches.append(self.state())
         elif word in ('else', 'elif') and self.branches:
-            self.scopes, self.head, self.parentheses = (list(part) if isinstance(part, list) else part for part in self.branches[-1])
+            scopes, head, self.parentheses = self.branches[-1]
+            self.scopes, self.head = list(scopes), list(head)
         elif word == 'endif' and self.branches:
             self.branches.pop()
 
