@@ -221,6 +221,7 @@ Json stages_json(const std::vector<DryRun>& stages) {
                     {"flops_per_step", run.cost.total_flops()},
                     {"host_reads_per_step", run.host_reads},
                     {"traffic", std::move(traffic)}});
+    if (run.save_copy_bytes > 0) list.back()["save_copy_bytes"] = run.save_copy_bytes;
     if (run.offload.puts == 0) continue;
     list.back()["second_memory"] = {{"bytes_out", run.offload.put_bytes},
                                     {"bytes_back", run.offload.fetched_bytes},
@@ -281,6 +282,11 @@ std::string mesh_text(const Mesh& mesh) {
                         mesh.size(Grid::expert, Axis::tp));
   }
   return text;
+}
+
+std::string save_copy_text(int64_t bytes) {
+  return fmt::format("  {:<20} {:>12}: of host memory, beside it, while it is written\n",
+                     "asynchronous save", format_bytes(bytes));
 }
 
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total) {
@@ -366,6 +372,8 @@ void print_dry_run(const RunSetup& setup, bool json, bool all_rules,
     fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
     if (stages[stage].offload.puts > 0)
       fmt::print("  second memory, beside it: {}\n", traffic_text(stages[stage].offload));
+    if (stages[stage].save_copy_bytes > 0)
+      fmt::print("{}", save_copy_text(stages[stage].save_copy_bytes));
   }
   if (plain) print_difference(fullest, *plain);
   if (parallelism.mesh.ranks() > 1) {

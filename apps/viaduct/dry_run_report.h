@@ -29,5 +29,7 @@ std::string mesh_text(const Mesh& mesh);
 
 /// "  main gradients   12.0 MiB" …, and the sum.
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total);
+/// A line below it: the copy that an asynchronous save writes from.
+std::string save_copy_text(int64_t bytes);
 
 }  // namespace viaduct::cli

@@ -44,6 +44,7 @@ void print_plan(const PlannedMemory& memory, const OffloadReport& offload) {
       100.0 * static_cast<double>(memory.plan.arena_bytes - memory.lower_bound_bytes) /
           static_cast<double>(memory.lower_bound_bytes),
       format_seconds(memory.seconds));
+  if (memory.save_copy_bytes > 0) say_text(save_copy_text(memory.save_copy_bytes));
   if (!offload.empty()) say_text(planned_text(offload));
 }
 

@@ -1,6 +1,8 @@
 #include "base/output_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,8 @@ namespace viaduct {
 namespace {
 
 constexpr int kLongestChainOfLinks = 40;  // as in the kernel
+constexpr int kLargestPid = 1 << 22;      // as in the kernel
+constexpr std::string_view kUnfinished = ".tmp-";
 
 [[noreturn]] void fail_io(const char* operation, const std::filesystem::path& path) {
   fail<IoError>("cannot {} {}: {}", operation, path.string(), std::strerror(errno));
@@ -80,13 +84,15 @@ OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 void OutputFile::open_beside(const std::filesystem::path& target) {
-  temporary_ = target.string() + ".tmp-" + std::to_string(::getpid());
+  temporary_ = target.string() + std::string(kUnfinished) + std::to_string(::getpid());
   // A file left by a dead process with our PID is in the way. O_EXCL: links placed there are not
   // followed.
   ::unlink(temporary_.c_str());
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   descriptor_ = ::open(temporary_.c_str(), flags, 0644);
   if (descriptor_ < 0) fail_io("create", temporary_);
+  ::flock(descriptor_,
+          LOCK_EX | LOCK_NB);  // says that it is being written; not all file systems can
   target_ = target;
   struct stat mine {
   }, old{};
@@ -130,6 +136,35 @@ void OutputFile::commit() {
   const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
   if (!closed && errno != EINTR) fail_io("close", path_);
   if (file) sync_folder(folder_of(target_));
+}
+
+std::optional<int> dead_process(std::string_view digits) {
+  int pid = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (pid <= 0 || pid > kLargestPid || std::to_string(pid) != digits) return std::nullopt;
+  if (::kill(pid, 0) == 0 || errno != ESRCH) return std::nullopt;
+  return pid;
+}
+
+void remove_unfinished(const std::filesystem::path& target) {
+  std::error_code error;
+  const std::filesystem::path file = without_links(target);
+  const std::string start = file.filename().string() + std::string(kUnfinished);
+  for (std::filesystem::directory_iterator at(folder_of(file), error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(start) || !dead_process(std::string_view(name).substr(start.size())))
+      continue;
+    const int descriptor =
+        ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (descriptor < 0) continue;
+    struct stat info {};
+    const bool left = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) &&
+                      (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
+    if (left) ::unlink(at->path().c_str());
+    ::close(descriptor);
+  }
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,15 @@ class OutputFile {
   std::filesystem::path temporary_;
   int descriptor_ = -1;
 };
+
+/// Removes what interrupted programs left of `target`: regular files `target`.tmp-PID whose process
+/// does not exist on this machine, and that no process of another machine is writing (it holds them
+/// by flock). For outputs that take long to write. Does nothing where the folder cannot be listed.
+void remove_unfinished(const std::filesystem::path& target);
+
+/// The PID of a name NAME.tmp-PID, `digits` being what follows "tmp-"; nothing unless it is the
+/// number of a process that can exist and does not exist on this machine.
+std::optional<int> dead_process(std::string_view digits);
 
 /// Writes `text` as the whole content of `path` by OutputFile: a regular file changes at once.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);

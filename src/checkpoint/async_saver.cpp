@@ -55,14 +55,17 @@ std::string message_of(const std::exception_ptr& error) {
 void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
                 StagedCheckpoint& staged, Staging staging) {
   for (const StoredRun& stored : runs) {
+    const DType format = exact_format(stored);
     for (const LogicalPiece& piece : logical_pieces(stored.run)) {
       if (!piece.part->owned) continue;
-      const TensorInfo tensor{prefix + piece.part->name, DType::f32, piece.part->logical_shape};
+      const TensorInfo tensor{prefix + piece.part->name, format, piece.part->logical_shape};
       StagedCheckpoint::Entry entry{{tensor, piece.piece}, {}, {}};
       if (staging == Staging::copied) {
-        entry.data = read_logical(device, stored, piece);
+        entry.data = read_logical(device, stored, piece, 1, format);
       } else {
-        entry.read = [&device, stored, piece] { return read_logical(device, stored, piece); };
+        entry.read = [&device, stored, piece, format] {
+          return read_logical(device, stored, piece, 1, format);
+        };
       }
       staged.entries.push_back(std::move(entry));
     }

@@ -47,10 +47,10 @@ struct StagedCheckpoint {
 /// Whether values are copied when they are staged, or read when they are written.
 enum class Staging { copied, read_later };
 
-/// Adds the elements of owned logical tensors in `runs`, in FP32, under `prefix` + their names. If
-/// several ranks hold copies of a run, one of them stages it. With Staging::read_later the device
-/// and the runs' values must outlive `staged`, and the device must not be used while they are
-/// written.
+/// Adds the elements of owned logical tensors in `runs`, in `exact_format`, under `prefix` + their
+/// names. If several ranks hold copies of a run, one of them stages it. With Staging::read_later
+/// the device and the runs' values must outlive `staged`, and the device must not be used while
+/// they are written.
 void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
                 StagedCheckpoint& staged, Staging staging = Staging::copied);
 
@@ -75,6 +75,9 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
+  /// Finishes the save in flight, so that its copies are freed: call it before those of the next
+  /// one are made. Its error is kept for `save`.
+  void finish();
   /// Finishes the save in flight, creates the folder, and starts writing. Throws the error of an
   /// earlier save, without starting this one, unless the saver continues after failures.
   void save(StagedCheckpoint checkpoint);
@@ -100,7 +103,6 @@ class AsyncSaver {
 
   /// Called when all ranks' threads are ready: starts the next phase, or ends the save.
   void next_phase();
-  void finish();
   void failed(const std::exception_ptr& error);
 
   Communicator& world_;

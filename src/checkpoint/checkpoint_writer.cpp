@@ -109,6 +109,9 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& save, int64_t st
     : save_(save), folder_(checkpoint_temporary_folder(save, step)), ranks_(ranks) {
   create_folder(save);
   remove_leftovers(save, remover);
+  std::error_code ignored;
+  VIADUCT_CHECK(IoError, !std::filesystem::exists(folder_, ignored),
+                "cannot save step {}: {} is in the way", step, folder_.string());
   create_folder(folder_);
   index_.step = step;
 }
@@ -173,9 +176,12 @@ void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remove
   OldSteps& old = remover != nullptr ? *remover : now;
   old.remove(std::move(hidden));
   try {
-    old.remove(hide_old_steps(save_, keep_last));
-  } catch (const IoError& error) {
+    HiddenSteps steps = hide_old_steps(save_, keep_last);
     // The checkpoint is complete; an old one that remains costs only space.
+    for (const std::string& reason : steps.stuck)
+      log_warning("an old checkpoint stays: {}", reason);
+    old.remove(std::move(steps.folders));
+  } catch (const IoError& error) {
     log_warning("old checkpoints stay: {}", error.what());
   }
 }

@@ -1,7 +1,5 @@
 #include "checkpoint/convert.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,10 +13,12 @@
 #include "checkpoint/fused_experts.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
+#include "checkpoint/own_names.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/quantization_config.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/save_folder.h"
+#include "checkpoint/unfinished_folder.h"
 #include "checkpoint/write_shards.h"
 #include "model/family.h"
 #include "model/further_fields.h"
@@ -31,33 +31,6 @@ bool is_absent_or_empty(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(folder))) return true;
   return std::filesystem::is_directory(folder) && std::filesystem::is_empty(folder);
 }
-
-/// A folder beside `to` that is renamed to `to` when complete, and removed otherwise.
-class UnfinishedFolder {
- public:
-  explicit UnfinishedFolder(const std::filesystem::path& to)
-      : to_(to), path_(to.string() + ".tmp-" + std::to_string(::getpid())) {
-    std::filesystem::remove_all(path_);
-    create_folder(path_);
-  }
-  ~UnfinishedFolder() {
-    std::error_code ignored;
-    if (!finished_) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-  void finish() {
-    std::error_code error;
-    sync_folder(path_);
-    std::filesystem::rename(path_, to_, error);
-    VIADUCT_CHECK(IoError, !error, "{}: cannot be put in place: {}", to_.string(), error.message());
-    finished_ = true;
-    sync_folder(to_.parent_path());
-  }
-
- private:
-  std::filesystem::path to_, path_;
-  bool finished_ = false;
-};
 
 /// The model to convert, from any kind of source.
 struct Input {
@@ -166,8 +139,8 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
   if (!further.empty()) {
     log_warning(
         "{}: config.json cannot express {} for its family; programs other than viaduct will read a "
-        "different model",
-        to.string(), further);
+        "different model{}",
+        to.string(), further, own_names_text(from.model, config));
   }
   if (from.folder) copy_model_side_files(from.folder->path, unfinished.path());
   for (const auto& [name, text] : from.side_texts)
@@ -181,7 +154,7 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
 }
 
 void check_save_folder(const std::filesystem::path& save, int64_t step) {
-  if (is_absent_or_empty(save)) return;
+  if (is_absent_or_empty(save) || has_only_leftovers(save)) return;
   VIADUCT_CHECK(ConfigError, std::filesystem::is_directory(save) && has_latest(save),
                 "{}: exists and is neither empty nor a save folder; name a new folder",
                 save.string());
@@ -194,7 +167,7 @@ void write_checkpoint(const Input& from, const TensorSource& tensors, int64_t st
                       const std::string& state, const std::filesystem::path& save,
                       const std::optional<ShardPlan>& plan) {
   check_save_folder(save, step);
-  const bool fresh = is_absent_or_empty(save);
+  const bool fresh = is_absent_or_empty(save) || has_only_leftovers(save);
   RunLock lock(save);
   if (fresh) lock.remove_when_released();  // the result is not a run's folder
   CheckpointWriter writer(save, step, plan ? plan->shards : 1);

@@ -215,6 +215,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
        check_gguf_config(model, parse_gguf(bytes, path.string(), GgufContent::head), factors))
     written.notes.push_back(std::move(note));
 
+  remove_unfinished(path);
   OutputFile file(path);
   file.write(bytes);
   const std::string padding(static_cast<size_t>(kGgufAlignment), '\0');

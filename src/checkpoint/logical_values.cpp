@@ -182,12 +182,17 @@ std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int r
   return share;
 }
 
+DType exact_format(const StoredRun& stored) {
+  const bool wide = !stored.state.coded() && stored.state.values.dtype() == DType::f64;
+  return wide ? DType::f64 : DType::f32;
+}
+
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
-                    double factor) {
+                    double factor, DType format) {
   const int64_t elements = piece.piece.elements();
   const Tensor host = to_host(device, flat(stored), piece.place, elements);
-  if (!piece.by_columns && host.dtype() == DType::f32 && factor == 1) return host;
-  const Tensor logical = host_tensor(DType::f32, {elements});
+  if (!piece.by_columns && host.dtype() == format && factor == 1) return host;
+  const Tensor logical = host_tensor(format, {elements});
   convert(device.pool(), host, logical, piece.by_columns ? piece.piece.box.size[1] : 0, factor);
   return logical;
 }

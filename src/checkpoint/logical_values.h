@@ -36,10 +36,13 @@ std::vector<int> owners_of_copies(const std::vector<StoredRun>& runs, int ranks)
 /// The runs among them that are `rank`'s.
 std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks);
 
-/// factor · the values of a piece of `stored` (logical_pieces of its run), FP32 [elements] in host
-/// memory, row-major in the piece.
+/// The format that holds the values of a run exactly: FP64 for those in FP64, else FP32.
+DType exact_format(const StoredRun& stored);
+
+/// factor · the values of a piece of `stored` (logical_pieces of its run), [elements] in `format`
+/// in host memory, row-major in the piece.
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
-                    double factor = 1);
+                    double factor = 1, DType format = DType::f32);
 
 /// What happens if a source lacks a tensor: an error, or nothing: its elements keep their values.
 enum class Lacking { error, kept };

@@ -67,6 +67,18 @@ Strictness strictness_of(std::string_view name) {
   fail<ConfigError>("checkpoint.dist_ckpt_strictness: unknown value \"{}\"", name);
 }
 
+std::vector<std::string> logical_names(const ModelConfig& config) {
+  const auto device = make_sim_device();  // only structure, no memory
+  const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const Parameter* parameter : model->parameters()) {
+    for (const Part& part : parameter->parts)
+      if (seen.insert(part.name).second) names.push_back(part.name);
+  }
+  return names;
+}
+
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
                      const std::vector<TensorKind>& kinds) {
   const TensorNames& names = model_family(config.family).names;

@@ -25,6 +25,9 @@ enum class Strictness {
 /// ConfigError for an unknown name.
 Strictness strictness_of(std::string_view name);
 
+/// The names of the logical tensors of the whole model, in its order.
+std::vector<std::string> logical_names(const ModelConfig& config);
+
 /// How the tensors of a source fit those of a model; each entry is a text about one tensor.
 struct TensorFit {
   std::vector<std::string> wrong;  // of another shape or type

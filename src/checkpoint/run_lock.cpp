@@ -24,7 +24,6 @@
 namespace viaduct {
 namespace {
 
-constexpr const char* kLockFile = "run.lock";
 constexpr int kAttempts = 100;
 
 /// The lock file's description of a run.

@@ -16,6 +16,8 @@
 
 namespace viaduct {
 
+inline constexpr const char* kLockFile = "run.lock";
+
 class RunLock {
  public:
   /// Locks `save` (created if missing). IoError with the holder (process, host, start time) if

@@ -1,7 +1,6 @@
 #include "checkpoint/save_folder.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include <algorithm>
@@ -14,8 +13,10 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/old_steps.h"
+#include "checkpoint/run_lock.h"
 
 namespace viaduct {
 namespace {
@@ -29,12 +30,6 @@ void rename_folder(const std::filesystem::path& from, const std::filesystem::pat
   std::filesystem::rename(from, to, error);
   VIADUCT_CHECK(IoError, !error, "cannot rename {} to {}: {}", from.string(), to.string(),
                 error.message());
-}
-
-void remove_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  VIADUCT_CHECK(IoError, !error, "cannot remove {}: {}", folder.string(), error.message());
 }
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
@@ -57,13 +52,27 @@ bool can_be_opened(const std::filesystem::path& folder) {
   }
 }
 
-/// NAME.tmp-PID of a process that no longer exists.
-bool is_of_dead_process(std::string_view name, size_t cut) {
-  const std::string_view digits = name.substr(cut);
-  pid_t pid = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
-  if (error != std::errc() || end != digits.data() + digits.size() || pid <= 0) return false;
-  return ::kill(pid, 0) != 0 && errno == ESRCH;
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// Whether an entry of a save folder is what an interrupted save or run left there.
+bool is_leftover(const std::filesystem::path& save, const std::string& name) {
+  constexpr std::string_view kMark = ".tmp-";
+  const size_t cut = name.find(kMark);
+  if (cut == std::string::npos) return false;
+  const std::string_view base = std::string_view(name).substr(0, cut),
+                         end = std::string_view(name).substr(cut + kMark.size());
+  const auto type = std::filesystem::symlink_status(save / name).type();
+  if (parse_step_folder_name(base)) {
+    const bool hidden = end.starts_with("old") && (end.size() == 3 || is_number(end.substr(3)));
+    return type == std::filesystem::file_type::directory && (end == "new" || hidden);
+  }
+  if (type != std::filesystem::file_type::regular) return false;
+  if (base == kLatest) return is_number(end);
+  for (const std::string_view own : {"config.yaml", "metrics.jsonl", "router_load.svg"})
+    if (base == own) return dead_process(end).has_value();
+  return false;
 }
 
 /// A free name for a folder to be removed: step_00000010.tmp-old, or with a number after it while
@@ -193,8 +202,7 @@ std::vector<std::filesystem::path> publish_step(const std::filesystem::path& tem
   return {hidden};
 }
 
-std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& save,
-                                                  int64_t keep_last) {
+HiddenSteps hide_old_steps(const std::filesystem::path& save, int64_t keep_last) {
   if (keep_last <= 0) return {};
   const int64_t latest = latest_step(save);
   std::vector<int64_t> steps = saved_steps(save);
@@ -202,10 +210,18 @@ std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& s
   size_t kept_from = steps.size();  // index of the oldest one that is kept
   for (int64_t good = 0; kept_from > 0 && good < keep_last;)
     good += can_be_opened(save / step_folder_name(steps[--kept_from])) ? 1 : 0;
-  std::vector<std::filesystem::path> hidden;
+  HiddenSteps hidden;
   for (size_t i = 0; i < kept_from; ++i) {
-    hidden.push_back(hidden_name(save, steps[i]));
-    rename_folder(save / step_folder_name(steps[i]), hidden.back());
+    const auto step = save / step_folder_name(steps[i]);
+    std::error_code ignored;
+    if (!std::filesystem::exists(step / kCheckpointIndexFile, ignored)) continue;
+    const auto name = hidden_name(save, steps[i]);
+    try {
+      rename_folder(step, name);
+      hidden.folders.push_back(name);
+    } catch (const IoError& error) {
+      hidden.stuck.emplace_back(error.what());
+    }
   }
   return hidden;
 }
@@ -214,14 +230,23 @@ void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover
   bring_back_hidden(save);
   name_latest(save);
   for (const auto& name : names_in(save)) {
-    constexpr std::string_view kMark = ".tmp-";
-    const size_t cut = name.find(kMark);
-    if (cut == std::string::npos || (remover != nullptr && remover->has(name))) continue;
-    const std::string base = name.substr(0, cut);
-    if (base == kLatest || parse_step_folder_name(base) ||
-        is_of_dead_process(name, cut + kMark.size()))
-      remove_folder(save / name);
+    if ((remover != nullptr && remover->has(name)) || !is_leftover(save, name)) continue;
+    std::error_code error;
+    std::filesystem::remove_all(save / name, error);
+    // It costs only space: no reason to end a run, or to save nothing any more.
+    if (error)
+      log_warning("a leftover stays: cannot remove {}: {}", (save / name).string(),
+                  error.message());
   }
+}
+
+bool has_only_leftovers(const std::filesystem::path& save) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(save, ignored)) return false;
+  const std::vector<std::string> names = names_in(save);
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == kLockFile || is_leftover(save, name);
+  });
 }
 
 void create_folder(const std::filesystem::path& folder) {

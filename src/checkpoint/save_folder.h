@@ -37,20 +37,26 @@ void write_latest(const std::filesystem::path& save, int64_t step);
 std::vector<std::filesystem::path> publish_step(const std::filesystem::path& temporary,
                                                 const std::filesystem::path& save, int64_t step);
 
+struct HiddenSteps {
+  std::vector<std::filesystem::path> folders;  // to be removed
+  std::vector<std::string> stuck;              // why others stay, one text each
+};
 /// Keeps the newest `keep_last` good steps up to the latest one and hides those before them (0
-/// keeps all): renames each, so that a partly removed folder never has the name of a step. Returns
-/// the hidden folders, to be removed. A step that cannot be opened (a damaged index, a file missing
-/// or of another size) does not count. Steps after the latest (of a run that was rolled back) are
-/// left alone. IoError if one cannot be hidden.
-std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& save,
-                                                  int64_t keep_last);
+/// keeps all): renames each, so that a partly removed folder never has the name of a step. A step
+/// that cannot be opened (a damaged index, a file missing or of another size) does not count; one
+/// without an index is not ours and stays, as does one that cannot be renamed. Steps after the
+/// latest (of a run that was rolled back) are left alone.
+HiddenSteps hide_old_steps(const std::filesystem::path& save, int64_t keep_last);
 
 /// Restores a step that an interrupted save was about to replace, recreates `latest` if a first
-/// save was interrupted before writing it, and removes the remains of interrupted saves: folders
-/// and files with ".tmp-" in their names that belong to a step or to `latest`, and files
-/// NAME.tmp-PID of processes that do not exist on this machine. The caller must hold the folder
-/// (checkpoint/run_lock.h); folders that `remover` is removing are left to it.
+/// save was interrupted before writing it, and removes the remains of interrupted saves. These are
+/// only folders step_NNNNNNNN.tmp-new and .tmp-old (or .tmp-old2 …), and files of a run's own
+/// (`latest`, config.yaml, metrics.jsonl, router_load.svg) as NAME.tmp-PID of processes that do not
+/// exist on this machine. The caller must hold the folder (checkpoint/run_lock.h); folders that
+/// `remover` is removing are left to it. One that cannot be removed stays, with a warning.
 void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover = nullptr);
+/// Whether a folder holds nothing but such remains, and the lock of whoever left them.
+bool has_only_leftovers(const std::filesystem::path& save);
 
 /// Creates the folder and its parents; IoError with the reason.
 void create_folder(const std::filesystem::path& folder);

@@ -65,6 +65,7 @@ class FileSink final : public IndexSink {
     const size_t i = hashes_.size();
     VIADUCT_CHECK(ShapeError, i < entry_.names.size() && shape == entry_.shapes[i],
                   "{}: array {} is {}, which is not expected", entry_.kind, i, describe(shape));
+    remove_unfinished(entry_.array_file(i));
     file_ = std::make_unique<OutputFile>(entry_.array_file(i));
     hasher_ = std::make_unique<Hasher64>();
     const std::string header = npy_header(shape);

@@ -42,7 +42,9 @@ void append_value(std::string& text, T value) {
 }  // namespace
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::filesystem::path& prefix, TokenType type)
-    : prefix_(prefix.string()), type_(type), bin_(prefix_ + ".bin") {}
+    : prefix_(prefix.string()), type_(type), bin_(prefix_ + ".bin") {
+  for (const char* ending : {".bin", ".idx"}) remove_unfinished(prefix_ + ending);
+}
 
 template <class Token>
 void IndexedDatasetWriter::append_tokens(std::span<const Token> tokens) {

@@ -11,8 +11,11 @@ struct BatchPlace {
   /// The tokens of a context rank's residual stream are cut into equal parts: over the tensor ranks
   /// in sequence parallel.
   int stream_parts = 1, stream_part = 0;
+  /// Each of these parts has a multiple of this many tokens: those that a recipe rotates together.
+  int64_t tokens_together = 1;
 };
 
-BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel);
+BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel,
+                       int64_t tokens_together = 1);
 
 }  // namespace viaduct

@@ -17,7 +17,7 @@ struct PaddedDocument {
 std::vector<PaddedDocument> pad_documents(const std::vector<int32_t>& offsets,
                                           const BatchPlace& place, bool pad) {
   const int64_t multiple = zigzag_multiple(place.cp);
-  const int64_t parts = place.stream_parts;
+  const int64_t unit = place.stream_parts * place.tokens_together;
   std::vector<PaddedDocument> documents;
   int64_t total = 0;
   for (size_t d = 1; d < offsets.size(); ++d) {
@@ -32,11 +32,11 @@ std::vector<PaddedDocument> pad_documents(const std::vector<int32_t>& offsets,
     total += padded;
   }
   if (documents.empty()) return documents;
-  VIADUCT_CHECK(ShapeError, pad || total / place.cp % parts == 0,
+  VIADUCT_CHECK(ShapeError, pad || total / place.cp % unit == 0,
                 "sequence parallel: the {} tokens of a context rank do not divide over {} tensor "
-                "ranks",
-                total / place.cp, parts);
-  while (total / place.cp % parts != 0) {
+                "ranks, {} tokens together",
+                total / place.cp, place.stream_parts, place.tokens_together);
+  while (total / place.cp % unit != 0) {
     documents.back().length += multiple;
     total += multiple;
   }
@@ -94,8 +94,10 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
   return cut;
 }
 
-BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel) {
+BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel,
+                       int64_t tokens_together) {
   BatchPlace place;
+  place.tokens_together = tokens_together;
   place.cp = groups.cp().size(), place.cp_rank = groups.cp().rank();
   place.cp_inner = groups.cp_inner().size();
   if (sequence_parallel)

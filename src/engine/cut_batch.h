@@ -4,9 +4,10 @@
 //
 // Each document is cut zigzag (nn/context_parallel/zigzag.h) and the rank's two chunks of it laid
 // one after the other. A document whose length is not a multiple of 2 · cp is padded at its end,
-// and under sequence parallel the last one further, until the rank's tokens divide by tp. Padding
-// has no label, weight 0 and token index −1; its id and position repeat those of the token before
-// it. Causality hides it from all other tokens.
+// and the last one further until the rank's tokens divide by tp (sequence parallel) and by the
+// number that a recipe rotates together (NVFP4: 16). Padding has no label, weight 0 and token index
+// −1; its id and position repeat those of the token before it. Causality hides it from all other
+// tokens.
 
 #include <vector>
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/function_ref.h"
+#include "checkpoint/parameter_io.h"
 #include "device/recording.h"
 #include "engine/document_batches.h"
 #include "engine/engine.h"
@@ -115,6 +116,41 @@ int64_t fewest_micro_batches(const ResolvedRun& run, int64_t count) {
   return std::min(count, schedule.kind == ScheduleKind::dualpipe_v ? 2 * pp : group);
 }
 
+/// Bytes of what a rank saves of these runs, of which `copies` ranks hold copies.
+int64_t saved_bytes(const std::vector<StoredRun>& runs, const Communicator& copies, bool spread) {
+  int64_t bytes = 0;
+  for (const StoredRun& stored : spread ? share_of_copies(runs, copies.rank(), copies.size())
+                                 : copies.rank() == 0 ? runs
+                                                      : std::vector<StoredRun>()) {
+    for (const LogicalPiece& piece : logical_pieces(stored.run)) {
+      if (piece.part->owned) bytes += piece.piece.elements() * dtype_bytes(exact_format(stored));
+    }
+  }
+  return bytes;
+}
+
+/// As train/run_checkpoint.h stages it.
+int64_t save_copy_bytes(const CheckpointConfig& config, Engine& engine) {
+  const Communicator& copies = engine.store().copies_of_runs();
+  const bool spread = config.fully_parallel_save;
+  int64_t bytes = saved_bytes(
+      stored_runs(engine.store(), [](const ShardRun& run, size_t) { return run.master_state(); }),
+      copies, spread);
+  if (!config.save_optim || engine.optimizer() == nullptr) return bytes;
+  for (const OptimizerState& state : engine.optimizer()->states()) {
+    std::vector<StoredRun> runs;
+    if (state.shape != nullptr) {
+      for (const SharedState& of : state.shared)
+        if (of.saved) runs.push_back({whole_run(*of.description), of.values});
+    } else {
+      runs = stored_runs(engine.store(), [&](const ShardRun&, size_t i) { return state.runs[i]; });
+      std::erase_if(runs, [](const StoredRun& stored) { return !stored.state.values; });
+    }
+    bytes += saved_bytes(runs, copies, spread);
+  }
+  return bytes;
+}
+
 /// What a rank's dry run recorded.
 struct Recorded {
   StepRecord record;
@@ -153,6 +189,8 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
       result.tensors[part.name] = part.logical_shape.elements();
   }
   for (const auto& [name, elements] : result.tensors) result.parameters += elements;
+  if (config.checkpoint.save && config.checkpoint.async_save && !config.train.skip_train)
+    result.save_copy_bytes = save_copy_bytes(config.checkpoint, engine);
   const int64_t length = config.model.seq_length.value();
   const auto step = [&](int64_t count) {
     engine.begin_step({});

@@ -56,6 +56,9 @@ struct DryRun {
   int64_t host_reads = 0;
   std::vector<GroupTraffic> traffic;  // of one step, by group and operation
   OffloadCounts offload;              // of one step, to and from the second memory
+  /// In host memory, beside the device's: what an asynchronous save copies of the rank's weights
+  /// and states; 0 where saves are not asynchronous.
+  int64_t save_copy_bytes = 0;
   double model_flops = 0;             // by the project's convention, of one step of all ranks
   /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
   std::array<SequenceWindow, kMemorySequences> windows;

@@ -117,9 +117,7 @@ class Engine {
   double evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at);
 
   /// Which of a micro-batch's tokens this rank holds.
-  BatchPlace batch_place() const {
-    return viaduct::batch_place(groups_, run_.layers.sequence_parallel);
-  }
+  BatchPlace batch_place() const;
   /// Copies to the device the part of this data-parallel rank's rows that this rank computes on.
   Batch upload_part(const HostBatch& rows);
   /// A forward of one batch through all pipeline stages, without dropout, that keeps nothing for a

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "engine/cut_batch.h"
 #include "engine/engine.h"
+#include "nn/product.h"
 #include "ops/elementwise.h"
 #include "pipeline/forward_schedule.h"
 
@@ -14,6 +15,11 @@ Communicator& Engine::document_group(int ranks) const {
     if (group->size() == ranks) return *group;
   }
   fail<ShapeError>("batch: no group of {} ranks shares documents (hybrid context parallel)", ranks);
+}
+
+BatchPlace Engine::batch_place() const {
+  return viaduct::batch_place(groups_, run_.layers.sequence_parallel,
+                              tokens_together(run_.layers.precision.products));
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {

@@ -18,6 +18,7 @@ namespace {
 
 /// Changes of one kind exclude each other.
 enum class Kind {
+  save,
   recompute,
   state,
   shards,
@@ -77,6 +78,10 @@ void add_state(const RunConfig& c, std::vector<Change>& list) {
 /// In the order of the time that they cost.
 std::vector<Change> changes_of(const RunConfig& c) {
   std::vector<Change> list;
+  if (c.checkpoint.save && c.checkpoint.async_save) {
+    list.push_back({Kind::save, "checkpoint.async_save=false",
+                    [](RunConfig& config) { config.checkpoint.async_save = false; }});
+  }
   add_state(c, list);
   add_recompute(c, list);
   if (!c.ddp.shards_weights() && !c.ddp.tensor_parallel_num_weight_shards &&
@@ -145,7 +150,8 @@ std::optional<int64_t> bytes_with(const RunSetup& setup, GlobalRank rank,
   validate(changed.config, {}, problems);
   if (!problems.empty()) return std::nullopt;
   try {
-    return plan_memory(changed, rank).plan.arena_bytes;
+    const PlannedMemory planned = plan_memory(changed, rank);
+    return planned.plan.arena_bytes + planned.save_copy_bytes;
   } catch (const ConfigError&) {
     return std::nullopt;
   }
@@ -165,8 +171,8 @@ std::optional<uint32_t> kinds_of(const std::vector<Change>& changes, uint32_t ch
 
 }  // namespace
 
-std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank rank,
-                                            int64_t limit_bytes, size_t most, double seconds) {
+std::vector<FittingSettings> changes_that_fit(const RunSetup& setup, GlobalRank rank,
+                                              int64_t limit_bytes, size_t most, double seconds) {
   const double end = steady_seconds() + seconds;
   const std::vector<Change> changes = changes_of(setup.config);
   std::vector<uint32_t> sets;
@@ -174,7 +180,7 @@ std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank ra
     if (kinds_of(changes, chosen)) sets.push_back(chosen);
   std::stable_sort(sets.begin(), sets.end(),
                    [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
-  std::vector<FittingChange> found;
+  std::vector<FittingSettings> found;
   std::vector<uint32_t> found_kinds;
   for (const uint32_t chosen : sets) {
     if (found.size() == most || steady_seconds() > end) break;

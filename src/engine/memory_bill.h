@@ -11,7 +11,7 @@
 namespace viaduct {
 
 /// Settings that together bring a rank below a limit.
-struct FittingChange {
+struct FittingSettings {
   std::string settings;  // as overrides of the command line
   int64_t bytes = 0;     // of the rank with these settings, by its plan
 };
@@ -20,8 +20,8 @@ struct FittingChange {
 /// with the fewest changes first, and among these the ones that cost the least time. No set
 /// contains all kinds of changes of another one. Settings that the run already has, or that it does
 /// not allow, are not tried. The search ends after `seconds`.
-std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank rank,
-                                            int64_t limit_bytes, size_t most = 3,
-                                            double seconds = 20);
+std::vector<FittingSettings> changes_that_fit(const RunSetup& setup, GlobalRank rank,
+                                              int64_t limit_bytes, size_t most = 3,
+                                              double seconds = 20);
 
 }  // namespace viaduct

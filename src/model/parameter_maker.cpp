@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+
 namespace viaduct {
 namespace {
 
@@ -46,11 +48,16 @@ int64_t rows_of(const std::vector<Part>& parts) {
   return parts.empty() ? 0 : parts.back().storage_row + parts.back().rows();
 }
 
-ParameterPointer share(Parameter p) {
+}  // namespace
+
+ParameterPointer ParameterMaker::share(Parameter p) const {
+  for (const Part& part : p.parts) {
+    VIADUCT_CHECK(ConfigError, !part.name.empty() && part.name.front() != '.',
+                  "model family {} has no name for the parameter {}: it could not be saved",
+                  config_.family, p.path);
+  }
   return std::make_shared<const Parameter>(std::move(p));
 }
-
-}  // namespace
 
 ReplicaGradient stream_gradient(const LayerSettings& settings) {
   return settings.sequence_parallel ? ReplicaGradient::partial : ReplicaGradient::equal;

@@ -103,6 +103,8 @@ class ParameterMaker {
             ReplicaGradient gradient) const;
 
  private:
+  /// ConfigError if a part of it has no name.
+  ParameterPointer share(Parameter p) const;
   Parameter matrix(std::string path, int64_t rows, int64_t columns) const;
   /// The logical matrix [out, in] of an expert under `name`, or [in, out] where experts are fused,
   /// at the end of the parts of `weight`.

@@ -165,20 +165,29 @@ void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) con
   for (const EdgeTensor& tensor : group_inputs(first)) {
     const Tensor& whole = in.get(tensor.name);
     const Tensor kept = is_shared(tensor) ? own_share(context_, whole) : whole;
-    saved_.keep(first.layer, tensor.name, kept);
+    // Slots of the second memory have fixed sizes and hold memory of the device.
+    if (tensor.on_host || tensor.any_rows()) {
+      saved_.keep_here(first.layer, tensor.name, kept);
+    } else {
+      saved_.keep(first.layer, tensor.name, kept);
+    }
   }
 }
 
-/// The context has the token indices of a micro-batch while its segment runs, and keeps no batch
-/// between segments.
-class TokenIndexScope {
+/// The context has the token indices of a micro-batch, and the ranks that share them, while its
+/// segment runs, and keeps no batch between segments.
+class TokenScope {
  public:
-  TokenIndexScope(RankContext& context, const Tensor& token_index) : context_(context) {
-    context_.token_index = token_index;
+  TokenScope(RankContext& context, const Batch& batch) : context_(context) {
+    context_.token_index = batch.token_index;
+    context_.token_sharers = batch.context_ranks;
   }
-  ~TokenIndexScope() { context_.token_index = {}; }
-  TokenIndexScope(const TokenIndexScope&) = delete;
-  TokenIndexScope& operator=(const TokenIndexScope&) = delete;
+  ~TokenScope() {
+    context_.token_index = {};
+    context_.token_sharers = nullptr;
+  }
+  TokenScope(const TokenScope&) = delete;
+  TokenScope& operator=(const TokenScope&) = delete;
 
  private:
   RankContext& context_;
@@ -189,7 +198,7 @@ template <class F>
 TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, Program& program,
                            F&& f) const {
   ++program.begun;
-  const TokenIndexScope tokens(context_, batch_.token_index);
+  const TokenScope tokens(context_, batch_);
   if (hooks_.empty()) return f();
   const SegmentEvent event{work, *place.layer,     *place.segment, place.number,
                            next, program.coming(), context_,       saved_};

@@ -37,7 +37,7 @@ std::vector<Tensor> amaxes_of(RankContext& context, const Parameter& projection,
   }
   if (context.settings.precision.amax.source != AmaxSource::own)
     context.groups.tp().all_reduce(all, ReduceOp::max).wait();
-  context.groups.cp().all_reduce(all, ReduceOp::max).wait();
+  context.context_ranks().all_reduce(all, ReduceOp::max).wait();
   return amaxes;
 }
 

@@ -33,12 +33,21 @@ struct RankContext {
   /// i64 [T]: global indices of the tokens of the current micro-batch while a segment of it runs:
   /// counters of stochastic rounding.
   Tensor token_index = {};
+  /// The ranks that share these tokens, if they are not the layout's context ranks (hybrid context
+  /// parallel); not owned.
+  Communicator* token_sharers = nullptr;
   QuantizationLog* quantization_log = nullptr;  // null: quantized operands are not measured
   /// f64 [depths, 2, kReproducibleSumSize]: of each depth of multi-token prediction the sums of the
   /// weighted token losses of the step, and of the weights.
   Tensor depth_losses = {};
   RouterLog* router_log =
       nullptr;  // figures of routers (nn/moe/router_log.h); null: none are taken
+
+  /// The ranks that have the other tokens of the current micro-batch's rows. What is exchanged for
+  /// each micro-batch goes over these: other ranks may have other numbers of micro-batches.
+  Communicator& context_ranks() const {
+    return token_sharers != nullptr ? *token_sharers : groups.cp();
+  }
 
   /// An uninitialised tensor in the activation format.
   Tensor activation(const Shape& shape, MemoryTag tag = MemoryTag::saved) {

@@ -111,7 +111,9 @@ Tensor DelayedScales::note_amax(OpContext& context, const Parameter& parameter,
 
 void DelayedScales::finish_step(OpContext& context) {
   if (entries_.empty()) return;
-  Communicator& others = settings_.within_micro_batch ? groups_.cp() : groups_.dp_cp();
+  // Documents that any data ranks share have keys of all of them under one scale.
+  const bool apart = settings_.within_micro_batch && groups_.documents().empty();
+  Communicator& others = apart ? groups_.cp() : groups_.dp_cp();
   for (Communicator* ranks : {&groups_.tp(), &others})
     ranks->all_reduce(noted_, ReduceOp::max).wait();
   // Experts are on several of the data ranks that are left out: every rank knows all.

@@ -27,12 +27,15 @@ void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax,
   gemm(context, args);
 }
 
+int64_t tokens_together(const Quantization& products) {
+  return products.scaling == Scaling::nvfp4 && products.weight_gradient ? kRotated : 1;
+}
+
 int magnitudes_of(const Quantization& quantization, int64_t rows) {
   if (!quantization.scales_matrices()) return 0;
   // Sizes with which weights have gradients are multiples; prompts have any number of tokens.
-  const bool rotates = quantization.scaling == Scaling::nvfp4 && quantization.weight_gradient &&
-                       rows % kRotated == 0;
-  return rotates ? 2 : 1;
+  const int64_t together = tokens_together(quantization);
+  return together > 1 && rows % together == 0 ? 2 : 1;
 }
 
 Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
@@ -49,7 +52,7 @@ Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, c
     if (gathered) context.groups.tp().all_reduce(amax, ReduceOp::max).wait();
     return amax;
   }
-  for (Communicator* ranks : {&context.groups.tp(), &context.groups.cp()})
+  for (Communicator* ranks : {&context.groups.tp(), &context.context_ranks()})
     ranks->all_reduce(amax, ReduceOp::max).wait();
   return amax;
 }

@@ -32,6 +32,9 @@ Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, c
                        bool gathered, const Tensor& found = {});
 /// How many magnitudes that are of a matrix of `rows`: 0, 1 or 2.
 int magnitudes_of(const Quantization& quantization, int64_t rows);
+/// A micro-batch with a backward has a multiple of this many tokens: those that are rotated
+/// together in products of weight gradients; 1 where none are.
+int64_t tokens_together(const Quantization& products);
 
 /// The same from the histories of delayed scaling (context.delayed): recorded in the first run of a
 /// step, and not in evaluation. f32 [1]; of experts' weights [E'] for those here, whose rows of the

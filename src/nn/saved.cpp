@@ -61,6 +61,15 @@ void SavedStore::add(const void* owner, std::string_view name, Entry entry) {
 }
 
 void SavedStore::keep(const void* owner, std::string_view name, const Tensor& value) {
+  keep(owner, name, value, true);
+}
+
+void SavedStore::keep_here(const void* owner, std::string_view name, const Tensor& value) {
+  keep(owner, name, value, false);
+}
+
+void SavedStore::keep(const void* owner, std::string_view name, const Tensor& value,
+                      bool may_leave) {
   if (!keeps()) return;
   if (now_.replayed != nullptr) return restore(owner, name, value);
   Entry entry{.value = value};
@@ -70,8 +79,8 @@ void SavedStore::keep(const void* owner, std::string_view name, const Tensor& va
     if (!entry.dropped() && now_.dropping && !now_.dropping->holds(value.storage().get()))
       entry.output.unit = now_.dropping;
     if (entry.dropped()) entry.value = Tensor();
-    entry.offloads =
-        second_ != nullptr && policy_->of(now_.segment.block, now_.unit) == UnitPolicy::offload;
+    entry.offloads = may_leave && second_ != nullptr &&
+                     policy_->of(now_.segment.block, now_.unit) == UnitPolicy::offload;
   }
   add(owner, name, std::move(entry));
 }

@@ -100,6 +100,8 @@ class SavedStore {
 
   /// Stores `value` under (owner, name), in the unit in scope. ShapeError if the key exists.
   void keep(const void* owner, std::string_view name, const Tensor& value);
+  /// The same for what never goes to the second memory.
+  void keep_here(const void* owner, std::string_view name, const Tensor& value);
   /// The same for statistics: one number for each row (or row of a head). They are kept even if the
   /// unit is dropped.
   void keep_statistic(const void* owner, std::string_view name, const Tensor& value);
@@ -184,6 +186,7 @@ class SavedStore {
     return {now_.segment.instance, owner, std::string(name)};
   }
   void add(const void* owner, std::string_view name, Entry entry);
+  void keep(const void* owner, std::string_view name, const Tensor& value, bool may_leave);
   void hold(Entry& entry, const Tensor& value) const;
   /// The dropped output that `value` is a view of; its unit is null if there is none, or if the
   /// view is not contiguous.

@@ -32,6 +32,12 @@ void TensorSet::remove(std::string_view name) {
   std::erase_if(operands_, [&](const Named& operand) { return operand.first == name; });
 }
 
+bool EdgeTensor::any_rows() const {
+  for (int dim = 0; dim < shape.rank(); ++dim)
+    if (shape[dim] == kAnyRows) return true;
+  return false;
+}
+
 EdgeTensor stream_edge(const RankContext& context, const Batch& batch, int64_t hidden) {
   return {std::string(kHidden),
           context.settings.precision.stream,

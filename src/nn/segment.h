@@ -65,6 +65,11 @@ struct EdgeTensor {
   /// Messages between stages carry it, and its gradient, in their own format
   /// (model.pipeline_dtype); otherwise in `dtype`.
   bool message_format = false;
+  /// Its elements are in host memory, where hosts read them, whatever the device.
+  bool on_host = false;
+
+  /// Whether its shape follows from the data.
+  bool any_rows() const;
 };
 using Edge = std::vector<EdgeTensor>;
 

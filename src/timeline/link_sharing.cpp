@@ -8,7 +8,7 @@
 
 namespace viaduct {
 
-std::vector<double> sharing_delays(const std::vector<Transfer>& transfers) {
+std::vector<double> sharing_delays(const std::vector<LinkTransfer>& transfers) {
   std::vector<double> delays(transfers.size(), 0);
   std::vector<std::size_t> order(transfers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -25,14 +25,14 @@ std::vector<double> sharing_delays(const std::vector<Transfer>& transfers) {
     now += (end - served) * static_cast<double>(active.size());
     served = end;
     active.pop();
-    const Transfer& done = transfers[transfer];
+    const LinkTransfer& done = transfers[transfer];
     delays[transfer] = std::max(0.0, now - done.begin - done.seconds);
   };
   const auto first_ends_at = [&] {
     return now + (active.top().first - served) * static_cast<double>(active.size());
   };
   for (const std::size_t next : order) {
-    const Transfer& transfer = transfers[next];
+    const LinkTransfer& transfer = transfers[next];
     while (!active.empty() && first_ends_at() <= transfer.begin) end_first();
     if (!active.empty()) served += (transfer.begin - now) / static_cast<double>(active.size());
     now = transfer.begin;

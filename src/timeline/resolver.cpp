@@ -214,7 +214,7 @@ class Resolver {
     std::vector<double> most(operations.size(), 0);
     for (double LinkUse::*const link : {&LinkUse::link, &LinkUse::network}) {
       for (const bool sends : {true, false}) {  // links are duplex
-        std::vector<Transfer> transfers;
+        std::vector<LinkTransfer> transfers;
         std::vector<size_t> whose;
         for (size_t i = 0; i < operations.size(); ++i) {
           const CollectiveRecord& c = ranks_[rank].record->collectives()[operations[i].index];

@@ -15,7 +15,7 @@ std::string changes_text(const RunSetup& setup, GlobalRank rank, int64_t limit_b
     return "none of the settings that were tried makes it fit: use more ranks on more machines, or "
            "a smaller model";
   std::string text = "what would fit, the fewest changes first:";
-  for (const FittingChange& change : changes)
+  for (const FittingSettings& change : changes)
     text += fmt::format("\n  {}: {} a rank", change.settings, format_bytes(change.bytes));
   return text;
 }
@@ -31,7 +31,7 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
       "memory.offload_bytes: {}, but a step needs {} bytes in the second memory of a rank",
       offload.offload_bytes.value_or(0), second);
   const int64_t in_host_memory = offload.offload_path ? 0 : second;
-  const int64_t mine = planned.plan.arena_bytes + in_host_memory;
+  const int64_t mine = planned.plan.arena_bytes + in_host_memory + planned.save_copy_bytes;
   const auto own = static_cast<double>(mine);
   const double all = ranks.sum(own);
   const double here = ranks_here == ranks.size() ? all : own * ranks_here;
@@ -42,13 +42,17 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
     const auto limit = static_cast<int64_t>(own * memory_bytes / here);
     text = fmt::format(
         "the model, its optimizer state and a step with train.micro_batch_size={} take {} on a "
-        "rank{}, {} on the {} rank{} of this machine, which has {} of memory (viaduct train "
+        "rank{}{}, {} on the {} rank{} of this machine, which has {} of memory (viaduct train "
         "--dry-run lists the owners); {}",
         setup.config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
         in_host_memory > 0 ? fmt::format(" and {} of second memory in the host's "
                                          "(memory.offload_path is null)",
                                          format_bytes(in_host_memory))
                            : "",
+        planned.save_copy_bytes > 0
+            ? fmt::format(" and {} for the copy of an asynchronous save (checkpoint.async_save)",
+                          format_bytes(planned.save_copy_bytes))
+            : "",
         format_bytes(static_cast<int64_t>(here)), ranks_here, ranks_here == 1 ? "" : "s",
         format_bytes(static_cast<int64_t>(memory_bytes)),
         changes_text(setup, {static_cast<int>(first->rank)}, limit));

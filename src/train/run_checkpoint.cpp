@@ -39,10 +39,11 @@ std::vector<StoredRun> runs_of(Engine& engine, const OptimizerState& state,
   return runs;
 }
 
-int64_t elements_of(const std::vector<StoredRun>& runs) {
-  int64_t elements = 0;
-  for (const StoredRun& stored : runs) elements += stored.run.elements();
-  return elements;
+int64_t bytes_of(const std::vector<StoredRun>& runs) {
+  int64_t bytes = 0;
+  for (const StoredRun& stored : runs)
+    bytes += stored.run.elements() * dtype_bytes(exact_format(stored));
+  return bytes;
 }
 
 /// Fills runs of which every rank of `copies_of_runs` holds copies. Returns the bytes that this
@@ -63,7 +64,17 @@ int64_t load_runs(Engine& engine, const std::vector<StoredRun>& runs, const Tens
     for (const Tensor& tensor : {state.values, state.scales, state.weights})
       if (tensor) copies.broadcast(tensor, owners[i]).wait();
   }
-  return elements_of(share) * static_cast<int64_t>(sizeof(float));  // as stored
+  return bytes_of(share);
+}
+
+/// An exponent of all ones is infinity or NaN; counted without a branch, at the speed of memory.
+template <class Float, class Bits>
+int64_t not_finite(const Tensor& data, Bits exponent) {
+  const Float* values = data.data<Float>();
+  int64_t bad = 0;
+  for (int64_t i = 0; i < data.elements(); ++i)
+    bad += (std::bit_cast<Bits>(values[i]) & exponent) == exponent;
+  return bad;
 }
 
 }  // namespace
@@ -98,12 +109,10 @@ std::string first_not_finite(const StagedCheckpoint& staged) {
   for (const auto& staged_entry : staged.entries) {
     const CheckpointEntry& entry = staged_entry.entry;
     const Tensor data = staged_entry.values();
-    if (data.dtype() != DType::f32 || !data.is_contiguous()) continue;
-    // An exponent of all ones is infinity or NaN; counted without a branch, at the speed of memory.
-    const float* values = data.data<float>();
-    int64_t bad = 0;
-    for (int64_t i = 0; i < data.elements(); ++i)
-      bad += (std::bit_cast<uint32_t>(values[i]) & 0x7f800000u) == 0x7f800000u;
+    if (!data.is_contiguous()) continue;
+    const int64_t bad = data.dtype() == DType::f32   ? not_finite<float>(data, 0x7f800000u)
+                        : data.dtype() == DType::f64 ? not_finite<double>(data, 0x7ffull << 52)
+                                                     : 0;
     if (bad == 0) continue;
     return fmt::format("{} of {} values of tensor \"{}\" are not finite", bad, data.elements(),
                        entry.tensor.name);

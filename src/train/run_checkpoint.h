@@ -1,7 +1,8 @@
 #pragma once
-// A run's checkpoint: weights (masters in FP32), the optimizer's states (in FP32, which holds any
-// of their formats exactly) and the training state, with config.json, config.yaml and the tokenizer
-// files beside them. A run that is saved and loaded continues bitwise.
+// A run's checkpoint: weights (masters) and the optimizer's states, in FP32, which holds any of
+// their formats exactly, or in FP64 where they are in FP64, and the training state, with
+// config.json, config.yaml and the tokenizer files beside them. A run that is saved and loaded
+// continues bitwise.
 
 #include <string>
 #include <vector>

@@ -150,6 +150,7 @@ void Trainer::save(bool wait) {
   if (saved_step_ != state_.step) {
     TrainState state = state_;
     if (!c.save_rng) state.seed.reset();
+    if (c.async_save) saver_->finish();  // one copy of the state at a time
     StagedCheckpoint staged =
         stage_run(*engine_, state,
                   {.optimizer = c.save_optim,

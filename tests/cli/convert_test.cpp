@@ -16,6 +16,7 @@
 #include "checkpoint/safetensors_writer.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
+#include "support/training.h"
 
 namespace viaduct {
 namespace {
@@ -399,6 +400,37 @@ TEST_F(ConvertCommand, ALayoutMustFit) {
                      "--to-format hf dist.ranks=2 train.global_batch_size=4 "
                      "train.micro_batch_size=1"),
                  2, "no layout of ranks");
+}
+
+// What a killed conversion to a checkpoint leaves is no obstacle to the same command.
+TEST_F(ConvertCommand, AnInterruptedConversionIsRepeated) {
+  const auto left = folder_ / "ck/step_00000000.tmp-new";
+  std::filesystem::create_directories(left);
+  write_file_atomically(left / "rank_00000.bin", "half");
+  write_file_atomically(folder_ / "ck/run.lock", "{}");
+  const auto from = golden("llama");
+  const Result result = run(from, "ck", "--to-format viaduct");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ck/run.lock"));
+  expect_refused(run(from, "ck", "--to-format viaduct"), 2, "holds step 0");
+}
+
+// Weights that the family's config.json cannot ask for keep their names, and the program says so.
+TEST_F(ConvertCommand, NamesTensorsThatOtherProgramsLeaveOut) {
+  const auto save = folder_ / "run";
+  std::string train = "train checkpoint.save=" + save.string() +
+                      " train.train_iters=1 model.softmax_type=learnable";
+  for (const std::string& override : test::tiny_run()) train += " '" + override + "'";
+  ASSERT_EQ(test::run_viaduct(train + " train.train_iters=1").status, 0);
+  const Result out = run(save, "hf");
+  EXPECT_EQ(out.status, 0) << out.err;
+  EXPECT_THAT(out.err,
+              testing::AllOf(testing::HasSubstr("{softmax_type: learnable}"),
+                             testing::HasSubstr("without 2 tensors under names of Viaduct's "
+                                                "own (model.layers.0.self_attn.sinks")));
+  const Result back = run(folder_ / "hf", "again", "--to-format viaduct");
+  EXPECT_EQ(back.status, 0) << back.err;
 }
 
 }  // namespace

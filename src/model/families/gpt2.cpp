@@ -93,6 +93,12 @@ TensorNames names() {
   names.input_norm = "transformer.h.{}.ln_1";
   names.qkv = "transformer.h.{}.attn.c_attn";
   names.projection = "transformer.h.{}.attn.c_proj";
+  // Hugging Face's GPT-2 has none of these.
+  names.q_norm = "transformer.h.{}.attn.q_norm";
+  names.k_norm = "transformer.h.{}.attn.k_norm";
+  names.sinks = "transformer.h.{}.attn.sinks";
+  names.attention_output_norm = "transformer.h.{}.post_attn_norm";
+  names.mlp_output_norm = "transformer.h.{}.post_mlp_norm";
   names.mlp_norm = "transformer.h.{}.ln_2";
   names.up = "transformer.h.{}.mlp.c_fc";
   names.down = "transformer.h.{}.mlp.c_proj";

@@ -87,7 +87,6 @@ nlohmann::ordered_json write(const ModelConfig& model) {
 TensorNames names() {
   TensorNames names = llama_names();
   names.gate = names.up = names.down = "";
-  names.sinks = "model.layers.{}.self_attn.sinks";
   names.router = "model.layers.{}.mlp.router";
   // One tensor for gate and up (parameter_maker.h: fuses_experts).
   names.expert_up = "model.layers.{}.mlp.experts.{}.gate_up_proj";

@@ -224,6 +224,10 @@ TensorNames llama_names() {
   names.k_norm = "model.layers.{}.self_attn.k_norm";
   names.projection = "model.layers.{}.self_attn.o_proj";
   names.mlp_norm = "model.layers.{}.post_attention_layernorm";
+  // Not in Hugging Face's Llama: what a family's config.json cannot ask for has names all the same.
+  names.sinks = "model.layers.{}.self_attn.sinks";
+  names.attention_output_norm = "model.layers.{}.post_self_attn_layernorm";
+  names.mlp_output_norm = "model.layers.{}.post_mlp_layernorm";
   names.gate = "model.layers.{}.mlp.gate_proj";
   names.up = "model.layers.{}.mlp.up_proj";
   names.down = "model.layers.{}.mlp.down_proj";

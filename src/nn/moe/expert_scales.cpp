@@ -14,7 +14,7 @@ namespace {
 void reduce_over_ranks(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                        const Parameter& weight, const Tensor& own) {
   const int64_t forms = own.dim(0), here = weight.experts.here;
-  const int64_t sharers = context.groups.tp().size() * context.groups.cp().size();
+  const int64_t sharers = context.groups.tp().size() * context.context_ranks().size();
   // Ranks that exchange tokens share a micro-batch's with others.
   const bool beyond = place.ranks % sharers != 0;
   if (place.copies == 1 && !beyond) return;
@@ -26,7 +26,7 @@ void reduce_over_ranks(RankContext& context, const MoeConfig& moe, const ExpertP
   for (int64_t form = 0; form < forms; ++form) copy(context.ops, {own.select(form), mine(form)});
   if (place.copies > 1) place.group(context).all_reduce(all, ReduceOp::max).wait();
   if (beyond) {
-    for (Communicator* ranks : {&context.groups.tp(), &context.groups.cp()})
+    for (Communicator* ranks : {&context.groups.tp(), &context.context_ranks()})
       ranks->all_reduce(all, ReduceOp::max).wait();
   }
   for (int64_t form = 0; form < forms; ++form) copy(context.ops, {mine(form), own.select(form)});

@@ -21,9 +21,9 @@ TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, con
                                          SavedStore& saved) {
   const MemoryTag tag = saved.output_tag();
   // The order of rows needs only the choices: it is made while the others are in transit.
-  PendingTensor choices = gather_tokens(context, place_, in.get(moe_edge::choice));
-  PendingTensor tokens = gather_tokens(context, place_, in.get(moe_edge::tokens));
-  PendingTensor weights = gather_tokens(context, place_, in.get(moe_edge::probabilities), tag);
+  PendingTokens choices = gather_tokens(context, place_, in.get(moe_edge::choice));
+  PendingTokens tokens = gather_tokens(context, place_, in.get(moe_edge::tokens));
+  PendingTokens weights = gather_tokens(context, place_, in.get(moe_edge::probabilities), tag);
   const OwnRows own = find_own_rows(context, moe_, place_, choices.finish(), tag);
   const Tensor rows = context.activation({own.tokens.dim(0), hidden_}, tag);  // [A, H]
   embedding_forward(context.ops, {own.tokens, tokens.finish(), rows});
@@ -48,11 +48,11 @@ TensorSet GatherDispatchSegment::backward_input(RankContext& context, const Batc
   // summed: [n · T, k].
   const Tensor own_weights = weight_gradient(context, d_out.get(moe_edge::row_factors),
                                              sum.position, saved.take(this, "probabilities"), 1);
-  PendingTensor d_weights = sum_over_ranks(context, place_, own_weights);  // [T, k]
+  PendingTokens d_weights = sum_over_ranks(context, place_, own_weights);  // [T, k]
   sum.out =
       context.activation({place_.ranks * batch.stream_tokens, hidden_}, MemoryTag::activations);
   combine_rows(context.ops, sum);
-  PendingTensor d_tokens = sum_over_ranks(context, place_, sum.out);  // [T, H]
+  PendingTokens d_tokens = sum_over_ranks(context, place_, sum.out);  // [T, H]
   TensorSet d_in(moe_edge::probabilities, d_weights.finish());
   d_in.set(moe_edge::tokens, d_tokens.finish());
   return d_in;

@@ -28,14 +28,14 @@ Shape with_rows(Shape shape, int64_t rows) {
 
 }  // namespace
 
-PendingTensor gather_tokens(RankContext& context, const ExpertPlace& place, const Tensor& own,
+PendingTokens gather_tokens(RankContext& context, const ExpertPlace& place, const Tensor& own,
                             MemoryTag tag) {
   const Tensor all =
       context.ops.allocate(own.dtype(), with_rows(own.shape(), place.ranks * own.dim(0)), tag);
   return {place.group(context).all_gather(own, all), all};
 }
 
-PendingTensor sum_over_ranks(RankContext& context, const ExpertPlace& place, const Tensor& all) {
+PendingTokens sum_over_ranks(RankContext& context, const ExpertPlace& place, const Tensor& all) {
   const Tensor own = context.ops.allocate(
       all.dtype(), with_rows(all.shape(), all.dim(0) / place.ranks), MemoryTag::activations);
   return {place.group(context).reduce_scatter(all, own), own};

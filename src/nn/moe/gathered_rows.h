@@ -8,11 +8,11 @@
 
 namespace viaduct {
 
-/// A tensor that a pending collective produces. Its operands belong to the collective until
+/// Values of tokens that a pending collective produces. Its operands belong to the collective until
 /// `finish`.
-class PendingTensor {
+class PendingTokens {
  public:
-  PendingTensor(CommHandle handle, Tensor result)
+  PendingTokens(CommHandle handle, Tensor result)
       : handle_(std::move(handle)), result_(std::move(result)) {}
   Tensor finish() {
     handle_.wait();
@@ -25,11 +25,11 @@ class PendingTensor {
 };
 
 /// [T, …] of this rank → [n · T, …] of all ranks, in their order.
-PendingTensor gather_tokens(RankContext& context, const ExpertPlace& place, const Tensor& own,
+PendingTokens gather_tokens(RankContext& context, const ExpertPlace& place, const Tensor& own,
                             MemoryTag tag = MemoryTag::activations);
 /// [n · T, …] on each rank → [T, …]: the sum over the ranks, of this rank's tokens. Summed in FP32
 /// and rounded once; what ranks send is in the format of `all`.
-PendingTensor sum_over_ranks(RankContext& context, const ExpertPlace& place, const Tensor& all);
+PendingTokens sum_over_ranks(RankContext& context, const ExpertPlace& place, const Tensor& all);
 
 /// Rows of the tokens of all ranks for the experts of this rank.
 struct OwnRows {

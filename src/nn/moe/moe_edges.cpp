@@ -24,6 +24,11 @@ EdgeTensor MoeEdges::integers(std::string_view name, DType dtype, const Shape& s
   return {std::string(name), dtype, shape, false};
 }
 
+EdgeTensor MoeEdges::on_host(EdgeTensor tensor) {
+  tensor.on_host = true;
+  return tensor;
+}
+
 EdgeTensor MoeEdges::activations(std::string_view name, int64_t rows) const {
   Shape shape{0, hidden_};
   shape[0] = rows;
@@ -121,8 +126,8 @@ EdgeTensor MoeEdges::results() const {
 }
 
 EdgeTensor MoeEdges::exchange() const {
-  return integers(moe_edge::exchange, DType::i64,
-                  {2, place_.by_domain() ? place_.inside_domain().ranks : place_.ranks});
+  return on_host(integers(moe_edge::exchange, DType::i64,
+                          {2, place_.by_domain() ? place_.inside_domain().ranks : place_.ranks}));
 }
 
 EdgeTensor MoeEdges::arrival() const {
@@ -132,11 +137,11 @@ EdgeTensor MoeEdges::arrival() const {
 }
 
 EdgeTensor MoeEdges::row_count() const {
-  return integers(moe_edge::row_count, DType::i64, {1});
+  return on_host(integers(moe_edge::row_count, DType::i64, {1}));
 }
 
 EdgeTensor MoeEdges::domain_exchange() const {
-  return integers(moe_edge::domain_exchange, DType::i64, {2, place_.domains});
+  return on_host(integers(moe_edge::domain_exchange, DType::i64, {2, place_.domains}));
 }
 
 EdgeTensor MoeEdges::domain_tokens() const {

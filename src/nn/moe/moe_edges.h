@@ -127,6 +127,7 @@ class MoeEdges {
  private:
   EdgeTensor integers(std::string_view name, DType dtype, const Shape& shape) const;
   EdgeTensor activations(std::string_view name, int64_t rows) const;
+  static EdgeTensor on_host(EdgeTensor tensor);
   int64_t sent_rows() const { return viaduct::sent_rows(moe_, place_, batch_.stream_tokens); }
 
   const RankContext& context_;

@@ -198,7 +198,7 @@ void RouterSegment::choose(RankContext& context, const Tensor& logits, const Ten
 Tensor RouterSegment::balancing_bias(RankContext& context, const Tensor& logits) const {
   if (!moe_.sinkhorn || !context.training) return Tensor();
   Tensor together = logits;  // [N, E]
-  for (Communicator* group : {&context.groups.tp(), &context.groups.cp()}) {
+  for (Communicator* group : {&context.groups.tp(), &context.context_ranks()}) {
     if (group->size() == 1) continue;
     const Tensor own = together;
     together = context.ops.allocate(own.dtype(), {group->size() * own.dim(0), own.dim(1)},
@@ -247,7 +247,7 @@ Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
   }
   count_choices(context.ops, count);
   context.groups.tp().all_reduce(count.counts, ReduceOp::sum).wait();
-  context.groups.cp().all_reduce(count.counts, ReduceOp::sum).wait();
+  context.context_ranks().all_reduce(count.counts, ReduceOp::sum).wait();
   return count.counts;
 }
 
@@ -273,7 +273,7 @@ Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
 int64_t RouterSegment::balanced_tokens(const RankContext& context, const Batch& batch,
                                        BalanceScope scope) const {
   if (scope == BalanceScope::step) return 0;
-  return batch.stream_tokens * context.groups.tp().size() * context.groups.cp().size();
+  return batch.stream_tokens * context.groups.tp().size() * context.context_ranks().size();
 }
 
 std::vector<RouterLossTerms> RouterSegment::loss_terms(RankContext& context, const Batch& batch,

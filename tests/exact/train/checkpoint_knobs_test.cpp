@@ -42,6 +42,54 @@ void with_trainers(const Overrides& overrides,
   });
 }
 
+TEST(Fp64, ARunIsSavedInFp64AndResumedBitwise) {
+  TemporaryFolder save, other;
+  const Overrides wide{"mixed_precision=fp64"};
+  const RunOutcome whole = train_run(short_run(other, wide));
+  train_run(short_run(save, wide) + kFirstHalf);
+  const auto half = open_checkpoint(save.path());
+  for (const char* name : {"model.norm.weight", "optimizer.exp_avg/model.norm.weight"}) {
+    ASSERT_NE(half->find(name), nullptr) << name;
+    EXPECT_EQ(half->find(name)->dtype, DType::f64) << name;
+  }
+  EXPECT_EQ(train_run(short_run(save, wide)).tensors, whole.tensors);
+}
+
+TEST(AsyncSave, ItsCopyIsInTheDryRun) {
+  TemporaryFolder save;
+  const Overrides async =
+      short_run(save, {"checkpoint.async_save=true", "dist.threads_per_rank=1"});
+  const Overrides runs[] = {
+      {},
+      {"mixed_precision=fp64"},
+      {"checkpoint.save_optim=false"},
+      {"optimizer.optimizer=adafactor"},
+      {"optimizer.optimizer=muon"},
+      {"mixed_precision=bf16_mixed", "optimizer.use_precision_aware_optimizer=true",
+       "optimizer.exp_avg_dtype=fp8"},
+      {"dist.ranks=2"},
+      {"dist.ranks=2", "ddp.use_distributed_optimizer=false"},
+      {"dist.ranks=2", "ddp.use_distributed_optimizer=false",
+       "checkpoint.fully_parallel_save=false"}};
+  for (const Overrides& run : runs) {
+    SCOPED_TRACE(run.empty() ? "" : run.back());
+    const RunSetup setup = setup_of(async + run);
+    run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+      const RankDevice rank = make_rank_device(setup.config.dist);
+      Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
+      int64_t bytes = 0;
+      const CheckpointConfig& c = setup.config.checkpoint;
+      for (const auto& entry :
+           stage_run(trainer.engine(), trainer.state(),
+                     {.optimizer = c.save_optim, .spread_copies = c.fully_parallel_save})
+               .entries)
+        bytes += entry.data.bytes();
+      EXPECT_EQ(trainer.planned_memory().save_copy_bytes, bytes) << "rank " << world->rank();
+    });
+  }
+  EXPECT_EQ(dry_run(setup_of(short_run(save))).save_copy_bytes, 0);
+}
+
 TEST(SaveRng, WithoutTheSeedARunGoesOnIfItIsTold) {
   TemporaryFolder save, other;
   const RunOutcome whole = train_run(short_run(other));

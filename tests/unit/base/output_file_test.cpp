@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -154,6 +155,32 @@ TEST(OutputFile, AFileOfAnotherUserIsNotReplaced) {
               ThrowsMessage<IoError>(AllOf(HasSubstr("/theirs"), HasSubstr("user 12345"))));
   EXPECT_EQ(read_file(path), "theirs");
   EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
+TEST(OutputFile, OnlyWhatInterruptedProgramsLeftOfATargetIsRemoved) {
+  test::TemporaryFolder folder;
+  const std::string dead = "4194304";  // more processes than there can be
+  const std::vector<std::string> stay{"b.tmp-" + dead,
+                                      "a.tmp-20251203",
+                                      "a.tmp-0" + dead,
+                                      "a.tmp-x",
+                                      "a.tmp-" + std::to_string(getppid()),
+                                      "a.tmp-"};
+  for (const std::string& name : stay) write_file_atomically(folder / name, "");
+  write_file_atomically(folder / ("a.tmp-" + dead), "");
+  std::filesystem::create_directory(folder / "d.tmp-4194304");
+  for (const char* target : {"a", "d", "c"}) remove_unfinished(folder / target);
+  EXPECT_FALSE(std::filesystem::exists(folder / ("a.tmp-" + dead)));
+  EXPECT_EQ(files_in(folder.path()), stay.size() + 1);
+  // Written by a process of another machine: it holds the file.
+  const int writer = open((folder / ("a.tmp-" + dead)).c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_EQ(flock(writer, LOCK_EX), 0);
+  remove_unfinished(folder / "a");
+  EXPECT_TRUE(std::filesystem::exists(folder / ("a.tmp-" + dead)));
+  close(writer);
+  remove_unfinished(folder / "a");
+  EXPECT_FALSE(std::filesystem::exists(folder / ("a.tmp-" + dead)));
+  remove_unfinished(folder / "no folder/a");  // nothing to do
 }
 
 TEST(OutputFile, WhatADeadProcessLeftIsNotFollowed) {

@@ -169,5 +169,20 @@ TEST_P(AsyncSaverOn, ASaveThatNobodyJoinedHarmsNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, AsyncSaverOn, testing::Values(1, 3));
 
+TEST(AsyncSaver, FreesItsCopiesBeforeThoseOfTheNextSave) {
+  TemporaryFolder save;
+  const auto world = make_self_communicator("world");
+  AsyncSaver saver(*world);
+  StagedCheckpoint first = staged(*world, save.path(), 1);
+  const std::weak_ptr<Storage> copy = first.entries[0].data.storage();
+  saver.save(std::move(first));
+  saver.finish();
+  EXPECT_TRUE(copy.expired());
+  EXPECT_EQ(latest_step(save.path()), 1);
+  saver.save(unwritable(*world, save.path(), 2));
+  saver.finish();  // the error is kept
+  EXPECT_THROW(saver.save(staged(*world, save.path(), 3)), Error);
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -150,6 +153,38 @@ TEST(SaveFolder, TemporaryFilesOfDeadProcessesAreRemoved) {
                                                    "x.tmp-12x", "y.tmp-0"));
 }
 
+TEST(SaveFolder, WhatIsNotOursStays) {
+  TemporaryFolder save;
+  write_file_atomically(save / "latest", "step_00000002\n");
+  const std::vector<std::string> folders{"results.tmp-20251203",
+                                         "step_00000002.tmp-backup",
+                                         "step_00000002.tmp-older",
+                                         "step_00000002.tmp-new2",
+                                         "latest.tmp-2",
+                                         "config.yaml.tmp-4194304",
+                                         "step_2.tmp-new"};
+  const std::vector<std::string> files{"thesis.tmp-4194304", "latest.tmp-mine", "notes.tmp-new",
+                                       "config.yaml.tmp-20251203", "step_00000004.tmp-new"};
+  for (const auto& name : folders) std::filesystem::create_directory(save / name);
+  for (const auto& name : files) std::ofstream(save / name) << name;
+  std::filesystem::create_directory(save / "step_00000002");
+  std::filesystem::create_directory(save / "step_00000002.tmp-old3");
+  remove_leftovers(save.path());
+  for (const auto& names : {folders, files})
+    for (const auto& name : names) EXPECT_TRUE(std::filesystem::exists(save / name)) << name;
+  EXPECT_FALSE(std::filesystem::exists(save / "step_00000002.tmp-old3"));
+}
+
+TEST(SaveFolder, OnlyLeftoversAreToldFromOtherContents) {
+  TemporaryFolder save;
+  EXPECT_FALSE(has_only_leftovers(save / "absent"));
+  std::filesystem::create_directory(save / "step_00000001.tmp-new");
+  std::ofstream(save / "run.lock") << "{}";
+  EXPECT_TRUE(has_only_leftovers(save.path()));
+  std::ofstream(save / "notes") << "mine";
+  EXPECT_FALSE(has_only_leftovers(save.path()));
+}
+
 TEST(SaveFolder, AStepThatWasAboutToBeReplacedComesBack) {
   TemporaryFolder save;
   CheckpointWriter writer(save.path(), 10);
@@ -187,6 +222,60 @@ TEST(SaveFolder, AFirstSaveThatWasInterruptedBeforeLatestIsOne) {
   EXPECT_FALSE(has_latest(save.path()));
 }
 
+void write_steps(const TemporaryFolder& save, const std::vector<int64_t>& steps) {
+  for (const int64_t step : steps) {
+    CheckpointWriter writer(save.path(), step);
+    ShardWriter shard(writer.folder(), 0);
+    shard.add("w", test::patterned(DType::f32, {4}, static_cast<uint64_t>(step)));
+    shard.finish();
+    writer.commit();
+  }
+}
+
+/// `chattr +i`: then the folder cannot be renamed.
+bool set_immutable(const std::filesystem::path& folder, bool value) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int flags = 0;
+  bool done = descriptor >= 0 && ioctl(descriptor, FS_IOC_GETFLAGS, &flags) == 0;
+  flags = value ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
+  done = done && ioctl(descriptor, FS_IOC_SETFLAGS, &flags) == 0;
+  close(descriptor);
+  return done;
+}
+
+TEST(SaveFolder, AStepThatIsStuckKeepsNoOther) {
+  TemporaryFolder save;
+  write_steps(save, {10, 20, 30, 40});
+  if (!set_immutable(save / "step_00000010", true))
+    GTEST_SKIP() << "needs root and a file system with immutable folders";
+  const HiddenSteps steps = hide_old_steps(save.path(), 1);
+  set_immutable(save / "step_00000010", false);
+  ASSERT_EQ(steps.stuck.size(), 1u);
+  EXPECT_THAT(steps.stuck.front(), testing::HasSubstr("step_00000010"));
+  OldSteps().remove(steps.folders);
+  EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 40));
+}
+
+TEST(SaveFolder, ALeftoverThatIsStuckStopsNothing) {
+  TemporaryFolder save;
+  const auto stuck = save / "step_00000005.tmp-old";
+  std::filesystem::create_directory(stuck);
+  if (!set_immutable(stuck, true))
+    GTEST_SKIP() << "needs root and a file system with immutable folders";
+  write_steps(save, {10});
+  set_immutable(stuck, false);
+  EXPECT_TRUE(std::filesystem::exists(stuck));
+  EXPECT_THAT(saved_steps(save.path()), ElementsAre(10));
+}
+
+TEST(SaveFolder, AFolderWithAStepsNameAndNoIndexStays) {
+  TemporaryFolder save;
+  write_steps(save, {20, 30});
+  std::filesystem::create_directory(save / "step_00000010");
+  OldSteps().remove(hide_old_steps(save.path(), 1).folders);
+  EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 30));
+}
+
 TEST(SaveFolder, OnlyGoodStepsAreCountedAsKept) {
   TemporaryFolder save;
   for (const int64_t step : {10, 20, 30, 40, 50}) {
@@ -198,7 +287,7 @@ TEST(SaveFolder, OnlyGoodStepsAreCountedAsKept) {
   }
   std::filesystem::resize_file(save / "step_00000040/rank_00000.bin", 3);
   write_file_atomically(save / "step_00000030/index.json", "{}");
-  OldSteps().remove(hide_old_steps(save.path(), 2));
+  OldSteps().remove(hide_old_steps(save.path(), 2).folders);
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(20, 30, 40, 50));
   EXPECT_EQ(open_checkpoint(save.path())->step(), 50);
 }

@@ -122,6 +122,25 @@ TEST(CutBatch, EveryTokenIsOnOneRank) {
   }
 }
 
+TEST(CutBatch, ARanksPartsHaveAMultipleOfTheTokensThatAreRotatedTogether) {
+  for (const auto& [cp, tp] : {std::pair{1, 1}, std::pair{2, 1}, std::pair{3, 2}}) {
+    const HostBatch whole = batch_of({17, 1, 30});
+    double weight = 0;
+    for (int rank = 0; rank < cp; ++rank) {
+      BatchPlace place = place_of(cp, rank, tp);
+      place.tokens_together = 16;
+      const HostBatch cut = cut_batch(whole, place, true);
+      EXPECT_EQ(cut.tokens() % (16 * tp), 0) << "cp " << cp << " tp " << tp;
+      weight += cut.scored_weight();
+    }
+    EXPECT_DOUBLE_EQ(weight, whole.scored_weight());
+  }
+  // What a rank without documents computes: one token of padding.
+  BatchPlace alone = place_of(1, 0);
+  alone.tokens_together = 16;
+  EXPECT_EQ(cut_batch(batch_of({1}), alone, true).tokens(), 16);
+}
+
 TEST(CutBatch, UnpackedRowsHaveToDivide) {
   try {
     cut_batch(batch_of({10}), place_of(2, 0), false);

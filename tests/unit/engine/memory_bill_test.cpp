@@ -40,7 +40,7 @@ TEST(MemoryBill, EachAnswerFitsWhenItIsGiven) {
   for (const int64_t limit : {now * 9 / 10, now * 6 / 10}) {
     const auto changes = changes_that_fit(setup, {0}, limit, 3, 1e9);
     ASSERT_FALSE(changes.empty()) << limit;
-    for (const FittingChange& change : changes) {
+    for (const FittingSettings& change : changes) {
       EXPECT_LE(change.bytes, limit) << change.settings;
       EXPECT_EQ(bytes_of(run_of() + words(change.settings)), change.bytes) << change.settings;
     }
@@ -51,8 +51,8 @@ TEST(MemoryBill, FewestChangesComeFirstAndNoneContainsAnother) {
   const RunSetup setup = setup_of(run_of());
   const auto changes = changes_that_fit(setup, {0}, bytes_of(run_of()) - 1, 4, 1e9);
   ASSERT_EQ(changes.size(), 4u);
-  for (const FittingChange& change : changes) {
-    for (const FittingChange& other : changes) {
+  for (const FittingSettings& change : changes) {
+    for (const FittingSettings& other : changes) {
       if (&change == &other) continue;
       EXPECT_THAT(change.settings, Not(HasSubstr(other.settings + " ")));
     }
@@ -66,7 +66,7 @@ TEST(MemoryBill, WhatTheRunHasIsNotTried) {
   const auto changes =
       changes_that_fit(setup_of(run_of() + full), {0}, bytes_of(run_of() + full) - 1, 9, 1e9);
   ASSERT_FALSE(changes.empty());
-  for (const FittingChange& change : changes)
+  for (const FittingSettings& change : changes)
     EXPECT_THAT(change.settings, Not(HasSubstr("recompute")));
 }
 

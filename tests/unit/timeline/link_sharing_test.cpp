@@ -28,7 +28,7 @@ TEST(LinkSharing, ATransferThatComesLaterTakesItsPartFromThenOn) {
 }
 
 TEST(LinkSharing, TheLinkIsNeverIdleAndNeverGivesMoreThanItsRate) {
-  std::vector<Transfer> transfers;
+  std::vector<LinkTransfer> transfers;
   double work = 0;
   for (int i = 0; i < 50; ++i) {
     transfers.push_back({0.1 * (i * 17 % 50), 1.0 + i * 7 % 5});
