@@ -78,8 +78,8 @@ Input read_folder(const std::filesystem::path& path) {
   input.folder = resolve_model_folder(path);
   input.model = read_model_config(*input.folder);
   input.weights = open_weights(*input.folder);
-  input.config = with_heeded_fields(
-      without_quantization_config(read_config_text(*input.folder)), input.model);
+  input.config =
+      with_heeded_fields(without_quantization_config(read_config_text(*input.folder)), input.model);
   input.name = model_name(*input.folder);
   input.side_files = model_side_files(input.folder->path);
   return input;
@@ -236,9 +236,9 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
   }
   const double scalar = 1 / (model.attention_scale * model.attention_scale);
   if (model.family == "gemma2" && std::abs(scalar - std::round(scalar)) >= 1e-9 * scalar) {
-    notes.push_back(fmt::format(
-        "{}: query_pre_attn_scalar is {}: transformers 5 opens only whole numbers", to.string(),
-        scalar));
+    notes.push_back(
+        fmt::format("{}: query_pre_attn_scalar is {}: transformers 5 opens only whole numbers",
+                    to.string(), scalar));
   }
 }
 

@@ -25,8 +25,7 @@ bool differ(const TensorSource& weights, const std::string& a, const std::string
   if (first == nullptr || second == nullptr) return false;
   if (first->dtype != second->dtype || !(first->shape == second->shape)) return true;
   const Tensor left = weights.tensor(a), right = weights.tensor(b);
-  const bool other =
-      std::memcmp(left.raw(), right.raw(), static_cast<size_t>(left.bytes())) != 0;
+  const bool other = std::memcmp(left.raw(), right.raw(), static_cast<size_t>(left.bytes())) != 0;
   weights.check_read();
   return other;
 }
@@ -38,9 +37,9 @@ void heed_head(ModelConfig& config, const TensorSource& weights, const TensorNam
   const std::string table = stored_name(weights, names.token_embedding + kWeight, names);
   if (!differ(weights, head, table)) return;
   config.tied_embeddings = false;
-  config.notes.push_back(
-      fmt::format("{}: {} is true, but {} differs from {}: the model is read with a head of its own",
-                  where, kTies, head, table));
+  config.notes.push_back(fmt::format(
+      "{}: {} is true, but {} differs from {}: the model is read with a head of its own", where,
+      kTies, head, table));
 }
 
 /// Layers of multi-token prediction that follow the model's in the file.
@@ -54,8 +53,8 @@ int64_t further_layers(const TensorSource& weights, const TensorNames& names, in
   return found;
 }
 
-void heed_further_layers(ModelConfig& config, const TensorSource& weights,
-                         const TensorNames& names, const std::string& where) {
+void heed_further_layers(ModelConfig& config, const TensorSource& weights, const TensorNames& names,
+                         const std::string& where) {
   const int64_t found = further_layers(weights, names, config.layers);
   if (config.mtp_layers > 0 && found == 0) {
     // What transformers saves lacks them, whatever its config.json says.
@@ -78,9 +77,10 @@ void heed_further_layers(ModelConfig& config, const TensorSource& weights,
           stored_name(weights, ParameterMaker::at(copy, layer) + kWeight, names);
       const std::string table = stored_name(weights, of + kWeight, names);
       if (differ(weights, one, table))
-        config.notes.push_back(fmt::format("{}: {} differs from {}, which takes its place: {} is "
-                                           "not read",
-                                           where, one, table, one));
+        config.notes.push_back(
+            fmt::format("{}: {} differs from {}, which takes its place: {} is "
+                        "not read",
+                        where, one, table, one));
     }
   }
 }

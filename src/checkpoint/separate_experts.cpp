@@ -109,10 +109,10 @@ void SeparateExperts::read_into(const std::string& name, const Piece& piece,
   if (place.expert < 0) return stored_->read_into(place.stored, piece, destination);
   check_inside(name, infos_[place.info].shape, piece);
   const Box& box = piece.box;
-  const Piece together{{{place.expert, place.row + box.begin[0], box.begin[1]},
-                        {1, box.size[0], box.size[1]}},
-                       piece.begin,
-                       piece.end};
+  const Piece together{
+      {{place.expert, place.row + box.begin[0], box.begin[1]}, {1, box.size[0], box.size[1]}},
+      piece.begin,
+      piece.end};
   stored_->read_into(place.stored, together, destination);
 }
 

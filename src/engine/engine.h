@@ -194,7 +194,7 @@ class Engine {
   double loss_scale_ = 1, gradient_factor_ = 1;
   ActionLog* repeats_ = nullptr;  // not owned
   Deadline deadline_;
-  PendingFigures scored_;              // of this step, once posted
+  PendingFigures scored_;             // of this step, once posted
   std::optional<StepTotals> totals_;  // once they have arrived
   std::vector<FigureOfRanks> merged_figures_;
   int64_t update_ = 0;         // of this step

@@ -142,9 +142,10 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
              "reported loss does not include it.")
       .range(0);
   group
-      .field("moe_z_loss_coeff", fields.moe_z_loss_coeff,
-             "Weight in the gradient of the mean squared log-sum-exp of router logits over all tokens "
-             "of the global batch; null: none.")
+      .field(
+          "moe_z_loss_coeff", fields.moe_z_loss_coeff,
+          "Weight in the gradient of the mean squared log-sum-exp of router logits over all tokens "
+          "of the global batch; null: none.")
       .range(0);
   group
       .field("moe_input_jitter_eps", fields.moe_input_jitter_eps,

@@ -16,10 +16,10 @@ enum class ScoreFunction { softmax, sigmoid, sqrt_softplus };
 ///                        (k = 1 or not `normalize`: p = s)
 ///   sqrt_softplus        the same with s = √log(1 + exp(logit))
 /// times `scaling`. Chosen are the k largest of the scores (softmax or `choose_logits`: the logits;
-/// others: s) plus the bias; of equal ones the first. A NaN counts as the largest, so it reaches the output. With
-/// groups of E / groups neighbours only experts of the `group_topk` groups with the largest scores
-/// are chosen from. A group's score is the sum of its best `group_best` scores (with pre_softmax
-/// those of the softmax over all logits).
+/// others: s) plus the bias; of equal ones the first. A NaN counts as the largest, so it reaches
+/// the output. With groups of E / groups neighbours only experts of the `group_topk` groups with
+/// the largest scores are chosen from. A group's score is the sum of its best `group_best` scores
+/// (with pre_softmax those of the softmax over all logits).
 struct RoutingRule {
   ScoreFunction score = ScoreFunction::softmax;
   bool pre_softmax = false;
@@ -27,7 +27,7 @@ struct RoutingRule {
   int64_t groups = 0, group_topk = 0;  // 0: no groups
   double scaling = 1;
   bool normalize = true;
-  int64_t group_best = 0;  // 0: k / group_topk (DeepSeek-V3: 2; DeepSeek-V2: 1)
+  int64_t group_best = 0;      // 0: k / group_topk (DeepSeek-V3: 2; DeepSeek-V2: 1)
   bool choose_logits = false;  // not with groups
 
   /// The number of best scores of a group that are summed; without groups, 1.
@@ -60,7 +60,7 @@ struct RouterLossTerms {
   /// `documents` each document has a loss of its own, of its own counts.
   double balance = 0;
   int64_t tokens = 0;  // 0, and with documents: N = Σ_e n_e / k
-  Tensor counts;  // i64 [E], with documents [D, E]
+  Tensor counts;       // i64 [E], with documents [D, E]
   /// z · Σ logsumexp(logits)² (Zoph et al. 2022, eq. 5, times N).
   double z = 0;
   Tensor loss_scale;        // f64 [1]; needed with either of them

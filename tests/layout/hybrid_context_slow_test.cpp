@@ -58,11 +58,10 @@ Outcome first_step(const Overrides& overrides) {
     if (setup.config.context_parallel.hybrid_context_parallel) {
       DocumentBatches documents(setup, engine.groups());
       const auto row = [&](int64_t number) { return data.row(0, number); };
-      documents.share(rows, data.place(), row,
-                      [&](const HostBatch& own) {
-                        scored += own.scored_weight();
-                        tokens += own.tokens();
-                      });
+      documents.share(rows, data.place(), row, [&](const HostBatch& own) {
+        scored += own.scored_weight();
+        tokens += own.tokens();
+      });
       engine.post_scored(scored, tokens);
       engine.run_micro_batches(documents.count(), [&](int64_t i) {
         HostBatch batch = documents.batch(i, row);

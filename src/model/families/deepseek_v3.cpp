@@ -79,8 +79,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily deepseek_v3() {
-  return {"deepseek_v3", "DeepseekV3ForCausalLM", read, write, deepseek_names(), resolve,
-          RotaryPairs::as_config_says};
+  return {"deepseek_v3", "DeepseekV3ForCausalLM",    read, write, deepseek_names(),
+          resolve,       RotaryPairs::as_config_says};
 }
 
 }  // namespace viaduct::families

@@ -30,14 +30,13 @@ int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback
   // of them.
   std::string said;
   int64_t experts = fallback;
-  for (const std::string& one :
-       {name, std::string("num_experts"), std::string("num_local_experts"),
-        std::string("n_routed_experts")}) {
+  for (const std::string& one : {name, std::string("num_experts"), std::string("num_local_experts"),
+                                 std::string("n_routed_experts")}) {
     if (!config.has(one)) continue;
     const int64_t found = config.integer(one);
     VIADUCT_CHECK(ConfigError, said.empty() || found == experts,
-                  "{}: {} is {}, but {} is {}: expected the same number of experts",
-                  config.where(), one, found, said, experts);
+                  "{}: {} is {}, but {} is {}: expected the same number of experts", config.where(),
+                  one, found, said, experts);
     if (said.empty()) said = one, experts = found;
   }
   VIADUCT_CHECK(ConfigError, experts >= 1, "{}: {} {}: expected at least 1", config.where(),

@@ -98,8 +98,7 @@ Step run_step(double balance, double z, bool per_token, int rows_each, double lo
   engine.run_micro_batches(
       kRows / rows_each,
       [&](int64_t i) {
-        HostBatch batch =
-            rows_from(static_cast<int>(i) * rows_each, rows_each, config.vocabulary);
+        HostBatch batch = rows_from(static_cast<int>(i) * rows_each, rows_each, config.vocabulary);
         scored += batch.scored_weight();
         return batch;
       },
@@ -133,8 +132,7 @@ Row formula(const Step& step, double balance, double z) {
     std::vector<size_t> order(experts);
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::sort(order, [&](size_t a, size_t b) { return x[a] > x[b]; });
-    for (int64_t j = 0; j < step.topk; ++j)
-      ++counts[t / kLength][order[static_cast<size_t>(j)]];
+    for (int64_t j = 0; j < step.topk; ++j) ++counts[t / kLength][order[static_cast<size_t>(j)]];
     double sum = 0;
     for (double& value : x) sum += value = std::exp(value);
     for (double& value : x) value /= sum;
@@ -173,8 +171,9 @@ TEST(RouterWeight, IsTheCoefficientInEveryMeanAndMicroBatch) {
           size = std::max(size, std::abs(expected[i]));
         }
         EXPECT_GT(size, 1e-4);
-        EXPECT_LE(most, 1e-12) << "per token: " << per_token << ", rows of a micro-batch: "
-                               << rows_each << ", loss scale: " << loss_scale << ", " << size;
+        EXPECT_LE(most, 1e-12) << "per token: " << per_token
+                               << ", rows of a micro-batch: " << rows_each
+                               << ", loss scale: " << loss_scale << ", " << size;
       }
     }
   }
