@@ -1,6 +1,7 @@
 #include "checkpoint/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "checkpoint/fused_experts.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
+#include "checkpoint/heed_weights.h"
 #include "checkpoint/own_names.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/quantization_config.h"
@@ -49,7 +51,8 @@ Input read_folder(const std::filesystem::path& path) {
   input.folder = resolve_model_folder(path);
   input.model = read_model_config(*input.folder);
   input.weights = open_weights(*input.folder);
-  input.config = without_quantization_config(read_config_text(*input.folder));
+  input.config =
+      with_heeded_fields(without_quantization_config(read_config_text(*input.folder)), input.model);
   input.name = model_name(*input.folder);
   input.side_files = model_side_files(input.folder->path);
   return input;
@@ -191,6 +194,27 @@ void write_checkpoint(const Input& from, const TensorSource& tensors, int64_t st
   writer.commit(0, &lock);
 }
 
+/// What Hugging Face's code would make of a model that its config.json cannot describe to it.
+void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
+                      std::vector<std::string>& notes) {
+  const RotaryPairs pairs = model_family(model.family).rotary_pairs;
+  const bool neighbours = model.rotary.interleaved;
+  if (model.positions == PositionKind::rotary && pairs != RotaryPairs::as_config_says &&
+      neighbours != (pairs == RotaryPairs::neighbours)) {
+    notes.push_back(fmt::format(
+        "{}: {} is {}: Viaduct reads this field; Hugging Face's code of {} ignores it and would "
+        "pair {}",
+        to.string(), neighbours ? "rotary_interleaved" : "rope_interleave", neighbours,
+        model.family, neighbours ? "halves" : "neighbours"));
+  }
+  const double scalar = 1 / (model.attention_scale * model.attention_scale);
+  if (model.family == "gemma2" && std::abs(scalar - std::round(scalar)) >= 1e-9 * scalar) {
+    notes.push_back(
+        fmt::format("{}: query_pre_attn_scalar is {}: transformers 5 opens only whole numbers",
+                    to.string(), scalar));
+  }
+}
+
 ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
   const bool folder_to_checkpoint =
       from.folder && from.folder->kind == ModelFolderKind::hugging_face;
@@ -235,12 +259,7 @@ Converted convert_model(const ConvertSettings& settings) {
   Converted result;
   result.notes = from.model.notes;
   result.notes.insert(result.notes.end(), from.notes.begin(), from.notes.end());
-  if (format == ModelFormat::hugging_face && from.model.rotary.interleaved) {
-    result.notes.push_back(fmt::format(
-        "{}: rotary_interleaved is true: Viaduct reads this field; Hugging Face's code ignores it "
-        "and would pair halves",
-        settings.to.string()));
-  }
+  if (format == ModelFormat::hugging_face) add_export_notes(from.model, settings.to, result.notes);
   if (format == ModelFormat::gguf) {
     std::error_code absent;
     const auto size = std::filesystem::file_size(to, absent);

@@ -185,12 +185,25 @@ std::vector<std::string> check_gguf_config(const ModelConfig& model, const GgufH
   said.init_std = model.init_std;
   said.rotary.interleaved = model.rotary.interleaved;
   said.norm_weight_offset = model.norm_weight_offset;
+  // All numbers of a file are FP32.
   const auto near = [](double a, double b) { return std::fabs(a - b) <= 1e-6 * std::fabs(b); };
-  // FP32 keys.
-  if (near(said.attention_scale, model.attention_scale))
-    said.attention_scale = model.attention_scale;
-  if (near(said.rotary.attention_factor, model.rotary.attention_factor))
-    said.rotary.attention_factor = model.rotary.attention_factor;
+  const auto take_near = [&](double& number, double exact) {
+    if (near(number, exact)) number = exact;
+  };
+  take_near(said.norm_eps, model.norm_eps);
+  take_near(said.attention_scale, model.attention_scale);
+  take_near(said.attention_softcap, model.attention_softcap);
+  take_near(said.logit_softcap, model.logit_softcap);
+  for (double RotarySpec::*number :
+       {&RotarySpec::base, &RotarySpec::factor, &RotarySpec::low_frequency_factor,
+        &RotarySpec::high_frequency_factor, &RotarySpec::beta_fast, &RotarySpec::beta_slow,
+        &RotarySpec::attention_factor})
+    take_near(said.rotary.*number, model.rotary.*number);
+  if (said.rotary.attention_factor == model.rotary.attention_factor) {
+    // Files have their result alone.
+    said.rotary.mscale = model.rotary.mscale;
+    said.rotary.mscale_all_dim = model.rotary.mscale_all_dim;
+  }
   std::vector<std::string> notes;
   if (said.windows != model.windows) {
     const int64_t window = *std::max_element(model.windows.begin(), model.windows.end());

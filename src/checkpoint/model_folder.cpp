@@ -8,12 +8,12 @@
 #include "base/json_members.h"
 #include "base/json_reader.h"
 #include "checkpoint/fused_experts.h"
-#include "checkpoint/parameter_io.h"
+#include "checkpoint/heed_weights.h"
 #include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
+#include "checkpoint/separate_experts.h"
 #include "model/family.h"
-#include "model/parameter_maker.h"
 
 namespace viaduct {
 namespace {
@@ -25,14 +25,6 @@ bool has(const std::filesystem::path& folder, const char* name) {
 
 bool has_weights(const ModelFolder& folder) {
   return folder.kind == ModelFolderKind::checkpoint || has_safetensors(folder.path);
-}
-
-/// Whether the weights of multi-token prediction are there: what transformers saves lacks them,
-/// whatever its config.json says.
-bool has_further_layers(const TensorSource& weights, const ModelConfig& config) {
-  const TensorNames& names = model_family(config.family).names;
-  const std::string name = ParameterMaker::at(names.mtp_projection, config.layers) + ".weight";
-  return weights.contains(stored_name(weights, name, names));
 }
 
 struct OwnedCheckpoint {
@@ -102,9 +94,12 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
     weights = std::make_unique<QuantizedWeights>(std::move(weights), *quantization);
   HfConfig config(text, where);
   if (!config.has("model_type")) return weights;
-  const auto fused = fused_expert_names(model_family(config.text("model_type")).names);
-  if (fused.empty()) return weights;
-  return std::make_unique<SplitExperts>(std::move(weights), fused);
+  const TensorNames& names = model_family(config.text("model_type")).names;
+  if (const auto fused = fused_expert_names(names); !fused.empty())
+    return std::make_unique<SplitExperts>(std::move(weights), fused);
+  if (SeparateExperts::are_together(*weights, names))
+    return std::make_unique<SeparateExperts>(std::move(weights), names);
+  return weights;
 }
 
 std::string read_config_text(const ModelFolder& folder) {
@@ -117,14 +112,9 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::hugging_face)
     (void)read_quantization_config(text, where);  // refused before anything is built
   ModelConfig config = read_hf_config(text, where);
-  if (config.mtp_layers > 0 && has_weights(folder) &&
-      !has_further_layers(*open_weights(folder), config)) {
-    config.notes.push_back(
-        fmt::format("{}: num_nextn_predict_layers {}: the folder has no weights of multi-token "
-                    "prediction layers; the model is read without them",
-                    where, config.mtp_layers));
-    config.mtp_layers = 0;
-  }
+  // Checkpoints are written as their configuration says, except converted ones.
+  const bool may_differ = folder.kind == ModelFolderKind::hugging_face || config.mtp_layers > 0;
+  if (may_differ && has_weights(folder)) heed_weights(config, *open_weights(folder), where);
   return config;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "checkpoint/logical_values.h"
 #include "model/family.h"
 #include "model/model.h"
@@ -38,6 +39,15 @@ bool copies_table(const std::string& name, const TensorNames& names, const Model
       if (name == ParameterMaker::at(table, layer) + ".weight") return true;
   }
   return false;
+}
+
+constexpr std::string_view kExcess = " belongs to no parameter of the model";
+
+/// At most `most` of the problems, one after the other.
+void add_some(std::string& text, const std::vector<std::string>& problems, size_t most) {
+  for (size_t i = 0; i < std::min(problems.size(), most); ++i)
+    text += (i > 0 ? "; " : "") + problems[i];
+  if (problems.size() > most) text += "; …";
 }
 
 bool ignored(const std::string& name, const TensorNames& names, bool tied) {
@@ -123,7 +133,8 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
     if (wanted && !used.contains(info.name) &&
         !ignored(info.name.substr(cut), names, config.tied_embeddings) &&
         !unused(info.name.substr(cut)))
-      fit.additional.push_back(info.name + " belongs to no parameter of the model");
+      fit.additional.push_back(fmt::format("{}{} ({} {})", shown_name(info.name), kExcess,
+                                           dtype_name(info.dtype), to_string(info.shape)));
   }
   return fit;
 }
@@ -145,9 +156,20 @@ std::vector<std::string> check_fit(const TensorFit& fit, const std::string& wher
   if (problems.empty()) return warnings;
   std::string text =
       fmt::format("{}: {} tensors do not fit the configuration: ", where, problems.size());
-  for (size_t i = 0; i < std::min<size_t>(problems.size(), 8); ++i)
-    text += (i > 0 ? "; " : "") + problems[i];
-  if (problems.size() > 8) text += "; …";
+  // Where tensors are missing, what is there instead explains it best.
+  const bool both = !fit.lacking.empty() && !fit.additional.empty();
+  if (both) {
+    problems.erase(std::find(problems.begin(), problems.end(), fit.additional.front()),
+                   problems.end());
+  }
+  add_some(text, problems, both ? 5 : 8);
+  if (both) {
+    std::vector<std::string> found;
+    for (std::string one : fit.additional)
+      found.push_back(one.replace(one.find(kExcess), kExcess.size(), ""));
+    text += fmt::format("; tensors of no parameter that are there ({}): ", found.size());
+    add_some(text, found, 5);
+  }
   throw IoError(text);
 }
 

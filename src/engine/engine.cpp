@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -32,6 +33,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   loss_scale_ = inputs.loss_scale;
   update_ = inputs.update;
   micro_batches_ = 0;
+  totals_.reset();
   const auto t = static_cast<double>(inputs.update);
   write_scalar(StepScalar::update, t);
   write_scalar(StepScalar::learning_rate, inputs.learning_rate);
@@ -40,6 +42,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   write_scalar(StepScalar::bias_correction1, 1 - std::pow(run_.optimizer.adamw.beta1, t));
   write_scalar(StepScalar::bias_correction2, 1 - std::pow(run_.optimizer.adamw.beta2, t));
   write_scalar(StepScalar::loss_scale, inputs.loss_scale);
+  write_scalar(StepScalar::router_loss_scale, inputs.loss_scale);
   write_scalar(StepScalar::clip_norm, run_.optimizer.clip_norm);
   write_scalar(StepScalar::skip, 0);
   OpContext context{device_, ops_};
@@ -72,14 +75,15 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                                bool dropout) {
   RankContext rank = context(dropout, true);
   rank.quantization_log = quantization_log_;
+  micro_batches_ += count;
+  std::vector<HostBatch> ahead = weigh_router_losses(count, batch_at);
   const auto upload_at = [&](int64_t i, const Batch* over) {
     const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
-    HostBatch rows = batch_at(i);
+    HostBatch rows = ahead.empty() ? batch_at(i) : std::move(ahead[static_cast<size_t>(i)]);
     add_shifted_tokens(rows, model_->config().mtp_layers);
     if (!run_.calculate_per_token_loss) rows.normalize_loss_weights();
     return upload_over(rows, over);
   };
-  micro_batches_ += count;
   const ActionList actions = actions_of(count);
   const MemorySettings& memory = run_.memory;
   const auto later = later_micro_batches(actions);
@@ -149,23 +153,58 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
   return later;
 }
 
-void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures) {
-  const double mine =
+std::vector<HostBatch> Engine::weigh_router_losses(int64_t count,
+                                                   FunctionRef<HostBatch(int64_t)> batch_at) {
+  if (!model_->config().moe.has_router_losses()) return {};
+  std::vector<HostBatch> ahead;
+  if (!scored_.pending() && !totals_) {
+    double scored = 0;
+    int64_t tokens = 0;
+    // Where nothing executes the numbers do not matter.
+    if (!device_.executes()) scored = 1, count = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const HostBatch& rows = ahead.emplace_back(batch_at(i));
+      VIADUCT_CHECK(ShapeError, rows.context_ranks == 0 || scored_.pending(),
+                    "step: micro-batches whose documents are shared need post_scored before them: "
+                    "routers have losses of their own");
+      scored += rows.scored_weight();
+      tokens += rows.tokens();
+    }
+    // Unless the reader of the last one has posted them.
+    if (!scored_.pending()) post_scored(scored, tokens);
+  }
+  take_totals();
+  write_scalar(StepScalar::router_loss_scale,
+               loss_scale_ * totals_->divisor / std::max(1.0, totals_->tokens));
+  return ahead;
+}
+
+void Engine::take_totals() {
+  if (totals_) return;
+  merged_figures_ = scored_.wait();
+  scored_ = {};
+  totals_ = {merged_figures_[0].sum, merged_figures_[1].sum};
+  merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 2);
+}
+
+void Engine::post_scored(double scored_weight, int64_t tokens,
+                         std::span<const HostFigure> figures) {
+  const double divisor =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
-  std::vector<HostFigure> all{{mine, leads_data_place(groups_)}};
+  const bool counted = leads_data_place(groups_);
+  std::vector<HostFigure> all{{divisor, counted}, {static_cast<double>(tokens), counted}};
   all.insert(all.end(), figures.begin(), figures.end());
   scored_ = groups_.world().host().post(all);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
-  if (!scored_.pending()) post_scored(scored_weight);
+  if (!scored_.pending() && !totals_) post_scored(scored_weight);
   const PhaseTimer timer(phases_.optimizer);
   const RecordScope scope(device_.record(), ScopeKind::phase, "optimizer");
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
-  merged_figures_ = scored_.wait();
-  const double scored = merged_figures_.front().sum;
-  merged_figures_.erase(merged_figures_.begin());
+  take_totals();
+  const double scored = totals_->divisor;
   VIADUCT_CHECK(ShapeError, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);

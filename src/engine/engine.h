@@ -93,14 +93,18 @@ class Engine {
   // A step: begin, micro-batches, finish.
   void begin_step(const StepInputs& inputs);
   /// Forward and backward of the rank's micro-batches 0 … count − 1 in the order of the pipeline
-  /// schedule; `batch_at(i)` is called once for each, in ascending order.
+  /// schedule; `batch_at(i)` is called once for each, in ascending order. If routers have losses of
+  /// their own, all calls are made before the first forward, unless `post_scored` came before: the
+  /// weight of those losses depends on how many tokens of the whole step are scored.
   void run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                          bool dropout = true);
   /// Starts the one host call of a step: sends `scored_weight` (as in `finish_step`) and `figures`
-  /// to the hosts of the other ranks early, so that `finish_step` does not wait for them. If the
-  /// loss is a mean of means, call it after `run_micro_batches` has begun, which counts the
+  /// to the hosts of the other ranks early, so that `finish_step` does not wait for them. `tokens`:
+  /// how many this data-parallel rank's rows have; only routers with losses of their own need it.
+  /// If the loss is a mean of means, call it after `run_micro_batches` has begun, which counts the
   /// micro-batches. If it is not called, `finish_step` makes the call.
-  void post_scored(double scored_weight, std::span<const HostFigure> figures = {});
+  void post_scored(double scored_weight, int64_t tokens = 0,
+                   std::span<const HostFigure> figures = {});
   /// The `figures` of the last finished step, merged over all ranks.
   const std::vector<FigureOfRanks>& merged_figures() const { return merged_figures_; }
   /// Sums gradients over ranks and updates the weights, unless `update` is false (required if the
@@ -129,6 +133,18 @@ class Engine {
   double gradient_factor() const { return gradient_factor_; }
 
  private:
+  /// What the gradients of a step are divided by, and its tokens, over all data-parallel ranks.
+  struct StepTotals {
+    double divisor = 0, tokens = 0;
+  };
+
+  /// Writes StepScalar::router_loss_scale, so that routers' losses, which are sums over tokens,
+  /// become means over all tokens of the step when gradients are divided. Returns the micro-batches
+  /// that it read for that; none if it did not need to.
+  std::vector<HostBatch> weigh_router_losses(int64_t count,
+                                             FunctionRef<HostBatch(int64_t)> batch_at);
+  /// Waits for what `post_scored` sent.
+  void take_totals();
   ScheduleSettings schedule_of(int64_t micro_batches) const;
   /// What this rank does in a step of training.
   ActionList actions_of(int64_t micro_batches) const;
@@ -176,7 +192,8 @@ class Engine {
   double loss_scale_ = 1, gradient_factor_ = 1;
   ActionLog* repeats_ = nullptr;  // not owned
   Deadline deadline_;
-  PendingFigures scored_;  // of this step, once posted
+  PendingFigures scored_;             // of this step, once posted
+  std::optional<StepTotals> totals_;  // once they have arrived
   std::vector<FigureOfRanks> merged_figures_;
   int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far

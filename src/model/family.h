@@ -13,6 +13,9 @@ namespace viaduct {
 
 struct ModelFields;
 
+/// Which dims of a head Hugging Face's code of a family rotates together.
+enum class RotaryPairs { halves, neighbours, as_config_says };
+
 struct ModelFamily {
   std::string model_type;    // "llama"
   std::string architecture;  // "LlamaForCausalLM"
@@ -26,6 +29,7 @@ struct ModelFamily {
   /// What `auto` means in section `model` where it differs from Llama (source: the configuration
   /// classes of Hugging Face transformers); null: nowhere.
   void (*resolve)(ModelFields& fields) = nullptr;
+  RotaryPairs rotary_pairs = RotaryPairs::halves;
 };
 
 /// All families, in alphabetical order.

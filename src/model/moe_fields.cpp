@@ -137,12 +137,15 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
       .range(2, kMostBins);
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
-             "Weight of the balancing loss in the gradient, or a list with one for each type of "
-             "moe_router_load_balancing_type. The reported loss does not include it.")
+             "Weight of the balancing loss, a mean over all tokens of the global batch, in the "
+             "gradient, or a list with one for each type of moe_router_load_balancing_type. The "
+             "reported loss does not include it.")
       .range(0);
   group
-      .field("moe_z_loss_coeff", fields.moe_z_loss_coeff,
-             "Weight in the gradient of the mean squared log-sum-exp of router logits; null: none.")
+      .field(
+          "moe_z_loss_coeff", fields.moe_z_loss_coeff,
+          "Weight in the gradient of the mean squared log-sum-exp of router logits over all tokens "
+          "of the global batch; null: none.")
       .range(0);
   group
       .field("moe_input_jitter_eps", fields.moe_input_jitter_eps,

@@ -51,7 +51,8 @@ struct RouteArgs {
 void route(OpContext& context, const RouteArgs& args);
 
 /// Losses of the router itself, as gradients of logits. They are sums over tokens, like the loss of
-/// the step before its division; `loss_scale` multiplies them.
+/// the step before its division; `loss_scale` multiplies them (StepScalar::router_loss_scale, with
+/// which they become means over all tokens).
 struct RouterLossTerms {
   /// balance · E / (k · N) · Σ_e P_e · n_e, P_e the sum over the tokens of the softmax over all
   /// experts (others: s / Σ s) and n_e their number of choices: `counts`, taken over the

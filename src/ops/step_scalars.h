@@ -15,6 +15,7 @@ enum class StepScalar : int {
   bias_correction2,         // 1 − β2^t
   update,                   // t, the number of this update, from 1; skipped ones do not count
   loss_scale,               // multiplies the loss gradient before the backward
+  router_loss_scale,        // multiplies the gradients of routers' own losses, sums over tokens
   gradient_factor,  // 1 / (scored tokens · loss scale): turns accumulated main gradients into the
                     // gradient of the mean
   clip_norm,        // limit of the gradient norm; 0: none
@@ -26,7 +27,7 @@ enum class StepScalar : int {
   skip,  // 1: the update is skipped (a gradient is not finite); ops leave weights and moments as
          // they are
 };
-inline constexpr int kStepScalars = 13;
+inline constexpr int kStepScalars = 14;
 
 /// View of one slot of the block (f64 [kStepScalars]) as f64 [1].
 inline Tensor step_scalar(const Tensor& block, StepScalar slot) {

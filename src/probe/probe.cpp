@@ -24,16 +24,24 @@ Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
   return tensor;
 }
 
-/// The step over all rows of a batch, each data-parallel rank over its own; returns loss and norm.
-StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
-                    const StepInputs& inputs, bool apply) {
-  const int64_t ranks = engine.groups().dp().size(), rank = engine.groups().dp().rank();
+/// Rows of a micro-batch of each data-parallel rank.
+int64_t micro_batch_rows(const Engine& engine, const ProbeBatch& batch,
+                         const ProbeSettings& settings) {
+  const int64_t ranks = engine.groups().dp().size();
   const int64_t rows =
       settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows / ranks;
   VIADUCT_CHECK(ConfigError, rows > 0 && batch.rows % (rows * ranks) == 0,
                 "probe: the batch of {} rows does not divide into micro-batches of {} on {} "
                 "data-parallel ranks",
                 batch.rows, rows, ranks);
+  return rows;
+}
+
+/// The step over all rows of a batch, each data-parallel rank over its own; returns loss and norm.
+StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
+                    const StepInputs& inputs, bool apply) {
+  const int64_t ranks = engine.groups().dp().size(), rank = engine.groups().dp().rank();
+  const int64_t rows = micro_batch_rows(engine, batch, settings);
   engine.begin_step(inputs);
   double scored = 0;
   const auto batch_at = [&](int64_t i) {
@@ -85,18 +93,28 @@ constexpr auto gradient_of = [](const ShardRun& run, size_t) -> StateValues {
   return run.parameter->load_bias_rate ? Tensor() : run.gradient;
 };
 
-Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
-  const ProbeBatch batch = read_probe_batch(file, "", -1);
+/// Logits and residual streams of the batch. The same micro-batches as in the step: a scale of a
+/// whole tensor, and what experts have room for, depend on which rows are computed together.
+Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings) {
+  const int64_t ranks = engine.groups().dp().size(), rank = engine.groups().dp().rank();
+  const int64_t rows = micro_batch_rows(engine, batch, settings);
   Dump dump;
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    for (const auto& [name, values] : probe_activations(
-             engine, settings.run.parallelism, batch.micro_batch(row, 1), settings.hidden)) {
+  for (int64_t first = 0; first < batch.rows; first += rows * ranks) {
+    for (const auto& [name, values] :
+         probe_activations(engine, settings.run.parallelism,
+                           batch.micro_batch(first + rank * rows, rows), settings.hidden)) {
       Tensor& all = dump[name];
       if (!all) all = host_tensor(DType::f32, {batch.rows, batch.length, values.dim(1)});
-      std::memcpy(all.data<float>() + row * values.elements(), values.raw(),
+      std::memcpy(all.data<float>() + first * batch.length * values.dim(1), values.raw(),
                   static_cast<size_t>(values.bytes()));
     }
   }
+  return dump;
+}
+
+Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
+  const ProbeBatch batch = read_probe_batch(file, "", -1);
+  Dump dump = probe_forward(engine, batch, settings);
 
   double scale = initial_scale(settings);
   const MoeConfig& moe = engine.model().config().moe;

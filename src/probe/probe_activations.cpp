@@ -57,11 +57,11 @@ Tensor full_logits(RankContext& context, const HeadSegment& head, const Tensor& 
   return out;
 }
 
-/// Positions in the row of the tokens of all context ranks, one rank after the other.
-std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
+/// Positions in the rows of the tokens of all context ranks, one rank after the other.
+std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& rows) {
   std::vector<int64_t> origins;
   for (place.cp_rank = 0; place.cp_rank < place.cp; ++place.cp_rank) {
-    const auto sources = cut_sources(row.document_offsets, place, true);
+    const auto sources = cut_sources(rows.document_offsets, place, true);
     origins.insert(origins.end(), sources.begin(), sources.end());
   }
   return origins;
@@ -83,17 +83,17 @@ int stage_of(const Parallelism& parallelism, const std::string& name) {
 }  // namespace
 
 std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelism& parallelism,
-                                                const HostBatch& row, bool hidden) {
+                                                const HostBatch& rows, bool hidden) {
   const ParallelGroups& groups = engine.groups();
   const Model& model = engine.model();
   RankContext context = engine.context(false, false);
-  const Batch batch = engine.upload_part(row);
+  const Batch batch = engine.upload_part(rows);
   std::map<std::string, Tensor> local;  // what this rank has of each value, all its tokens
   const auto keep = [&](const std::string& name, const Tensor& stream) {
     if (!hidden) return;
-    Tensor rows = to_host(engine.device(), stream);
-    if (rows.dim(0) < batch.tokens()) rows = gather_rows(groups.tp(), rows);
-    local["hidden." + name] = rows;
+    Tensor all = to_host(engine.device(), stream);
+    if (all.dim(0) < batch.tokens()) all = gather_rows(groups.tp(), all);
+    local["hidden." + name] = all;
   };
   const auto keep_logits = [&](const HeadSegment& head, const Tensor& stream) {
     const Tensor normed = head.final_norm(context, stream);
@@ -108,16 +108,16 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     for (int64_t i = 0; i < model.config().layers; ++i)
       names.push_back("hidden.layer" + std::to_string(i));
   }
-  const std::vector<int64_t> origin = token_origins(engine.batch_place(), row);
+  const std::vector<int64_t> origin = token_origins(engine.batch_place(), rows);
   std::map<std::string, Tensor> values;
   for (const std::string& name : names) {
     const int64_t width = name == "logits" ? model.config().vocabulary : model.config().hidden;
     const int owner = stage_of(parallelism, name);
-    Tensor whole = host_tensor(DType::f32, {row.tokens(), width});
+    Tensor whole = host_tensor(DType::f32, {rows.tokens(), width});
     if (groups.pp().rank() == owner)
-      whole = in_token_order(gather_rows(groups.cp(), local.at(name)), origin, row.tokens());
+      whole = in_token_order(gather_rows(groups.cp(), local.at(name)), origin, rows.tokens());
     groups.pp().broadcast(whole, owner).wait_host();
-    values[name] = whole;
+    values[name] = gather_rows(groups.dp(), whole);
   }
   if (const double cap = model.config().logit_softcap; cap > 0) {
     const Tensor logits = values.at("logits");

@@ -1,5 +1,5 @@
 #pragma once
-// Logits and residual streams of a row, collected from all ranks that hold a part of them.
+// Logits and residual streams of a micro-batch, collected from all ranks that hold a part of them.
 
 #include <map>
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace viaduct {
 
-/// The forward of one row (without backward, without dropout): "logits" [S, V] and, with `hidden`,
-/// "hidden.embed", "hidden.layer0", …, "hidden.final_norm" [S, H], f32 on the host, rows in the
-/// order of the tokens. Every rank of a data-parallel place calls it; the first of them (tensor,
-/// context and pipeline rank 0) gets the values.
+/// The forward of the rows of a micro-batch (without backward, without dropout), T tokens of each
+/// data-parallel rank: "logits" [dp · T, V] and, with `hidden`, "hidden.embed", "hidden.layer0", …,
+/// "hidden.final_norm" [dp · T, H], f32 on the host, in the order of the tokens, those of data rank
+/// 0 first. Every rank calls it, with its own rows; the first one gets the values.
 std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelism& parallelism,
-                                                const HostBatch& row, bool hidden);
+                                                const HostBatch& rows, bool hidden);
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "base/log.h"
+#include "checkpoint/heed_weights.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
 #include "model/family.h"
@@ -77,7 +78,9 @@ std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& s
     return {};
   }
   auto [text, path] = read_config_json(folder);
-  ModelConfig base = read_hf_config(text, path.string());
+  ModelConfig base =
+      setup.pretrained ? read_model_config(*setup.pretrained) : read_hf_config(text, path.string());
+  if (setup.pretrained) text = with_heeded_fields(text, base);
   setup.notes.insert(setup.notes.end(), base.notes.begin(), base.notes.end());
   return {std::move(base), std::move(text)};
 }

@@ -222,7 +222,7 @@ void Trainer::step() {
     }
   };
   // The figures of this step are sent as soon as they are known, before its last micro-batch runs.
-  const auto post = [&] { engine_->post_scored(scored, figures(work)); };
+  const auto post = [&] { engine_->post_scored(scored, work.tokens, figures(work)); };
   if (documents_) {
     const auto row = [&](int64_t number) {
       return timed([&] { return data_->row(state_.consumed_samples, number); });

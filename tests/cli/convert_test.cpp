@@ -141,6 +141,16 @@ TEST_F(ConvertCommand, TrainingStateStaysInCheckpoints) {
   EXPECT_EQ(copy->state(), original->state());
 }
 
+TEST_F(ConvertCommand, AnExportOfPairsThatTheFamilyHasIsNotWarnedOf) {
+  for (const char* family : {"deepseek_v2", "deepseek_v3"}) {
+    const std::string name(family);
+    ASSERT_EQ(run(golden(name + "/model"), name + "_save").status, 0);
+    const Result out = run(folder_ / (name + "_save"), name + "_hf");
+    EXPECT_EQ(out.status, 0);
+    EXPECT_EQ(out.err, "");
+  }
+}
+
 TEST_F(ConvertCommand, FillsTheFolderThatALinkLeadsTo) {
   std::filesystem::create_directory(folder_ / "real");
   std::filesystem::create_directory_symlink("real", folder_ / "link");

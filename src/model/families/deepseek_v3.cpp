@@ -35,7 +35,8 @@ ModelConfig read(HfConfig& config) {
   only("scoring_func", "sigmoid");
   only("topk_method", "noaux_tc");
   // Hugging Face's code leaves these layers out.
-  model.mtp_layers = config.integer("num_nextn_predict_layers", 0);
+  model.mtp_layers =
+      config.integer("num_nextn_predict_layers", config.integer("num_mtp_layers", 0));
   return model;
 }
 
@@ -78,7 +79,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily deepseek_v3() {
-  return {"deepseek_v3", "DeepseekV3ForCausalLM", read, write, deepseek_names(), resolve};
+  return {"deepseek_v3", "DeepseekV3ForCausalLM",    read, write, deepseek_names(),
+          resolve,       RotaryPairs::as_config_says};
 }
 
 }  // namespace viaduct::families

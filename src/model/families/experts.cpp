@@ -26,9 +26,21 @@ std::vector<int64_t> read_sparse_layers(HfConfig& config, int64_t layers) {
 }  // namespace
 
 int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback) {
-  const int64_t experts = config.integer(name, fallback);
-  VIADUCT_CHECK(ConfigError, experts >= 1, "{}: {} {}: expected at least 1", config.where(), name,
-                experts);
+  // transformers gives each family one of these names, another one in some versions, and takes all
+  // of them.
+  std::string said;
+  int64_t experts = fallback;
+  for (const std::string& one : {name, std::string("num_experts"), std::string("num_local_experts"),
+                                 std::string("n_routed_experts")}) {
+    if (!config.has(one)) continue;
+    const int64_t found = config.integer(one);
+    VIADUCT_CHECK(ConfigError, said.empty() || found == experts,
+                  "{}: {} is {}, but {} is {}: expected the same number of experts", config.where(),
+                  one, found, said, experts);
+    if (said.empty()) said = one, experts = found;
+  }
+  VIADUCT_CHECK(ConfigError, experts >= 1, "{}: {} {}: expected at least 1", config.where(),
+                said.empty() ? name : said, experts);
   return experts;
 }
 

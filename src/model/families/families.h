@@ -56,6 +56,8 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
                             int64_t default_padding = -1);
 /// The same fields as a JSON object.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config);
+/// Whether the base of rotary positions is given, as rope_theta or in rope_parameters.
+bool says_rope_base(HfConfig& config);
 /// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
 /// supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
@@ -77,7 +79,8 @@ std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
 /// Adds the window fields of the Qwen families.
 void write_qwen_windows(const ModelConfig& config, nlohmann::ordered_json& json);
 
-/// The number of experts, at least 1; ConfigError otherwise.
+/// The number of experts, at least 1, under any of the names that transformers has for it; `name`
+/// is the family's own. ConfigError otherwise, and where two of them differ.
 int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback);
 /// What Hugging Face's own training does with routers: the coefficient of its balancing loss.
 /// ConfigError for noise on their inputs.

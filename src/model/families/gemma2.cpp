@@ -48,7 +48,9 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   // The scale is 1 / sqrt of an integer: write that integer, not its rounded inverse.
   const double scalar = 1 / (model.attention_scale * model.attention_scale);
   const bool whole = std::abs(scalar - std::round(scalar)) < 1e-9 * scalar;
-  json["query_pre_attn_scalar"] = whole ? std::round(scalar) : scalar;
+  json["query_pre_attn_scalar"] = scalar;
+  // transformers 5 takes no other type.
+  if (whole) json["query_pre_attn_scalar"] = std::llround(scalar);
   json["attn_logit_softcapping"] = nullptr;
   if (model.attention_softcap > 0) json["attn_logit_softcapping"] = model.attention_softcap;
   json["final_logit_softcapping"] = nullptr;

@@ -12,6 +12,7 @@ namespace viaduct::families {
 namespace {
 
 constexpr double kClamp = 7;
+constexpr double kSlope = 1.702;  // of the sigmoid
 
 /// Where config.json has no rope_scaling.
 void default_positions(RotarySpec& rotary) {
@@ -27,8 +28,7 @@ ModelConfig read(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 64);
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   if (!scaling) default_positions(model.rotary);
-  // read_llama_like has another default; rope_parameters may hold the value, too.
-  if (!config.has("rope_theta") && !config.has("rope_parameters")) model.rotary.base = 150000;
+  if (!says_rope_base(config)) model.rotary.base = 150000;  // read_llama_like has another default
   const std::string activation = config.text("hidden_act", "silu");
   VIADUCT_CHECK(ConfigError, activation == "silu",
                 "{}: hidden_act {} is not supported (supported: silu, which stands for x · "
@@ -36,9 +36,13 @@ ModelConfig read(HfConfig& config) {
                 config.where(), activation);
   const double limit = config.number("swiglu_limit", kClamp);
   VIADUCT_CHECK(ConfigError, limit == kClamp,
-                "{}: swiglu_limit {} is not supported (supported: {}, which Hugging Face's code "
-                "uses whatever the file says)",
+                "{}: swiglu_limit {} is not supported (supported: {}, which transformers 4 uses "
+                "whatever the file says)",
                 config.where(), limit, kClamp);
+  const double slope = config.number("swiglu_alpha", kSlope);
+  VIADUCT_CHECK(ConfigError, slope == kSlope,
+                "{}: swiglu_alpha {} is not supported (supported: {})", config.where(), slope,
+                kSlope);
   VIADUCT_CHECK(ConfigError, config.boolean("attention_bias", true),
                 "{}: attention_bias false is not supported (supported: true)", config.where());
   model.activation = ActivationKind::quick_gelu;
@@ -71,6 +75,11 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   expect_local_experts(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
+  // Where the field is null or absent, Hugging Face's code takes YaRN with a factor of 32.
+  if (model.rotary.scaling == RopeScalingKind::none) {
+    json["rope_scaling"] = {{"rope_type", "default"}};
+    json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", model.rotary.base}};
+  }
   json["hidden_act"] = "silu";
   json["swiglu_limit"] = kClamp;
   json["attention_bias"] = true;

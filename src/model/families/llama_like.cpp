@@ -30,6 +30,11 @@ double latent_attention_scale(const ModelConfig& model) {
   return scale * m * m;
 }
 
+bool says_rope_base(HfConfig& config) {
+  return config.has("rope_theta") ||
+         (config.has("rope_parameters") && config.object("rope_parameters").has("rope_theta"));
+}
+
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
   const std::string type =
       scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");

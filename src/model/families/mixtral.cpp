@@ -11,6 +11,8 @@ namespace {
 
 ModelConfig read(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
+  model.norm_eps = config.number("rms_norm_eps", 1e-5);
+  if (!says_rope_base(config)) model.rotary.base = 1e6;
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.windows.assign(static_cast<size_t>(model.layers), config.integer("sliding_window", 0));
   read_local_experts(config, {.experts = 8, .topk = 2}, model);

@@ -87,6 +87,10 @@ struct MoeConfig {
   bool random_logits = false;
 
   bool any() const { return experts > 0; }
+  /// Routers add gradients of losses of their own.
+  bool has_router_losses() const {
+    return any() && (!balance_losses.empty() || z_coefficient != 0);
+  }
   /// Maximum choices of an expert among `tokens` tokens of a rank; 0: no limit.
   int64_t capacity(int64_t tokens) const;
   /// Maximum choices of the experts of one of `ep` ranks among `tokens` tokens; 0: no limit.

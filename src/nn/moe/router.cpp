@@ -290,7 +290,7 @@ std::vector<RouterLossTerms> RouterSegment::loss_terms(RankContext& context, con
   terms.front().z = moe_.z_coefficient;
   for (RouterLossTerms& term : terms)
     if (term.balance != 0 || term.z != 0)
-      term.loss_scale = step_scalar(context.scalars, StepScalar::loss_scale);
+      term.loss_scale = step_scalar(context.scalars, StepScalar::router_loss_scale);
   return terms;
 }
 

@@ -187,6 +187,20 @@ TEST(GgufModel, RefusesModelsThatLlamaCppComputesOtherwise) {
   const ModelConfig llama = Opened("llama").model;
   EXPECT_EQ(refusal(llama), "accepted");
   ModelConfig model = llama;
+  // Numbers that FP32 rounds.
+  model.norm_eps = 9.999999747378752e-06;
+  model.rotary.base = 12345.678;
+  EXPECT_EQ(refusal(model), "accepted");
+  model.rotary.scaling = RopeScalingKind::yarn;
+  model.rotary.original_max_positions = 16;
+  model.rotary.factor = 1.1, model.rotary.beta_fast = 31.7, model.rotary.beta_slow = 1.3;
+  model.rotary.attention_factor = 1.0123456789;
+  model.rotary.mscale = 1.1, model.rotary.mscale_all_dim = 0.9;
+  EXPECT_EQ(refusal(model), "accepted");
+  model = Opened("gemma2").model;
+  model.attention_softcap = 12.3, model.logit_softcap = 4.56;
+  EXPECT_EQ(refusal(model), "accepted");
+  model = llama;
   model.activation = ActivationKind::relu;
   EXPECT_THAT(refusal(model), HasSubstr("cannot express {activation_func: relu}"));
   model = llama;

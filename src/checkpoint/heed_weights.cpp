@@ -1,0 +1,133 @@
+#include "checkpoint/heed_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "checkpoint/parameter_io.h"
+#include "model/family.h"
+#include "model/parameter_maker.h"
+
+namespace viaduct {
+namespace {
+
+const std::string kWeight = ".weight";
+constexpr const char* kTies = "tie_word_embeddings";
+constexpr const char* kFurtherLayers = "num_nextn_predict_layers";
+
+/// Whether both tensors are there and hold other values. A tensor of another format or shape is
+/// another one.
+bool differ(const TensorSource& weights, const std::string& a, const std::string& b) {
+  const TensorInfo *first = weights.find(a), *second = weights.find(b);
+  if (first == nullptr || second == nullptr) return false;
+  if (first->dtype != second->dtype || !(first->shape == second->shape)) return true;
+  const Tensor left = weights.tensor(a), right = weights.tensor(b);
+  const bool other = std::memcmp(left.raw(), right.raw(), static_cast<size_t>(left.bytes())) != 0;
+  weights.check_read();
+  return other;
+}
+
+void heed_head(ModelConfig& config, const TensorSource& weights, const TensorNames& names,
+               const std::string& where) {
+  if (!config.tied_embeddings) return;
+  const std::string head = stored_name(weights, names.head + kWeight, names);
+  const std::string table = stored_name(weights, names.token_embedding + kWeight, names);
+  if (!differ(weights, head, table)) return;
+  config.tied_embeddings = false;
+  config.notes.push_back(fmt::format(
+      "{}: {} is true, but {} differs from {}: the model is read with a head of its own", where,
+      kTies, head, table));
+}
+
+/// Layers of multi-token prediction that follow the model's in the file.
+int64_t further_layers(const TensorSource& weights, const TensorNames& names, int64_t layers) {
+  int64_t found = 0;
+  const auto has = [&](int64_t layer) {
+    const std::string name = ParameterMaker::at(names.mtp_projection, layer) + kWeight;
+    return weights.contains(stored_name(weights, name, names));
+  };
+  while (!names.mtp_projection.empty() && has(layers + found)) ++found;
+  return found;
+}
+
+void heed_further_layers(ModelConfig& config, const TensorSource& weights, const TensorNames& names,
+                         const std::string& where) {
+  const int64_t found = further_layers(weights, names, config.layers);
+  if (config.mtp_layers > 0 && found == 0) {
+    // What transformers saves lacks them, whatever its config.json says.
+    config.notes.push_back(
+        fmt::format("{}: {} {}: the folder has no weights of multi-token prediction layers; the "
+                    "model is read without them",
+                    where, kFurtherLayers, config.mtp_layers));
+    config.mtp_layers = 0;
+  } else if (found > config.mtp_layers) {
+    config.notes.push_back(
+        fmt::format("{}: {} {}: the folder has weights of {} layers of multi-token prediction; "
+                    "those of the others are not read",
+                    where, kFurtherLayers, config.mtp_layers, found));
+  }
+  const std::string head = config.tied_embeddings ? names.token_embedding : names.head;
+  for (int64_t layer = config.layers; layer < config.layers + config.mtp_layers; ++layer) {
+    for (const auto& [copy, of] : {std::pair{names.mtp_token_embedding, names.token_embedding},
+                                   std::pair{names.mtp_head, head}}) {
+      const std::string one =
+          stored_name(weights, ParameterMaker::at(copy, layer) + kWeight, names);
+      const std::string table = stored_name(weights, of + kWeight, names);
+      if (differ(weights, one, table))
+        config.notes.push_back(
+            fmt::format("{}: {} differs from {}, which takes its place: {} is "
+                        "not read",
+                        where, one, table, one));
+    }
+  }
+}
+
+/// Frequencies in the buffers that older files have, compared with those that config.json gives.
+void heed_frequencies(ModelConfig& config, const TensorSource& weights, const std::string& where) {
+  if (config.positions != PositionKind::rotary) return;
+  const auto& infos = weights.tensors();
+  const auto at = std::find_if(infos.begin(), infos.end(), [](const TensorInfo& info) {
+    return info.name.ends_with(".rotary_emb.inv_freq");
+  });
+  if (at == infos.end() || at->dtype != DType::f32) return;
+  const std::vector<float> expected = rotary_frequencies(config.rotary);
+  bool same = at->shape.elements() == static_cast<int64_t>(expected.size());
+  if (same) {
+    const Tensor stored = weights.tensor(at->name);
+    for (size_t i = 0; i < expected.size(); ++i)
+      same = same && std::fabs(stored.data<float>()[i] - expected[i]) <= 1e-3f * expected[i];
+    weights.check_read();
+  }
+  if (same) return;
+  config.notes.push_back(
+      fmt::format("{}: {} in the weights holds other frequencies of rotary positions than the "
+                  "fields of config.json give; those of the fields are used",
+                  where, at->name));
+}
+
+}  // namespace
+
+void heed_weights(ModelConfig& config, const TensorSource& weights, const std::string& where) {
+  const TensorNames& names = model_family(config.family).names;
+  heed_head(config, weights, names, where);
+  heed_further_layers(config, weights, names, where);
+  heed_frequencies(config, weights, where);
+}
+
+std::string with_heeded_fields(const std::string& text, const ModelConfig& config) {
+  auto json = parse_json<nlohmann::ordered_json>(text, "config.json");
+  const ModelConfig said = read_hf_config(text, "config.json");
+  if (said.tied_embeddings == config.tied_embeddings && said.mtp_layers == config.mtp_layers)
+    return text;
+  if (said.tied_embeddings != config.tied_embeddings) json[kTies] = config.tied_embeddings;
+  if (said.mtp_layers != config.mtp_layers) {
+    json[kFurtherLayers] = config.mtp_layers;
+    json.erase("num_mtp_layers");
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace viaduct

@@ -1,0 +1,122 @@
+// The config.json that two versions of transformers write for a model of each family: the same
+// model. And what exports say where the newer one has another default or another type.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/family.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+Json configs_of(const std::string& version) {
+  return Json::parse(read_file(test::test_data("config") / ("transformers_" + version + ".json")));
+}
+
+/// What Viaduct makes of it, without what belongs to training elsewhere.
+Json model_of(const Json& config) {
+  ModelConfig model = read_hf_config(config.dump(), "config.json");
+  EXPECT_THAT(model.notes, testing::IsEmpty()) << config.at("model_type");
+  model.mtp_layers = 0;  // transformers 5 names them and saves no weights of them
+  Json json = Json::parse(write_hf_config(model));
+  json.erase("router_aux_loss_coef");
+  return json;
+}
+
+TEST(HfVersions, WriteTheSameModels) {
+  const Json older = configs_of("4.56"), newer = configs_of("5.24");
+  EXPECT_EQ(newer.size(), model_families().size());
+  for (const auto& [family, config] : newer.items())
+    EXPECT_EQ(model_of(config), model_of(older.at(family))) << family;
+}
+
+std::string refusal(const Json& config) {
+  try {
+    (void)read_hf_config(config.dump(), "config.json");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(HfVersions, TheNumberOfExpertsHasSeveralNames) {
+  const Json configs = configs_of("5.24");
+  for (const char* family :
+       {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3"}) {
+    for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+      Json config = configs.at(family);
+      for (const char* other : {"num_experts", "num_local_experts", "n_routed_experts"})
+        config.erase(other);
+      config[name] = 8;
+      EXPECT_EQ(read_hf_config(config.dump(), "config.json").moe.experts, 8) << family << name;
+      config[std::string(name) == "num_experts" ? "num_local_experts" : "num_experts"] = 4;
+      EXPECT_THAT(refusal(config), HasSubstr("expected the same number of experts")) << family;
+    }
+  }
+}
+
+TEST(HfVersions, ValuesThatAreNotComputedAreRefused) {
+  Json config = configs_of("5.24").at("gpt_oss");
+  config["swiglu_alpha"] = 1.5;
+  EXPECT_THAT(refusal(config), HasSubstr("swiglu_alpha 1.5 is not supported (supported: 1.702)"));
+}
+
+TEST(HfVersions, DefaultsAreThoseOfTheFamily) {
+  for (const auto& [family, base] : {std::pair{"mixtral", 1e6}, {"gpt_oss", 150000.0}}) {
+    Json config = configs_of("5.24").at(family);
+    config.at("rope_parameters").erase("rope_theta");
+    EXPECT_EQ(read_hf_config(config.dump(), "config.json").rotary.base, base) << family;
+    config.erase("rope_parameters");
+    config.erase("rms_norm_eps");
+    const ModelConfig model = read_hf_config(config.dump(), "config.json");
+    EXPECT_EQ(model.rotary.base, base) << family;
+    EXPECT_EQ(model.norm_eps, 1e-5) << family;
+  }
+}
+
+TEST(HfVersions, AnEpsilonThatFp32RoundedIsTheSame) {
+  Json config = configs_of("5.24").at("deepseek_v3");
+  config["rms_norm_eps"] = static_cast<double>(1e-6f);
+  EXPECT_EQ(read_hf_config(config.dump(), "config.json").norm_eps, 1e-6);
+  config["rms_norm_eps"] = 1e-5;
+  EXPECT_THAT(refusal(config), HasSubstr("rms_norm_eps"));
+}
+
+TEST(HfExports, SayThatPositionsAreNotScaledWhereTheDefaultIsAScaling) {
+  ModelConfig model = read_hf_config(configs_of("5.24").at("gpt_oss").dump(), "config.json");
+  const int64_t width = model.rotary.width;
+  model.rotary = {.width = width, .base = 150000};
+  const Json json = Json::parse(write_hf_config(model));
+  EXPECT_EQ(json.at("rope_parameters"), (Json{{"rope_type", "default"}, {"rope_theta", 150000.0}}));
+  EXPECT_EQ(json.at("rope_scaling").at("rope_type"), "default");
+  EXPECT_EQ(read_hf_config(json.dump(), "config.json").rotary.scaling, RopeScalingKind::none);
+}
+
+TEST(HfExports, HaveWholeNumbersWhereTheTypeIsAnInteger) {
+  ModelConfig model = read_hf_config(configs_of("5.24").at("gemma2").dump(), "config.json");
+  for (const int64_t scalar : {16, 224, 256}) {
+    model.attention_scale = 1 / std::sqrt(static_cast<double>(scalar));
+    const Json json = Json::parse(write_hf_config(model)).at("query_pre_attn_scalar");
+    EXPECT_TRUE(json.is_number_integer()) << json;
+    EXPECT_EQ(json, scalar);
+  }
+}
+
+TEST(HfExports, OfLatentAttentionHaveItsOwnFieldOfPairs) {
+  for (const char* family : {"deepseek_v2", "deepseek_v3"}) {
+    const ModelConfig model = read_hf_config(configs_of("5.24").at(family).dump(), "config.json");
+    EXPECT_TRUE(model.rotary.interleaved);
+    EXPECT_FALSE(Json::parse(write_hf_config(model)).contains("rotary_interleaved")) << family;
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
