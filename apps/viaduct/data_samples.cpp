@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "config/load.h"
 #include "data.h"
 #include "data/blended_dataset.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_files.h"
+#include "data/document_ends.h"
 #include "data/gpt_dataset.h"
 #include "number_checks.h"
 #include "override_scope.h"
@@ -154,6 +156,7 @@ int run(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")
                                         : fmt::format("dataset.split is {}", dataset.split));
+  for (const std::string& warning : separator_warnings(builder)) log_warning("{}", warning);
   const int64_t count =
       arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
   if (arguments.json) {

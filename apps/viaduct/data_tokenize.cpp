@@ -105,6 +105,13 @@ int run(const Arguments& arguments) {
              arguments.output, result.documents, result.documents == 1 ? "" : "s", result.tokens,
              token_type_name(settings.type), format_bytes(result.bytes), format_seconds(seconds));
   if (result.bytes == 0) log_warning("--input: no text in the inputs");
+  if (result.inner_separators > 0) {
+    log_warning(
+        "token {}, which ends documents, is in their text too, {} time{}: training that stops at "
+        "ends of documents (dataset.reset_attention_mask and others) stops there; --eod-token "
+        "names another one",
+        *settings.eod, result.inner_separators, result.inner_separators == 1 ? "" : "s");
+  }
   if (result.unknown_bytes > 0) {
     log_warning("{} bytes have no token in this vocabulary and {}; the first: {}",
                 result.unknown_bytes, tokenizer.unknown_bytes_became(), result.first_unknown);

@@ -109,8 +109,24 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   print_problems(text, trainer.log_problems());
 }
 
+/// What Ctrl-C and SIGTERM are answered with, by the first process of a run.
+StopAnswer stop_answer(const RunConfig& config, const Launch& launch) {
+  StopAnswer answer;
+  if (launch.rank != 0) return answer;
+  const char* saves = config.train.skip_train   ? "the evaluation is ended"
+                      : config.checkpoint.save ? "the run stops after this step and saves a checkpoint"
+                                               : "the run stops after this step; checkpoint.save is "
+                                                 "not set, so nothing is saved";
+  answer.descriptor = STDERR_FILENO;
+  answer.text = fmt::format(
+      "\n{}; a second Ctrl-C or SIGTERM, {} seconds or more after this one, ends it at once without "
+      "saving\n",
+      saves, answer.one_request_nanoseconds / 1'000'000'000);
+  return answer;
+}
+
 int run_training(const RunSetup& setup, const Launch& launch) {
-  const StopSignals signals(setup.config.train.exit_signals);
+  const StopSignals signals(setup.config.train.exit_signals, stop_answer(setup.config, launch));
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {

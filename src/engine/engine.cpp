@@ -149,10 +149,11 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
   return later;
 }
 
-void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures) {
+void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures,
+                         bool has_rows) {
   const double mine =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
-  std::vector<HostFigure> all{{mine, leads_data_place(groups_)}};
+  std::vector<HostFigure> all{{mine, leads_data_place(groups_)}, {has_rows ? 0.0 : 1.0}};
   all.insert(all.end(), figures.begin(), figures.end());
   scored_ = groups_.world().host().post(all);
 }
@@ -164,9 +165,12 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
   merged_figures_ = scored_.wait();
-  const double scored = merged_figures_.front().sum;
-  merged_figures_.erase(merged_figures_.begin());
-  VIADUCT_CHECK(ShapeError, scored > 0,
+  const double scored = merged_figures_.at(0).sum;
+  const bool abandoned = merged_figures_.at(1).most > 0;
+  merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 2);
+  if (abandoned || scored <= 0) device_.end_sequence();
+  if (abandoned) return {.abandoned = true};
+  VIADUCT_CHECK(NothingScored, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);

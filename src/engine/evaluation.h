@@ -49,7 +49,8 @@ struct EvaluationHooks {
 };
 
 /// All ranks of the engine's run make the same call and get the same sums. Nothing if it was ended
-/// early.
+/// early. If a rank cannot read its rows, all ranks throw its error at the end, with all that they
+/// have to do together done.
 std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                        const MicroBatchPlace& place,
                                        const EvaluationHooks& hooks = {});

@@ -24,10 +24,11 @@ BatchSchedule batch_schedule(const RunConfig& config) {
   return BatchSchedule(batch_settings(config));
 }
 
-int64_t training_rows(const RunConfig& config) {
+int64_t training_rows(const RunConfig& config, int64_t step, int64_t consumed) {
   const TrainConfig& train = config.train;
-  return train.train_samples ? *train.train_samples
-                             : batch_schedule(config).samples_after(train.train_iters);
+  if (train.train_samples) return std::max(*train.train_samples, consumed);
+  const int64_t left = std::max<int64_t>(0, train.train_iters - step);
+  return batch_schedule(config).samples_after(left, consumed);
 }
 
 void resolve_run_length(RunConfig& config) {

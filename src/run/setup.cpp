@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
+#include "data/document_ends.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
 #include "ops/cpu/amx_problem.h"
@@ -92,6 +93,10 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
     config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
   }
   if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);
+  // What the data were made with counts more than what a tokenizer would end them with.
+  DatasetConfig& data = config.dataset;
+  if (!data.eod_id && !data.mock && needs_document_ends(data) && (data.blend || data.blend_per_split))
+    data.eod_id = recorded_separator(data);
   if (setup.tokenizer) {
     const auto& eod = setup.tokenizer->special_ids().eod;
     if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;

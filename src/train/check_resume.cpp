@@ -11,6 +11,7 @@
 #include "config/problems.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
+#include "train/train_state.h"
 
 namespace viaduct {
 namespace {
@@ -87,8 +88,24 @@ bool holds(const CheckpointReader& checkpoint, const std::string& name) {
                      [&](const StoredFile& file) { return file.name == name; });
 }
 
+/// The order of the rows follows from the length of the run and its batches.
+void compare_order(const RunConfig& then, const RunConfig& now, const CheckpointReader& checkpoint,
+                   SameOrder same_order, int64_t rows, Changes& changes) {
+  const TrainState state = train_state_from_json(checkpoint.state(), checkpoint.where());
+  const int64_t rows_then = state.data_rows > 0 ? state.data_rows : training_rows(then);
+  const int64_t batch_then = batch_schedule(then).full();
+  if (same_order(rows_then, batch_then)) return;
+  const auto add = [&](std::string_view name, int64_t before, int64_t here) {
+    changes.add(name, fmt::format("was {}, is {} (the run reads {} rows of data, was {})", before,
+                                  here, rows, rows_then));
+  };
+  if (now.train.train_samples && then.train.train_samples)
+    return add(kRunLengthInSamples, *then.train.train_samples, *now.train.train_samples);
+  add(kRunLength, then.train.train_iters, now.train.train_iters);
+}
+
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,
-                      FunctionRef<bool(int64_t)> same_order, Changes& changes) {
+                      SameOrder same_order, int64_t rows, Changes& changes) {
   if (!holds(checkpoint, "config.yaml")) return;
   RunConfig then, now = config;
   const Schema old_schema = run_schema(then), schema = run_schema(now);
@@ -101,8 +118,8 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
       if (same_value(before, current)) continue;
-      const bool is_length = name == kRunLength || name == kRunLengthInSamples;
-      if (is_length && same_order(training_rows(then))) continue;
+      // They are reported together, with the rows that follow from them.
+      if (name == kRunLength || name == kRunLengthInSamples) continue;
       const std::string difference =
           fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));
       if (name == kFurtherLayers && lacks_further_layers(then, now)) {
@@ -116,6 +133,7 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       changes.add(name, difference);
     }
   }
+  compare_order(then, now, checkpoint, same_order, rows, changes);
 }
 
 void compare_data(const std::vector<DatasetFingerprint>& data, const CheckpointReader& checkpoint,
@@ -143,9 +161,9 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
 }  // namespace
 
 void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
-                  const CheckpointReader& checkpoint, FunctionRef<bool(int64_t)> same_order) {
+                  const CheckpointReader& checkpoint, SameOrder same_order, int64_t rows) {
   Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where());
-  compare_settings(setup.config, checkpoint, same_order, changes);
+  compare_settings(setup.config, checkpoint, same_order, rows, changes);
   compare_data(data, checkpoint, changes);
   compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);
   changes.finish();

@@ -2,6 +2,8 @@
 // steps.
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "base/output_file.h"
 #include "device/memory_tag.h"
 #include "engine/log_statistics.h"
@@ -86,8 +88,12 @@ void Trainer::update_requests() {
   merged_.any_writes = saver_->writes();
 }
 
-void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
-  for (const auto& file : files) log_->note("profile written to " + file.string());
+void Trainer::note_profiles(FunctionRef<std::vector<std::filesystem::path>()> finish) {
+  try {
+    for (const auto& file : finish()) log_->note("profile written to " + file.string());
+  } catch (const IoError& error) {
+    log_warning("rank {}: no profile of this run: {}", world_->rank(), error.what());
+  }
 }
 
 void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
