@@ -131,6 +131,10 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     const bool leads = world->rank() == 0;
     if (leads) {
       for (const std::string& note : setup.notes) log_info("{}", note);
+      for (const std::string& warning : setup.warnings) log_warning("{}", warning);
+      if (!setup.config.checkpoint.save && !setup.config.train.skip_train)
+        log_warning(
+            "checkpoint.save is not set: nothing of this run is kept, neither weights nor metrics");
     }
     const RankDevice rank = make_rank_device(setup.config.dist);
     TrainerHooks hooks;

@@ -18,6 +18,7 @@
 #include "run/nsys_command.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
+#include "run/unusual_settings.h"
 
 namespace viaduct {
 namespace {
@@ -192,6 +193,8 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   }
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));
+  setup.warnings = unusual_settings(config);
+  for (const auto& [name, value] : loaded.outcome.given) setup.given.push_back(name);
   note_profiler(setup);
   if (const auto& domain = config.dist.nvlink_domain_size) {
     const ResolvedRun run = resolve_run(config, setup.model);

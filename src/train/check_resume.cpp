@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -20,8 +21,10 @@ constexpr std::string_view kFurtherLayers = "model.mtp_num_layers";
 
 class Changes {
  public:
-  Changes(const std::vector<std::string>& allowed, std::string where)
-      : allowed_(allowed), where_(std::move(where)) {}
+  /// `misfit()`: why the checkpoint cannot be read into the model of the run; "" if it can.
+  Changes(const std::vector<std::string>& allowed, std::string where,
+          FunctionRef<std::string()> misfit)
+      : allowed_(allowed), where_(std::move(where)), misfit_(misfit) {}
 
   /// `difference`: the old and the new value.
   void add(std::string_view name, const std::string& difference) {
@@ -58,6 +61,8 @@ class Changes {
   std::string advice() const {
     if (refused_.empty()) return "";
     if (other_shapes_) return "; start anew with another checkpoint.save";
+    if (const std::string misfit = misfit_(); !misfit.empty())
+      return fmt::format(" ({}); start anew with another checkpoint.save", misfit);
     std::vector<std::string> names = allowed_;
     names.insert(names.end(), refused_.begin(), refused_.end());
     return fmt::format("; checkpoint.allow_changes=[{}] continues anyway", fmt::join(names, ", "));
@@ -65,6 +70,7 @@ class Changes {
 
   const std::vector<std::string>& allowed_;
   std::string where_;
+  FunctionRef<std::string()> misfit_;
   std::vector<std::string> refused_, refusals_;  // names, and a line for each
   bool other_shapes_ = false;
   std::vector<std::string> warnings_;
@@ -162,7 +168,16 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
 
 void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
                   const CheckpointReader& checkpoint, SameOrder same_order, int64_t rows) {
-  Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where());
+  const auto misfit = [&]() -> std::string {
+    try {
+      check_fit(tensor_fit(setup.model, checkpoint), "its tensors",
+                strictness_of(setup.config.checkpoint.dist_ckpt_strictness));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where(), misfit);
   compare_settings(setup.config, checkpoint, same_order, rows, changes);
   compare_data(data, checkpoint, changes);
   compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/physical_memory.h"
 #include "base/units.h"
 #include "checkpoint/on_all_ranks.h"
@@ -87,6 +88,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   const auto& samples = config_.train.train_samples;
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
                          : config_.train.train_iters;
+  note_end_of_schedule();
   if (measures_peak()) {
     peak_ = measure_matmul_peak(device.pool(), run_.layers.precision.activation,
                                 cpu_isa_of(config_.dist), hooks_.peak_effort);
@@ -226,6 +228,23 @@ void Trainer::note_data() {
     log_->note("warning: " + text);
   if (!leads()) return;
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
+}
+
+void Trainer::note_end_of_schedule() const {
+  const LearningRateSchedule& rate = schedules_.learning_rate;
+  if (!leads() || state_.step == 0 || state_.step >= total_steps_ || config_.train.skip_train ||
+      rate.style == DecayStyle::constant)
+    return;
+  const int64_t left =
+      batches_.samples_after(total_steps_ - state_.step, state_.consumed_samples) -
+      state_.consumed_samples;
+  const int64_t end = state_.schedule_samples + left;
+  const double last = rate.rate(end);
+  if (last - rate.minimum_rate <= 0.01 * (rate.maximum_rate - rate.minimum_rate)) return;
+  log_warning(
+      "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay takes "
+      "{} rows, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
+      last, rate.minimum_rate, static_cast<int64_t>(rate.decay_samples), end);
 }
 
 bool Trainer::step() {

@@ -83,6 +83,8 @@ class Trainer {
   void save_before_failing(const std::exception& error);
   /// Rank 0 says how often the run reads its data.
   void note_data();
+  /// Rank 0 warns of a resumed run whose learning rate does not end at its minimum.
+  void note_end_of_schedule() const;
   /// Opens the second memory and measures its bandwidth; null if nothing is offloaded. ConfigError
   /// or IoError if it cannot be opened.
   std::unique_ptr<SlotMemory> open_second_memory();
