@@ -1,5 +1,8 @@
 #include "checkpoint/model_folder.h"
 
+#include <algorithm>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -105,6 +108,15 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   const auto fused = fused_expert_names(model_family(config.text("model_type")).names);
   if (fused.empty()) return weights;
   return std::make_unique<SplitExperts>(std::move(weights), fused);
+}
+
+DType type_of_weights(const ModelFolder& folder) {
+  std::map<DType, int64_t> values;
+  for (const TensorInfo& info : open_weights(folder)->tensors()) values[info.dtype] += info.shape.elements();
+  const auto of = [&](DType type) { return values.contains(type) ? values.at(type) : 0; };
+  const int64_t full = of(DType::f32) + of(DType::f64);
+  if (of(DType::bf16) > std::max(full, of(DType::f16))) return DType::bf16;
+  return of(DType::f16) > full ? DType::f16 : DType::f32;
 }
 
 std::string read_config_text(const ModelFolder& folder) {

@@ -219,6 +219,7 @@ class Trainer {
   QuantizationLog quantization_;  // of the current step
   MatmulPeak peak_;               // the highest measured
   double peak_measured_at_ = 0;
+  bool peak_confirmed_ = false;  // measured twice at least
   TrainState state_;
   int64_t total_steps_ = 0;  // when the run is done
   StepRecord record_;  // counters of the current step, if ranks communicate and the profiler is off

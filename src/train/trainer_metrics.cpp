@@ -1,6 +1,8 @@
 // The metrics of a step in the training loop: cheap ones for every step, costly ones for logged
 // steps.
 
+#include <utility>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -132,7 +134,11 @@ bool Trainer::measures_peak() const {
 void Trainer::update_peak(double tflops_per_rank) {
   // Ten milliseconds per measurement: at most 1/500 of a run.
   constexpr double kInterval = 5;
-  if (steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
+  // The first measurement may have been taken in a bad moment, so the first line waits for another.
+  const bool first = !std::exchange(peak_confirmed_, true);
+  if (!first && steady_seconds() - peak_measured_at_ < kInterval &&
+      tflops_per_rank <= peak_.tflops)
+    return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
                                       cpu_isa_of(config_.dist), PeakEffort::glance));
   peak_measured_at_ = steady_seconds();
