@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "config/load.h"
 #include "data.h"
 #include "data/blended_dataset.h"
@@ -136,7 +137,8 @@ void print_json(const SampleSource& source, int64_t count, bool indices) {
 }
 
 void print_text(const SampleSource& source, int64_t count) {
-  fmt::print("{} samples of {} tokens\n", source.size(), source.sequence_length());
+  fmt::print("{} of {}\n", counted(source.size(), "sample"),
+             counted(source.sequence_length(), "token"));
   for (int64_t i = 0; i < count; ++i) {
     const Sample row = source.get(i);
     fmt::print("{}: {} -> {}\n", i, fmt::join(row.tokens, " "), row.labels.back());

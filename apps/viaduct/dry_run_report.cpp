@@ -64,7 +64,7 @@ std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> 
 }
 
 void print_groups(const Mesh& mesh, const DistConfig& dist) {
-  fmt::print("groups of {} rank{}, order {}: {}{}\n", mesh.ranks(), mesh.ranks() == 1 ? "" : "s",
+  fmt::print("groups of {}, order {}: {}{}\n", counted(mesh.ranks(), "rank"),
              dist.mesh_order(), mesh_text(mesh),
              dist.nvlink_domain_size
                  ? fmt::format("; `in` is the domain of {} ranks", *dist.nvlink_domain_size)
@@ -102,8 +102,8 @@ std::string chunk_text(const ChunkLayers& chunk) {
 
 void print_layers(const Parallelism& parallelism) {
   const int pp = parallelism.size(Axis::pp);
-  fmt::print("layer map of {} stage{} with {} chunk{} each:\n", pp, pp == 1 ? "" : "s",
-             parallelism.virtual_stages(), parallelism.virtual_stages() == 1 ? "" : "s");
+  fmt::print("layer map of {} with {} each:\n", counted(pp, "stage"),
+             counted(parallelism.virtual_stages(), "chunk"));
   for (int stage = 0; stage < pp; ++stage) {
     std::vector<std::string> chunks;
     for (const ChunkLayers& chunk :
@@ -171,9 +171,10 @@ std::string length_text(const RunConfig& config) {
     if (size.first_step > steps) break;
     sizes.push_back(fmt::format("{} from step {}", size.rows, size.first_step));
   }
-  const std::string rows = sizes.size() == 1 ? fmt::format("{} rows", batches.rows_at(0))
+  const std::string rows = sizes.size() == 1 ? counted(batches.rows_at(0), "row")
                                              : fmt::format("rows: {}", fmt::join(sizes, ", "));
-  return fmt::format("{} steps of {}; {} rows in total", steps, rows, batches.samples_after(steps));
+  return fmt::format("{} of {}; {} in total", counted(steps, "step"), rows,
+                     counted(batches.samples_after(steps), "row"));
 }
 
 Json batches_json(const RunConfig& config) {

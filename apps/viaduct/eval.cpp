@@ -112,10 +112,11 @@ Subcommand add_eval(CLI::App& root) {
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "
                 "tokens, seconds");
   app->add_flag("--dry-run", arguments->dry_run, "Print the memory of each rank; start nothing");
-  app->add_option("OVERRIDES", request.inference.overrides,
-                  "section.field=value, such as mixed_precision=fp32 (default: the type of the weights), "
-                  "dist.ranks=2 model.tensor_model_parallel_size=2; " +
-                      scope().help());
+  app->add_option(
+      "OVERRIDES", request.inference.overrides,
+      "section.field=value, such as mixed_precision=fp32 (default: the type of the weights), "
+      "dist.ranks=2 model.tensor_model_parallel_size=2; " +
+          scope().help());
   app->footer(
       "Every token but the first is scored once, given the tokens before it in its row. Bits per "
       "byte\nrelate to the bytes of the text of the scored tokens.\n\n"

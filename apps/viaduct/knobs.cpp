@@ -48,7 +48,7 @@ Json describe_field(const Field& field) {
 /// What a name refers to.
 struct Choice {
   std::vector<const Field*> fields;
-  bool in_full = false;              // one field, in any spelling
+  bool in_full = false;               // one field, in any spelling
   const ForeignWord* word = nullptr;  // Hugging Face's, which led to it
 };
 
@@ -150,7 +150,8 @@ Subcommand add_knobs(CLI::App& root) {
   app->add_flag("--json", options->json, "One JSON document");
   app->add_flag("--markdown", options->markdown, "The page docs/configuration.md");
   app->footer(
-      "Example:\n  viaduct knobs recipe.trainer.strategy.ddp.bucket_size\n  viaduct knobs warmup\n  "
+      "Example:\n  viaduct knobs recipe.trainer.strategy.ddp.bucket_size\n  viaduct knobs warmup\n "
+      " "
       "viaduct knobs per_device_train_batch_size");
   return {app, [options] { return run(*options); }};
 }

@@ -132,7 +132,9 @@ std::vector<std::string> check_fit(const TensorFit& fit, const std::string& wher
   }
   if (problems.empty()) return warnings;
   std::string text =
-      fmt::format("{}: {} tensors do not fit the configuration: ", where, problems.size());
+      fmt::format("{}: {} the configuration: ", where,
+                  problems.size() == 1 ? std::string("1 tensor does not fit")
+                                       : fmt::format("{} tensors do not fit", problems.size()));
   for (size_t i = 0; i < std::min<size_t>(problems.size(), 8); ++i)
     text += (i > 0 ? "; " : "") + problems[i];
   if (problems.size() > 8) text += "; …";

@@ -32,8 +32,8 @@ struct TokenizeSettings {
   int workers = 1;
   TokenType type = TokenType::int32;
   const Tokenizer* vocabulary = nullptr;  ///< whose tokens the record names; null: it names none
-  std::optional<int32_t> eod;         ///< appended to each document, if given
-  bool refuse_unknown_bytes = false;  ///< an IoError with its position
+  std::optional<int32_t> eod;             ///< appended to each document, if given
+  bool refuse_unknown_bytes = false;      ///< an IoError with its position
 };
 
 struct TokenizeResult {

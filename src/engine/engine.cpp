@@ -149,8 +149,7 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
   return later;
 }
 
-void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures,
-                         bool has_rows) {
+void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures, bool has_rows) {
   const double mine =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
   std::vector<HostFigure> all{{mine, leads_data_place(groups_)}, {has_rows ? 0.0 : 1.0}};

@@ -57,7 +57,11 @@ std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
   const std::vector<FigureOfRanks> merged = world.host().post(figures).wait();
   if (merged[1].most > 0) {
     run_on_all(
-        world, [&] { if (unread) std::rethrow_exception(unread); }, "reading rows to evaluate");
+        world,
+        [&] {
+          if (unread) std::rethrow_exception(unread);
+        },
+        "reading rows to evaluate");
   }
   sums.scored = merged[0].sum;
   return sums;

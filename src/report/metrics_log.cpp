@@ -141,8 +141,7 @@ void MetricsLog::step(const StepMetrics& metrics) {
   StepMetrics logged = metrics;
   logged.skipped = skipped_;
   skipped_ = 0;
-  if (steps_with_loss_ > 0)
-    logged.interval_loss = losses_ / static_cast<double>(steps_with_loss_);
+  if (steps_with_loss_ > 0) logged.interval_loss = losses_ / static_cast<double>(steps_with_loss_);
   losses_ = 0, steps_with_loss_ = 0;
   if (write_line(json_line(logged))) write_event(logged.step, scalars_of(logged));
   if (display_) display_->log(logged);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "run/parallel_settings.h"
 
 namespace viaduct {
@@ -56,13 +57,13 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
   if (!found.empty() || !train.train_samples) return;
   const int64_t samples = *train.train_samples, steps = batches.steps_within(samples);
   if (steps == 0) {
-    problems.add("train.train_samples: {} rows are less than the {} of the first step", samples,
-                 batches.rows_at(0));
+    problems.add("train.train_samples: {}, less than the {} of the first step",
+                 counted(samples, "row"), batches.rows_at(0));
   } else if (outcome.is_given("train.train_iters") && train.train_iters != steps) {
     problems.add(
-        "train.train_samples: {} rows are {} steps, and train.train_iters = {} is given too: give "
-        "one of them",
-        samples, steps, train.train_iters);
+        "train.train_samples: {} make {}, and train.train_iters = {} is given too: give one of "
+        "them",
+        counted(samples, "row"), counted(steps, "step"), train.train_iters);
   }
 }
 

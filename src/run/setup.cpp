@@ -96,7 +96,8 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
   if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);
   // What the data were made with counts more than what a tokenizer would end them with.
   DatasetConfig& data = config.dataset;
-  if (!data.eod_id && !data.mock && needs_document_ends(data) && (data.blend || data.blend_per_split))
+  if (!data.eod_id && !data.mock && needs_document_ends(data) &&
+      (data.blend || data.blend_per_split))
     data.eod_id = recorded_separator(data);
   if (setup.tokenizer) {
     const auto& eod = setup.tokenizer->special_ids().eod;

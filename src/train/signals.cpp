@@ -40,8 +40,7 @@ extern "C" void on_stop_signal(int signal) {
   if (told_to_stop_at.compare_exchange_strong(first, now)) {
     // A stream that takes no text is no reason to do anything else.
     if (answer != nullptr && answer->descriptor >= 0) {
-      const ssize_t written =
-          write(answer->descriptor, answer->text.data(), answer->text.size());
+      const ssize_t written = write(answer->descriptor, answer->text.data(), answer->text.size());
       static_cast<void>(written);
     }
   } else if (answer == nullptr || now - first >= answer->one_request_nanoseconds) {

@@ -40,8 +40,8 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   /// The first signal since construction, 0 if there was none. A second SIGINT or SIGTERM that is
-  /// no repeat, of either kind, ends the process with status 128 + signal (130, 143) without any clean-up, as
-  /// the clean-up may hang.
+  /// no repeat, of either kind, ends the process with status 128 + signal (130, 143) without any
+  /// clean-up, as the clean-up may hang.
   int received() const;
 
  private:

@@ -71,9 +71,9 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
     const TrainState stored = train_state_from_json(checkpoint->state(), checkpoint->where());
     start = {stored.step, stored.consumed_samples};
   }
-  data_ = std::make_unique<TrainingData>(
-      setup, device.pool(), run_.parallelism.size(Axis::dp),
-      run_.parallelism.mesh.coordinate(rank, Axis::dp).value, start);
+  data_ =
+      std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
+                                     run_.parallelism.mesh.coordinate(rank, Axis::dp).value, start);
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_, make_groups(run_, world_),
                                      open_second_memory());
   if (config_.context_parallel.hybrid_context_parallel)
@@ -235,14 +235,14 @@ void Trainer::note_end_of_schedule() const {
   if (!leads() || state_.step == 0 || state_.step >= total_steps_ || config_.train.skip_train ||
       rate.style == DecayStyle::constant)
     return;
-  const int64_t left =
-      batches_.samples_after(total_steps_ - state_.step, state_.consumed_samples) -
-      state_.consumed_samples;
+  const int64_t left = batches_.samples_after(total_steps_ - state_.step, state_.consumed_samples) -
+                       state_.consumed_samples;
   const int64_t end = state_.schedule_samples + left;
   const double last = rate.rate(end);
   if (last - rate.minimum_rate <= 0.01 * (rate.maximum_rate - rate.minimum_rate)) return;
   log_warning(
-      "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay takes "
+      "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay "
+      "takes "
       "{} rows, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
       last, rate.minimum_rate, static_cast<int64_t>(rate.decay_samples), end);
 }
@@ -318,9 +318,9 @@ bool Trainer::step() {
     may_save_ = false;
     result = engine_->finish_step(scored);
   } catch (const NothingScored& error) {
-    failure_ = std::make_exception_ptr(ConfigError(
-        fmt::format("step {}: {}; train.iterations_to_skip=[{}] leaves it out", state_.step + 1,
-                    error.what(), state_.step + 1)));
+    failure_ = std::make_exception_ptr(
+        ConfigError(fmt::format("step {}: {}; train.iterations_to_skip=[{}] leaves it out",
+                                state_.step + 1, error.what(), state_.step + 1)));
     failure_of_all_ = true;
     result.abandoned = true;
   }

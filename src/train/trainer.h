@@ -228,13 +228,13 @@ class Trainer {
   int64_t peak_memory_bytes_ = 0;  // maximum over ranks, as of the last host call
   double run_begin_ = 0;           // wall clock
   int64_t began_at_ = 0, saved_step_ = -1, evaluated_step_ = -1;
-  int64_t handled_recreations_ = 0;    // of RunLock::folders_made_again
-  bool saved_ = false;                 // this session saved a checkpoint
+  int64_t handled_recreations_ = 0;  // of RunLock::folders_made_again
+  bool saved_ = false;               // this session saved a checkpoint
   /// Weights and `state_` are those of one whole step and right, and no save is being tried: an
   /// error that ends the run here is followed by a save.
   bool may_save_ = true;
-  std::exception_ptr failure_;     // of this rank: the run cannot go on, but has a state to save
-  bool failure_of_all_ = false;    // it is the same one on all ranks
+  std::exception_ptr failure_;   // of this rank: the run cannot go on, but has a state to save
+  bool failure_of_all_ = false;  // it is the same one on all ranks
   std::deque<int64_t> skipped_steps_;  // for NaN, in this session, among the last 100 steps
   std::vector<std::pair<int64_t, double>> validations_;
   std::optional<double> test_loss_;

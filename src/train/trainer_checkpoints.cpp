@@ -126,7 +126,8 @@ void Trainer::compare_with(const CheckpointReader& checkpoint) {
   run_on_all(
       *world_,
       [&] {
-        if (leads()) check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read());
+        if (leads())
+          check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read());
       },
       "comparing the run with its checkpoint");
 }

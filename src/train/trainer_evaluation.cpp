@@ -60,8 +60,8 @@ std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
   const double begin = steady_seconds();
   std::optional<EvaluationSums> sums;
   try {
-    sums =
-        viaduct::evaluate(*engine_, set, data_->place(), {.stop = [&] { return stop_requested(); }});
+    sums = viaduct::evaluate(*engine_, set, data_->place(),
+                             {.stop = [&] { return stop_requested(); }});
   } catch (const IoError&) {  // of all ranks: the rows cannot be read
     if (!made_steps()) throw;
     failure_ = std::current_exception();

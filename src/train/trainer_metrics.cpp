@@ -136,8 +136,7 @@ void Trainer::update_peak(double tflops_per_rank) {
   constexpr double kInterval = 5;
   // The first measurement may have been taken in a bad moment, so the first line waits for another.
   const bool first = !std::exchange(peak_confirmed_, true);
-  if (!first && steady_seconds() - peak_measured_at_ < kInterval &&
-      tflops_per_rank <= peak_.tflops)
+  if (!first && steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops)
     return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
                                       cpu_isa_of(config_.dist), PeakEffort::glance));

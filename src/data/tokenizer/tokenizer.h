@@ -88,7 +88,7 @@ class Tokenizer {
   /// beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
-  /// The treatment of UnknownBytes, for messages: "were left out", "became <unk>".
+  /// The treatment of UnknownBytes, for messages: "left out", "became <unk>".
   std::string unknown_bytes_became() const;
 
   /// The id of a token as the vocabulary spells it.

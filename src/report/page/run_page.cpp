@@ -127,7 +127,9 @@ void add_routers(HtmlPage& page, const RunLog& log) {
   };
   constexpr Figure kFigures[] = {
       {"entropy", "entropy", "nats", "Of the routers' probabilities over all experts."},
-      {"dropped", "dropped choices", "share", "Choices that had no place (capacity)."},
+      {"dropped", "dropped choices", "share",
+       "Share of the choices of experts that were full, so that tokens passed them by "
+       "(model.moe_expert_capacity_factor)."},
       {"padded", "padded rows", "share", "Rows of experts that fill them up to a multiple."},
       {"balance_loss", "balancing loss", "loss", "Without its coefficient; 1 is even load."},
       {"z_loss", "z-loss", "loss", "Without its coefficient."},
