@@ -16,7 +16,8 @@ struct Point {
 struct Series {
   std::string name;
   std::vector<Point> points;
-  bool dots = false;  // single marks instead of a line, for few points
+  bool dots = false;   // single marks instead of a line, for few points
+  bool faint = false;  // behind the others: values of which another series is the mean
 };
 
 struct LineChart {
@@ -27,6 +28,10 @@ struct LineChart {
   bool from_zero = false;                              // the y axis begins at 0
   bool bytes = false;                                  // y is in bytes
 };
+
+/// Means over the steps around each point (a fiftieth of them), to see a trend in values that jump;
+/// nothing for fewer than 50 points.
+Series smoothed(const Series& series);
 
 /// A chart of at most some 100 KB, however many points there are: where several fall into one
 /// column of pixels, the line goes through the smallest and the largest of them, so no spike is

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/units.h"
@@ -21,6 +22,22 @@ Series series_of(const RunLog& log, std::string name, const Get& get) {
   return series;
 }
 
+/// Adds the smoothed line of the only series of a chart whose values jump.
+void add_smoothed(LineChart& chart) {
+  const Series& series = chart.series.front();
+  Series mean = smoothed(series);
+  if (mean.points.empty() || mean.points.size() != series.points.size()) return;
+  double least = series.points.front().y, most = least, largest = 0;
+  for (size_t i = 0; i < series.points.size(); ++i) {
+    least = std::min(least, series.points[i].y);
+    most = std::max(most, series.points[i].y);
+    largest = std::max(largest, std::abs(series.points[i].y - mean.points[i].y));
+  }
+  if (largest <= 0.02 * (most - least)) return;
+  chart.series.front().faint = true;
+  chart.series.push_back(std::move(mean));
+}
+
 /// Adds a chart over steps if any step has the figure.
 template <class Get>
 void chart_of(HtmlPage& page, const RunLog& log, std::string name, std::string unit,
@@ -29,7 +46,8 @@ void chart_of(HtmlPage& page, const RunLog& log, std::string name, std::string u
   chart.from_zero = from_zero;
   chart.bytes = bytes;
   if (chart.series.front().points.empty()) return;
-  page.figure(draw(chart), caption);
+  add_smoothed(chart);
+  page.figure(chart.label, draw(chart), caption);
 }
 
 std::string percent(double share) {
@@ -71,8 +89,10 @@ void add_headlines(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) 
 void add_loss(HtmlPage& page, const RunLog& log) {
   LineChart chart{"loss by step", "step", "loss", {}, {}};
   if (Series loss = series_of(log, "training", [](const LoggedStep& s) { return s.loss; });
-      !loss.points.empty())
+      !loss.points.empty()) {
     chart.series.push_back(std::move(loss));
+    add_smoothed(chart);
+  }
   std::map<std::string, Series> sets;
   for (const LoggedValidation& v : log.validations) {
     std::string name = v.test ? "test" : "validation";
@@ -88,7 +108,7 @@ void add_loss(HtmlPage& page, const RunLog& log) {
   }
   if (chart.series.empty()) return;
   page.section("Loss");
-  page.figure(draw(chart), "Mean over the scored tokens of a step's global batch.");
+  page.figure("Loss by step", draw(chart), "Mean over the scored tokens of a step's global batch.");
 }
 
 void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
@@ -111,7 +131,8 @@ void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
   }));
   parts.series.push_back(series_of(
       log, "waiting for data", [](const LoggedStep& s) { return std::optional(s.data_seconds); }));
-  page.figure(draw(parts), "Where a step's time goes on the rank that reports.");
+  page.figure("Seconds of a step", draw(parts),
+              "Where a step's time goes on the rank that reports.");
   chart_of(
       page, log, "MFU", "share of the peak",
       fmt::format("Model FLOPs utilization, {}; FLOPs counted as {}.",
@@ -170,15 +191,16 @@ void add_symptoms(HtmlPage& page, const std::vector<Symptom>& symptoms) {
   for (const Symptom& symptom : symptoms) {
     if (symptom.state == SymptomState::shown) {
       any = true;
+      rows.push_back({symptom.name, "seen", symptom.evidence});
       page.note(NoteKind::warning,
                 fmt::format("{}: {}. {}", symptom.name, symptom.evidence, symptom.advice));
     } else {
-      rows.push_back({symptom.name, symptom.state == SymptomState::absent ? "no" : "unknown",
+      rows.push_back({symptom.name, symptom.state == SymptomState::absent ? "not seen" : "unknown",
                       symptom.evidence});
     }
   }
   if (!any) page.note(NoteKind::good, "None of the symptoms that this log can show.");
-  page.table({"symptom", "shown", "figures"}, rows);
+  page.table({"symptom", "seen or not", "figures"}, rows);
 }
 
 }  // namespace
