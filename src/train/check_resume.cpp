@@ -26,6 +26,16 @@ class Changes {
           FunctionRef<std::string()> misfit)
       : allowed_(allowed), where_(std::move(where)), misfit_(misfit) {}
 
+  /// All differences that were noted.
+  const std::vector<std::string>& all() const { return all_; }
+  void note(std::string_view name, const std::string& difference) {
+    constexpr std::string_view kExecution[] = {
+        "dist.", "checkpoint.", "logger.", "profiling.", "env_vars.", "memory.", "comm_overlap."};
+    const bool execution = std::ranges::any_of(
+        kExecution, [&](std::string_view section) { return name.starts_with(section); });
+    if (!execution) all_.push_back(fmt::format("{}: {}", name, difference));
+  }
+
   /// `difference`: the old and the new value.
   void add(std::string_view name, const std::string& difference) {
     const ResumeRule rule = resume_rule(name).value_or(ResumeRule{});
@@ -73,7 +83,7 @@ class Changes {
   FunctionRef<std::string()> misfit_;
   std::vector<std::string> refused_, refusals_;  // names, and a line for each
   bool other_shapes_ = false;
-  std::vector<std::string> warnings_;
+  std::vector<std::string> warnings_, all_;
 };
 
 /// Layers of multi-token prediction that `now` has and the checkpoint of `then` lacks, where
@@ -124,10 +134,11 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
       if (same_value(before, current)) continue;
-      // They are reported together, with the rows that follow from them.
-      if (name == kRunLength || name == kRunLengthInSamples) continue;
       const std::string difference =
           fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));
+      changes.note(name, difference);
+      // They are reported together, with the rows that follow from them.
+      if (name == kRunLength || name == kRunLengthInSamples) continue;
       if (name == kFurtherLayers && lacks_further_layers(then, now)) {
         changes.refuse(name,
                        fmt::format("{}: {}: the checkpoint has no weights of the new layers; "
@@ -166,8 +177,10 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
 
 }  // namespace
 
-void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
-                  const CheckpointReader& checkpoint, SameOrder same_order, int64_t rows) {
+std::vector<std::string> check_resume(const RunSetup& setup,
+                                      const std::vector<DatasetFingerprint>& data,
+                                      const CheckpointReader& checkpoint, SameOrder same_order,
+                                      int64_t rows) {
   const auto misfit = [&]() -> std::string {
     try {
       check_fit(tensor_fit(setup.model, checkpoint), "its tensors",
@@ -182,6 +195,7 @@ void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& 
   compare_data(data, checkpoint, changes);
   compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);
   changes.finish();
+  return changes.all();
 }
 
 }  // namespace viaduct

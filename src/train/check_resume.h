@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "checkpoint/checkpoint_reader.h"
@@ -22,7 +23,11 @@ inline constexpr const char* kDataFile = "data.json";
 /// lacks (of an earlier version, or converted) are not compared. Called on rank 0.
 /// `same_order(samples, global_batch_size)`: whether a run of that many samples in such batches
 /// reads rows in the same order. `rows`: that this run reads, in all.
-void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
-                  const CheckpointReader& checkpoint, SameOrder same_order, int64_t rows);
+/// Returns all settings that differ, those that are free too, as "NAME: was A, is B"; not those
+/// that say where and how a run is executed and logged.
+std::vector<std::string> check_resume(const RunSetup& setup,
+                                      const std::vector<DatasetFingerprint>& data,
+                                      const CheckpointReader& checkpoint, SameOrder same_order,
+                                      int64_t rows);
 
 }  // namespace viaduct

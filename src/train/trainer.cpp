@@ -16,6 +16,7 @@
 #include "engine/sample_batch.h"
 #include "hardware/cpu/peak.h"
 #include "probe/nan_report.h"
+#include "report/session_log.h"
 #include "run/rank_device.h"
 #include "run/run_length.h"
 #include "run/same_settings.h"
@@ -98,7 +99,10 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
   take_evaluations_before();
   // A run that is complete leaves the folder unchanged.
-  if (state_.step == 0 || state_.step < total_steps_) write_run_files();
+  if (state_.step == 0 || state_.step < total_steps_) {
+    write_run_files();
+    if (lock_) add_session(lock_->folder(), {state_.step, changed_});
+  }
 }
 
 void Trainer::write_run_files() const {

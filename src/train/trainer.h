@@ -208,6 +208,7 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DocumentBatches> documents_;  // with hybrid context parallelism
   std::unique_ptr<TrainingData> data_;
+  std::vector<std::string> changed_;              // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;  // rank 0, of a run that saves or resumes
   BatchSchedule batches_;
   Schedules schedules_;

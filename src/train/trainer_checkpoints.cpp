@@ -127,7 +127,8 @@ void Trainer::compare_with(const CheckpointReader& checkpoint) {
       *world_,
       [&] {
         if (leads())
-          check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read());
+          changed_ =
+              check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read());
       },
       "comparing the run with its checkpoint");
 }

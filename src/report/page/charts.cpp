@@ -88,6 +88,7 @@ std::string vertical(double x, double y1, double y2, std::string_view style) {
 
 constexpr std::string_view kGrid = "stroke=\"var(--line)\"";
 constexpr std::string_view kLimit = "stroke=\"var(--warning)\" stroke-dasharray=\"5 4\"";
+constexpr std::string_view kMark = "stroke=\"var(--faint)\" stroke-dasharray=\"2 3\"";
 
 }  // namespace
 
@@ -139,6 +140,15 @@ std::string draw(const LineChart& chart) {
     body += svg_text(x.at(tick), kTop + kHeight + 16, x.at(tick) > kWidth - 40 ? "end" : "middle",
                      tick_text(tick));
   body += svg_text(kWidth - kRight, kTop + kHeight + 32, "end", chart.x_name);
+  double free_from = kLeft;  // names of marks that would cover each other are left out
+  for (const auto& [name, value] : chart.marks) {
+    if (value < x.range.least || value > x.range.most) continue;
+    body += vertical(x.at(value), kTop, kTop + kHeight, kMark);
+    if (x.at(value) < free_from) continue;
+    const bool left = x.at(value) < kWidth / 2;
+    body += svg_text(x.at(value) + (left ? 3 : -3), kTop + 10, left ? "start" : "end", name);
+    free_from = x.at(value) + 7 * static_cast<double>(name.size());
+  }
   for (const auto& [name, value] : chart.limits) {
     body += horizontal(kLeft, kWidth - kRight, y.at(value), kLimit);
     body += svg_text(kWidth - kRight, y.at(value) - 4, "end", name);

@@ -25,6 +25,7 @@ struct LineChart {
   std::string x_name, y_name;
   std::vector<Series> series;
   std::vector<std::pair<std::string, double>> limits;  // horizontal lines, with their names
+  std::vector<std::pair<std::string, double>> marks;   // vertical ones, at places of x
   bool from_zero = false;                              // the y axis begins at 0
   bool bytes = false;                                  // y is in bytes
 };

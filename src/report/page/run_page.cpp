@@ -1,6 +1,7 @@
 #include "report/page/run_page.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +21,28 @@ Series series_of(const RunLog& log, std::string name, const Get& get) {
     if (const std::optional<double> value = get(step))
       series.points.push_back({static_cast<double>(step.step), *value});
   return series;
+}
+
+/// Where the run continued from a checkpoint.
+std::vector<std::pair<std::string, double>> marks_of(const RunLog& log) {
+  std::vector<std::pair<std::string, double>> marks;
+  for (const SessionStart& session : log.sessions) {
+    marks.emplace_back(session.changed.empty() ? "resumed" : "resumed, settings changed",
+                       static_cast<double>(session.step));
+  }
+  return marks;
+}
+
+void add_sessions(HtmlPage& page, const RunLog& log) {
+  if (log.sessions.empty()) return;
+  page.section("Sessions");
+  std::vector<std::vector<std::string>> rows;
+  for (const SessionStart& session : log.sessions) {
+    rows.push_back(
+        {fmt::format("{}", session.step),
+         session.changed.empty() ? "none" : fmt::format("{}", fmt::join(session.changed, "; "))});
+  }
+  page.table({"resumed at step", "settings that changed"}, rows);
 }
 
 /// Adds the smoothed line of the only series of a chart whose values jump.
@@ -46,6 +69,7 @@ void chart_of(HtmlPage& page, const RunLog& log, std::string name, std::string u
   chart.from_zero = from_zero;
   chart.bytes = bytes;
   if (chart.series.front().points.empty()) return;
+  chart.marks = marks_of(log);
   add_smoothed(chart);
   page.figure(chart.label, draw(chart), caption);
 }
@@ -107,6 +131,7 @@ void add_loss(HtmlPage& page, const RunLog& log) {
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return;
+  chart.marks = marks_of(log);
   page.section("Loss");
   page.figure("Loss by step", draw(chart), "Mean over the scored tokens of a step's global batch.");
 }
@@ -124,6 +149,7 @@ void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
       [](const LoggedStep& s) { return s.tokens_per_second; }, true);
   LineChart parts{"seconds of a step", "step", "seconds", {}, {}};
   parts.from_zero = true;
+  parts.marks = marks_of(log);
   parts.series.push_back(
       series_of(log, "step", [](const LoggedStep& s) { return std::optional(s.step_seconds); }));
   parts.series.push_back(series_of(log, "waiting for communication", [](const LoggedStep& s) {
@@ -238,6 +264,7 @@ std::string run_page(const RunPageInput& input) {
              [](const LoggedStep& s) { return s.expert_load; });
     add_routers(page, log);
   }
+  add_sessions(page, log);
   if (input.planned) add_planned(page, log, run, *input.planned);
   add_symptoms(page, find_symptoms(log, input.planned));
   if (!input.config.empty()) {
