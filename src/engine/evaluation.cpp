@@ -56,12 +56,16 @@ std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                 {unread ? 1.0 : 0.0}};
   const std::vector<FigureOfRanks> merged = world.host().post(figures).wait();
   if (merged[1].most > 0) {
-    run_on_all(
-        world,
-        [&] {
-          if (unread) std::rethrow_exception(unread);
-        },
-        "reading rows to evaluate");
+    const auto mine = [&] {
+      if (unread) std::rethrow_exception(unread);
+    };
+    try {
+      run_on_all(world, mine, "reading rows to evaluate");
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw UnreadRows(error.what());
+    }
   }
   sums.scored = merged[0].sum;
   return sums;

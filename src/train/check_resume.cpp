@@ -46,6 +46,8 @@ class Changes {
     other_shapes_ |= rule.other_shapes;
   }
 
+  void warn(std::string line) { warnings_.push_back(std::move(line)); }
+
   /// `line`: name, difference and effect. Refused even if it is allowed: it needs more than that.
   void refuse(std::string_view name, std::string line) {
     if (!is_allowed(name)) refused_.emplace_back(name);
@@ -117,7 +119,10 @@ void compare_order(const RunConfig& then, const RunConfig& now, const Checkpoint
   };
   if (now.train.train_samples && then.train.train_samples)
     return add(kRunLengthInSamples, *then.train.train_samples, *now.train.train_samples);
-  add(kRunLength, then.train.train_iters, now.train.train_iters);
+  if (then.train.train_iters != now.train.train_iters)
+    return add(kRunLength, then.train.train_iters, now.train.train_iters);
+  changes.warn(fmt::format("train.global_batch_size: the run reads {} rows of data, was {}: {}",
+                           rows, rows_then, resume_rule(kRunLength)->effect));
 }
 
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,

@@ -62,7 +62,7 @@ std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
   try {
     sums = viaduct::evaluate(*engine_, set, data_->place(),
                              {.stop = [&] { return stop_requested(); }});
-  } catch (const IoError&) {  // of all ranks: the rows cannot be read
+  } catch (const UnreadRows&) {
     if (!made_steps()) throw;
     failure_ = std::current_exception();
     failure_of_all_ = true;
