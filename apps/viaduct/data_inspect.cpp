@@ -121,9 +121,10 @@ Subcommand add_data_merge(CLI::App& data) {
             check_new_dataset(output, arguments->overwrite);
             merge_indexed_datasets({arguments->inputs.begin(), arguments->inputs.end()}, output);
             const IndexedDataset merged(output);
-            fmt::print("{}.bin, {}.idx: {} documents, {} tokens from {} data sets\n", output,
-                       output, merged.document_count(), merged.total_tokens(),
-                       arguments->inputs.size());
+            fmt::print("{}.bin, {}.idx: {}, {} from {}\n", output, output,
+                       counted(merged.document_count(), "document"),
+                       counted(merged.total_tokens(), "token"),
+                       counted(static_cast<int64_t>(arguments->inputs.size()), "data set"));
             return 0;
           }};
 }

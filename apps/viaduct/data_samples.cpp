@@ -7,11 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "config/load.h"
 #include "data.h"
 #include "data/blended_dataset.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_files.h"
+#include "data/document_ends.h"
 #include "data/gpt_dataset.h"
 #include "number_checks.h"
 #include "override_scope.h"
@@ -134,7 +137,8 @@ void print_json(const SampleSource& source, int64_t count, bool indices) {
 }
 
 void print_text(const SampleSource& source, int64_t count) {
-  fmt::print("{} samples of {} tokens\n", source.size(), source.sequence_length());
+  fmt::print("{} of {}\n", counted(source.size(), "sample"),
+             counted(source.sequence_length(), "token"));
   for (int64_t i = 0; i < count; ++i) {
     const Sample row = source.get(i);
     fmt::print("{}: {} -> {}\n", i, fmt::join(row.tokens, " "), row.labels.back());
@@ -154,6 +158,7 @@ int run(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")
                                         : fmt::format("dataset.split is {}", dataset.split));
+  for (const std::string& warning : separator_warnings(builder)) log_warning("{}", warning);
   const int64_t count =
       arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
   if (arguments.json) {

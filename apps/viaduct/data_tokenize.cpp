@@ -101,13 +101,21 @@ int run(const Arguments& arguments) {
                             [&](int64_t done, int64_t total) { bar.show(done, total); });
     seconds = bar.elapsed();
   }
-  fmt::print("{}.bin, {}.idx: {} document{}, {} tokens ({}) from {} in {}\n", arguments.output,
-             arguments.output, result.documents, result.documents == 1 ? "" : "s", result.tokens,
+  fmt::print("{}.bin, {}.idx: {}, {} ({}) from {} in {}\n", arguments.output, arguments.output,
+             counted(result.documents, "document"), counted(result.tokens, "token"),
              token_type_name(settings.type), format_bytes(result.bytes), format_seconds(seconds));
   if (result.bytes == 0) log_warning("--input: no text in the inputs");
+  if (result.inner_separators > 0) {
+    log_warning(
+        "token {}, which ends documents, is in their text too, {}: training that stops at "
+        "ends of documents (dataset.reset_attention_mask and others) stops there; --eod-token "
+        "names another one",
+        *settings.eod, counted(result.inner_separators, "time"));
+  }
   if (result.unknown_bytes > 0) {
-    log_warning("{} bytes have no token in this vocabulary and {}; the first: {}",
-                result.unknown_bytes, tokenizer.unknown_bytes_became(), result.first_unknown);
+    log_warning("{} without a token in this vocabulary: {}; the first: {}",
+                counted(result.unknown_bytes, "byte"), tokenizer.unknown_bytes_became(),
+                result.first_unknown);
   }
   return 0;
 }

@@ -64,7 +64,7 @@ std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> 
 }
 
 void print_groups(const Mesh& mesh, const DistConfig& dist) {
-  fmt::print("groups of {} rank{}, order {}: {}{}\n", mesh.ranks(), mesh.ranks() == 1 ? "" : "s",
+  fmt::print("groups of {}, order {}: {}{}\n", counted(mesh.ranks(), "rank"),
              dist.mesh_order(), mesh_text(mesh),
              dist.nvlink_domain_size
                  ? fmt::format("; `in` is the domain of {} ranks", *dist.nvlink_domain_size)
@@ -102,8 +102,8 @@ std::string chunk_text(const ChunkLayers& chunk) {
 
 void print_layers(const Parallelism& parallelism) {
   const int pp = parallelism.size(Axis::pp);
-  fmt::print("layer map of {} stage{} with {} chunk{} each:\n", pp, pp == 1 ? "" : "s",
-             parallelism.virtual_stages(), parallelism.virtual_stages() == 1 ? "" : "s");
+  fmt::print("layer map of {} with {} each:\n", counted(pp, "stage"),
+             counted(parallelism.virtual_stages(), "chunk"));
   for (int stage = 0; stage < pp; ++stage) {
     std::vector<std::string> chunks;
     for (const ChunkLayers& chunk :
@@ -171,9 +171,10 @@ std::string length_text(const RunConfig& config) {
     if (size.first_step > steps) break;
     sizes.push_back(fmt::format("{} from step {}", size.rows, size.first_step));
   }
-  const std::string rows = sizes.size() == 1 ? fmt::format("{} rows", batches.rows_at(0))
+  const std::string rows = sizes.size() == 1 ? counted(batches.rows_at(0), "row")
                                              : fmt::format("rows: {}", fmt::join(sizes, ", "));
-  return fmt::format("{} steps of {}; {} rows in total", steps, rows, batches.samples_after(steps));
+  return fmt::format("{} of {}; {} in total", counted(steps, "step"), rows,
+                     counted(batches.samples_after(steps), "row"));
 }
 
 Json batches_json(const RunConfig& config) {
@@ -272,6 +273,79 @@ void print_difference(const DryRun& run, const DryRun& plain) {
       format_count(run.cost.total_flops()), format_count(plain.cost.total_flops()));
 }
 
+std::string save_copy_text(int64_t bytes) {
+  return fmt::format("  {:<20} {:>12}: of host memory, beside it, while it is written\n",
+                     "asynchronous save", format_bytes(bytes));
+}
+
+/// What `--full` adds.
+void print_details(const std::vector<DryRun>& stages, const std::optional<DryRun>& plain,
+                   const Parallelism& parallelism, const DryRun& fullest, bool on_gpu,
+                   std::string_view target) {
+  double run_flops = 0;
+  for (const DryRun& run : stages) run_flops += run.cost.total_flops();
+  fmt::print("model FLOPs of a step ({}, recomputation not counted): {}\n", kFlopConvention,
+             format_count(fullest.model_flops));
+  fmt::print("FLOPs that one rank of each stage runs in it, recomputation included: {}\n",
+             format_count(run_flops));
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
+    fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
+    if (stages[stage].offload.puts > 0)
+      fmt::print("  second memory, beside it: {}\n", traffic_text(stages[stage].offload));
+    if (stages[stage].save_copy_bytes > 0)
+      fmt::print("{}", save_copy_text(stages[stage].save_copy_bytes));
+  }
+  if (plain) print_difference(fullest, *plain);
+  if (parallelism.mesh.ranks() > 1) {
+    for (const DryRun& run : stages) print_traffic(run);
+  }
+  if (on_gpu) print_kernels(fullest, target);
+}
+
+/// "memory of each rank: 112.3 MiB", or stage by stage.
+void print_memory_of_ranks(const std::vector<DryRun>& stages) {
+  const auto second = [](const DryRun& run) {
+    return run.offload.puts > 0
+               ? fmt::format(", and {} in the second memory", format_bytes(run.offload.most_bytes))
+               : std::string();
+  };
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const DryRun& run = stages[stage];
+    fmt::print("memory of a step at its fullest, each rank{}: {}{}\n",
+               stages.size() == 1 ? "" : fmt::format(" of stage {}", stage),
+               format_bytes(run.peak.bytes), second(run));
+    if (run.save_copy_bytes > 0) fmt::print("{}", save_copy_text(run.save_copy_bytes));
+  }
+}
+
+/// What the user set, and what `auto` became.
+void print_settings(const RunSetup& setup) {
+  RunConfig config = setup.config;
+  const Schema schema = run_schema(config);
+  const auto is_given = [&](const std::string& name) {
+    return std::find(setup.given.begin(), setup.given.end(), name) != setup.given.end();
+  };
+  std::vector<std::string> set, found;
+  for (const std::string& section : schema.sections()) {
+    for (const FieldGroup& group : schema.groups()) {
+      if (group.section() != section) continue;
+      for (const Field& field : group.fields()) {
+        if (!field.current) continue;
+        const std::string name = field.full_name();
+        const std::string line = fmt::format("  {}: {}", name, to_flow_yaml(field.current()));
+        if (is_given(name)) {
+          set.push_back(line);
+        } else if (field.default_value.is_plain("auto")) {
+          found.push_back(line);
+        }
+      }
+    }
+  }
+  if (!set.empty()) fmt::print("set:\n{}\n", fmt::join(set, "\n"));
+  if (!found.empty()) fmt::print("found, where the default is auto:\n{}\n", fmt::join(found, "\n"));
+}
+
 }  // namespace
 
 std::string mesh_text(const Mesh& mesh) {
@@ -282,11 +356,6 @@ std::string mesh_text(const Mesh& mesh) {
                         mesh.size(Grid::expert, Axis::tp));
   }
   return text;
-}
-
-std::string save_copy_text(int64_t bytes) {
-  return fmt::format("  {:<20} {:>12}: of host memory, beside it, while it is written\n",
-                     "asynchronous save", format_bytes(bytes));
 }
 
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total) {
@@ -316,7 +385,7 @@ void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool
   fmt::print("nothing was started\n");
 }
 
-void print_dry_run(const RunSetup& setup, bool json, bool all_rules,
+void print_dry_run(const RunSetup& setup, const DryRunOutput& output,
                    const std::function<rules::Evaluation(const std::vector<DryRun>&)>& evaluate) {
   const Parallelism parallelism = resolve_run(setup.config, setup.model).parallelism;
   const std::vector<DryRun> stages = dry_run_stages(setup);
@@ -328,7 +397,7 @@ void print_dry_run(const RunSetup& setup, bool json, bool all_rules,
   const int64_t parameters = model_parameters(stages);
   const std::optional<DryRun> plain = without_policies(setup, fullest.rank);
   const std::string target = make_dry_run_device(setup.config).ops.traits.name;
-  if (json) {
+  if (output.json) {
     Json document{
         {"config", to_yaml(setup.config)},
         {"target", target},
@@ -346,6 +415,7 @@ void print_dry_run(const RunSetup& setup, bool json, bool all_rules,
         {"launches_per_step", fullest.launches},
         {"host_reads_per_step", fullest.host_reads},
         {"notes", setup.notes},
+        {"warnings", setup.warnings},
         {"guide_rules", rules_json(evaluation)}};
     if (plain) {
       document["without_recompute_and_offload"] = {{"rank", plain->rank.value},
@@ -356,33 +426,28 @@ void print_dry_run(const RunSetup& setup, bool json, bool all_rules,
     fmt::print("{}\n", document.dump(2));
     return;
   }
-  fmt::print("{}\n", to_yaml(setup.config));
-  print_groups(parallelism.mesh, setup.config.dist);
-  print_layers(parallelism);
+  print_settings(setup);
+  for (const std::string& warning : setup.warnings) fmt::print("warning: {}\n", warning);
+  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
+  fmt::print("layout: {}: {}\n", counted(parallelism.mesh.ranks(), "rank"),
+             mesh_text(parallelism.mesh));
+  if (output.full) {
+    fmt::print("\n{}\n", to_yaml(setup.config));
+    print_groups(parallelism.mesh, setup.config.dist);
+    print_layers(parallelism);
+  }
   fmt::print("length: {}\n", length_text(setup.config));
   fmt::print("parameters: {}\n", format_count(static_cast<double>(parameters)));
-  double run_flops = 0;
-  for (const DryRun& run : stages) run_flops += run.cost.total_flops();
-  fmt::print("model FLOPs of a step ({}, recomputation not counted): {}\n", kFlopConvention,
-             format_count(fullest.model_flops));
-  fmt::print("FLOPs that one rank of each stage runs in it, recomputation included: {}\n",
-             format_count(run_flops));
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
-    fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
-    if (stages[stage].offload.puts > 0)
-      fmt::print("  second memory, beside it: {}\n", traffic_text(stages[stage].offload));
-    if (stages[stage].save_copy_bytes > 0)
-      fmt::print("{}", save_copy_text(stages[stage].save_copy_bytes));
+  if (output.full) {
+    print_details(stages, plain, parallelism, fullest, setup.config.cuda_target.has_value(),
+                  target);
+  } else {
+    print_memory_of_ranks(stages);
   }
-  if (plain) print_difference(fullest, *plain);
-  if (parallelism.mesh.ranks() > 1) {
-    for (const DryRun& run : stages) print_traffic(run);
-  }
-  if (setup.config.cuda_target) print_kernels(fullest, target);
-  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
-  print_rules(evaluation, all_rules);
-  fmt::print("nothing was started\n");
+  print_rules(evaluation, output.all_rules);
+  fmt::print(
+      "nothing was started{}\n",
+      output.full ? "" : " (--full: the whole configuration, groups, layers, memory by owner)");
 }
 
 }  // namespace viaduct::cli

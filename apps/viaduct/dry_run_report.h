@@ -13,11 +13,17 @@
 
 namespace viaduct::cli {
 
+struct DryRunOutput {
+  bool json = false;
+  bool full = false;       // of the text; JSON has everything
+  bool all_rules = false;  // also those that are kept
+};
+
 /// Runs one step of a rank of each stage on the sim device and prints the result: text, or one JSON
-/// document. The rules of the tuning guides are applied by `evaluate`, or, without it, as far as a
+/// document. The text begins with what was set and what warns. The rules of the tuning guides are applied by `evaluate`, or, without it, as far as a
 /// run without a cluster has their figures.
 void print_dry_run(
-    const RunSetup& setup, bool json, bool all_rules = false,
+    const RunSetup& setup, const DryRunOutput& output,
     const std::function<rules::Evaluation(const std::vector<DryRun>&)>& evaluate = nullptr);
 
 /// The output of `--dry-run` of a command that only runs forwards: memory at the peak of `what`,

@@ -73,7 +73,7 @@ int run(Arguments arguments) {
   run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {
-      for (const std::string& note : evaluation.run.notes) log_warning("{}", note);
+      for (const std::string& note : evaluation.run.notes) log_info("{}", note);
     }
     const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
@@ -112,10 +112,11 @@ Subcommand add_eval(CLI::App& root) {
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "
                 "tokens, seconds");
   app->add_flag("--dry-run", arguments->dry_run, "Print the memory of each rank; start nothing");
-  app->add_option("OVERRIDES", request.inference.overrides,
-                  "section.field=value, such as mixed_precision=bf16_mixed (default: fp32), "
-                  "dist.ranks=2 model.tensor_model_parallel_size=2; " +
-                      scope().help());
+  app->add_option(
+      "OVERRIDES", request.inference.overrides,
+      "section.field=value, such as mixed_precision=fp32 (default: the type of the weights), "
+      "dist.ranks=2 model.tensor_model_parallel_size=2; " +
+          scope().help());
   app->footer(
       "Every token but the first is scored once, given the tokens before it in its row. Bits per "
       "byte\nrelate to the bytes of the text of the scored tokens.\n\n"

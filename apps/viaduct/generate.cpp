@@ -131,7 +131,7 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
 void run_rank(const Prepared& prepared, bool json, std::shared_ptr<Communicator> world) {
   const bool leads = world->rank() == 0;
   if (leads) {
-    for (const std::string& note : prepared.setup.notes) log_warning("{}", note);
+    for (const std::string& note : prepared.setup.notes) log_info("{}", note);
   }
   const RankDevice rank = make_rank_device(prepared.setup.config.dist);
   GenerateOutput output(prepared.texts, prepared.prompts, json);
@@ -217,7 +217,7 @@ Subcommand add_generate(CLI::App& root) {
                 "nothing");
   app->add_option("OVERRIDES", arguments->inference.overrides,
                   "- (prompts from standard input, one a line, or JSONL), and section.field=value, "
-                  "such as mixed_precision=bf16_mixed (default: fp32), dist.ranks=2 "
+                  "such as mixed_precision=fp32 (default: the type of the weights), dist.ranks=2 "
                   "model.tensor_model_parallel_size=2 (ranks that are left over take other "
                   "prompts); " +
                       scope().help());

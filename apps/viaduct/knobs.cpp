@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "config/describe.h"
+#include "config/foreign_words.h"
 #include "config/value_json.h"
 #include "run/run_config.h"
 #include "subcommands.h"
@@ -43,14 +45,54 @@ Json describe_field(const Field& field) {
   return knob;
 }
 
-/// The fields that a name refers to: all (no name), those of a section, or one in any spelling.
-std::vector<const Field*> choose(const Schema& schema, const std::string& name) {
+/// What a name refers to.
+struct Choice {
+  std::vector<const Field*> fields;
+  bool in_full = false;               // one field, in any spelling
+  const ForeignWord* word = nullptr;  // Hugging Face's, which led to it
+};
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// The fields in whose names `part` is; if there are none, those in whose text it is.
+std::vector<const Field*> find_parts(const Schema& schema, const std::string& part) {
+  const auto find = [&](auto&& matches) {
+    std::vector<const Field*> found;
+    for (const FieldGroup& group : schema.groups()) {
+      for (const Field& field : group.fields()) {
+        if (matches(field)) found.push_back(&field);
+      }
+    }
+    return found;
+  };
+  const std::string wanted = search_form(part);
+  constexpr size_t kShortest = 2;
+  if (wanted.size() < kShortest) return {};
+  auto found = find([&](const Field& field) {
+    return contains(search_form(field.full_name()), wanted) ||
+           std::ranges::any_of(field.aliases, [&](const std::string& alias) {
+             return contains(search_form(alias), wanted);
+           });
+  });
+  if (!found.empty()) return found;
+  return find([&](const Field& field) { return contains(search_form(field.doc), wanted); });
+}
+
+/// All fields (no name), those of a section, one in any spelling or by Hugging Face's word for it,
+/// or all with the name as a part of theirs.
+Choice choose(const Schema& schema, const std::string& name) {
   if (!name.empty()) {
-    const auto named = schema.find_all(name);
-    if (!named.empty()) return named;
+    auto named = schema.find_all(name);
+    if (!named.empty()) return {std::move(named), true};
   }
   const std::string section = name.empty() ? "" : schema.section_of(name);
   if (!name.empty() && section.empty()) {
+    if (const ForeignWord* word = find_foreign_word(name)) {
+      if (const Field* field = schema.find(word->field)) return {{field}, true, word};
+    }
+    if (auto parts = find_parts(schema, name); !parts.empty()) return {std::move(parts)};
     const auto near = schema.suggest(name);
     fail<ConfigError>("unknown knob '{}'{}", name,
                       near ? ", did you mean '" + *near + "'?" : "; viaduct knobs lists all");
@@ -62,7 +104,7 @@ std::vector<const Field*> choose(const Schema& schema, const std::string& name) 
       for (const Field& field : group.fields()) fields.push_back(&field);
     }
   }
-  return fields;
+  return {std::move(fields)};
 }
 
 void print_table(const std::vector<const Field*>& fields) {
@@ -79,15 +121,19 @@ int run(const Options& options) {
     fmt::print("{}", configuration_markdown(schema));
     return 0;
   }
-  const auto fields = choose(schema, options.name);
+  const auto [fields, in_full, word] = choose(schema, options.name);
   if (options.json) {
     Json knobs = Json::array();
     for (const Field* field : fields) knobs.push_back(describe_field(*field));
     fmt::print("{}\n", Json{{"knobs", knobs}}.dump(2));
-  } else if (options.name.empty() || !schema.section_of(options.name).empty()) {
-    print_table(fields);
-  } else {
+  } else if (in_full) {
+    if (word != nullptr) {
+      fmt::print("{} (Hugging Face) is {}{}{}\n", word->word, word->field,
+                 word->how.empty() ? "" : ": ", word->how);
+    }
     for (const Field* field : fields) fmt::print("{}", describe(*field));
+  } else {
+    print_table(fields);
   }
   return 0;
 }
@@ -99,10 +145,14 @@ Subcommand add_knobs(CLI::App& root) {
       "knobs", "Every setting: type, default, meaning, state of implementation");
   auto options = std::make_shared<Options>();
   app->add_option("NAME", options->name,
-                  "A field, a section, an environment variable, or a guide's spelling of one");
+                  "A field, a section, an environment variable, a guide's spelling or Hugging "
+                  "Face's word for one, or a part of a name");
   app->add_flag("--json", options->json, "One JSON document");
   app->add_flag("--markdown", options->markdown, "The page docs/configuration.md");
-  app->footer("Example: viaduct knobs recipe.trainer.strategy.ddp.bucket_size");
+  app->footer(
+      "Example:\n  viaduct knobs recipe.trainer.strategy.ddp.bucket_size\n  viaduct knobs warmup\n "
+      " "
+      "viaduct knobs per_device_train_batch_size");
   return {app, [options] { return run(*options); }};
 }
 

@@ -31,6 +31,18 @@ using viaduct::ConfigError;
 constexpr int kRunFailed = 1, kBadUsage = 2;
 constexpr int kExitSeconds = 10;
 
+/// Help that shows the options of a command before its arguments: those are often overrides, whose
+/// text lists sections.
+class OptionsFirst : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    if (mode == CLI::AppFormatMode::Sub) return make_expanded(app);
+    return make_description(app) + make_usage(app, name) + make_groups(app, mode) +
+           make_positionals(app) + make_subcommands(app, mode) + "\n" + make_footer(app);
+  }
+};
+
 /// ConfigError, with the nearest name, for a subcommand that does not exist.
 void check_known(const std::string& name,
                  const std::vector<viaduct::cli::Subcommand>& subcommands) {
@@ -109,6 +121,7 @@ int run(int argc, char** argv) {
   using namespace viaduct::cli;
   CLI::App root{"viaduct: LLM training in C++, from a laptop CPU to thousands of GPUs", "viaduct"};
   root.require_subcommand(1);
+  root.formatter(std::make_shared<OptionsFirst>());
   // One per line, so that changes to the list merge.
   const std::vector<Subcommand> subcommands{
       add_bench(root),      //

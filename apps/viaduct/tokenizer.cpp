@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
 #include "data/tokenizer/unicode.h"
@@ -99,8 +100,8 @@ int encode(const Options& options) {
   }
   finish_output();
   if (unknown_bytes > 0) {
-    log_warning("{} bytes have no token in this vocabulary and {}; the first: {}", unknown_bytes,
-                tokenizer.unknown_bytes_became(), first);
+    log_warning("{} without a token in this vocabulary: {}; the first: {}",
+                counted(unknown_bytes, "byte"), tokenizer.unknown_bytes_became(), first);
   }
   return 0;
 }
@@ -130,7 +131,7 @@ int train(const Options& options) {
                                        options.vocab_size, options.json_key);
   write_tokenizer(trained, options.output);
   const auto found = static_cast<int32_t>(trained.tokens.size());
-  fmt::print("{} tokens in {}\n", found, options.output);
+  fmt::print("{} in {}\n", counted(found, "token"), options.output);
   if (trained.merges.empty()) log_warning("--input: no text to learn pairs of bytes from");
   if (found < options.vocab_size) {
     fmt::print("The text has no more pairs to merge: {} tokens were requested.\n",

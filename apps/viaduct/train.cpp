@@ -33,7 +33,7 @@ struct Options {
   std::string config, target, cluster;
   RuleOptions rules;
   std::vector<std::string> overrides;
-  bool dry_run = false, json = false;
+  bool dry_run = false, json = false, full = false;
 };
 
 void print_plan(const PlannedMemory& memory, const OffloadReport& offload) {
@@ -55,9 +55,9 @@ void print_layout(const RunSetup& setup, const Launch& launch) {
                        : launch.launcher == Launcher::torchrun ? " (processes of torchrun)"
                        : dist.ranks > 1                        ? " (threads of this process)"
                                                                : "";
-  say("{} rank{}{}: {}; micro-batches of {}\n", dist.ranks, dist.ranks == 1 ? "" : "s", places,
+  say("{}{}: {}; micro-batches of {}\n", counted(dist.ranks, "rank"), places,
       mesh_text(resolve_run(setup.config, setup.model).parallelism.mesh),
-      setup.config.train.micro_batch_size);
+      counted(setup.config.train.micro_batch_size, "row"));
 }
 
 /// Writes `text` to standard output, and reports what the run could not write. The run is done and
@@ -90,8 +90,10 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     say_text(memory_text(owners, memory.peak_bytes));
   }
   if (memory.unplanned_allocations > 0) {
-    say("  not at a planned place: {} allocations of {} in total\n", memory.unplanned_allocations,
-        format_bytes(memory.unplanned_bytes));
+    say("  {} of steps and evaluations, {} in total over the run, did not fit the plan and took "
+        "memory beside it: they were larger than it assumes (experts that get more tokens than an "
+        "even share, longer documents)\n",
+        counted(memory.unplanned_allocations, "allocation"), format_bytes(memory.unplanned_bytes));
   }
   if (const OffloadReport offload = trainer.offload(); !offload.empty())
     say_text(outcome_text(offload));
@@ -110,12 +112,34 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   print_problems(text, trainer.log_problems());
 }
 
+/// What Ctrl-C and SIGTERM are answered with, by the first process of a run.
+StopAnswer stop_answer(const RunConfig& config, const Launch& launch) {
+  StopAnswer answer;
+  if (launch.rank != 0) return answer;
+  const char* saves = config.train.skip_train ? "the evaluation is ended"
+                      : config.checkpoint.save
+                          ? "the run stops after this step and saves a checkpoint"
+                          : "the run stops after this step; checkpoint.save is "
+                            "not set, so nothing is saved";
+  answer.descriptor = STDERR_FILENO;
+  answer.text = fmt::format(
+      "\n{}; a second Ctrl-C or SIGTERM, {} seconds or more after this one, ends it at once "
+      "without "
+      "saving\n",
+      saves, answer.one_request_nanoseconds / 1'000'000'000);
+  return answer;
+}
+
 int run_training(const RunSetup& setup, const Launch& launch) {
-  const StopSignals signals(setup.config.train.exit_signals);
+  const StopSignals signals(setup.config.train.exit_signals, stop_answer(setup.config, launch));
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {
       for (const std::string& note : setup.notes) log_info("{}", note);
+      for (const std::string& warning : setup.warnings) log_warning("{}", warning);
+      if (!setup.config.checkpoint.save && !setup.config.train.skip_train)
+        log_warning(
+            "checkpoint.save is not set: nothing of this run is kept, neither weights nor metrics");
     }
     const RankDevice rank = make_rank_device(setup.config.dist);
     TrainerHooks hooks;
@@ -163,7 +187,8 @@ void show_dry_run(const Options& options, const RunSetup& setup, const std::stri
                   const std::vector<std::string>& overrides) {
   const double begin = steady_seconds();
   rules::EvaluationSettings settings = evaluation_settings(options.rules);
-  print_dry_run(setup, options.json, options.rules.verbose, [&](const std::vector<DryRun>& stages) {
+  const DryRunOutput output{options.json, options.full, options.rules.verbose};
+  print_dry_run(setup, output, [&](const std::vector<DryRun>& stages) {
     if (options.cluster.empty())
       return rules::evaluate_rules(rules::figures_of(setup, stages), settings);
     const Cluster cluster = load_cluster(options.cluster);
@@ -186,8 +211,14 @@ Subcommand add_train(CLI::App& root) {
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
-                    "Resolve and print configuration, layer map and memory; start nothing");
-  app->add_flag("--json", options->json, "With --dry-run: one JSON document")->needs(dry_run);
+                    "Resolve and print what was set, what follows from it, what warns, and the "
+                    "memory of each rank; start nothing");
+  app->add_flag("--full", options->full,
+                "With --dry-run: also the whole configuration, the groups of ranks, the layer map, "
+                "memory by owner, traffic and kernels")
+      ->needs(dry_run);
+  app->add_flag("--json", options->json, "With --dry-run: one JSON document, with everything")
+      ->needs(dry_run);
   app->add_option(
          "--target", options->target,
          fmt::format(

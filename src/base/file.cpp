@@ -32,8 +32,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (file.fd < 0) fail_io("open", path);
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) fail_io("inspect", path);
-  VIADUCT_CHECK(IoError, S_ISREG(info.st_mode), "cannot read {}: it is not a regular file",
-                path.string());
+  VIADUCT_CHECK(IoError, S_ISREG(info.st_mode), "cannot read {}: it is {}, expected a file",
+                path.string(), S_ISDIR(info.st_mode) ? "a folder" : "not a regular file");
   size_ = static_cast<size_t>(info.st_size);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);

@@ -26,6 +26,23 @@ void check_given_path(std::string_view where, const std::filesystem::path& path,
                     nearest_path_text(path));
 }
 
+std::string folder_text(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return "";
+  int64_t files = 0;
+  std::string first;
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (!at->is_regular_file(ignored)) continue;
+    const std::string name = at->path().filename().string();
+    if (files++ == 0 || name < first) first = name;
+  }
+  if (files == 0) return "; it is a folder without files";
+  return fmt::format("; it is a folder with {} file{}, for example {}", files,
+                     files == 1 ? "" : "s", first);
+}
+
 std::string nearest_path_text(const std::filesystem::path& path) {
   const std::filesystem::path entry = without_slash(path), folder = entry.parent_path();
   std::error_code error;

@@ -22,6 +22,10 @@ class MissingPath : public ConfigError {
 void check_given_path(std::string_view where, const std::filesystem::path& path,
                       std::string_view expected);
 
+/// What a folder holds, for messages: "; it is a folder with 12 files, for example a.jsonl"; "; it
+/// is an empty folder"; "" for anything else.
+std::string folder_text(const std::filesystem::path& path);
+
 /// "; nearest: FOLDER/NAME" for the entry of the same folder with the most similar name, or ";
 /// there is no folder FOLDER"; "" if nothing is similar.
 std::string nearest_path_text(const std::filesystem::path& path);

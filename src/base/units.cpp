@@ -27,6 +27,11 @@ std::string format_count(double count) {
   return scaled(count, 1000, kSuffixes, 6, "");
 }
 
+std::string counted(int64_t count, std::string_view one, std::string_view many) {
+  if (count == 1) return fmt::format("1 {}", one);
+  return many.empty() ? fmt::format("{} {}s", count, one) : fmt::format("{} {}", count, many);
+}
+
 std::string format_seconds(double seconds) {
   if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
   if (seconds < 60) return fmt::format("{:.1f}s", seconds);

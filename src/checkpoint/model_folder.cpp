@@ -1,5 +1,8 @@
 #include "checkpoint/model_folder.h"
 
+#include <algorithm>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -100,6 +103,16 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (SeparateExperts::are_together(*weights, names))
     return std::make_unique<SeparateExperts>(std::move(weights), names);
   return weights;
+}
+
+DType type_of_weights(const ModelFolder& folder) {
+  std::map<DType, int64_t> values;
+  for (const TensorInfo& info : open_weights(folder)->tensors())
+    values[info.dtype] += info.shape.elements();
+  const auto of = [&](DType type) { return values.contains(type) ? values.at(type) : 0; };
+  const int64_t full = of(DType::f32) + of(DType::f64);
+  if (of(DType::bf16) > std::max(full, of(DType::f16))) return DType::bf16;
+  return of(DType::f16) > full ? DType::f16 : DType::f32;
 }
 
 std::string read_config_text(const ModelFolder& folder) {

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
+#include "tensor/dtype.h"
 
 namespace viaduct {
 
@@ -34,6 +35,9 @@ bool holds_hugging_face_model(const std::filesystem::path& folder);
 /// tensors, quantized matrices as BF16 (checkpoint/quantized_weights.h), of a checkpoint those that
 /// are weights (is_weight_name).
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
+
+/// The type of most of the values that `open_weights` gives: f16, bf16, or f32 for any other.
+DType type_of_weights(const ModelFolder& folder);
 
 /// The text of the folder's config.json; IoError if it is missing or absurdly large.
 std::string read_config_text(const ModelFolder& folder);

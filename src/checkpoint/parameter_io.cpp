@@ -155,7 +155,9 @@ std::vector<std::string> check_fit(const TensorFit& fit, const std::string& wher
   }
   if (problems.empty()) return warnings;
   std::string text =
-      fmt::format("{}: {} tensors do not fit the configuration: ", where, problems.size());
+      fmt::format("{}: {} the configuration: ", where,
+                  problems.size() == 1 ? std::string("1 tensor does not fit")
+                                       : fmt::format("{} tensors do not fit", problems.size()));
   // Where tensors are missing, what is there instead explains it best.
   const bool both = !fit.lacking.empty() && !fit.additional.empty();
   if (both) {

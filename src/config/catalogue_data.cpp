@@ -23,7 +23,8 @@ constexpr KnobRow kPacking[] = {
      "The number of documents of a row is padded to a fixed one.", ""},
     {"pad_seq_to_mult", "int", "1", "", "Documents of a pack are padded to a multiple of this.",
      "lcm of 2 · cp and cp · tp"},
-    {"answer_only_loss", "bool", "true", "", "Only answers are scored.", ""},
+    {"answer_only_loss", "bool", "false", "",
+     "Only the answers of conversations are scored; false: every token is.", ""},
     {"dataset_root", "string or null", "null", "", "Folder of a fine-tuning set.", ""},
 };
 

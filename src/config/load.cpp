@@ -191,6 +191,11 @@ class Reader {
   int searches_ = 0;
 };
 
+bool is_harmless(const Field& field, const Value& value) {
+  return std::any_of(field.harmless.begin(), field.harmless.end(),
+                     [&](const std::string& text) { return value.is_plain(text); });
+}
+
 }  // namespace
 
 ConfigOutcome read_config(const Schema& schema, const ConfigInput& input, Problems& problems) {
@@ -200,15 +205,28 @@ ConfigOutcome read_config(const Schema& schema, const ConfigInput& input, Proble
   return reader.assign_all();
 }
 
+bool asks_nothing(const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::null:
+      return true;
+    case Value::Kind::list:
+      return value.items.empty();
+    case Value::Kind::map:
+      return value.entries.empty();
+    case Value::Kind::scalar:
+      return value.scalar.empty() || same_value(value, Value::of_scalar("0")) ||
+             same_value(value, Value::of_scalar("false"));
+  }
+  return false;
+}
+
 void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
                   Problems& problems) {
   for (const auto& [name, value] : outcome.given) {
     const Field& field = *schema.find(name);
     const KnobState state = field.state_on(device);
     const bool default_or_harmless =
-        same_value(value, field.default_value) ||
-        std::any_of(field.harmless.begin(), field.harmless.end(),
-                    [&](const std::string& text) { return value.is_plain(text); });
+        same_value(value, field.default_value) || is_harmless(field, value);
     const bool planned_choice =
         std::find(field.planned_choices.begin(), field.planned_choices.end(), value.scalar) !=
         field.planned_choices.end();
@@ -220,6 +238,11 @@ void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcom
                    elsewhere && !planned_choice ? " on " + to_string(device) : "",
                    field.reason.empty() ? "" : ": ", field.reason,
                    to_flow_yaml(field.default_value));
+    } else if (state == KnobState::planned && !asks_nothing(field.default_value) &&
+               !is_harmless(field, value)) {
+      // Its default is what would be done, which nothing does.
+      outcome.notes.push_back(fmt::format("{} has no effect: it is not implemented yet{}{}", name,
+                                          field.reason.empty() ? "" : ": ", field.reason));
     } else if (state == KnobState::not_applicable) {
       outcome.notes.push_back(fmt::format("{} has no effect on {}{}{}", name, to_string(device),
                                           field.reason.empty() ? "" : ": ", field.reason));

@@ -30,8 +30,11 @@ struct ConfigOutcome {
 /// `problems`; nothing is thrown for them.
 ConfigOutcome read_config(const Schema& schema, const ConfigInput& input, Problems& problems);
 
+/// Whether a value is one that turns a setting off: null, false, 0, or nothing at all.
+bool asks_nothing(const Value& value);
+
 /// Refuses planned knobs that were set to anything but their default, and notes those that have no
-/// effect on `device`.
+/// effect on `device`: planned ones too whose default asks for something.
 void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
                   Problems& problems);
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "config/foreign_words.h"
 #include "config/prefixes.h"
 
 namespace viaduct {
@@ -142,6 +143,9 @@ std::optional<std::string> Schema::suggest(std::string_view path) const {
   const std::string_view last = dot == std::string_view::npos ? path : path.substr(dot + 1);
   if (const auto bare = bare_names_.find(last); bare != bare_names_.end()) {
     return bare->second.front()->full_name();
+  }
+  if (const ForeignWord* word = find_foreign_word(last)) {
+    if (const Field* field = find(word->field)) return field->full_name();
   }
   // First in the section of the path, then in all sections.
   const std::string section =

@@ -240,8 +240,9 @@ InputKind input_kind(const std::filesystem::path& path) {
   struct stat info {};
   VIADUCT_CHECK(IoError, ::stat(path.c_str(), &info) == 0, "cannot open {}: {}", path.string(),
                 std::strerror(errno));
-  VIADUCT_CHECK(ConfigError, !S_ISDIR(info.st_mode), "cannot read {}: it is a folder",
-                path.string());
+  VIADUCT_CHECK(ConfigError, !S_ISDIR(info.st_mode),
+                "cannot read {}: expected text or JSONL files, one by one{}", path.string(),
+                folder_text(path));
   if (!S_ISREG(info.st_mode)) return {false, true, 0};  // a pipe: its first bytes can be read once
   kind.stored_bytes = static_cast<int64_t>(info.st_size);
   std::string first(4, '\0');

@@ -84,7 +84,8 @@ FieldGroup dataset_fields(DatasetConfig& config) {
               "Predictions made from an end-of-document token are not scored.");
   group
       .field("eod_id", config.eod_id,
-             "The end-of-document token. null: the tokenizer's, where there is one.")
+             "The end-of-document token. null: the one that `viaduct data tokenize` appended (by "
+             "PREFIX.tokens.json), else the tokenizer's end-of-text token.")
       .range(0, std::numeric_limits<int32_t>::max());
   group.field("mock", config.mock, "Random tokens instead of files, for benchmarks.")
       .constraint("excludes dataset.blend and dataset.blend_per_split");

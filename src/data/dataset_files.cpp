@@ -1,8 +1,11 @@
 #include "data/dataset_files.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
+#include "base/given_path.h"
 #include "base/nearest.h"
 #include "config/problems.h"
 #include "data/dataset_fingerprint.h"
@@ -40,6 +43,13 @@ std::string advice(const std::string& prefix) {
         "; it is a file: `viaduct data tokenize --input {} --tokenizer FOLDER --output PREFIX` "
         "makes a data set of a text",
         prefix);
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const std::vector<std::string> inside = neighbours(path / "x");
+    if (inside.empty()) return folder_text(path) + ", and no data set";
+    return fmt::format("; it is a folder, with the data set{} {}", inside.size() == 1 ? "" : "s",
+                       fmt::join(inside, ", "));
   }
   const auto near = nearest_name(prefix, neighbours(path));
   return near ? "; nearest: " + *near : "";

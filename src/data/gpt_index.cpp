@@ -143,12 +143,16 @@ GptIndexPlan plan_gpt_index(const IndexedDataset& dataset, Split split, Document
   GptIndexPlan plan;
   for (int64_t i = range.first; i < range.end; ++i)
     plan.tokens_per_epoch += dataset.sequence_length(i);
-  VIADUCT_CHECK(ConfigError, plan.tokens_per_epoch >= 2,
-                "dataset {}: its {} split is empty: sequences [{}, {}) of {} hold {} of {} tokens "
-                "({} samples asked for)",
-                dataset.prefix(), split_name(split), range.first, range.end,
-                dataset.sequence_count(), plan.tokens_per_epoch, dataset.total_tokens(),
-                num_samples ? std::to_string(*num_samples) : std::string("all"));
+  VIADUCT_CHECK(
+      ConfigError, plan.tokens_per_epoch >= 2,
+      "dataset {}: its {} split is empty: sequences [{}, {}) of {} hold {} of {} tokens{} "
+      "({} samples asked for)",
+      dataset.prefix(), split_name(split), range.first, range.end, dataset.sequence_count(),
+      plan.tokens_per_epoch, dataset.total_tokens(),
+      dataset.total_tokens() < 2
+          ? ", fewer than the two of one prediction: the text that it was made from is empty"
+          : "",
+      num_samples ? std::to_string(*num_samples) : std::string("all"));
   const EpochPlan epochs = plan_epochs(plan.tokens_per_epoch, num_samples, sequence_length);
   plan.epochs = epochs.count;
   plan.samples = (epochs.count * plan.tokens_per_epoch - 1) / sequence_length;

@@ -129,8 +129,8 @@ void IndexedDataset::parse(IndexCheck check) {
 
 void IndexedDataset::parse_header() {
   const uint64_t size = idx_.size();
-  VIADUCT_CHECK(IoError, size >= kHeaderBytes,
-                "{}.idx: {} bytes, shorter than the header of {} bytes", prefix_, size,
+  VIADUCT_CHECK(IoError, size >= kHeaderBytes, "{}.idx: {}, shorter than the header of {} bytes",
+                prefix_, size == 0 ? std::string("an empty file") : fmt::format("{} bytes", size),
                 kHeaderBytes);
   const std::byte* data = idx_.data();
   VIADUCT_CHECK(IoError, std::memcmp(data, kMagic, sizeof kMagic) == 0,

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "data/token_record.h"
 
 namespace viaduct {
 namespace {
@@ -176,8 +177,22 @@ void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
   const IndexedDataset first(prefixes.front());
   IndexedDatasetWriter writer(output, first.token_type());
   writer.append(first);
-  for (size_t i = 1; i < prefixes.size(); ++i) writer.append(IndexedDataset(prefixes[i]));
+  auto record = read_token_record(first);
+  for (size_t i = 1; i < prefixes.size(); ++i) {
+    const IndexedDataset next(prefixes[i]);
+    writer.append(next);
+    const auto other = read_token_record(next);
+    // What is known of all of them, and the same for all.
+    if (!record || !other || record->separator != other->separator) {
+      record.reset();
+      continue;
+    }
+    record->largest_token = std::max(record->largest_token, other->largest_token);
+    record->inner_separators += other->inner_separators;
+    record->vocabulary.reset();  // it would need the tokenizer
+  }
   writer.finish();
+  if (record) write_token_record(output, *record);
 }
 
 }  // namespace viaduct

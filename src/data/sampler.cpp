@@ -49,7 +49,8 @@ std::vector<RowRef> Sampler::rows(int64_t consumed, int64_t count) const {
     return rows;
   }
   VIADUCT_CHECK(ConfigError, at_end_ == AtEnd::wrap || count <= source_size_ - consumed,
-                "the data end: {} samples are consumed and {} more are needed, but there are {}",
+                "the run needs more rows than its data have: {} are read, {} more are needed, and "
+                "there are {}",
                 consumed, count, source_size_);
   for (int64_t i = consumed; i < consumed + count; ++i) rows.push_back({i, i % source_size_});
   return rows;

@@ -33,6 +33,11 @@ void write_token_record(const std::filesystem::path& prefix, const TokenRecord& 
   const IndexedDataset dataset(prefix, IndexCheck::on_use);
   ordered_json json{{"largest_token_id", record.largest_token}};
   if (record.vocabulary) json["vocabulary_hash"] = fmt::format("{:016x}", *record.vocabulary);
+  if (record.separator) {
+    json["separator"] =
+        *record.separator < 0 ? ordered_json(nullptr) : ordered_json(*record.separator);
+    json["separators_inside"] = record.inner_separators;
+  }
   json["data"] = identity(dataset);
   write_file_atomically(record_path(dataset.prefix()), json.dump(2) + "\n");
 }
@@ -48,7 +53,15 @@ std::optional<TokenRecord> read_token_record(const IndexedDataset& dataset) {
     return std::nullopt;
   const auto& largest = record["largest_token_id"];
   if (!largest.is_number_integer() || record["data"] != identity(dataset)) return std::nullopt;
-  TokenRecord result{largest.get<int64_t>(), std::nullopt};
+  TokenRecord result;
+  result.largest_token = largest.get<int64_t>();
+  if (const auto separator = record.find("separator"); separator != record.end()) {
+    const auto inside = record.find("separators_inside");
+    if (inside == record.end() || !inside->is_number_integer()) return std::nullopt;
+    if (!separator->is_null() && !separator->is_number_integer()) return std::nullopt;
+    result.separator = separator->is_null() ? -1 : separator->get<int64_t>();
+    result.inner_separators = inside->get<int64_t>();
+  }
   if (const auto hash = record.find("vocabulary_hash"); hash != record.end()) {
     if (!hash->is_string()) return std::nullopt;
     const auto& text = hash->get_ref<const std::string&>();

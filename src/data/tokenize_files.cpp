@@ -22,7 +22,7 @@ struct EncodedPiece {
   std::vector<int32_t> ids;  // of all documents, back to back
   std::vector<size_t> ends;  // end of each document in `ids`
   std::exception_ptr error;  // rethrown in input order, so that the first bad line is reported
-  int64_t unknown_bytes = 0;
+  int64_t unknown_bytes = 0, inner_separators = 0;
   std::string first_unknown;
 };
 
@@ -50,6 +50,7 @@ void encode_piece(const DocumentPiece& piece, const TokenizeSettings& settings,
   try {
     for_each_document(
         piece, settings.json_key, [&](std::string_view document, const DocumentPlace& place) {
+          const auto before = static_cast<int64_t>(result.ids.size());
           const UnknownBytes unknown = encode(document, worker, result.ids);
           if (unknown.count > 0) {
             if (result.unknown_bytes == 0)
@@ -57,7 +58,11 @@ void encode_piece(const DocumentPiece& piece, const TokenizeSettings& settings,
             VIADUCT_CHECK(IoError, !settings.refuse_unknown_bytes, "{}", result.first_unknown);
             result.unknown_bytes += unknown.count;
           }
-          if (settings.eod) result.ids.push_back(*settings.eod);
+          if (settings.eod) {
+            result.inner_separators +=
+                std::count(result.ids.begin() + before, result.ids.end(), *settings.eod);
+            result.ids.push_back(*settings.eod);
+          }
           result.ends.push_back(result.ids.size());
         });
   } catch (...) {
@@ -121,6 +126,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
       write_piece(piece, writer);
       if (result.unknown_bytes == 0) result.first_unknown = piece.first_unknown;
       result.unknown_bytes += piece.unknown_bytes;
+      result.inner_separators += piece.inner_separators;
     }
     result.bytes += bytes;
     if (progress) progress(reader.consumed(), total);
@@ -128,7 +134,10 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   result.documents = writer.document_count();
   result.tokens = writer.total_tokens();
   writer.finish();
-  TokenRecord record{writer.largest_token(), std::nullopt};
+  TokenRecord record;
+  record.largest_token = writer.largest_token();
+  record.separator = settings.eod.value_or(-1);
+  record.inner_separators = result.inner_separators;
   if (settings.vocabulary != nullptr)
     record.vocabulary = vocabulary_hashes(*settings.vocabulary, record.largest_token + 1).back();
   write_token_record(settings.output, record);

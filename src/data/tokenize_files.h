@@ -40,6 +40,7 @@ struct TokenizeResult {
   int64_t documents = 0, tokens = 0, bytes = 0;  ///< bytes of text, unpacked
   int64_t unknown_bytes = 0;                     ///< those that have no token
   std::string first_unknown;                     ///< position of the first one, for messages
+  int64_t inner_separators = 0;  ///< `eod` inside documents, where a text spells it out
 };
 
 /// `progress(done, total)` is called periodically on the calling thread, in stored bytes of input

@@ -160,17 +160,19 @@ std::vector<HostBatch> Engine::weigh_router_losses(int64_t count,
   if (!scored_.pending() && !totals_) {
     double scored = 0;
     int64_t tokens = 0;
+    bool shared = false;  // documents whose tokens other ranks have too
     // Where nothing executes the numbers do not matter.
     if (!device_.executes()) scored = 1, count = 0;
     for (int64_t i = 0; i < count; ++i) {
       const HostBatch& rows = ahead.emplace_back(batch_at(i));
-      VIADUCT_CHECK(ShapeError, rows.context_ranks == 0 || scored_.pending(),
-                    "step: micro-batches whose documents are shared need post_scored before them: "
-                    "routers have losses of their own");
+      shared = shared || rows.context_ranks > 0;
       scored += rows.scored_weight();
       tokens += rows.tokens();
     }
     // Unless the reader of the last one has posted them.
+    VIADUCT_CHECK(ShapeError, !shared || scored_.pending(),
+                  "step: micro-batches whose documents are shared need post_scored with the last of "
+                  "them: routers have losses of their own");
     if (!scored_.pending()) post_scored(scored, tokens);
   }
   take_totals();
@@ -183,16 +185,17 @@ void Engine::take_totals() {
   if (totals_) return;
   merged_figures_ = scored_.wait();
   scored_ = {};
-  totals_ = {merged_figures_[0].sum, merged_figures_[1].sum};
-  merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 2);
+  totals_ = {merged_figures_[0].sum, merged_figures_[1].sum, merged_figures_[2].most > 0};
+  merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 3);
 }
 
 void Engine::post_scored(double scored_weight, int64_t tokens,
-                         std::span<const HostFigure> figures) {
+                         std::span<const HostFigure> figures, bool has_rows) {
   const double divisor =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
   const bool counted = leads_data_place(groups_);
-  std::vector<HostFigure> all{{divisor, counted}, {static_cast<double>(tokens), counted}};
+  std::vector<HostFigure> all{
+      {divisor, counted}, {static_cast<double>(tokens), counted}, {has_rows ? 0.0 : 1.0}};
   all.insert(all.end(), figures.begin(), figures.end());
   scored_ = groups_.world().host().post(all);
 }
@@ -205,7 +208,10 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   store_->finish_gradients(context);
   take_totals();
   const double scored = totals_->divisor;
-  VIADUCT_CHECK(ShapeError, scored > 0,
+  const bool abandoned = totals_->abandoned;
+  if (abandoned || scored <= 0) device_.end_sequence();
+  if (abandoned) return {.abandoned = true};
+  VIADUCT_CHECK(NothingScored, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
 #include "engine/host_batch.h"
@@ -33,9 +34,19 @@ struct StepResult {
   double loss = 0;       // mean over the scored tokens of the global batch
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // a gradient was not finite: weights and moments are as before
+  /// A rank had no rows (`post_scored`), so nothing was updated: weights, moments and scales are
+  /// those of before the step, and the other figures say nothing.
+  bool abandoned = false;
   /// Of multi-token prediction, by depth: mean over the tokens of the global batch that the depth
   /// scores, without its factor in the total.
   std::vector<double> depth_losses;
+};
+
+/// A step that cannot be made because no token of its global batch is scored. All ranks throw it,
+/// before anything is updated.
+class NothingScored : public ShapeError {
+ public:
+  using ShapeError::ShapeError;
 };
 
 class Engine {
@@ -103,8 +114,10 @@ class Engine {
   /// how many this data-parallel rank's rows have; only routers with losses of their own need it.
   /// If the loss is a mean of means, call it after `run_micro_batches` has begun, which counts the
   /// micro-batches. If it is not called, `finish_step` makes the call.
+  /// `has_rows` is false on a rank that could not read its rows and computed on others of the same
+  /// shape (`blank_rows`): then all ranks abandon the step.
   void post_scored(double scored_weight, int64_t tokens = 0,
-                   std::span<const HostFigure> figures = {});
+                   std::span<const HostFigure> figures = {}, bool has_rows = true);
   /// The `figures` of the last finished step, merged over all ranks.
   const std::vector<FigureOfRanks>& merged_figures() const { return merged_figures_; }
   /// Sums gradients over ranks and updates the weights, unless `update` is false (required if the
@@ -136,6 +149,7 @@ class Engine {
   /// What the gradients of a step are divided by, and its tokens, over all data-parallel ranks.
   struct StepTotals {
     double divisor = 0, tokens = 0;
+    bool abandoned = false;  // a rank has no rows
   };
 
   /// Writes StepScalar::router_loss_scale, so that routers' losses, which are sums over tokens,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "data/sample.h"
 #include "data/sampler.h"
 #include "engine/engine.h"
@@ -33,6 +34,12 @@ struct EvaluationSums {
   double scored = 0;  // how many
 };
 
+/// A rank could not read its rows: all ranks throw it together, with the same message.
+class UnreadRows : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// Number of micro-batches run through `pp` stages before the ranks agree whether to continue.
 /// Stages idle for pp − 1 of 5 · pp − 1 micro-batches.
 constexpr int64_t evaluated_at_once(int pp) {
@@ -49,7 +56,8 @@ struct EvaluationHooks {
 };
 
 /// All ranks of the engine's run make the same call and get the same sums. Nothing if it was ended
-/// early.
+/// early. UnreadRows if a rank cannot read its rows, when everything that the ranks do together is
+/// done.
 std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                        const MicroBatchPlace& place,
                                        const EvaluationHooks& hooks = {});

@@ -29,4 +29,20 @@ HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows) {
   return batch;
 }
 
+HostBatch blank_rows(int64_t rows, int64_t length) {
+  const auto tokens = static_cast<size_t>(rows * length);
+  HostBatch batch;
+  batch.ids.assign(tokens, 0);
+  batch.targets.assign(tokens, -1);
+  batch.loss_weight.assign(tokens, 0.0f);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t t = 0; t < length; ++t) {
+      batch.positions.push_back(static_cast<int32_t>(t));
+      batch.token_index.push_back(row * length + t);
+    }
+    batch.document_offsets.push_back(static_cast<int32_t>((row + 1) * length));
+  }
+  return batch;
+}
+
 }  // namespace viaduct

@@ -17,4 +17,8 @@ void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch);
 /// The rows of a micro-batch, read from `source` in the given order.
 HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows);
 
+/// As many rows of `length` tokens, each one document, of which nothing is scored: what a rank
+/// computes on whose rows cannot be read, so that it takes part in what the other ranks do.
+HostBatch blank_rows(int64_t rows, int64_t length);
+
 }  // namespace viaduct

@@ -34,6 +34,9 @@ struct StepMetrics {
   /// Mean over all scored tokens of the global batch. No value on a simulated device; a NaN is
   /// written as null as well.
   std::optional<double> loss;
+  /// Mean of the steps since the last logged one, which the display shows; `loss` where there is
+  /// none.
+  std::optional<double> interval_loss;
   /// Of multi-token prediction, by depth, over the tokens that each scores; empty without it.
   std::vector<double> mtp_losses;
   /// Global, before clipping; no value where it was not computed.

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "report/append_file.h"
 
 namespace viaduct {
@@ -72,8 +73,8 @@ void MetricsFile::take_history(const std::filesystem::path& path, int64_t steps_
   aside.replace_extension(".dropped" + path.extension().string());
   AppendFile(aside, AppendFile::Mode::append).append(dropped);
   write_file_atomically(path, kept);
-  log_warning("{}: {} lines past step {}, cut short, or repeated, moved to {}", path.string(),
-              dropped_lines, steps_done, aside.filename().string());
+  log_warning("{}: {} past step {}, cut short, or repeated, moved to {}", path.string(),
+              counted(dropped_lines, "line"), steps_done, aside.filename().string());
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t steps_done)

@@ -132,11 +132,17 @@ void MetricsLog::sync() {
 
 void MetricsLog::step(const StepMetrics& metrics) {
   skipped_ += metrics.skipped;
+  if (metrics.loss && std::isfinite(*metrics.loss)) {
+    losses_ += *metrics.loss;
+    ++steps_with_loss_;
+  }
   if (display_) display_->advance(metrics.step, metrics.step_seconds);
   if (metrics.step % options_.log_interval != 0 && metrics.step != options_.total_steps) return;
   StepMetrics logged = metrics;
   logged.skipped = skipped_;
   skipped_ = 0;
+  if (steps_with_loss_ > 0) logged.interval_loss = losses_ / static_cast<double>(steps_with_loss_);
+  losses_ = 0, steps_with_loss_ = 0;
   if (write_line(json_line(logged))) write_event(logged.step, scalars_of(logged));
   if (display_) display_->log(logged);
 }

@@ -84,6 +84,8 @@ class MetricsLog {
   MetricsLogOptions options_;
   Losses lost_lines_, lost_events_;
   int64_t skipped_ = 0;
+  double losses_ = 0;  // since the last logged step
+  int64_t steps_with_loss_ = 0;
   std::unique_ptr<MetricsFile> file_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   std::unique_ptr<ProgressDisplay> display_;

@@ -11,12 +11,25 @@ namespace {
 
 constexpr const char* kClearLine = "\r\033[K";
 
+/// " | experts 0.41 to 1.83 of an even load, 1.2 % dropped"; "" without experts.
+std::string balance_text(const RouterFigures& routers) {
+  std::string text;
+  for (const auto& [name, figure] : routers) {
+    if (name == "load")
+      text += fmt::format(" | experts {:.2f} to {:.2f} of an even load", figure.least, figure.most);
+    if (name == "dropped" && figure.mean > 0)
+      text += fmt::format(", {:.1f} % dropped", 100 * figure.mean);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string progress_line(const StepMetrics& m, int64_t total_steps, double remaining_seconds) {
   const std::string total = std::to_string(total_steps);
   std::string text = fmt::format("step {:>{}}/{}", m.step, total.size(), total);
-  text += m.loss ? fmt::format(" | loss {:.4f}", *m.loss) : " | loss -";
+  const auto loss = m.interval_loss ? m.interval_loss : m.loss;
+  text += loss ? fmt::format(" | loss {:.4f}", *loss) : " | loss -";
   for (size_t depth = 0; depth < m.mtp_losses.size(); ++depth)
     text += fmt::format(" | mtp {} loss {:.4f}", depth + 1, m.mtp_losses[depth]);
   text += fmt::format(" | lr {:.3g}", m.learning_rate);
@@ -33,6 +46,7 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
     const std::string bytes = format_bytes(m.peak_memory_bytes);
     text += m.rank_count > 1 ? " | at most " + bytes + " a rank" : " | " + bytes;
   }
+  text += balance_text(m.routers);
   if (m.skipped > 0) text += fmt::format(" | {} skipped", m.skipped);
   if (m.step < total_steps) text += " | ETA " + format_seconds(remaining_seconds);
   return text;

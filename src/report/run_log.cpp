@@ -110,6 +110,7 @@ RunLog read_run_log(const std::filesystem::path& metrics) {
     if (!take_line(log, parse_json<Json>(text, what), what)) log.unknown_lines.push_back(line);
   }
   file.check();
+  log.sessions = read_sessions(metrics.parent_path());
   VIADUCT_CHECK(IoError, !log.steps.empty(), "{}: no step was logged", metrics.string());
   return log;
 }

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "report/session_log.h"
+
 namespace viaduct {
 
 /// A line of a step. Fields that the line does not have, or that are null, are empty.
@@ -36,7 +38,8 @@ struct LoggedValidation {
 struct RunLog {
   std::vector<LoggedStep> steps;
   std::vector<LoggedValidation> validations;
-  std::string stopped;  // the reason of the last line, if the run says one
+  std::vector<SessionStart> sessions;  // that continued the run, from beside metrics.jsonl
+  std::string stopped;                 // the reason of the last line, if the run says one
   std::string mfu_peak, flop_convention;
   int64_t tokens = 0;      // consumed by the last step
   bool simulated = false;  // its seconds were not measured on a machine

@@ -1,5 +1,7 @@
 #include "run/inference_setup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -41,7 +43,11 @@ int64_t row_length(const InferenceRequest& request, const RunConfig& given) {
 RunSetup prepare_inference(const InferenceRequest& request) {
   RunConfig defaults;
   defaults.dist = request.dist;
-  defaults.mixed_precision.recipe = "fp32";
+  const ModelFolder folder = resolve_model_folder(request.model);
+  const DType own = type_of_weights(folder);
+  defaults.mixed_precision.recipe = own == DType::bf16  ? "bf16_mixed"
+                                    : own == DType::f16 ? "fp16_mixed"
+                                                        : "fp32";
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   const Peek peek(defaults, request.overrides);
@@ -80,7 +86,14 @@ RunSetup prepare_inference(const InferenceRequest& request) {
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }
-  return prepare_run(load_run_config({}, request.overrides, defaults));
+  RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults));
+  if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
+    setup.notes.push_back(
+        fmt::format("computing in {}, the type of the weights in {} (mixed_precision=fp32 computes "
+                    "in FP32)",
+                    own == DType::bf16 ? "BF16" : "FP16", folder.path.string()));
+  }
+  return setup;
 }
 
 }  // namespace viaduct

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "run/parallel_settings.h"
 
 namespace viaduct {
@@ -24,10 +25,11 @@ BatchSchedule batch_schedule(const RunConfig& config) {
   return BatchSchedule(batch_settings(config));
 }
 
-int64_t training_rows(const RunConfig& config) {
+int64_t training_rows(const RunConfig& config, int64_t step, int64_t consumed) {
   const TrainConfig& train = config.train;
-  return train.train_samples ? *train.train_samples
-                             : batch_schedule(config).samples_after(train.train_iters);
+  if (train.train_samples) return std::max(*train.train_samples, consumed);
+  const int64_t left = std::max<int64_t>(0, train.train_iters - step);
+  return batch_schedule(config).samples_after(left, consumed);
 }
 
 void resolve_run_length(RunConfig& config) {
@@ -55,13 +57,13 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
   if (!found.empty() || !train.train_samples) return;
   const int64_t samples = *train.train_samples, steps = batches.steps_within(samples);
   if (steps == 0) {
-    problems.add("train.train_samples: {} rows are less than the {} of the first step", samples,
-                 batches.rows_at(0));
+    problems.add("train.train_samples: {}, less than the {} of the first step",
+                 counted(samples, "row"), batches.rows_at(0));
   } else if (outcome.is_given("train.train_iters") && train.train_iters != steps) {
     problems.add(
-        "train.train_samples: {} rows are {} steps, and train.train_iters = {} is given too: give "
-        "one of them",
-        samples, steps, train.train_iters);
+        "train.train_samples: {} make {}, and train.train_iters = {} is given too: give one of "
+        "them",
+        counted(samples, "row"), counted(steps, "step"), train.train_iters);
   }
 }
 

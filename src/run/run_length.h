@@ -10,8 +10,10 @@ namespace viaduct {
 /// Rows of the run's steps. Requires that `validate_run_length` found no problem.
 BatchSchedule batch_schedule(const RunConfig& config);
 
-/// Total rows read by training: the size of the data set to build.
-int64_t training_rows(const RunConfig& config);
+/// Total rows read by training: the size of the data set to build. A run that continues after
+/// `step` steps, which read `consumed` rows (perhaps in batches of another size), reads those of
+/// the steps that are left.
+int64_t training_rows(const RunConfig& config, int64_t step = 0, int64_t consumed = 0);
 
 /// train.train_iters for a run with a length in rows.
 void resolve_run_length(RunConfig& config);

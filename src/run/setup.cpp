@@ -10,6 +10,7 @@
 #include "checkpoint/heed_weights.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
+#include "data/document_ends.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
 #include "ops/cpu/amx_problem.h"
@@ -18,6 +19,7 @@
 #include "run/nsys_command.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
+#include "run/unusual_settings.h"
 
 namespace viaduct {
 namespace {
@@ -95,6 +97,11 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
     config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
   }
   if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);
+  // What the data were made with counts more than what a tokenizer would end them with.
+  DatasetConfig& data = config.dataset;
+  if (!data.eod_id && !data.mock && needs_document_ends(data) &&
+      (data.blend || data.blend_per_split))
+    data.eod_id = recorded_separator(data);
   if (setup.tokenizer) {
     const auto& eod = setup.tokenizer->special_ids().eod;
     if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;
@@ -190,6 +197,8 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   }
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));
+  setup.warnings = unusual_settings(config);
+  for (const auto& [name, value] : loaded.outcome.given) setup.given.push_back(name);
   note_profiler(setup);
   if (const auto& domain = config.dist.nvlink_domain_size) {
     const ResolvedRun run = resolve_run(config, setup.model);

@@ -22,6 +22,8 @@ struct RunSetup {
   std::optional<Tokenizer> tokenizer;
   std::filesystem::path tokenizer_folder;  // empty without tokenizer
   std::vector<std::string> notes;          // settings without effect, and notable decisions
+  std::vector<std::string> warnings;       // legal settings that hardly anyone means
+  std::vector<std::string> given;          // names of the fields that the user set
 };
 
 /// Opens what the configuration names, in this order: architecture from

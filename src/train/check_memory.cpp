@@ -42,7 +42,7 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
     const auto limit = static_cast<int64_t>(own * memory_bytes / here);
     text = fmt::format(
         "the model, its optimizer state and a step with train.micro_batch_size={} take {} on a "
-        "rank{}{}, {} on the {} rank{} of this machine, which has {} of memory (viaduct train "
+        "rank{}{}, {} on the {} of this machine, which has {} of memory (viaduct train "
         "--dry-run lists the owners); {}",
         setup.config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
         in_host_memory > 0 ? fmt::format(" and {} of second memory in the host's "
@@ -53,7 +53,8 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
             ? fmt::format(" and {} for the copy of an asynchronous save (checkpoint.async_save)",
                           format_bytes(planned.save_copy_bytes))
             : "",
-        format_bytes(static_cast<int64_t>(here)), ranks_here, ranks_here == 1 ? "" : "s",
+        format_bytes(static_cast<int64_t>(here)),
+        ranks_here == 1 ? "only rank" : fmt::format("{} ranks", ranks_here),
         format_bytes(static_cast<int64_t>(memory_bytes)),
         changes_text(setup, {static_cast<int>(first->rank)}, limit));
   }

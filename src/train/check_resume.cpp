@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "config/problems.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
+#include "train/train_state.h"
 
 namespace viaduct {
 namespace {
@@ -19,8 +21,20 @@ constexpr std::string_view kFurtherLayers = "model.mtp_num_layers";
 
 class Changes {
  public:
-  Changes(const std::vector<std::string>& allowed, std::string where)
-      : allowed_(allowed), where_(std::move(where)) {}
+  /// `misfit()`: why the checkpoint cannot be read into the model of the run; "" if it can.
+  Changes(const std::vector<std::string>& allowed, std::string where,
+          FunctionRef<std::string()> misfit)
+      : allowed_(allowed), where_(std::move(where)), misfit_(misfit) {}
+
+  /// All differences that were noted.
+  const std::vector<std::string>& all() const { return all_; }
+  void note(std::string_view name, const std::string& difference) {
+    constexpr std::string_view kExecution[] = {
+        "dist.", "checkpoint.", "logger.", "profiling.", "env_vars.", "memory.", "comm_overlap."};
+    const bool execution = std::ranges::any_of(
+        kExecution, [&](std::string_view section) { return name.starts_with(section); });
+    if (!execution) all_.push_back(fmt::format("{}: {}", name, difference));
+  }
 
   /// `difference`: the old and the new value.
   void add(std::string_view name, const std::string& difference) {
@@ -31,6 +45,8 @@ class Changes {
     refuse(name, std::move(line));
     other_shapes_ |= rule.other_shapes;
   }
+
+  void warn(std::string line) { warnings_.push_back(std::move(line)); }
 
   /// `line`: name, difference and effect. Refused even if it is allowed: it needs more than that.
   void refuse(std::string_view name, std::string line) {
@@ -57,6 +73,8 @@ class Changes {
   std::string advice() const {
     if (refused_.empty()) return "";
     if (other_shapes_) return "; start anew with another checkpoint.save";
+    if (const std::string misfit = misfit_(); !misfit.empty())
+      return fmt::format(" ({}); start anew with another checkpoint.save", misfit);
     std::vector<std::string> names = allowed_;
     names.insert(names.end(), refused_.begin(), refused_.end());
     return fmt::format("; checkpoint.allow_changes=[{}] continues anyway", fmt::join(names, ", "));
@@ -64,9 +82,10 @@ class Changes {
 
   const std::vector<std::string>& allowed_;
   std::string where_;
+  FunctionRef<std::string()> misfit_;
   std::vector<std::string> refused_, refusals_;  // names, and a line for each
   bool other_shapes_ = false;
-  std::vector<std::string> warnings_;
+  std::vector<std::string> warnings_, all_;
 };
 
 /// Layers of multi-token prediction that `now` has and the checkpoint of `then` lacks, where
@@ -87,8 +106,27 @@ bool holds(const CheckpointReader& checkpoint, const std::string& name) {
                      [&](const StoredFile& file) { return file.name == name; });
 }
 
+/// The order of the rows follows from the length of the run and its batches.
+void compare_order(const RunConfig& then, const RunConfig& now, const CheckpointReader& checkpoint,
+                   SameOrder same_order, int64_t rows, Changes& changes) {
+  const TrainState state = train_state_from_json(checkpoint.state(), checkpoint.where());
+  const int64_t rows_then = state.data_rows > 0 ? state.data_rows : training_rows(then);
+  const int64_t batch_then = batch_schedule(then).full();
+  if (same_order(rows_then, batch_then)) return;
+  const auto add = [&](std::string_view name, int64_t before, int64_t here) {
+    changes.add(name, fmt::format("was {}, is {} (the run reads {} rows of data, was {})", before,
+                                  here, rows, rows_then));
+  };
+  if (now.train.train_samples && then.train.train_samples)
+    return add(kRunLengthInSamples, *then.train.train_samples, *now.train.train_samples);
+  if (then.train.train_iters != now.train.train_iters)
+    return add(kRunLength, then.train.train_iters, now.train.train_iters);
+  changes.warn(fmt::format("train.global_batch_size: the run reads {} rows of data, was {}: {}",
+                           rows, rows_then, resume_rule(kRunLength)->effect));
+}
+
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,
-                      FunctionRef<bool(int64_t)> same_order, Changes& changes) {
+                      SameOrder same_order, int64_t rows, Changes& changes) {
   if (!holds(checkpoint, "config.yaml")) return;
   RunConfig then, now = config;
   const Schema old_schema = run_schema(then), schema = run_schema(now);
@@ -101,10 +139,11 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
       if (same_value(before, current)) continue;
-      const bool is_length = name == kRunLength || name == kRunLengthInSamples;
-      if (is_length && same_order(training_rows(then))) continue;
       const std::string difference =
           fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current));
+      changes.note(name, difference);
+      // They are reported together, with the rows that follow from them.
+      if (name == kRunLength || name == kRunLengthInSamples) continue;
       if (name == kFurtherLayers && lacks_further_layers(then, now)) {
         changes.refuse(name,
                        fmt::format("{}: {}: the checkpoint has no weights of the new layers; "
@@ -116,6 +155,7 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       changes.add(name, difference);
     }
   }
+  compare_order(then, now, checkpoint, same_order, rows, changes);
 }
 
 void compare_data(const std::vector<DatasetFingerprint>& data, const CheckpointReader& checkpoint,
@@ -142,13 +182,25 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
 
 }  // namespace
 
-void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
-                  const CheckpointReader& checkpoint, FunctionRef<bool(int64_t)> same_order) {
-  Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where());
-  compare_settings(setup.config, checkpoint, same_order, changes);
+std::vector<std::string> check_resume(const RunSetup& setup,
+                                      const std::vector<DatasetFingerprint>& data,
+                                      const CheckpointReader& checkpoint, SameOrder same_order,
+                                      int64_t rows) {
+  const auto misfit = [&]() -> std::string {
+    try {
+      check_fit(tensor_fit(setup.model, checkpoint), "its tensors",
+                strictness_of(setup.config.checkpoint.dist_ckpt_strictness));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where(), misfit);
+  compare_settings(setup.config, checkpoint, same_order, rows, changes);
   compare_data(data, checkpoint, changes);
   compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);
   changes.finish();
+  return changes.all();
 }
 
 }  // namespace viaduct

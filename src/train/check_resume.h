@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "checkpoint/checkpoint_reader.h"
@@ -11,6 +12,8 @@
 
 namespace viaduct {
 
+using SameOrder = FunctionRef<bool(int64_t samples, int64_t global_batch_size)>;
+
 /// Name of the checkpoint's file of data fingerprints (dataset_fingerprint.h).
 inline constexpr const char* kDataFile = "data.json";
 
@@ -18,8 +21,13 @@ inline constexpr const char* kDataFile = "data.json";
 /// rules of resume_rules.h. ConfigError with all changes that are refused and not in
 /// checkpoint.allow_changes; the others that are not free are warnings. Settings that a checkpoint
 /// lacks (of an earlier version, or converted) are not compared. Called on rank 0.
-/// `same_order(samples)`: whether a run of that many samples reads rows in the same order.
-void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
-                  const CheckpointReader& checkpoint, FunctionRef<bool(int64_t)> same_order);
+/// `same_order(samples, global_batch_size)`: whether a run of that many samples in such batches
+/// reads rows in the same order. `rows`: that this run reads, in all.
+/// Returns all settings that differ, those that are free too, as "NAME: was A, is B"; not those
+/// that say where and how a run is executed and logged.
+std::vector<std::string> check_resume(const RunSetup& setup,
+                                      const std::vector<DatasetFingerprint>& data,
+                                      const CheckpointReader& checkpoint, SameOrder same_order,
+                                      int64_t rows);
 
 }  // namespace viaduct

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "data/blended_dataset.h"
 #include "data/gpt_dataset.h"
 
@@ -61,14 +62,13 @@ std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens) 
   const DataUse& most = most_read(uses, row_tokens);
   const double times = epochs(most, row_tokens);
   if (uses.size() == 1) {
-    return fmt::format("data: {} rows of {} tokens an epoch; the run reads {} (epochs: {:.3g})",
-                       an_epoch, row_tokens, rows, times);
+    return fmt::format("data: {} of {} an epoch; the run reads {} (epochs: {:.3g})",
+                       counted(an_epoch, "row"), counted(row_tokens, "token"), rows, times);
   }
   return fmt::format(
-      "data: {} data sets with {} rows of {} tokens an epoch; the run reads {} (most epochs: "
-      "{:.3g} "
-      "of {})",
-      uses.size(), an_epoch, row_tokens, rows, times, most.prefix);
+      "data: {} data sets with {} of {} an epoch; the run reads {} (most epochs: {:.3g} of {})",
+      uses.size(), counted(an_epoch, "row"), counted(row_tokens, "token"), rows, times,
+      most.prefix);
 }
 
 std::string data_use_warning(const std::vector<DataUse>& uses, int64_t row_tokens) {

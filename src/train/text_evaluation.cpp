@@ -37,10 +37,12 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
                     {run.tokenizer ? &*run.tokenizer : nullptr, run.tokenizer_folder.string()});
     return TokenStream(std::move(dataset));
   }
-  VIADUCT_CHECK(MissingPath, std::filesystem::is_regular_file(data, error),
-                "--data {}: expected a text file or the prefix of a data set, and there is neither "
-                "a file of this name nor {}.idx{}",
-                data.string(), data.string(), nearest_path_text(data));
+  VIADUCT_CHECK(
+      MissingPath, std::filesystem::is_regular_file(data, error),
+      "--data {}: expected a text file or the prefix of a data set, and there is neither "
+      "a file of this name nor {}.idx{}",
+      data.string(), data.string(),
+      std::filesystem::is_directory(data, error) ? folder_text(data) : nearest_path_text(data));
   std::filesystem::path prefix = data;
   prefix.replace_extension();
   VIADUCT_CHECK(

@@ -12,6 +12,7 @@ std::string to_json(const TrainState& s) {
                               {"updates", s.updates},
                               {"consumed_samples", s.consumed_samples},
                               {"consumed_tokens", s.consumed_tokens},
+                              {"data_rows", s.data_rows},
                               {"schedule_samples", s.schedule_samples},
                               {"skipped", s.skipped},
                               {"skipped_in_a_row", s.skipped_in_a_row},
@@ -33,6 +34,7 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     s.schedule_samples = json.at("schedule_samples").get<int64_t>();
     s.skipped = json.at("skipped").get<int64_t>();
     // Not in checkpoints of earlier versions.
+    s.data_rows = json.value("data_rows", int64_t{0});
     s.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
     s.scaler.scale = json.at("loss_scale").get<double>();
     s.scaler.clean_steps = json.at("scaler_clean_steps").get<int64_t>();
@@ -40,7 +42,7 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     if (json.contains("seed")) s.seed = json.at("seed").get<uint64_t>();
     VIADUCT_CHECK(IoError,
                   s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
-                      s.schedule_samples >= 0 && s.skipped_in_a_row >= 0,
+                      s.schedule_samples >= 0 && s.skipped_in_a_row >= 0 && s.data_rows >= 0,
                   "{}: counters of the training state contradict each other", where);
     return s;
   } catch (const nlohmann::json::exception& error) {

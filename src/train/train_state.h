@@ -15,6 +15,8 @@ struct TrainState {
   int64_t updates = 0;           // optimizer updates done: exponent of Adam's bias corrections
   int64_t consumed_samples = 0;  // place in the data
   int64_t consumed_tokens = 0;
+  /// Rows that the data were ordered for; 0 in checkpoints of earlier versions.
+  int64_t data_rows = 0;
   int64_t schedule_samples =
       0;  // samples of successful updates: place in the learning-rate schedule
   int64_t skipped = 0;

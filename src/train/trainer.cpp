@@ -6,14 +6,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/physical_memory.h"
 #include "base/units.h"
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
 #include "device/recording.h"
 #include "engine/replica_check.h"
+#include "engine/sample_batch.h"
 #include "hardware/cpu/peak.h"
 #include "probe/nan_report.h"
+#include "report/session_log.h"
 #include "run/rank_device.h"
 #include "run/run_length.h"
 #include "run/same_settings.h"
@@ -63,8 +66,15 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
     device.use_plan(planned_.plan);
   }
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);
-  data_ = std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
-                                         run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
+  auto checkpoint = open_resumed();
+  DataStart start;
+  if (checkpoint) {
+    const TrainState stored = train_state_from_json(checkpoint->state(), checkpoint->where());
+    start = {stored.step, stored.consumed_samples};
+  }
+  data_ =
+      std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
+                                     run_.parallelism.mesh.coordinate(rank, Axis::dp).value, start);
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_, make_groups(run_, world_),
                                      open_second_memory());
   if (config_.context_parallel.hybrid_context_parallel)
@@ -72,22 +82,14 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   state_.seed = run_.layers.seed;
   state_.scaler.scale = 1;
   if (run_.layers.precision.loss_scaling) state_.scaler = scaler_.initial_state();
-  // Before anything of the folder is read or changed.
-  if (leads() && config_.checkpoint.save) {
-    lock_ = std::make_shared<RunLock>(*config_.checkpoint.save);
-    old_steps_ = std::make_shared<OldSteps>();
-  }
-  run_on_all(
-      *world_,
-      [&] {
-        if (lock_) remove_leftovers(*config_.checkpoint.save);
-      },
-      "removing the leftovers of an interrupted run");
-  load_weights();
+  take_folder(true);
+  load_weights(std::move(checkpoint));
+  state_.data_rows = data_->rows_read();
   began_at_ = state_.step;
   const auto& samples = config_.train.train_samples;
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
                          : config_.train.train_iters;
+  note_end_of_schedule();
   if (measures_peak()) {
     peak_ = measure_matmul_peak(device.pool(), run_.layers.precision.activation,
                                 cpu_isa_of(config_.dist), hooks_.peak_effort);
@@ -97,7 +99,10 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
   take_evaluations_before();
   // A run that is complete leaves the folder unchanged.
-  if (state_.step == 0 || state_.step < total_steps_) write_run_files();
+  if (state_.step == 0 || state_.step < total_steps_) {
+    write_run_files();
+    if (lock_) add_session(lock_->folder(), {state_.step, changed_});
+  }
 }
 
 void Trainer::write_run_files() const {
@@ -114,6 +119,7 @@ void Trainer::run() {
   try {
     run_to_the_end();
   } catch (const std::exception& error) {
+    save_before_failing(error);
     // The exception waits for a save in the background, so the other ranks are notified first.
     world_->fail_all(error.what());
     throw;
@@ -138,12 +144,16 @@ void Trainer::run_to_the_end() {
   const auto evaluation_due = [&] { return state_.step % config_.validation.eval_interval == 0; };
   if (train.skip_train || over || evaluation_due()) evaluate();
   std::string reason = stop_requested() ? "signal" : "";
+  std::exception_ptr failure;
   while (reason.empty() && !train.skip_train && state_.step < total_steps_) {
     const auto& skipped = train.iterations_to_skip;
     if (std::find(skipped.begin(), skipped.end(), state_.step + 1) != skipped.end()) {
       skip_step();
     } else {
-      step();
+      if (!step()) {
+        failure = common_failure();
+        break;
+      }
     }
     const auto& interval = train.check_weight_hash_across_dp_replicas_interval;
     if (interval && state_.step % *interval == 0) check_replicas();
@@ -152,6 +162,10 @@ void Trainer::run_to_the_end() {
     const bool done = state_.step >= total_steps_;
     // The step of an evaluation that a signal ended is the last one: the next session evaluates it.
     const bool evaluated = done || !evaluation_due() || evaluate();
+    if (failure_) {  // of the evaluation, on all ranks
+      failure = failure_;
+      break;
+    }
     if (merged_.stop || !evaluated) {
       reason = "signal";
     } else if (!done) {
@@ -162,16 +176,52 @@ void Trainer::run_to_the_end() {
     const bool wanted = due || merged_.folder_deleted;
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
+  if (failure) end_with(failure);
   if (reason.empty()) {
     if (evaluate() && !stop_requested()) test();
     if (stop_requested()) reason = "signal";
   }
-  note_profiles(profiler_->finish());
+  note_profiles([&] { return profiler_->finish(); });
+  if ((failure = common_failure())) end_with(failure);
   if (checkpoint.save && !train.skip_train) {
     save(true);
     finish_last_save();
   }
   if (!reason.empty()) log_->stopped(state_.step, reason);
+}
+
+std::exception_ptr Trainer::common_failure() {
+  if (failure_of_all_) return failure_;
+  const auto mine = [&] {
+    if (failure_) std::rethrow_exception(failure_);
+  };
+  return try_on_all(*world_, mine, "ending the run");
+}
+
+void Trainer::end_with(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    log_->note(fmt::format("the run cannot go on after step {}: {}", state_.step, error.what()));
+  }
+  if (config_.checkpoint.save && made_steps() && !config_.train.skip_train) {
+    save(true);
+    finish_last_save();
+  }
+  log_->stopped(state_.step, "error");
+  std::rethrow_exception(failure);
+}
+
+void Trainer::save_before_failing(const std::exception& error) {
+  const bool can = may_save_ && made_steps() && config_.checkpoint.save &&
+                   !config_.train.skip_train && saved_step_ != state_.step;
+  if (world_->size() > 1 || !can) return;
+  log_->note(fmt::format("the run cannot go on after step {}: {}", state_.step, error.what()));
+  try {
+    save(true);
+  } catch (const std::exception& second) {
+    log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
+  }
 }
 
 void Trainer::note_data() {
@@ -180,9 +230,28 @@ void Trainer::note_data() {
   if (const std::string text = data_use_text(uses, row_tokens); !text.empty()) log_->note(text);
   if (const std::string text = data_use_warning(uses, row_tokens); !text.empty())
     log_->note("warning: " + text);
+  if (!leads()) return;
+  for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
 }
 
-void Trainer::step() {
+void Trainer::note_end_of_schedule() const {
+  const LearningRateSchedule& rate = schedules_.learning_rate;
+  if (!leads() || state_.step == 0 || state_.step >= total_steps_ || config_.train.skip_train ||
+      rate.style == DecayStyle::constant)
+    return;
+  const int64_t left = batches_.samples_after(total_steps_ - state_.step, state_.consumed_samples) -
+                       state_.consumed_samples;
+  const int64_t end = state_.schedule_samples + left;
+  const double last = rate.rate(end);
+  if (last - rate.minimum_rate <= 0.01 * (rate.maximum_rate - rate.minimum_rate)) return;
+  log_warning(
+      "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay "
+      "takes "
+      "{} rows, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
+      last, rate.minimum_rate, static_cast<int64_t>(rate.decay_samples), end);
+}
+
+bool Trainer::step() {
   StepWork work{.begin = steady_seconds()};
   work.rows = batches_.rows_at(state_.consumed_samples);
   StepRecord* record = profiler_->begin_step(state_.step + 1);
@@ -222,26 +291,49 @@ void Trainer::step() {
     }
   };
   // The figures of this step are sent as soon as they are known, before its last micro-batch runs.
-  const auto post = [&] { engine_->post_scored(scored, work.tokens, figures(work)); };
+  const auto post = [&] { engine_->post_scored(scored, work.tokens, figures(work), !failure_); };
   if (documents_) {
     const auto row = [&](int64_t number) {
-      return timed([&] { return data_->row(state_.consumed_samples, number); });
+      return timed([&] {
+        return read_or_blank(1, [&] { return data_->row(state_.consumed_samples, number); });
+      });
     };
     documents_->share(work.rows, data_->place(), row, count_rows);
-    post();
-    engine_->run_micro_batches(documents_->count(),
-                               [&](int64_t i) { return documents_->batch(i, row); });
+    const int64_t micro_batches = documents_->count();
+    if (micro_batches == 0) post();
+    engine_->run_micro_batches(micro_batches, [&](int64_t i) {
+      HostBatch documents = documents_->batch(i, row);
+      if (i + 1 == micro_batches) post();
+      return documents;
+    });
   } else {
     const int64_t micro_batches = data_->micro_batches(work.rows);
     engine_->run_micro_batches(micro_batches, [&](int64_t i) {
-      count_rows(timed([&] { return data_->train(state_.consumed_samples, i); }));
+      count_rows(timed([&] {
+        return read_or_blank(config_.train.micro_batch_size,
+                             [&] { return data_->train(state_.consumed_samples, i); });
+      }));
       if (i + 1 == micro_batches) post();
       return batch;
     });
   }
-  const StepResult result = engine_->finish_step(scored);
+  StepResult result;
+  try {
+    may_save_ = false;
+    result = engine_->finish_step(scored);
+  } catch (const NothingScored& error) {
+    failure_ = std::make_exception_ptr(
+        ConfigError(fmt::format("step {}: {}; train.iterations_to_skip=[{}] leaves it out",
+                                state_.step + 1, error.what(), state_.step + 1)));
+    failure_of_all_ = true;
+    result.abandoned = true;
+  }
   offload_.done += moved() - moved_before;
   take_merged(engine_->merged_figures());
+  if (result.abandoned) {
+    may_save_ = true;
+    return false;
+  }
   // FP16 gradients overflow in normal runs, which the scaler handles; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
@@ -262,6 +354,7 @@ void Trainer::step() {
     state_.updates += 1;
     state_.schedule_samples += work.rows;
   }
+  may_save_ = true;
 
   StepMetrics metrics;
   metrics.loss = result.loss;
@@ -272,7 +365,17 @@ void Trainer::step() {
   metrics.skipped = result.skipped;
   if (fp16) metrics.loss_scale = inputs.loss_scale;
   log_step(std::move(metrics), work);
-  note_profiles(profiler_->end_step(state_.step));
+  note_profiles([&] { return profiler_->end_step(state_.step); });
+  return true;
+}
+
+HostBatch Trainer::read_or_blank(int64_t rows, FunctionRef<HostBatch()> read) {
+  try {
+    if (!failure_) return read();
+  } catch (const std::exception&) {
+    failure_ = std::current_exception();
+  }
+  return blank_rows(rows, config_.model.seq_length.value());
 }
 
 void Trainer::skip_step() {
@@ -301,7 +404,9 @@ void Trainer::skip_step() {
 
 void Trainer::check_replicas() {
   const std::string found = differing_replica(*engine_);
-  if (!found.empty()) fail<Error>("step {}: {}{}", state_.step, found, last_checkpoint());
+  if (found.empty()) return;
+  may_save_ = false;
+  fail<Error>("step {}: {}{}", state_.step, found, last_checkpoint());
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {

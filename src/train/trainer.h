@@ -3,10 +3,12 @@
 // orderly stop. All ranks of a run execute the same loop; rank 0 reports.
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 
+#include "base/function_ref.h"
 #include "checkpoint/async_saver.h"
 #include "checkpoint/old_steps.h"
 #include "checkpoint/run_lock.h"
@@ -72,14 +74,28 @@ class Trainer {
 
  private:
   void run_to_the_end();
+  /// Why the run cannot go on, equal on all ranks; null while it can.
+  std::exception_ptr common_failure();
+  /// Saves the state of the last whole step, if there was one, and throws `failure`.
+  [[noreturn]] void end_with(const std::exception_ptr& failure);
+  /// A run alone that fails inside a step, before anything is updated, saves what it has. Rank by
+  /// rank this is impossible: the others wait for this one, and are ended.
+  void save_before_failing(const std::exception& error);
   /// Rank 0 says how often the run reads its data.
   void note_data();
+  /// Rank 0 warns of a resumed run whose learning rate does not end at its minimum.
+  void note_end_of_schedule() const;
   /// Opens the second memory and measures its bandwidth; null if nothing is offloaded. ConfigError
   /// or IoError if it cannot be opened.
   std::unique_ptr<SlotMemory> open_second_memory();
   /// Bytes written to and read from the second memory so far, including those of saves and loads.
   OffloadCounts moved() const;
-  void load_weights();
+  /// Rank 0 takes checkpoint.save for this run, unless it has it, and removes what interrupted
+  /// runs left there.
+  void take_folder(bool now);
+  /// The checkpoint that the run continues from; null: none.
+  std::unique_ptr<CheckpointReader> open_resumed();
+  void load_weights(std::unique_ptr<CheckpointReader> checkpoint);
   /// ConfigError on rank 0 if the run may not continue from the checkpoint; warns of other changes.
   void compare_with(const CheckpointReader& checkpoint);
   /// ConfigError unless the stored seed continues as the configuration demands.
@@ -89,8 +105,11 @@ class Trainer {
   void take_evaluations_before();
   /// Restores the run's state from a checkpoint: the parts that the configuration asks for.
   void resume_state(const TrainState& stored);
-  /// One global batch: forward, backward, update, metrics.
-  void step();
+  /// One global batch: forward, backward, update, metrics. False on all ranks, with nothing
+  /// updated, if a rank cannot read its rows, or if no token is scored: `common_failure` says why.
+  bool step();
+  /// `read`, or blank rows and `failure_` if it fails.
+  HostBatch read_or_blank(int64_t rows, FunctionRef<HostBatch()> read);
   /// A step of train.iterations_to_skip: consumes its rows without training on them.
   void skip_step();
   /// Error on all ranks if replicas of a weight differ.
@@ -172,7 +191,8 @@ class Trainer {
   bool measures_peak() const;
   /// Measures the machine's peak rate again, if the last time is long ago or a step was faster.
   void update_peak(double tflops_per_rank);
-  void note_profiles(const std::vector<std::filesystem::path>& files);
+  /// Notes the files that `finish` wrote. The run continues without them if it cannot.
+  void note_profiles(FunctionRef<std::vector<std::filesystem::path>()> finish);
   bool leads() const { return world_->rank() == 0; }
   std::map<std::string, std::string> checkpoint_files() const;
 
@@ -188,6 +208,7 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DocumentBatches> documents_;  // with hybrid context parallelism
   std::unique_ptr<TrainingData> data_;
+  std::vector<std::string> changed_;              // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;  // rank 0, of a run that saves or resumes
   BatchSchedule batches_;
   Schedules schedules_;
@@ -199,6 +220,7 @@ class Trainer {
   QuantizationLog quantization_;  // of the current step
   MatmulPeak peak_;               // the highest measured
   double peak_measured_at_ = 0;
+  bool peak_confirmed_ = false;  // measured twice at least
   TrainState state_;
   int64_t total_steps_ = 0;  // when the run is done
   StepRecord record_;  // counters of the current step, if ranks communicate and the profiler is off
@@ -207,8 +229,13 @@ class Trainer {
   int64_t peak_memory_bytes_ = 0;  // maximum over ranks, as of the last host call
   double run_begin_ = 0;           // wall clock
   int64_t began_at_ = 0, saved_step_ = -1, evaluated_step_ = -1;
-  int64_t handled_recreations_ = 0;    // of RunLock::folders_made_again
-  bool saved_ = false;                 // this session saved a checkpoint
+  int64_t handled_recreations_ = 0;  // of RunLock::folders_made_again
+  bool saved_ = false;               // this session saved a checkpoint
+  /// Weights and `state_` are those of one whole step and right, and no save is being tried: an
+  /// error that ends the run here is followed by a save.
+  bool may_save_ = true;
+  std::exception_ptr failure_;   // of this rank: the run cannot go on, but has a state to save
+  bool failure_of_all_ = false;  // it is the same one on all ranks
   std::deque<int64_t> skipped_steps_;  // for NaN, in this session, among the last 100 steps
   std::vector<std::pair<int64_t, double>> validations_;
   std::optional<double> test_loss_;

@@ -39,7 +39,38 @@ std::string rate_text(double bytes, double seconds) {
 
 }  // namespace
 
-void Trainer::load_weights() {
+void Trainer::take_folder(bool now) {
+  run_on_all(
+      *world_,
+      [&] {
+        const auto& save = config_.checkpoint.save;
+        if (!now || !leads() || !save || lock_) return;
+        lock_ = std::make_shared<RunLock>(*save);
+        old_steps_ = std::make_shared<OldSteps>();
+        remove_leftovers(*save);
+      },
+      "removing the leftovers of an interrupted run");
+}
+
+std::unique_ptr<CheckpointReader> Trainer::open_resumed() {
+  const CheckpointConfig& c = config_.checkpoint;
+  const auto& load = c.load.value();
+  // `load` defaults to `save`: a run that finds its own checkpoints resumes from the latest. Steps
+  // without `latest` count as checkpoints too: opening them reports the error. Rank 0 chooses; all
+  // ranks read its choice.
+  const bool resumes = leads() && load && (c.ckpt_step || has_checkpoints(*load));
+  // Before anything of the folder is read or changed. A run that begins takes it later, when
+  // nothing can refuse it any more.
+  take_folder(resumes);
+  std::filesystem::path folder;
+  if (resumes && (c.ckpt_step || has_checkpoints(*load))) {
+    folder = c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
+                         : std::filesystem::path(*load);
+  }
+  return open_on_all(*world_, folder, {c.fallback_to_previous});
+}
+
+void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
   // Only one rank reads whole indices and builds orders of the data, however long that takes.
@@ -49,16 +80,8 @@ void Trainer::load_weights() {
         if (leads() && (load || c.save)) fingerprints_ = data_->fingerprints();
       },
       "reading the indices of the data");
-  // `load` defaults to `save`: a run that finds its own checkpoints resumes from the latest. Steps
-  // without `latest` count as checkpoints too: opening them reports the error. Rank 0 chooses; all
-  // ranks read its choice.
-  std::filesystem::path folder;
-  if (leads() && load && (c.ckpt_step || has_checkpoints(*load))) {
-    folder = c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
-                         : std::filesystem::path(*load);
-  }
   const double begin = steady_seconds();
-  if (const auto checkpoint = open_on_all(*world_, folder, {c.fallback_to_previous})) {
+  if (checkpoint) {
     compare_with(*checkpoint);
     const RestoredRun restored = restore_run(*engine_, *checkpoint,
                                              {.optimizer = c.load_optim,
@@ -97,11 +120,15 @@ void Trainer::load_weights() {
 }
 
 void Trainer::compare_with(const CheckpointReader& checkpoint) {
-  const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
+  const auto same_order = [&](int64_t samples, int64_t global_batch_size) {
+    return data_->same_order(samples, global_batch_size);
+  };
   run_on_all(
       *world_,
       [&] {
-        if (leads()) check_resume(setup_, fingerprints_, checkpoint, same_order);
+        if (leads())
+          changed_ =
+              check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read());
       },
       "comparing the run with its checkpoint");
 }
@@ -147,6 +174,7 @@ std::map<std::string, std::string> Trainer::checkpoint_files() const {
 
 void Trainer::save(bool wait) {
   const CheckpointConfig& c = config_.checkpoint;
+  may_save_ = false;
   if (saved_step_ != state_.step) {
     TrainState state = state_;
     if (!c.save_rng) state.seed.reset();
@@ -177,6 +205,7 @@ void Trainer::save(bool wait) {
         if (wait || !c.continue_on_save_failure) throw;
         log_->note(
             fmt::format("warning: {} failed, continuing without it: {}", what, error.what()));
+        may_save_ = true;
         return;
       }
     }
@@ -186,6 +215,7 @@ void Trainer::save(bool wait) {
                            c.async_save ? "" : rate_text(bytes, steady_seconds() - begin)));
   }
   if (wait && c.async_save) saver_->join();
+  may_save_ = true;
 }
 
 void Trainer::check_finite(const StagedCheckpoint& staged) {

@@ -1,6 +1,7 @@
 // Evaluation in the training loop: validation sets at intervals, test data at its end.
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "timeline/record.h"
 #include "train/trainer.h"
 
@@ -57,8 +58,15 @@ void Trainer::test() {
 std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
                                                    ValidationMetrics metrics) {
   const double begin = steady_seconds();
-  const auto sums =
-      viaduct::evaluate(*engine_, set, data_->place(), {.stop = [&] { return stop_requested(); }});
+  std::optional<EvaluationSums> sums;
+  try {
+    sums = viaduct::evaluate(*engine_, set, data_->place(),
+                             {.stop = [&] { return stop_requested(); }});
+  } catch (const UnreadRows&) {
+    if (!made_steps()) throw;
+    failure_ = std::current_exception();
+    failure_of_all_ = true;
+  }
   if (!sums) return std::nullopt;
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;

@@ -1,7 +1,11 @@
 // The metrics of a step in the training loop: cheap ones for every step, costly ones for logged
 // steps.
 
+#include <utility>
+
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "base/output_file.h"
 #include "device/memory_tag.h"
 #include "engine/log_statistics.h"
@@ -86,8 +90,12 @@ void Trainer::update_requests() {
   merged_.any_writes = saver_->writes();
 }
 
-void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
-  for (const auto& file : files) log_->note("profile written to " + file.string());
+void Trainer::note_profiles(FunctionRef<std::vector<std::filesystem::path>()> finish) {
+  try {
+    for (const auto& file : finish()) log_->note("profile written to " + file.string());
+  } catch (const IoError& error) {
+    log_warning("rank {}: no profile of this run: {}", world_->rank(), error.what());
+  }
 }
 
 void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
@@ -126,7 +134,10 @@ bool Trainer::measures_peak() const {
 void Trainer::update_peak(double tflops_per_rank) {
   // Ten milliseconds per measurement: at most 1/500 of a run.
   constexpr double kInterval = 5;
-  if (steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
+  // The first measurement may have been taken in a bad moment, so the first line waits for another.
+  const bool first = !std::exchange(peak_confirmed_, true);
+  if (!first && steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops)
+    return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
                                       cpu_isa_of(config_.dist), PeakEffort::glance));
   peak_measured_at_ = steady_seconds();

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/document_ends.h"
+#include "data/gpt_dataset.h"
 #include "data/vocabulary_check.h"
 #include "engine/sample_batch.h"
 #include "run/run_length.h"
@@ -19,7 +21,8 @@ Sampler training_sampler(const DatasetConfig& config, int64_t rows, int64_t glob
 
 }  // namespace
 
-TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size, int dp_rank)
+TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size, int dp_rank,
+                           const DataStart& start)
     : place_{setup.config.train.micro_batch_size, dp_size, dp_rank} {
   const RunConfig& config = setup.config;
   const int64_t global = batch_schedule(config).full();
@@ -28,12 +31,25 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   check_vocabulary(
       *builder_, setup.model.vocabulary, pool, kVocabularySample,
       {setup.tokenizer ? &*setup.tokenizer : nullptr, setup.tokenizer_folder.string()});
-  rows_read_ = training_rows(config);
+  rows_read_ = training_rows(config, start.step, start.consumed_samples);
+  global_batch_size_ = global;
   training_ = builder_->build(Split::train, rows_read_);
   VIADUCT_CHECK(
       ConfigError, training_ != nullptr || config.train.skip_train,
       "dataset: no training data (set dataset.blend, dataset.blend_per_split or dataset.mock)");
-  if (training_) training_rows_ = training_sampler(config.dataset, training_->size(), global);
+  if (training_) {
+    shuffles_ = config.dataset.dataloader_type != "single";
+    training_rows_ = training_sampler(config.dataset, training_->size(), global);
+    VIADUCT_CHECK(
+        ConfigError,
+        shuffles_ || config.train.skip_train || rows_read_ <= start.consumed_samples ||
+            rows_read_ <= training_->size(),
+        "dataset.blend: the run reads {} rows, and the data have {}: without weights each data set "
+        "is read once; expected weights (dataset.blend=[0.5, A, 0.5, B]), with which data are read "
+        "again, or a run of at most {} more steps (train.train_iters)",
+        rows_read_, training_->size(),
+        batch_schedule(config).steps_within(training_->size(), start.consumed_samples));
+  }
   const ValidationConfig& validation = config.validation;
   if (validation.evaluates()) {
     const auto samples =
@@ -62,17 +78,27 @@ EvaluationSet TrainingData::evaluation_set(std::string name,
                                            std::shared_ptr<const SampleSource> source,
                                            const ValidationConfig& config,
                                            int64_t global_batch_size) const {
+  VIADUCT_CHECK(ConfigError, source->size() > 0,
+                "dataset: the data {} to evaluate have too few tokens for one sample", name);
   if (!config.full_validation) {
     return {std::move(name), std::move(source), config.eval_iters * global_batch_size,
             config.eval_iters * micro_batches(global_batch_size)};
   }
-  VIADUCT_CHECK(ConfigError, source->size() > 0,
-                "validation.full_validation: the data {} have too few tokens for one sample", name);
   return each_row_once(std::move(name), std::move(source), place_);
 }
 
-bool TrainingData::same_order(int64_t samples) const {
-  return !training_ || builder_->same_order(*training_, Split::train, samples);
+bool TrainingData::same_order(int64_t samples, int64_t global_batch_size) const {
+  if (!training_) return true;
+  // A shuffled order depends on the number of rows to choose from, and on those of an epoch that do
+  // not fill a batch.
+  if (shuffles_ && global_batch_size != global_batch_size_) return false;
+  const bool whole_epochs = dynamic_cast<const GptDataset*>(training_.get()) != nullptr;
+  if (shuffles_ && !whole_epochs && samples != rows_read_) return false;
+  return builder_->same_order(*training_, Split::train, samples);
+}
+
+std::vector<std::string> TrainingData::separator_warnings() const {
+  return viaduct::separator_warnings(*builder_);
 }
 
 std::vector<DataUse> TrainingData::use() const {

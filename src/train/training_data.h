@@ -18,12 +18,20 @@
 
 namespace viaduct {
 
+/// Where a run begins that continues from a checkpoint.
+struct DataStart {
+  int64_t step = 0;              // steps that are done
+  int64_t consumed_samples = 0;  // rows that they read
+};
+
 class TrainingData {
  public:
   /// Opens the data sets that the configuration names and checks that their tokens fit the model.
   /// ConfigError if there is none. All ranks with the same place among `dp_size` data-parallel
-  /// ranks read the same rows.
-  TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size = 1, int dp_rank = 0);
+  /// ranks read the same rows. The data are made long enough for the steps that are left after
+  /// `start`; ConfigError, with both numbers, if they end before these steps do.
+  TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size = 1, int dp_rank = 0,
+               const DataStart& start = {});
 
   /// This rank's number of micro-batches in a global batch of `rows`.
   int64_t micro_batches(int64_t rows) const { return micro_batch_count(rows, place_); }
@@ -33,14 +41,20 @@ class TrainingData {
   /// Row `row` of that global batch, of any rank.
   HostBatch row(int64_t consumed, int64_t row) const;
 
+  /// Data sets whose documents do not end where dataset.eod_id does (document_ends.h).
+  std::vector<std::string> separator_warnings() const;
+
   /// The data sets that the run trains on, and how often it reads them (data_use.h).
   std::vector<DataUse> use() const;
 
   /// Fingerprints of the data files for checkpoints, in the order of the configuration.
   std::vector<DatasetFingerprint> fingerprints() const;
 
-  /// Whether training would read its rows in the same order if the run were `samples` long.
-  bool same_order(int64_t samples) const;
+  /// Rows that the whole run reads: what its data are ordered for.
+  int64_t rows_read() const { return rows_read_; }
+  /// Whether training would read its rows in the same order if the run were `samples` long, with
+  /// global batches of `global_batch_size` rows once they are full.
+  bool same_order(int64_t samples, int64_t global_batch_size) const;
 
   /// The sets of an evaluation: one, all of them with validation.multiple_validation_sets, none
   /// without validation data. A set has eval_iters global batches, or with
@@ -63,7 +77,9 @@ class TrainingData {
   std::vector<std::shared_ptr<const IndexedDataset>> files_;
   std::shared_ptr<const SampleSource> training_;
   std::optional<Sampler> training_rows_;
+  bool shuffles_ = false;  // rows come in an order of the sampler's
   int64_t rows_read_ = 0;  // by the whole run
+  int64_t global_batch_size_ = 0;
   std::vector<EvaluationSet> validation_;
   std::optional<EvaluationSet> test_;
   MicroBatchPlace place_;

@@ -204,7 +204,7 @@ TEST_F(ConvertCommand, ExportsInTheRequestedFormatAndSaysWhatItRounded) {
   EXPECT_THAT(narrow.out,
               testing::ContainsRegex("^bf16: [0-9]+ of [0-9]+ elements were rounded, by "
                                      "0\\.[0-9]+ % over all \\(L2\\) and at most "
-                                     "0\\.[0-9]+ % of one that is not zero now \\("));
+                                     "0\\.[0-9]+ % of an element that stays above zero \\("));
   EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "bf16/config.json")).at("torch_dtype"),
             "bfloat16");
   const SafetensorsFolder rounded(folder_ / "bf16");

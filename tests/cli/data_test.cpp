@@ -238,7 +238,7 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   const Result dropped = run(lacking);
   EXPECT_EQ(dropped.status, 0);
   EXPECT_EQ(dropped.err,
-            "viaduct: warning: 1 bytes have no token in this vocabulary and were left out; the "
+            "viaduct: warning: 1 byte without a token in this vocabulary: left out; the "
             "first: " +
                 path("control.txt") +
                 ":2: the vocabulary has no token for byte 0x06 at offset 8\n");

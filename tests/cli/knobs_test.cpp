@@ -51,6 +51,19 @@ TEST(KnobsCommand, AnySpellingShowsTheField) {
   EXPECT_THAT(knobs("ProfilingConfig").out, HasSubstr("profiling.profile_ranks"));
 }
 
+TEST(KnobsCommand, PartsOfNamesAndWordsOfHuggingFace) {
+  const Result part = knobs("warmup_it");
+  EXPECT_EQ(part.status, 0);
+  EXPECT_THAT(part.out, testing::AllOf(HasSubstr("scheduler.lr_warmup_iters"),
+                                       testing::Not(HasSubstr("optimizer.lr "))));
+  EXPECT_THAT(knobs("gradient_accumulation_steps").out,
+              testing::AllOf(HasSubstr("(Hugging Face) is train.global_batch_size: "),
+                             HasSubstr("state        built")));
+  EXPECT_THAT(knobs("learning-rate").out, HasSubstr("is optimizer.lr\n"));
+  // A word of a field's text, where no name has it.
+  EXPECT_THAT(knobs("wildcards").out, HasSubstr("peft.target_modules"));
+}
+
 TEST(KnobsCommand, UnknownNamesGetTheNearestOne) {
   const Result result = knobs("micro_batchsize");
   EXPECT_EQ(result.status, 2);

@@ -90,7 +90,7 @@ TEST_F(TokenizerCommand, BytesWithoutATokenAreCountedOrRefused) {
   EXPECT_EQ(dropped.status, 0) << dropped.err;
   EXPECT_EQ(dropped.out, "[38125]\n[12621,5439]\n") << "fine, Hel and lo";
   EXPECT_EQ(dropped.err,
-            "viaduct: warning: 2 bytes have no token in this vocabulary and were left out; the "
+            "viaduct: warning: 2 bytes without a token in this vocabulary: left out; the "
             "first: standard input, line 2: the vocabulary has no token for byte 0x06 at offset "
             "3\n");
   const Result refused = run("encode --unknown-bytes refuse" + folder, "fine\nHel\x06lo\n");

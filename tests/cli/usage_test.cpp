@@ -27,6 +27,17 @@ TEST(Usage, AWrongNestedVerbNamesTheRightOnes) {
   EXPECT_THAT(test::run_viaduct("data pack").err, HasSubstr("not implemented yet"));
 }
 
+TEST(Usage, HelpShowsTheOptionsOfACommandBeforeItsOverrides) {
+  for (const char* command : {"generate", "eval", "train", "probe"}) {
+    const std::string help = test::run_viaduct(std::string(command) + " --help").out;
+    const size_t options = help.find("\nOptions:"), arguments = help.find("\nPositionals:");
+    ASSERT_NE(options, help.npos) << command;
+    ASSERT_NE(arguments, help.npos) << command;
+    EXPECT_LT(options, arguments) << command;
+    EXPECT_LT(arguments, help.find("Example:")) << command;
+  }
+}
+
 TEST(Usage, AMisspeltOptionNamesTheRightOne) {
   const auto train = test::run_viaduct("train x.yaml --dryrun");
   EXPECT_EQ(train.status, 2);

@@ -67,6 +67,31 @@ void add_once(std::vector<int32_t>& ids, int32_t id) {
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
 }
 
+/// Ends of a message in the templates of published chat models, and ends of a text.
+constexpr const char* kEndsOfTurns[] = {"<|im_end|>", "<|eot_id|>",   "<|eom_id|>",
+                                        "<|eot|>",    "<|end|>",      "<end_of_turn>",
+                                        "<|return|>", "<|endofturn|>"};
+constexpr const char* kEndsOfTexts[] = {"<|endoftext|>", "<|end_of_text|>", "<eos>", "</s>"};
+
+/// `eos`, or the token that is named as the end of a text where `eos` is not. A name of the
+/// vocabulary itself ("</s>" is a tag in HTML) counts only if `eos` is known to end messages.
+int32_t end_of_text(int32_t eos, const Vocabulary& vocabulary) {
+  const auto named = [&](const auto& names) {
+    return std::any_of(std::begin(names), std::end(names),
+                       [&](const char* name) { return vocabulary.find(name) == eos; });
+  };
+  if (named(kEndsOfTexts)) return eos;
+  const bool ends_messages = named(kEndsOfTurns);
+  for (const std::string_view name : kEndsOfTexts) {
+    for (const AddedToken& token : vocabulary.added) {
+      if (token.special && token.content == name) return token.id;
+    }
+    if (!ends_messages) continue;
+    if (const auto id = vocabulary.find(name)) return *id;
+  }
+  return eos;
+}
+
 }  // namespace
 
 std::vector<AddedToken> read_added_tokens(const std::filesystem::path& folder) {
@@ -135,7 +160,10 @@ SpecialIds read_special_ids(const std::filesystem::path& folder, const TokenMode
     take(special.eos, vocabulary.find(name));
   }
   if (special.eos) add_once(special.stop, *special.eos);
+  // A tokenizer of a chat model calls the end of a message `eos`; where it has a token for the end
+  // of a text, that one closes documents.
   special.eod = special.eos;
+  if (special.eos) special.eod = end_of_text(*special.eos, vocabulary);
   return special;
 }
 

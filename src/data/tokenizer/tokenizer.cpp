@@ -129,7 +129,7 @@ std::optional<std::string> Tokenizer::token(int32_t id) const {
 
 std::string Tokenizer::unknown_bytes_became() const {
   const auto unknown = model_->unknown_token();
-  return unknown ? "became " + token(*unknown).value_or("the unknown token") : "were left out";
+  return unknown ? "became " + token(*unknown).value_or("the unknown token") : "left out";
 }
 
 std::string DecodeStream::push(int32_t id) {

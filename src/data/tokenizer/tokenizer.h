@@ -29,7 +29,8 @@ struct EncodeOptions {
 /// Ids with a meaning for training and sampling; absent if the tokenizer does not define them.
 struct SpecialIds {
   std::optional<int32_t> bos, eos, pad;
-  /// Closes a document in training data: the end-of-text token.
+  /// Closes a document in training data: the end-of-text token. It is `eos`, except for chat models
+  /// whose `eos` ends a message and which have another for the end of a text.
   std::optional<int32_t> eod;
   /// All ids that end a generated text (`eos` included).
   std::vector<int32_t> stop;
@@ -87,7 +88,7 @@ class Tokenizer {
   /// beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
-  /// The treatment of UnknownBytes, for messages: "were left out", "became <unk>".
+  /// The treatment of UnknownBytes, for messages: "left out", "became <unk>".
   std::string unknown_bytes_became() const;
 
   /// The id of a token as the vocabulary spells it.

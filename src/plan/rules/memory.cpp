@@ -63,8 +63,8 @@ Finding memory_itemised(const Figures& f, const Thresholds&) {
   const double per = f.parameters > 0 ? s.states() / f.parameters : 0;
   return fires(Level::note,
                fmt::format("the fullest rank holds weights {}, gradients {}, optimizer {}, "
-                           "activations {}: {:.1f} bytes of "
-                           "state a parameter",
+                           "activations {}; its state is {:.1f} bytes for each parameter of the "
+                           "whole model",
                            bytes(s.weights), bytes(s.gradients), bytes(s.optimizer),
                            bytes(s.activations), per),
                {{"weights", s.weights, "bytes"},

@@ -72,8 +72,8 @@ std::string line_of(const Series& series, size_t index, const Scale& x, const Sc
   std::string path;
   for (const Point& p : thinned(series.points, x))
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', x.at(p.x), y.at(p.y));
-  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", path,
-                     colour_name(index));
+  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"/>\n", path,
+                     colour_name(index), series.faint ? "0.8\" stroke-opacity=\"0.4" : "1.5");
 }
 
 std::string horizontal(double x1, double x2, double y, std::string_view style) {
@@ -88,8 +88,28 @@ std::string vertical(double x, double y1, double y2, std::string_view style) {
 
 constexpr std::string_view kGrid = "stroke=\"var(--line)\"";
 constexpr std::string_view kLimit = "stroke=\"var(--warning)\" stroke-dasharray=\"5 4\"";
+constexpr std::string_view kMark = "stroke=\"var(--faint)\" stroke-dasharray=\"2 3\"";
 
 }  // namespace
+
+Series smoothed(const Series& series) {
+  constexpr size_t kFewest = 50, kPart = 50;
+  Series mean{series.name + ", smoothed", {}};
+  std::vector<Point> points;
+  for (const Point& p : series.points)
+    if (std::isfinite(p.y)) points.push_back(p);
+  if (points.size() < kFewest) return mean;
+  const size_t half = std::max<size_t>(2, points.size() / kPart / 2);
+  std::vector<double> sums{0};
+  for (const Point& p : points) sums.push_back(sums.back() + p.y);
+  for (size_t i = 0; i < points.size(); ++i) {
+    // As many on both sides, so that the ends are not moved.
+    const size_t reach = std::min({half, i, points.size() - 1 - i});
+    const double sum = sums[i + reach + 1] - sums[i - reach];
+    mean.points.push_back({points[i].x, sum / static_cast<double>(2 * reach + 1)});
+  }
+  return mean;
+}
 
 std::string draw(const LineChart& chart) {
   constexpr double kLeft = 74, kRight = 14, kTop = 24, kHeight = 190;
@@ -97,7 +117,7 @@ std::string draw(const LineChart& chart) {
   std::vector<std::string> names;
   Scale x{{}, kLeft, kWidth - kRight}, y{{}, kTop + kHeight, kTop};
   for (const Series& series : chart.series) {
-    Series finite{series.name, {}, series.dots};
+    Series finite{series.name, {}, series.dots, series.faint};
     for (const Point& p : series.points) {
       if (!std::isfinite(p.x) || !std::isfinite(p.y)) continue;
       finite.points.push_back(p);
@@ -120,6 +140,15 @@ std::string draw(const LineChart& chart) {
     body += svg_text(x.at(tick), kTop + kHeight + 16, x.at(tick) > kWidth - 40 ? "end" : "middle",
                      tick_text(tick));
   body += svg_text(kWidth - kRight, kTop + kHeight + 32, "end", chart.x_name);
+  double free_from = kLeft;  // names of marks that would cover each other are left out
+  for (const auto& [name, value] : chart.marks) {
+    if (value < x.range.least || value > x.range.most) continue;
+    body += vertical(x.at(value), kTop, kTop + kHeight, kMark);
+    if (x.at(value) < free_from) continue;
+    const bool left = x.at(value) < kWidth / 2;
+    body += svg_text(x.at(value) + (left ? 3 : -3), kTop + 10, left ? "start" : "end", name);
+    free_from = x.at(value) + 7 * static_cast<double>(name.size());
+  }
   for (const auto& [name, value] : chart.limits) {
     body += horizontal(kLeft, kWidth - kRight, y.at(value), kLimit);
     body += svg_text(kWidth - kRight, y.at(value) - 4, "end", name);

@@ -16,7 +16,8 @@ struct Point {
 struct Series {
   std::string name;
   std::vector<Point> points;
-  bool dots = false;  // single marks instead of a line, for few points
+  bool dots = false;   // single marks instead of a line, for few points
+  bool faint = false;  // behind the others: values of which another series is the mean
 };
 
 struct LineChart {
@@ -24,9 +25,14 @@ struct LineChart {
   std::string x_name, y_name;
   std::vector<Series> series;
   std::vector<std::pair<std::string, double>> limits;  // horizontal lines, with their names
+  std::vector<std::pair<std::string, double>> marks;   // vertical ones, at places of x
   bool from_zero = false;                              // the y axis begins at 0
   bool bytes = false;                                  // y is in bytes
 };
+
+/// Means over the steps around each point (a fiftieth of them), to see a trend in values that jump;
+/// nothing for fewer than 50 points.
+Series smoothed(const Series& series);
 
 /// A chart of at most some 100 KB, however many points there are: where several fall into one
 /// column of pixels, the line goes through the smallest and the largest of them, so no spike is

@@ -21,7 +21,7 @@ constexpr std::string_view kStyle = R"(
   --c10: #a88be0; --c11: #cf9580; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+main { max-width: 100rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; padding-top: .6rem; border-top: 1px solid var(--line); }
 .subtitle { color: var(--faint); margin: .3rem 0 1.6rem; }
@@ -38,8 +38,9 @@ th { color: var(--faint); font-weight: 600; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .note { border-left: 3px solid var(--line); padding: .1rem .8rem; margin: .5rem 0; max-width: 50rem; }
 .note.good { border-color: var(--good); } .note.warning { border-color: var(--warning); }
+h3 { font-size: 1rem; margin: 0 0 .3rem; }
 figure { margin: .8rem 0 1.4rem; } figcaption { color: var(--faint); font-size: .9rem; }
-svg, img { max-width: 100%; height: auto; display: block; }
+svg { width: 100%; height: auto; display: block; } img { max-width: 100%; height: auto; display: block; }
 svg text { fill: var(--faint); font: 11px system-ui, sans-serif; } svg text.ink { fill: var(--ink); }
 details { margin: .8rem 0; } summary { cursor: pointer; color: var(--faint); }
 pre { background: var(--shade); padding: .8rem; overflow-x: auto; font-size: .8rem; border-radius: .4rem; }
@@ -124,9 +125,11 @@ void HtmlPage::table(const std::vector<std::string>& header,
   body_ += "</tbody></table></div>\n";
 }
 
-void HtmlPage::figure(std::string_view svg, std::string_view caption) {
-  body_ += fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", svg,
-                       escaped_markup(caption));
+void HtmlPage::figure(std::string_view title, std::string_view svg, std::string_view caption) {
+  std::string heading(title);
+  if (!heading.empty() && heading[0] >= 'a' && heading[0] <= 'z') heading[0] -= 'a' - 'A';
+  body_ += fmt::format("<figure>\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n</figure>\n",
+                       escaped_markup(heading), svg, escaped_markup(caption));
 }
 
 void HtmlPage::image(std::string_view svg, std::string_view caption) {

@@ -27,8 +27,8 @@ class HtmlPage {
   /// Cells that begin with a digit or a sign are right-aligned.
   void table(const std::vector<std::string>& header,
              const std::vector<std::vector<std::string>>& rows);
-  /// An SVG element that our own code drew, with its caption.
-  void figure(std::string_view svg, std::string_view caption);
+  /// An SVG element that our own code drew, with a title over it and its caption below.
+  void figure(std::string_view title, std::string_view svg, std::string_view caption);
   /// An SVG document that was read from a file: as an image, so that nothing in it can run.
   void image(std::string_view svg, std::string_view caption);
   /// A preformatted text, folded under `summary`.

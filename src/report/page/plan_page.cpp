@@ -73,7 +73,8 @@ void add_waterfall(HtmlPage& page, const Json& stages, double step) {
     chart.bars.push_back(std::move(bar));
   }
   page.section("Where the time goes");
-  page.figure(draw(chart), "The compute stream of one rank of each stage, over one step.");
+  page.figure(chart.label, draw(chart),
+              "The compute stream of one rank of each stage, over one step.");
 }
 
 void add_memory(HtmlPage& page, const Json& stages, double capacity) {
@@ -85,7 +86,7 @@ void add_memory(HtmlPage& page, const Json& stages, double capacity) {
     chart.bars.push_back(std::move(bar));
   }
   page.section("Memory");
-  page.figure(draw(chart), "By owner, at the fullest moment of each stage.");
+  page.figure(chart.label, draw(chart), "By owner, at the fullest moment of each stage.");
 }
 
 /// When phases run and how memory moves; only in documents that were made with --timeline.
@@ -115,8 +116,8 @@ void add_timeline(HtmlPage& page, const Json& stages, double step) {
       memory.series.push_back(std::move(series));
   }
   page.section("One step");
-  page.figure(draw(spans), "When each stage computes; white: waiting.");
-  page.figure(draw(memory), "Bytes in use over the step.");
+  page.figure(spans.label, draw(spans), "When each stage computes; white: waiting.");
+  page.figure(memory.label, draw(memory), "Bytes in use over the step.");
 }
 
 void config_page(HtmlPage& page, const Json& document) {
@@ -178,7 +179,7 @@ void search_page(HtmlPage& page, const Json& document) {
   }
   if (!rows.empty()) {
     page.section("Candidates");
-    page.figure(draw(chart), "The step of the fullest stage, fastest layout first.");
+    page.figure(chart.label, draw(chart), "The step of the fullest stage, fastest layout first.");
     page.table({"layout", "sharding", "recompute", "step", "tokens/s a GPU", "MFU", "peak memory",
                 "free", ""},
                rows);

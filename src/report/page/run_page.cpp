@@ -1,8 +1,10 @@
 #include "report/page/run_page.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/units.h"
@@ -21,6 +23,44 @@ Series series_of(const RunLog& log, std::string name, const Get& get) {
   return series;
 }
 
+/// Where the run continued from a checkpoint.
+std::vector<std::pair<std::string, double>> marks_of(const RunLog& log) {
+  std::vector<std::pair<std::string, double>> marks;
+  for (const SessionStart& session : log.sessions) {
+    marks.emplace_back(session.changed.empty() ? "resumed" : "resumed, settings changed",
+                       static_cast<double>(session.step));
+  }
+  return marks;
+}
+
+void add_sessions(HtmlPage& page, const RunLog& log) {
+  if (log.sessions.empty()) return;
+  page.section("Sessions");
+  std::vector<std::vector<std::string>> rows;
+  for (const SessionStart& session : log.sessions) {
+    rows.push_back(
+        {fmt::format("{}", session.step),
+         session.changed.empty() ? "none" : fmt::format("{}", fmt::join(session.changed, "; "))});
+  }
+  page.table({"resumed at step", "settings that changed"}, rows);
+}
+
+/// Adds the smoothed line of the only series of a chart whose values jump.
+void add_smoothed(LineChart& chart) {
+  const Series& series = chart.series.front();
+  Series mean = smoothed(series);
+  if (mean.points.empty() || mean.points.size() != series.points.size()) return;
+  double least = series.points.front().y, most = least, largest = 0;
+  for (size_t i = 0; i < series.points.size(); ++i) {
+    least = std::min(least, series.points[i].y);
+    most = std::max(most, series.points[i].y);
+    largest = std::max(largest, std::abs(series.points[i].y - mean.points[i].y));
+  }
+  if (largest <= 0.02 * (most - least)) return;
+  chart.series.front().faint = true;
+  chart.series.push_back(std::move(mean));
+}
+
 /// Adds a chart over steps if any step has the figure.
 template <class Get>
 void chart_of(HtmlPage& page, const RunLog& log, std::string name, std::string unit,
@@ -29,7 +69,9 @@ void chart_of(HtmlPage& page, const RunLog& log, std::string name, std::string u
   chart.from_zero = from_zero;
   chart.bytes = bytes;
   if (chart.series.front().points.empty()) return;
-  page.figure(draw(chart), caption);
+  chart.marks = marks_of(log);
+  add_smoothed(chart);
+  page.figure(chart.label, draw(chart), caption);
 }
 
 std::string percent(double share) {
@@ -71,8 +113,10 @@ void add_headlines(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) 
 void add_loss(HtmlPage& page, const RunLog& log) {
   LineChart chart{"loss by step", "step", "loss", {}, {}};
   if (Series loss = series_of(log, "training", [](const LoggedStep& s) { return s.loss; });
-      !loss.points.empty())
+      !loss.points.empty()) {
     chart.series.push_back(std::move(loss));
+    add_smoothed(chart);
+  }
   std::map<std::string, Series> sets;
   for (const LoggedValidation& v : log.validations) {
     std::string name = v.test ? "test" : "validation";
@@ -87,8 +131,9 @@ void add_loss(HtmlPage& page, const RunLog& log) {
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return;
+  chart.marks = marks_of(log);
   page.section("Loss");
-  page.figure(draw(chart), "Mean over the scored tokens of a step's global batch.");
+  page.figure("Loss by step", draw(chart), "Mean over the scored tokens of a step's global batch.");
 }
 
 void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
@@ -104,6 +149,7 @@ void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
       [](const LoggedStep& s) { return s.tokens_per_second; }, true);
   LineChart parts{"seconds of a step", "step", "seconds", {}, {}};
   parts.from_zero = true;
+  parts.marks = marks_of(log);
   parts.series.push_back(
       series_of(log, "step", [](const LoggedStep& s) { return std::optional(s.step_seconds); }));
   parts.series.push_back(series_of(log, "waiting for communication", [](const LoggedStep& s) {
@@ -111,7 +157,8 @@ void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
   }));
   parts.series.push_back(series_of(
       log, "waiting for data", [](const LoggedStep& s) { return std::optional(s.data_seconds); }));
-  page.figure(draw(parts), "Where a step's time goes on the rank that reports.");
+  page.figure("Seconds of a step", draw(parts),
+              "Where a step's time goes on the rank that reports.");
   chart_of(
       page, log, "MFU", "share of the peak",
       fmt::format("Model FLOPs utilization, {}; FLOPs counted as {}.",
@@ -127,7 +174,9 @@ void add_routers(HtmlPage& page, const RunLog& log) {
   };
   constexpr Figure kFigures[] = {
       {"entropy", "entropy", "nats", "Of the routers' probabilities over all experts."},
-      {"dropped", "dropped choices", "share", "Choices that had no place (capacity)."},
+      {"dropped", "dropped choices", "share",
+       "Share of the choices of experts that were full, so that tokens passed them by "
+       "(model.moe_expert_capacity_factor)."},
       {"padded", "padded rows", "share", "Rows of experts that fill them up to a multiple."},
       {"balance_loss", "balancing loss", "loss", "Without its coefficient; 1 is even load."},
       {"z_loss", "z-loss", "loss", "Without its coefficient."},
@@ -168,15 +217,16 @@ void add_symptoms(HtmlPage& page, const std::vector<Symptom>& symptoms) {
   for (const Symptom& symptom : symptoms) {
     if (symptom.state == SymptomState::shown) {
       any = true;
+      rows.push_back({symptom.name, "seen", symptom.evidence});
       page.note(NoteKind::warning,
                 fmt::format("{}: {}. {}", symptom.name, symptom.evidence, symptom.advice));
     } else {
-      rows.push_back({symptom.name, symptom.state == SymptomState::absent ? "no" : "unknown",
+      rows.push_back({symptom.name, symptom.state == SymptomState::absent ? "not seen" : "unknown",
                       symptom.evidence});
     }
   }
   if (!any) page.note(NoteKind::good, "None of the symptoms that this log can show.");
-  page.table({"symptom", "shown", "figures"}, rows);
+  page.table({"symptom", "seen or not", "figures"}, rows);
 }
 
 }  // namespace
@@ -214,6 +264,7 @@ std::string run_page(const RunPageInput& input) {
              [](const LoggedStep& s) { return s.expert_load; });
     add_routers(page, log);
   }
+  add_sessions(page, log);
   if (input.planned) add_planned(page, log, run, *input.planned);
   add_symptoms(page, find_symptoms(log, input.planned));
   if (!input.config.empty()) {

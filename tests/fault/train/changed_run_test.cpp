@@ -64,8 +64,7 @@ class ChangedRun : public testing::Test {
 TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
   for (const char* change :
        {"model.num_attention_heads=2", "model.rotary_base=5000", "model.activation_func=gelu",
-        "model.seq_length=16", "model.layernorm_epsilon=1e-3", "model.window_size=8",
-        "model.num_layers=3"}) {
+        "model.seq_length=16", "model.layernorm_epsilon=1e-3", "model.window_size=8"}) {
     const std::string name(change, std::string_view(change).find('='));
     EXPECT_THAT(refusal({change}), AllOf(HasSubstr(name + ": was "), HasSubstr("step_00000004"),
                                          HasSubstr("; checkpoint.allow_changes=[" + name)))
@@ -74,6 +73,15 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
   // A change of shapes cannot be allowed: the tensors would not fit.
   EXPECT_THAT(refusal({"model.ffn_hidden_size=128"}),
               AllOf(HasSubstr("model.ffn_hidden_size: was "), Not(HasSubstr("allow_changes"))));
+  // Nor one that needs tensors that the checkpoint lacks, or leaves some of its tensors out.
+  for (const char* change : {"model.num_layers=3", "model.num_layers=1", "model.add_qkv_bias=true",
+                             "model.share_embeddings_and_output_weights=true",
+                             "model.gated_linear_unit=false", "model.num_query_groups=2"}) {
+    EXPECT_THAT(refusal({change}),
+                AllOf(HasSubstr("its tensors: "), HasSubstr("start anew with another"),
+                      Not(HasSubstr("allow_changes"))))
+        << change;
+  }
   EXPECT_EQ(latest_step(folder / "run"), 4);
   // All changes are reported at once, with one list of fields that would allow them, and exit
   // status 2.

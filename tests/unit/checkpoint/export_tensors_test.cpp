@@ -45,8 +45,8 @@ TEST(RoundedTensor, RoundsToNearestEvenAndCountsWhatItChanges) {
   EXPECT_NEAR(total.largest, 0x1p-11, 1e-6);
   EXPECT_EQ(total.largest_in, "w");
   EXPECT_EQ(total.text(),
-            "3 of 5 elements were rounded, by 0.0335 % over all (L2) and at most 0.0488 % of one "
-            "that is not zero now (w), 1 of them to zero");
+            "3 of 5 elements were rounded, by 0.0335 % over all (L2) and at most 0.0488 % of an "
+            "element that stays above zero (w), 1 of them to zero");
 }
 
 TEST(RoundedTensor, RoundsFp64Once) {

@@ -50,6 +50,9 @@ TEST_F(DatasetFiles, AMissingOneIsNamedWithWhatMayBeMeant) {
   EXPECT_THAT(problem("train.bin"), HasSubstr("give the prefix, " + path("train")));
   EXPECT_THAT(problem("text.txt"), HasSubstr("viaduct data tokenize --input " + path("text.txt")));
   EXPECT_THAT(problem("half"), HasSubstr(path("half.bin") + " does not exist"));
+  EXPECT_THAT(problem("."), HasSubstr("it is a folder, with the data sets "));
+  std::filesystem::create_directory(folder / "empty");
+  EXPECT_THAT(problem("empty"), HasSubstr("it is a folder without files, and no data set"));
 }
 
 TEST_F(DatasetFiles, AllAreListed) {

@@ -95,7 +95,8 @@ TEST_F(LoadTokenizer, ReadsTheEndsOfTexts) {
   EXPECT_THAT(load().special_ids().stop, ElementsAre(902, 900));
   write("tokenizer_config.json", {{"eos_token", {{"content", "<|im_start|>"}}}});
   EXPECT_EQ(load().special_ids().eos, 901);
-  EXPECT_EQ(load().special_ids().eod, 901);
+  // A token of a chat template ends messages; documents end with the token for the end of a text.
+  EXPECT_EQ(load().special_ids().eod, 900);
   EXPECT_THAT(load().special_ids().stop, ElementsAre(902, 900, 901));
   EXPECT_EQ(load().special_ids().pad, 900);
   write("config.json", {{"eos_token_id", "x"}});

@@ -84,9 +84,10 @@ TEST(HtmlPage, TextIsNeverMarkup) {
   page.note(NoteKind::warning, evil);
   page.table({evil}, {{evil}});
   page.figure(
+      evil,
       draw(LineChart{evil, evil, evil, {{evil, {{0, 1}}, false}, {evil, {{0, 1}}, false}}, {}}),
       evil);
-  page.figure(draw(BarChart{evil, {evil}, {{evil, evil, {1}}}, 1, evil}), evil);
+  page.figure(evil, draw(BarChart{evil, {evil}, {{evil, evil, {1}}}, 1, evil}), evil);
   page.image(evil, evil);
   page.details(evil, evil);
   EXPECT_THAT(page.document(), Not(HasSubstr("<script")));
@@ -107,6 +108,19 @@ TEST(HtmlPage, NumbersStandAtTheRight) {
   page.table({"name", "value"}, {{"a", "12 %"}, {"b", "–"}});
   EXPECT_THAT(page.document(), HasSubstr("<td>a</td><td class=\"number\">12 %</td>"));
   EXPECT_THAT(page.document(), Not(HasSubstr("http")));  // no external resources
+}
+
+TEST(LineChart, ATrendIsTheMeanAroundEachPoint) {
+  Series jumps{"loss", {}};
+  for (int i = 0; i < 200; ++i) jumps.points.push_back({double(i), 10.0 - 0.01 * i + (i % 2)});
+  const Series trend = smoothed(jumps);
+  ASSERT_EQ(trend.points.size(), 200u);
+  EXPECT_EQ(trend.name, "loss, smoothed");
+  for (size_t i = 3; i < 197; ++i)
+    EXPECT_NEAR(trend.points[i].y, 10.5 - 0.01 * static_cast<double>(i), 0.2) << i;
+  EXPECT_EQ(trend.points.front().y, jumps.points.front().y) << "ends stay where they are";
+  jumps.points.resize(20);
+  EXPECT_TRUE(smoothed(jumps).points.empty());
 }
 
 }  // namespace

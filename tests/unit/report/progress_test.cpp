@@ -52,6 +52,20 @@ TEST(Progress, TheLineHasTheLossesOfFurtherTokens) {
               testing::HasSubstr("| loss 3.4568 | mtp 1 loss 4.5000 | mtp 2 loss 5.2500 | lr"));
 }
 
+TEST(Progress, TheLineHasTheBalanceOfExperts) {
+  StepMetrics m = metrics();
+  m.routers = {{"load", {.least = 0.412, .mean = 1, .most = 1.834}},
+               {"dropped", {.least = 0, .mean = 0.0123, .most = 0.02}}};
+  EXPECT_THAT(progress_line(m, 2000, 1),
+              testing::HasSubstr(" | experts 0.41 to 1.83 of an even load, 1.2 % dropped"));
+}
+
+TEST(Progress, TheLossIsTheMeanSinceTheLastLine) {
+  StepMetrics m = metrics();
+  m.interval_loss = 3.25;
+  EXPECT_THAT(progress_line(m, 2000, 1), testing::HasSubstr("| loss 3.2500 | lr"));
+}
+
 TEST(Progress, TheLineShowsTheUncausalCountWhereThereIsOne) {
   StepMetrics m = metrics();
   m.mfu_full = 0.25;

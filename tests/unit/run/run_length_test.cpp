@@ -59,8 +59,8 @@ TEST(RunLength, WhatDoesNotFitIsSaid) {
     EXPECT_THAT([&] { setup_of(tiny_run() + overrides); }, ThrowsMessage<ConfigError>(what));
   };
   expect({"train.train_samples=1000"},
-         AllOf(HasSubstr("1000 rows are 250 steps"), HasSubstr("train.train_iters = 20")));
-  expect({"train.train_samples=3"}, HasSubstr("3 rows are less than the 4 of the first step"));
+         AllOf(HasSubstr("1000 rows make 250 steps"), HasSubstr("train.train_iters = 20")));
+  expect({"train.train_samples=3"}, HasSubstr("3 rows, less than the 4 of the first step"));
   expect({"train.train_samples=0"}, HasSubstr("train.train_samples"));
   expect({"train.rampup_batch_size=[2,2]"}, HasSubstr("2 numbers, expected [start, increment"));
   expect({"train.rampup_batch_size=[1,1,24]"},

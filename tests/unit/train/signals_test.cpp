@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "base/error.h"
 
@@ -31,9 +34,34 @@ TEST(StopSignals, ThereIsOnlyOne) {
   EXPECT_EQ(signals.received(), SIGTERM);
 }
 
-TEST(StopSignalsDeathTest, TheSecondEndsTheProcessAtOnce) {
+// GNU `timeout` sends SIGTERM to the process and to its group.
+TEST(StopSignals, RepeatsWithinSecondsAreOneRequest) {
+  StopSignals signals;
+  for (int i = 0; i < 3; ++i) raise(SIGTERM);
+  raise(SIGINT);
+  EXPECT_EQ(signals.received(), SIGTERM);
+}
+
+TEST(StopSignals, TheFirstIsAnsweredOnce) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  {
+    StopSignals signals({"SIGUSR1"}, {.descriptor = ends[1], .text = "saving\n"});
+    raise(SIGUSR1);  // warnings are not answered
+    raise(SIGINT);
+    raise(SIGTERM);
+  }
+  close(ends[1]);
+  char text[64];
+  const ssize_t bytes = read(ends[0], text, sizeof text);
+  close(ends[0]);
+  ASSERT_GE(bytes, 0);
+  EXPECT_EQ(std::string(text, static_cast<size_t>(bytes)), "saving\n");
+}
+
+TEST(StopSignalsDeathTest, ALaterSecondOneEndsTheProcessAtOnce) {
   const auto twice = [](int first, int second) {
-    StopSignals signals;
+    StopSignals signals({}, {.one_request_nanoseconds = 0});
     raise(first);
     raise(second);
   };

@@ -1,0 +1,115 @@
+#include "config/foreign_words.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace viaduct {
+namespace {
+
+constexpr std::string_view kBatch =
+    "global_batch_size = micro_batch_size · data-parallel ranks · gradient_accumulation_steps";
+constexpr std::string_view kEpochs =
+    "a run has a length in steps: epochs · rows of the data / global_batch_size; the line `data:` "
+    "at the start of a run has both numbers";
+constexpr std::string_view kRecipe = "bf16_mixed, fp16_mixed or fp32";
+
+constexpr ForeignWord kWords[] = {
+    // transformers.TrainingArguments
+    {"learning_rate", "optimizer.lr", ""},
+    {"per_device_train_batch_size", "train.micro_batch_size", "rows of a rank at a time"},
+    {"per_device_eval_batch_size", "train.micro_batch_size", "evaluation has the same rows"},
+    {"train_batch_size", "train.global_batch_size", kBatch},
+    {"batch_size", "train.global_batch_size", kBatch},
+    {"gradient_accumulation_steps", "train.global_batch_size", kBatch},
+    {"auto_find_batch_size", "train.micro_batch_size",
+     "`viaduct plan --largest` finds what fits in memory"},
+    {"warmup_steps", "scheduler.lr_warmup_iters", ""},
+    {"num_warmup_steps", "scheduler.lr_warmup_iters", ""},
+    {"warmup_ratio", "scheduler.lr_warmup_fraction", ""},
+    {"max_steps", "train.train_iters", ""},
+    {"num_train_epochs", "train.train_iters", kEpochs},
+    {"num_epochs", "train.train_iters", kEpochs},
+    {"epochs", "train.train_iters", kEpochs},
+    {"lr_scheduler_type", "scheduler.lr_decay_style", ""},
+    {"lr_scheduler", "scheduler.lr_decay_style", ""},
+    {"max_grad_norm", "optimizer.clip_grad", ""},
+    {"adam_epsilon", "optimizer.adam_eps", ""},
+    {"optim", "optimizer.optimizer", ""},
+    {"output_dir", "checkpoint.save", ""},
+    {"save_steps", "checkpoint.save_interval", ""},
+    {"save_total_limit", "checkpoint.most_recent_k", ""},
+    {"resume_from_checkpoint", "checkpoint.load",
+     "a run whose checkpoint.save has checkpoints resumes from the newest one"},
+    {"eval_steps", "validation.eval_interval", ""},
+    {"max_eval_samples", "validation.eval_iters", "in global batches"},
+    {"logging_steps", "logger.log_interval", ""},
+    {"logging_dir", "logger.tensorboard_dir", ""},
+    {"data_seed", "dataset.random_seed", ""},
+    {"bf16", "mixed_precision.recipe", kRecipe},
+    {"fp16", "mixed_precision.recipe", kRecipe},
+    {"torch_dtype", "mixed_precision.recipe", kRecipe},
+    {"dtype", "mixed_precision.recipe", kRecipe},
+    {"gradient_checkpointing", "model.recompute_granularity", "full or selective"},
+    {"dataloader_num_workers", "dataset.num_workers", ""},
+    {"max_seq_length", "model.seq_length", ""},
+    {"max_length", "model.seq_length", ""},
+    {"block_size", "model.seq_length", ""},
+    {"context_length", "model.seq_length", ""},
+    {"model_name_or_path", "checkpoint.pretrained_checkpoint", "a folder"},
+    {"tokenizer_name", "tokenizer.tokenizer_model", "a folder"},
+    {"train_file", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
+    {"dataset_name", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
+    {"nproc_per_node", "dist.ranks", "of all machines"},
+    {"world_size", "dist.ranks", ""},
+    // peft.LoraConfig
+    {"lora_r", "peft.dim", ""},
+    {"lora_alpha", "peft.alpha", ""},
+    {"lora_dropout", "peft.dropout", ""},
+    {"lora_target_modules", "peft.target_modules", ""},
+    // config.json
+    {"num_hidden_layers", "model.num_layers", ""},
+    {"n_layer", "model.num_layers", ""},
+    {"n_embd", "model.hidden_size", ""},
+    {"n_head", "model.num_attention_heads", ""},
+    {"n_positions", "model.max_position_embeddings", ""},
+    {"intermediate_size", "model.ffn_hidden_size", ""},
+    {"num_key_value_heads", "model.num_query_groups", ""},
+    {"head_dim", "model.kv_channels", ""},
+    {"hidden_act", "model.activation_func", ""},
+    {"rms_norm_eps", "model.layernorm_epsilon", ""},
+    {"layer_norm_eps", "model.layernorm_epsilon", ""},
+    {"rope_theta", "model.rotary_base", ""},
+    {"tie_word_embeddings", "model.share_embeddings_and_output_weights", ""},
+    {"sliding_window", "model.window_size", ""},
+    {"attention_bias", "model.add_qkv_bias", ""},
+    {"initializer_range", "model.init_method_std", ""},
+    {"num_experts", "model.num_moe_experts", ""},
+    {"num_local_experts", "model.num_moe_experts", ""},
+    {"num_experts_per_tok", "model.moe_router_topk", ""},
+    {"moe_intermediate_size", "model.moe_ffn_hidden_size", ""},
+    {"router_aux_loss_coef", "model.moe_aux_loss_coeff", ""},
+};
+
+}  // namespace
+
+std::span<const ForeignWord> foreign_words() {
+  return kWords;
+}
+
+std::string search_form(std::string_view name) {
+  std::string form(name);
+  for (char& c : form) {
+    c = c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return form.substr(std::min(form.find_first_not_of('_'), form.size()));
+}
+
+const ForeignWord* find_foreign_word(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  const std::string word = search_form(dot == name.npos ? name : name.substr(dot + 1));
+  const auto* found = std::find_if(std::begin(kWords), std::end(kWords),
+                                   [&](const ForeignWord& known) { return known.word == word; });
+  return found == std::end(kWords) ? nullptr : found;
+}
+
+}  // namespace viaduct
