@@ -9,7 +9,8 @@ usage() {
   cat <<'EOT'
 usage: ./viaduct.sh COMMAND [arguments]
 
-  build                 install missing Debian packages, build; leaves the binary at build/release/viaduct
+  build [--configure]   install missing Debian packages, build; leaves the binary at build/release/viaduct. `--configure`
+                        stops before compiling
   quickstart [SECTION.FIELD=VALUE…]
                         build, train a model on Shakespeare from scratch and print text sampled from it (about two
                         minutes of training on two cores); the arguments are configuration overrides
@@ -39,6 +40,8 @@ usage: ./viaduct.sh COMMAND [arguments]
   hosts                 run over two hosts simulated on this machine, as mpirun --hostfile does (network namespaces; needs root):
                         the numbers must equal those of one rank, and a killed process, a lost host and a pulled cable must end
                         the run everywhere
+  debian 12|13          build the checkout in a new Debian of that version, in a folder of build/, then train and resume
+                        (needs root and debootstrap; half an hour of two cores); `--help` for all options
   arm [--quick|--binary]
                         compile for aarch64 with Debian's cross compiler and run unit tests under qemu-user (installs both)
   clean                 remove build/ (runs/ stays)
@@ -61,12 +64,23 @@ bad_usage() {
 
 installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]; }
 
+# check_packages_exist PACKAGE…: names at once all packages that this release does not have, where apt-get stops at a list.
+check_packages_exist() {
+  local package unknown=() system
+  for package in "$@"; do
+    [[ -n $(apt-cache madison "$package" 2>/dev/null) ]] || unknown+=("$package")
+  done
+  [[ ${#unknown[@]} -gt 0 ]] || return 0
+  system=$(. /etc/os-release 2>/dev/null && printf '%s' "${PRETTY_NAME:-}") || true
+  die "${system:-this system} has no package ${unknown[*]} (tested: Debian 12 and 13); docs/dependencies.md says what each is for"
+}
+
 # install_packages [PACKAGE…]: installs the given packages and those of tools/packages.txt that this machine lacks. Prints
 # nothing if none is missing. Never asks.
 install_packages() {
-  if ! command -v dpkg-query >/dev/null; then
-    say "not a Debian system: install the libraries of docs/dependencies.md yourself if CMake misses one"
-    return
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    "$root/tools/debian/what_is_missing.sh" || exit 1
+    return 0
   fi
   local package missing=() as_root=()
   while read -r package; do
@@ -80,15 +94,20 @@ install_packages() {
   fi
   say "installing ${missing[*]}"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null
+  check_packages_exist "${missing[@]}"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
 }
 
-# build_targets PRESET [TARGET…]: configures the preset if needed, with sources in batches, and builds the targets (default:
-# everything).
+# configure PRESET: configures the preset if that was not done, with sources in batches.
+configure() {
+  [[ -f $root/build/$1/build.ninja ]] || (cd "$root" && cmake --preset "$1" -D VIADUCT_BATCHES="${VIADUCT_BATCHES:-ON}")
+}
+
+# build_targets PRESET [TARGET…]: configures the preset if needed and builds the targets (default: everything).
 build_targets() {
   local preset=$1
   shift
-  [[ -f $root/build/$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset" -D VIADUCT_BATCHES="${VIADUCT_BATCHES:-ON}")
+  configure "$preset"
   cmake --build "$root/build/$preset" -j "$jobs" ${1:+--target "$@"}
 }
 
@@ -99,7 +118,12 @@ build_binary() {
 }
 
 command_build() {
-  [[ $# -eq 0 ]] || bad_usage "build takes no arguments, got '$*'"
+  if [[ $* == --configure ]]; then
+    install_packages
+    configure release
+    return
+  fi
+  [[ $# -eq 0 ]] || bad_usage "build takes no arguments but --configure, got '$*'"
   build_binary
 }
 
@@ -213,6 +237,13 @@ command_arm() {
   exec "$root/tools/arm/run.sh" "$@"
 }
 
+command_debian() {
+  case ${1:-} in
+    12 | 13) [[ $(id -u) -ne 0 ]] || command -v debootstrap >/dev/null || install_packages debootstrap ;;
+  esac
+  exec "$root/tools/debian/run.sh" "$@"
+}
+
 command_clean() {
   [[ $# -eq 0 ]] || bad_usage "clean takes no arguments, got '$*'"
   rm -rf "$root/build"
@@ -220,7 +251,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | arm | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | debian | arm | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2
