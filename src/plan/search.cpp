@@ -39,7 +39,14 @@ class Search {
       : request_(request), settings_(settings), begin_(settings.clock()), pool_(settings.threads) {}
 
   SearchResult run() {
-    make_spaces();
+    try {
+      make_spaces();
+    } catch (const DeadlineError&) {
+      fail<ConfigError>(
+          "viaduct plan: --time-limit: {} s are over before the layouts of this model are known; a "
+          "search needs more (--time-limit)",
+          limit());
+    }
     describe_result();
     for (const auto& space : spaces_) {
       for (const Layout& layout : space->layouts())
@@ -55,13 +62,13 @@ class Search {
   /// One for each variant that can be planned.
   void make_spaces() {
     if (request_.variants.empty()) {
-      spaces_.push_back(std::make_unique<SearchSpace>(request_));
+      spaces_.push_back(std::make_unique<SearchSpace>(request_, nullptr, end()));
       return;
     }
     std::string last;
     for (const auto& variant : request_.variants) {
       try {
-        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant));
+        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant, end()));
       } catch (const ConfigError& error) {
         last = variant->name + ": " + error.what();
         ++result_.refused[last];
@@ -114,7 +121,9 @@ class Search {
   Deadline end() const { return Deadline::at(begin_ + limit(), settings_.clock); }
   bool passed(double seconds) const { return settings_.clock() > begin_ + seconds; }
 
-  bool done() const { return queue_.front().bound.seconds > slowest_row() || passed(kSearchShare * limit()); }
+  bool done() const {
+    return queue_.front().bound.seconds > slowest_row() || passed(kSearchShare * limit());
+  }
 
   /// Seconds of the last row that the search proves; infinite while rows are missing.
   double slowest_row() const {
@@ -128,6 +137,7 @@ class Search {
     SearchSpace* space;
     Layout sizes;
     LayerCost cost = {};
+    bool out_of_time = false;
   };
 
   /// Work for each thread: what the foremost layouts wait for.
@@ -164,11 +174,18 @@ class Search {
     }
     make_layers(tasks);
     predict_whole(whole);
-    for (const Waiting& waiting : held) refine(waiting);
+    for (const Waiting& waiting : held) {
+      // Given up, the time is over: its bound stays as it is.
+      if (waiting.space->bound(*waiting.layout, waiting.next_basis()))
+        refine(waiting);
+      else
+        queue_.push(waiting);
+    }
   }
 
   bool is_good_guess(const Waiting& refined) const {
-    const bool late = result_.candidates.empty() && passed(kSearchShare / 2 * settings_.time_limit_seconds);
+    const bool late =
+        result_.candidates.empty() && passed(kSearchShare / 2 * settings_.time_limit_seconds);
     return may_be_row(refined) &&
            (late || refined.bound.seconds <= kFarBehind * queue_.front().bound.seconds);
   }
@@ -180,9 +197,14 @@ class Search {
   void make_layers(std::vector<Task>& tasks) {
     pool_.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
       Task& task = tasks[static_cast<size_t>(i)];
-      task.cost = task.space->costs().measured(task.sizes);
+      try {
+        task.cost = task.space->costs().measured(task.sizes, end());
+      } catch (const DeadlineError&) {
+        task.out_of_time = true;
+      }
     });
-    for (const Task& task : tasks) task.space->costs().keep(task.sizes, task.cost);
+    for (const Task& task : tasks)
+      if (!task.out_of_time) task.space->costs().keep(task.sizes, task.cost);
     made_ += static_cast<int64_t>(tasks.size());
   }
 
