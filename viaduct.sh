@@ -37,6 +37,9 @@ usage: ./viaduct.sh COMMAND [arguments]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check the guarantees of
                         docs/reliability.md; `--help` for all options.
                         `torture --big`: save and resume 10 GB with little memory and disk (needs root)
+  fuzz-runs [--minutes N] [--seed S] [--replay SEED]
+                        run random configurations for N minutes (10) against one rank of the same mathematics, and interrupt
+                        and resume runs; `--help` for all options
   hosts                 run over two hosts simulated on this machine, as mpirun --hostfile does (network namespaces; needs root):
                         the numbers must equal those of one rank, and a killed process, a lost host and a pulled cable must end
                         the run everywhere
@@ -225,6 +228,11 @@ command_torture() {
   exec /usr/bin/python3 "$root/tools/torture/torture.py" --binary "$root/build/release/viaduct" "$@"
 }
 
+command_fuzz-runs() {
+  build_binary
+  exec /usr/bin/python3 "$root/tools/fuzz_runs/fuzz_runs.py" --binary "$root/build/release/viaduct" "$@"
+}
+
 command_hosts() {
   [[ $# -eq 0 ]] || bad_usage "hosts takes no arguments, got '$*'"
   [[ $(id -u) -eq 0 ]] || die "hosts makes network namespaces, which needs root; run: sudo ./viaduct.sh hosts"
@@ -251,7 +259,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | debian | arm | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | fuzz-runs | hosts | debian | arm | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

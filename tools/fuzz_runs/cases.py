@@ -1,6 +1,7 @@
 """The two kinds of cases: a configuration against one rank of the same mathematics, and an interrupted run against a whole one."""
 
 import os
+import re
 
 from configurations import STEPS, random_configuration
 from sessions import difference, metrics, named_fields
@@ -41,8 +42,8 @@ class Case:
             return
         if session.is_refused() and not named_fields(session.text, self.names):
             raise Finding(f"refused without the name of a field: {session.error()}")
-        if session.is_refused() and "step 1/" in session.text:
-            raise Finding(f"refused after the first step: {session.error()}")
+        if session.is_refused() and ("step 1/" in session.text or re.search(r"error: rank \d+: ", session.text)):
+            raise Finding(f"refused when the ranks are already running: {session.error()}")
         if not session.is_refused():
             raise Finding(f"ends with status {session.status}: {session.error()}")
 

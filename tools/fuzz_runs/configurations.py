@@ -3,15 +3,16 @@
 STEPS = 4
 
 TINY = {
-    "model.num_layers": 4, "model.hidden_size": 32, "model.ffn_hidden_size": 64, "model.num_attention_heads": 4,
-    "model.vocab_size": 64, "model.seq_length": 16, "train.train_iters": STEPS, "train.global_batch_size": 8,
+    "model.num_layers": 4, "model.hidden_size": 64, "model.ffn_hidden_size": 64, "model.num_attention_heads": 4,
+    "model.vocab_size": 64, "model.seq_length": 32, "train.train_iters": STEPS, "train.global_batch_size": 8,
     "train.micro_batch_size": 1, "optimizer.lr": 1e-3, "scheduler.lr_warmup_iters": 0, "dataset.mock": "true",
     "validation.eval_iters": 0, "logger.log_interval": 1, "logger.log_throughput": "false", "dist.threads_per_rank": 1,
 }
-EXPERTS = {"model.num_moe_experts": 4, "model.moe_ffn_hidden_size": 16, "model.moe_router_topk": 2}
-LATENT = {"model.q_lora_rank": 16, "model.kv_lora_rank": 8, "model.qk_head_dim": 8, "model.qk_pos_emb_head_dim": 4,
-          "model.v_head_dim": 8}
-SHARED = {"model.moe_shared_expert_intermediate_size": 16}
+EXPERTS = {"model.num_moe_experts": 4, "model.moe_router_topk": 2}
+LATENT = {"model.q_lora_rank": 32, "model.kv_lora_rank": 32, "model.qk_head_dim": 16, "model.qk_pos_emb_head_dim": 16,
+          "model.v_head_dim": 16}
+OWN_WIDTH = {"model.moe_ffn_hidden_size": 32}
+SHARED = {"model.moe_shared_expert_intermediate_size": 32}
 GROUPS = {"model.moe_router_num_groups": 2, "model.moe_router_group_topk": 1}
 
 
@@ -21,8 +22,12 @@ def sizes_of_family(family):
     if "moe" in family or family in ("mixtral", "gpt_oss") or "deepseek" in family:
         sizes.update(EXPERTS)
     if "deepseek" in family:
-        sizes.update(LATENT, **SHARED, **GROUPS)
-    if family == "qwen2_moe":
+        sizes.update(LATENT)
+    if family == "deepseek_v3":
+        sizes.update(GROUPS)
+    if "_moe" in family or "deepseek" in family:
+        sizes.update(OWN_WIDTH)
+    if family == "qwen2_moe" or "deepseek" in family:
         sizes.update(SHARED)
     return sizes
 
@@ -62,6 +67,7 @@ def choose_what(random, knobs, configuration):
     family = random.choice(by_name["model.family"].choices)
     what = {**TINY, **sizes_of_family(family), "model.family": family}
     what["model.num_layers"] = random.choice([2, 4, 4, 8])
+    what["model.seq_length"] = random.choice([32, 32, 64, 128])
     what["train.global_batch_size"] = random.choice([4, 8, 8, 12])
     what["rng.seed"] = random.randrange(1000)
     recipes = by_name["mixed_precision.recipe"].choices

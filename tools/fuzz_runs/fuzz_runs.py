@@ -4,7 +4,7 @@
 A case has a seed of its own, from which everything follows: seeds are counted up from --seed, and --replay runs one again. A
 configuration is compared with one rank of the same mathematics; another kind of case interrupts a run and resumes it. A finding is a
 crash, a hang, a checkpoint that is missing or cannot be read, a difference beyond the tolerance, a refusal that names no field or
-comes after the first step. Prints counts; exit status 1 if there was a finding."""
+comes when the ranks are already running. Prints counts; exit status 1 if there was a finding."""
 
 import argparse
 import concurrent.futures
@@ -70,7 +70,7 @@ class Fuzz:
         last = [first]
 
         def work():
-            while time.monotonic() < end:
+            while time.monotonic() < end and not (self.options.first and self.findings):
                 with self.lock:
                     seed = next(seeds)
                     last[0] = seed + 1
@@ -98,6 +98,7 @@ def main():
     parser.add_argument("--only", choices=list(cases.KINDS), help="only cases of this kind")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="cases at a time")
     parser.add_argument("--session-seconds", type=float, default=SESSION_SECONDS, help="a run that takes longer hangs")
+    parser.add_argument("--first", action="store_true", help="end at the first finding")
     parser.add_argument("--verbose", action="store_true", help="a line for each case, with the refusal of those that are refused")
     parser.add_argument("--no-mpi", action="store_true", help="ranks are threads only")
     parser.add_argument("--binary", required=True)

@@ -76,6 +76,7 @@ def named_fields(text, known):
     """The fields that a message names, with their section or, where that is unique, without."""
     words = set(re.findall(r"[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)*", text))
     sections = {name.split(".")[0] for name in known}
+    words |= {part for word in words for part in word.split(".")}
     found = {name for name in known if name in words or name.split(".", 1)[1] in words}
     return found | {word for word in words if word.split(".")[0] in sections and "." in word}
 
