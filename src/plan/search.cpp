@@ -23,6 +23,9 @@ namespace {
 // fit.
 constexpr double kSearchShare = 0.8;
 
+// Seconds besides the time limit in which the states of a model are found.
+constexpr double kStateSeconds = 3;
+
 // Layouts that are predicted at the end of the time if none fits before.
 constexpr size_t kSmallest = 4;
 
@@ -43,9 +46,9 @@ class Search {
       make_spaces();
     } catch (const DeadlineError&) {
       fail<ConfigError>(
-          "viaduct plan: --time-limit: {} s are over before the layouts of this model are known; a "
-          "search needs more (--time-limit)",
-          limit());
+          "viaduct plan: --time-limit: {} s, but the states of this model alone took {:.0f} s and "
+          "are not known yet; expected more seconds, or a smaller model",
+          limit(), limit() + kStateSeconds);
     }
     describe_result();
     for (const auto& space : spaces_) {
@@ -62,13 +65,13 @@ class Search {
   /// One for each variant that can be planned.
   void make_spaces() {
     if (request_.variants.empty()) {
-      spaces_.push_back(std::make_unique<SearchSpace>(request_, nullptr, end()));
+      spaces_.push_back(std::make_unique<SearchSpace>(request_, nullptr, end_of_states()));
       return;
     }
     std::string last;
     for (const auto& variant : request_.variants) {
       try {
-        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant, end()));
+        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant, end_of_states()));
       } catch (const ConfigError& error) {
         last = variant->name + ": " + error.what();
         ++result_.refused[last];
@@ -119,6 +122,10 @@ class Search {
   }
   /// What still runs then is given up.
   Deadline end() const { return Deadline::at(begin_ + limit(), settings_.clock); }
+  /// Of finding the states of a model, without which there is nothing to show.
+  Deadline end_of_states() const {
+    return Deadline::at(steady_seconds() + limit() + kStateSeconds);
+  }
   bool passed(double seconds) const { return settings_.clock() > begin_ + seconds; }
 
   bool done() const {
