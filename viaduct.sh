@@ -9,7 +9,8 @@ usage() {
   cat <<'EOT'
 usage: ./viaduct.sh COMMAND [arguments]
 
-  build                 install missing Debian packages, build; leaves the binary at build/release/viaduct
+  build [--configure]   install missing Debian packages, build; leaves the binary at build/release/viaduct. `--configure`
+                        stops before compiling
   quickstart [SECTION.FIELD=VALUE…]
                         build, train a model on Shakespeare from scratch and print text sampled from it (about two
                         minutes of training on two cores); the arguments are configuration overrides
@@ -36,9 +37,14 @@ usage: ./viaduct.sh COMMAND [arguments]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check the guarantees of
                         docs/reliability.md; `--help` for all options.
                         `torture --big`: save and resume 10 GB with little memory and disk (needs root)
+  fuzz-runs [--minutes N] [--seed S] [--replay SEED]
+                        run random configurations for N minutes (10) against one rank of the same mathematics, and interrupt
+                        and resume runs; `--help` for all options
   hosts                 run over two hosts simulated on this machine, as mpirun --hostfile does (network namespaces; needs root):
                         the numbers must equal those of one rank, and a killed process, a lost host and a pulled cable must end
                         the run everywhere
+  debian 12|13          build the checkout in a new Debian of that version, in a folder of build/, then train and resume
+                        (needs root and debootstrap; half an hour of two cores); `--help` for all options
   arm [--quick|--binary]
                         compile for aarch64 with Debian's cross compiler and run unit tests under qemu-user (installs both)
   packages [PACKAGE…]   install the Debian packages that this machine lacks, and those given
@@ -62,12 +68,23 @@ bad_usage() {
 
 installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]; }
 
+# check_packages_exist PACKAGE…: names at once all packages that this release does not have, where apt-get stops at a list.
+check_packages_exist() {
+  local package unknown=() system
+  for package in "$@"; do
+    [[ -n $(apt-cache madison "$package" 2>/dev/null) ]] || unknown+=("$package")
+  done
+  [[ ${#unknown[@]} -gt 0 ]] || return 0
+  system=$(. /etc/os-release 2>/dev/null && printf '%s' "${PRETTY_NAME:-}") || true
+  die "${system:-this system} has no package ${unknown[*]} (tested: Debian 12 and 13); docs/dependencies.md says what each is for"
+}
+
 # install_packages [PACKAGE…]: installs the given packages and those of tools/packages.txt that this machine lacks. Prints
 # nothing if none is missing. Never asks.
 install_packages() {
-  if ! command -v dpkg-query >/dev/null; then
-    say "not a Debian system: install the libraries of docs/dependencies.md yourself if CMake misses one"
-    return
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    "$root/tools/debian/what_is_missing.sh" || exit 1
+    return 0
   fi
   local package missing=() as_root=()
   while read -r package; do
@@ -81,15 +98,20 @@ install_packages() {
   fi
   say "installing ${missing[*]}"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null
+  check_packages_exist "${missing[@]}"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
 }
 
-# build_targets PRESET [TARGET…]: configures the preset if needed, with sources in batches, and builds the targets (default:
-# everything).
+# configure PRESET: configures the preset if that was not done, with sources in batches.
+configure() {
+  [[ -f $root/build/$1/build.ninja ]] || (cd "$root" && cmake --preset "$1" -D VIADUCT_BATCHES="${VIADUCT_BATCHES:-ON}")
+}
+
+# build_targets PRESET [TARGET…]: configures the preset if needed and builds the targets (default: everything).
 build_targets() {
   local preset=$1
   shift
-  [[ -f $root/build/$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset" -D VIADUCT_BATCHES="${VIADUCT_BATCHES:-ON}")
+  configure "$preset"
   cmake --build "$root/build/$preset" -j "$jobs" ${1:+--target "$@"}
 }
 
@@ -100,7 +122,12 @@ build_binary() {
 }
 
 command_build() {
-  [[ $# -eq 0 ]] || bad_usage "build takes no arguments, got '$*'"
+  if [[ $* == --configure ]]; then
+    install_packages
+    configure release
+    return
+  fi
+  [[ $# -eq 0 ]] || bad_usage "build takes no arguments but --configure, got '$*'"
   build_binary
 }
 
@@ -204,6 +231,11 @@ command_torture() {
   exec /usr/bin/python3 "$root/tools/torture/torture.py" --binary "$root/build/release/viaduct" "$@"
 }
 
+command_fuzz-runs() {
+  build_binary
+  exec /usr/bin/python3 "$root/tools/fuzz_runs/fuzz_runs.py" --binary "$root/build/release/viaduct" "$@"
+}
+
 command_hosts() {
   [[ $# -eq 0 ]] || bad_usage "hosts takes no arguments, got '$*'"
   [[ $(id -u) -eq 0 ]] || die "hosts makes network namespaces, which needs root; run: sudo ./viaduct.sh hosts"
@@ -216,6 +248,13 @@ command_arm() {
   exec "$root/tools/arm/run.sh" "$@"
 }
 
+command_debian() {
+  case ${1:-} in
+    12 | 13) [[ $(id -u) -ne 0 ]] || command -v debootstrap >/dev/null || install_packages debootstrap ;;
+  esac
+  exec "$root/tools/debian/run.sh" "$@"
+}
+
 command_clean() {
   [[ $# -eq 0 ]] || bad_usage "clean takes no arguments, got '$*'"
   rm -rf "$root/build"
@@ -223,7 +262,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | hosts | arm | packages | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | fuzz-runs | hosts | debian | arm | packages | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -6,10 +6,13 @@
 
 namespace viaduct::cli {
 
-/// A usage or configuration error that the process of rank 0 reports.
-struct SaidByRank0 {};
+/// A usage or configuration error that the process of rank 0 reports. Whoever is still running
+/// some seconds later reports it, too: then there may have been no rank 0.
+struct SaidByRank0 {
+  ConfigError error;
+};
 
-/// False in processes that an MPI launcher started as ranks other than 0.
+/// False in processes that a launcher started as ranks other than 0.
 bool says_common_errors();
 
 /// Runs the part of a command that every process runs before the ranks connect, so that common
@@ -21,8 +24,8 @@ auto before_ranks(F&& prepare) {
     return prepare();
   } catch (const MissingPath&) {
     throw;
-  } catch (const ConfigError&) {
-    if (!says_common_errors()) throw SaidByRank0();
+  } catch (const ConfigError& error) {
+    if (!says_common_errors()) throw SaidByRank0{error};
     throw;
   }
 }

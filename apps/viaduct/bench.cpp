@@ -46,6 +46,7 @@ Subcommand add_bench(CLI::App& root) {
       "Measure the table that the planner uses for this machine, or for its GPU; takes about a "
       "minute");
   app->add_option("--out", options->out, "File for the table (default: standard output)")
+      ->check(new_path())
       ->needs(calibrate);
   app->add_option("--seconds", options->effort.seconds,
                   "Approximate length of the calibration; a shorter one leaves out long products")

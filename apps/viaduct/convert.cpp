@@ -79,6 +79,7 @@ Subcommand add_convert(CLI::App& root) {
   app->add_option("--to", arguments->settings.to,
                   "What to write: a new or empty folder (a Hugging Face folder, or a save folder "
                   "that gets a step and latest), or FILE.gguf")
+      ->check(new_path())
       ->required();
   app->add_option("--to-format", arguments->format,
                   "hf, viaduct or gguf; default: gguf for FILE.gguf, viaduct where --from is a "

@@ -112,7 +112,9 @@ Subcommand add_data_merge(CLI::App& data) {
   CLI::App* app = data.add_subcommand("merge", "Merge several indexed data sets into one");
   auto arguments = std::make_shared<Merge>();
   app->add_option("--input", arguments->inputs, "Prefixes of the data sets, in order")->required();
-  app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
+  app->add_option("--output", arguments->output, "Prefix of the files to write")
+      ->check(new_path())
+      ->required();
   add_overwrite(*app, arguments->overwrite);
   app->footer("Example:\n  viaduct data merge --input data/part1 data/part2 --output data/all");
   return {app, [arguments] {

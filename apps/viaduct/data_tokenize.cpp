@@ -132,7 +132,9 @@ Subcommand add_data_tokenize(CLI::App& data) {
          "also as .gz or .zst; - is standard input")
       ->required();
   app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
-  app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
+  app->add_option("--output", arguments->output, "Prefix of the files to write")
+      ->check(new_path())
+      ->required();
   add_overwrite(*app, arguments->overwrite);
   auto* key =
       app->add_option(

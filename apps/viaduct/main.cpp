@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <new>
 #include <system_error>
 #include <vector>
 
@@ -148,10 +150,10 @@ int run(int argc, char** argv) {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return root.exit(error);  // --help
-    if (!says_common_errors()) throw SaidByRank0();
-    viaduct::log_line(viaduct::LogLevel::error,
-                      error.what() + expected_value(chosen(root), error) +
-                          nearest_option(chosen(root), argc - 1, argv + 1));
+    const std::string problem = error.what() + expected_value(chosen(root), error) +
+                                nearest_option(chosen(root), argc - 1, argv + 1);
+    if (!says_common_errors()) throw SaidByRank0{viaduct::ConfigError(problem)};
+    viaduct::log_line(viaduct::LogLevel::error, problem);
     return kBadUsage;
   }
   before_ranks([&] { check_one_process(argv[1]); });
@@ -161,22 +163,34 @@ int run(int argc, char** argv) {
   return kBadUsage;
 }
 
+int report_usage(const viaduct::ConfigError& error) {
+  for (const auto& problem : error.problems()) viaduct::log_line(viaduct::LogLevel::error, problem);
+  return kBadUsage;
+}
+
 int run_to_status(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const viaduct::cli::SaidByRank0&) {
+  } catch (const viaduct::cli::SaidByRank0& said) {
     viaduct::cli::wait_for_rank0();
-    return kBadUsage;
+    return report_usage(said.error);
   } catch (const viaduct::ConfigError& error) {
-    for (const auto& problem : error.problems())
-      viaduct::log_line(viaduct::LogLevel::error, problem);
-    return kBadUsage;
+    return report_usage(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    viaduct::log_line(viaduct::LogLevel::error,
+                      error.path1().string() + ": " + error.code().message());
+    return kRunFailed;
   } catch (const std::system_error& error) {
     // fmt's message does not name the file.
     const bool output = std::ferror(stdout) != 0;
     viaduct::log_line(viaduct::LogLevel::error,
                       output ? "cannot write to standard output: " + error.code().message()
                              : std::string(error.what()));
+    return kRunFailed;
+  } catch (const std::bad_alloc&) {
+    viaduct::log_line(viaduct::LogLevel::error,
+                      "out of memory: the system refused an allocation (ulimit -v, or a limit of "
+                      "the container)");
     return kRunFailed;
   } catch (const std::exception& error) {
     viaduct::log_line(viaduct::LogLevel::error, error.what());

@@ -1,6 +1,6 @@
 #pragma once
-// Ranges of options, for `->check(…)`. CLI11's own checks take infinity, and name the largest
-// double in all its digits.
+// What options may be, for `->check(…)`: ranges of numbers, names of files to write. CLI11's own
+// checks take infinity, and name the largest double in all its digits.
 
 #include <CLI/CLI.hpp>
 
@@ -10,5 +10,8 @@ namespace viaduct::cli {
 const CLI::Validator& positive();
 /// At least 0.
 const CLI::Validator& not_negative();
+/// A name for a new file or folder: not empty, and short enough for what is appended to it while it
+/// is written.
+const CLI::Validator& new_path();
 
 }  // namespace viaduct::cli

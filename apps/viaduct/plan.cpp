@@ -224,9 +224,9 @@ void add_search_options(CLI::App& app, Options& options) {
              "Seconds of the search; what still runs then is given up; default 8, and up to 60 "
              "as long as no layout fits")
           ->check(positive()),
-      app.add_option(
-          "--write", search.write,
-          "Writes the fastest layout into this file, a configuration for viaduct train")};
+      app.add_option("--write", search.write,
+                     "Writes the fastest layout into this file, a configuration for viaduct train")
+          ->check(new_path())};
   options.given_of_search = [all] { return names_given(all); };
 }
 

@@ -91,7 +91,7 @@ Subcommand add_probe(CLI::App& root) {
                   "is ignored), position_ids, attention_mask, document_ids or cu_seqlens; with "
                   "--train batch.input_ids [N,B,S] and the like")
       ->required();
-  app->add_option("--out", *out, "Safetensors file to write")->required();
+  app->add_option("--out", *out, "Safetensors file to write")->check(new_path())->required();
   app->add_flag("--train", request->train,
                 "N optimizer steps instead: loss [N], grad_norm [N] and final.NAME");
   app->add_flag("--hidden", request->hidden, "Also hidden.*: the residual stream of each layer");

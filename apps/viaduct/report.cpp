@@ -107,7 +107,8 @@ Subcommand add_report(CLI::App& root) {
                   "with the plan")
       ->type_name("DIR")
       ->required();
-  app->add_option("--out", options->out, "The page; default: report.html in that folder");
+  app->add_option("--out", options->out, "The page; default: report.html in that folder")
+      ->check(new_path());
   app->add_option("--plan", options->plan,
                   "With a run: the output of viaduct plan --json to compare it with");
   app->footer(

@@ -194,7 +194,8 @@ Subcommand add_schedule(CLI::App& root) {
                 "Forwards alternate with the backward beside them, marked with & "
                 "(overlap_moe_expert_parallel_comm)");
   app->add_option("--svg", arguments->svg,
-                  "Write the drawing to this file; -: only the drawing, to standard output");
+                  "Write the drawing to this file; -: only the drawing, to standard output")
+      ->check(new_path());
   app->add_flag("--json", arguments->json, "All actions of each stage, as JSON");
   app->footer("Example:\n  viaduct schedule --pp 4 --microbatches 8 --kind zero_bubble");
   return {app, [arguments] { return run_schedule_command(*arguments); }};

@@ -210,7 +210,9 @@ Subcommand add_tokenizer(CLI::App& root) {
                    "member of each line of JSONL that holds the text")
       ->capture_default_str();
   trainer->add_option("--vocab-size", options->vocab_size, "tokens, at least 257")->required();
-  trainer->add_option("--output", options->output, "folder for tokenizer.json")->required();
+  trainer->add_option("--output", options->output, "folder for tokenizer.json")
+      ->check(new_path())
+      ->required();
   add_overwrite(*trainer, options->overwrite);
   trainer->footer(
       "Example:\n  viaduct tokenizer train --input data/tinyshakespeare.txt --vocab-size 2048 "

@@ -5,11 +5,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/nearest.h"
 
 namespace viaduct {
 namespace {
+
+// Numbers end up in kernels as FP32, where a smaller one is 0 and a larger one infinite.
+constexpr double kSmallestNumber = std::numeric_limits<float>::min();
+constexpr double kLargestNumber = std::numeric_limits<float>::max();
+
+bool fits_fp32(double number) {
+  const double magnitude = std::abs(number);
+  return magnitude == 0 || (magnitude >= kSmallestNumber && magnitude <= kLargestNumber);
+}
 
 std::string number_text(double number) {
   return fmt::format("{}", number);
@@ -37,10 +47,13 @@ std::string Field::allowed_text() const {
   if (!allowed.empty()) return fmt::format("{}", fmt::join(allowed, "|"));
   if (!low && !high) return "";
   const bool bounded = high && !std::isinf(*high);
-  if (low && bounded && !above_low) return number_text(*low) + " to " + number_text(*high);
+  if (low && bounded && !above_low && !below_high)
+    return number_text(*low) + " to " + number_text(*high);
   std::string text;
   if (low) text = (above_low ? "> " : ">= ") + number_text(*low);
-  if (bounded) text += (text.empty() ? "<= " : " and <= ") + number_text(*high);
+  if (bounded)
+    text +=
+        (text.empty() ? "" : " and ") + std::string(below_high ? "< " : "<= ") + number_text(*high);
   return text;
 }
 
@@ -56,9 +69,13 @@ std::string Field::value_problem(const Value& value) const {
   const bool numeric = type.find("number") != std::string::npos || low || high;
   if (numeric && read_value(value, number) && std::isinf(number))
     return fmt::format("expected a finite number, found {}", value.scalar);
+  if (type.find("number") != std::string::npos && read_value(value, number) && !fits_fp32(number))
+    return fmt::format(
+        "expected 0 or a magnitude from {:.3g} to {:.3g}, as FP32 has them, found {}",
+        kSmallestNumber, kLargestNumber, value.scalar);
   if ((low || high) && read_value(value, number)) {
-    const bool good =
-        (!low || number > *low || (number == *low && !above_low)) && (!high || number <= *high);
+    const bool good = (!low || number > *low || (number == *low && !above_low)) &&
+                      (!high || number < *high || (number == *high && !below_high));
     if (!good) return fmt::format("expected {}, found {}", allowed_text(), value.scalar);
   }
   const bool is_auto = value.is_plain("auto") && type.find("or auto") != std::string::npos;
@@ -108,6 +125,12 @@ Field& Field::range(double lowest, double highest) {
 Field& Field::positive() {
   low = 0;
   above_low = true;
+  return *this;
+}
+
+Field& Field::from_below(double lowest, double bound) {
+  range(lowest, bound);
+  below_high = true;
   return *this;
 }
 

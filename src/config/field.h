@@ -57,6 +57,7 @@ struct Field {
   std::vector<std::string> allowed;  // of a string, or of each string of a list
   std::optional<double> low, high;   // of a number, or of each number of a list; inclusive
   bool above_low = false;            // the lower bound itself is excluded
+  bool below_high = false;           // the upper bound itself is excluded
   Value default_value;
   std::vector<std::string>
       harmless;  // values, as text, that a planned field accepts besides its default
@@ -85,6 +86,7 @@ struct Field {
   Field& one_of(std::vector<std::string> choices);
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
   Field& positive();  // greater than zero
+  Field& from_below(double lowest, double bound);  // lowest <= value < bound
   Field& in(std::string unit_name);
   Field& constraint(std::string text);
   /// Not implemented on any device yet; `why` ends "not implemented yet: ".

@@ -1,16 +1,20 @@
 #include "data/document_reader.h"
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "data/text_check.h"
+#include "data/tokenizer/unicode.h"
 
 namespace viaduct {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kSplitIt = "split the text into several documents (JSONL has one a line)";
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
@@ -48,7 +52,8 @@ class MemberReader : public json::json_sax_t {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     wanted_ = depth_ == 1 && name == key_;
-    return true;
+    if (wanted_ && found) problem = fmt::format("the object has '{}' twice", key_);
+    return problem.empty();
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
     // nlohmann's message without its line number, which is always 1 here.
@@ -93,7 +98,9 @@ std::string document_of_line(std::string_view line, const std::string& key,
   return text;
 }
 
-void use_lines(const DocumentPiece& piece, const std::string& key,
+/// `well_formed`: the whole piece is UTF-8. Else a line's ill-formed parts become U+FFFD before it
+/// is parsed, as those of a text do when it is encoded: JSON itself has to be UTF-8.
+void use_lines(const DocumentPiece& piece, const std::string& key, bool well_formed,
                FunctionRef<void(std::string_view, const DocumentPlace&)> use) {
   DocumentPlace place{piece.first_line, piece.begin};
   for (std::string_view rest = piece.text(); !rest.empty(); ++place.line) {
@@ -101,7 +108,11 @@ void use_lines(const DocumentPiece& piece, const std::string& key,
     const std::string_view line = rest.substr(0, newline);
     const size_t taken = newline == std::string_view::npos ? rest.size() : newline + 1;
     rest.remove_prefix(taken);
-    if (!is_blank(line)) use(document_of_line(line, key, piece, place.line), place);
+    if (!is_blank(line)) {
+      use(well_formed ? document_of_line(line, key, piece, place.line)
+                      : document_of_line(lossy_utf8(line), key, piece, place.line),
+          place);
+    }
     place.offset += taken;
   }
 }
@@ -191,7 +202,14 @@ void DocumentReader::fill(std::string& text) {
   const size_t before = text.size();
   // Double each time, so that a long text is not copied repeatedly.
   const size_t more = std::max(piece_bytes_, text.size());
-  text.resize(before + std::min(more, largest_streamed_ - before));
+  try {
+    text.resize(before + std::min(more, largest_streamed_ - before));
+  } catch (const std::bad_alloc&) {
+    fail<IoError>(
+        "{}: there is not enough memory for {} of more than {} bytes, from offset {} of the "
+        "unpacked data: {}",
+        name_, jsonl_ ? "a line" : "a document", before, at_, kSplitIt);
+  }
   const size_t got = stream_->read(std::span(text).subspan(before));
   ended_ = got < text.size() - before;
   text.resize(before + got);
@@ -231,12 +249,16 @@ std::optional<DocumentPiece> DocumentReader::next_of_stream() {
 void for_each_document(const DocumentPiece& piece, const std::string& key,
                        FunctionRef<void(std::string_view, const DocumentPlace&)> use) {
   try {
-    check_text(piece.path, piece.text(), piece.begin);
+    const bool well_formed = check_text(piece.path, piece.text(), piece.begin);
     if (!piece.jsonl) {
       use(piece.text(), {piece.first_line, piece.begin});
     } else {
-      use_lines(piece, key, use);
+      use_lines(piece, key, well_formed, use);
     }
+  } catch (const std::bad_alloc&) {
+    fail<IoError>(
+        "{}: there is not enough memory for {} bytes of it, from offset {}, in one piece: {}",
+        piece.path, piece.text().size(), piece.begin, kSplitIt);
   } catch (const IoError&) {
     if (piece.file) piece.file->check();  // a read error may be the cause of a malformed line
     throw;

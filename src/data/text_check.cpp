@@ -49,17 +49,18 @@ void check_file_kind(const std::string& path, std::string_view content, bool jso
                 path);
 }
 
-void check_text(const std::string& path, std::string_view text, size_t offset) {
+bool check_text(const std::string& path, std::string_view text, size_t offset) {
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos)
     fail<IoError>("{}: a zero byte at offset {}: binary content, expected text in UTF-8", path,
                   offset + zero);
   constexpr size_t kFew = 8, kBytesForOne = 1000;
-  if (is_valid_utf8(text)) return;
+  if (is_valid_utf8(text)) return true;
   const IllFormed bad = ill_formed_utf8(text);
   VIADUCT_CHECK(IoError, bad.count <= kFew || bad.count * kBytesForOne <= text.size(),
                 "{}: not UTF-8 at {} places within {} bytes, the first at offset {}: binary "
                 "content or another encoding (`iconv -f LATIN1 -t UTF-8` converts one)",
                 path, bad.count, text.size(), offset + bad.first);
+  return false;
 }
 
 }  // namespace viaduct

@@ -12,9 +12,9 @@ namespace viaduct {
 /// that converts it to JSONL), and for a JSON file that is not read as JSONL (`jsonl` false).
 void check_file_kind(const std::string& path, std::string_view content, bool jsonl);
 
-/// IoError with the offset of the first bad byte if `text`, at byte `offset` of the file, holds a
-/// zero byte, or has ill-formed UTF-8 at more than eight places and one in a thousand bytes. Fewer
-/// are accepted: web texts have them.
-void check_text(const std::string& path, std::string_view text, size_t offset);
+/// Whether `text`, at byte `offset` of the file, is well-formed UTF-8. IoError with the offset of
+/// the first bad byte if it holds a zero byte, or has ill-formed UTF-8 at more than eight places
+/// and one in a thousand bytes. Fewer are accepted: web texts have them.
+bool check_text(const std::string& path, std::string_view text, size_t offset);
 
 }  // namespace viaduct

@@ -5,6 +5,8 @@
 namespace viaduct {
 namespace {
 
+constexpr int64_t kAlignment = 64;
+
 uint64_t key_of(MemoryTag tag, int64_t bytes) {
   return static_cast<uint64_t>(bytes) * kMemoryTags + static_cast<uint64_t>(tag);
 }
@@ -19,6 +21,9 @@ PlannedArena::PlannedArena(const MemoryPlan& plan, void* base, int64_t bytes)
   };
   for (size_t s = 0; s < sequences_.size(); ++s) add(sequences_[s], plan.sequences[s]);
   add(resident_, plan.resident);
+  for (const PlannedAllocation& a : plan.resident)
+    resident_end_ =
+        std::max(resident_end_, a.offset + (a.bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
 void PlannedArena::begin(MemorySequence sequence) {
@@ -70,6 +75,22 @@ void* PlannedArena::take_resident(uint64_t key, int64_t bytes) {
     }
   }
   return nullptr;
+}
+
+void* PlannedArena::take_spare(int64_t bytes) {
+  if (sequence_ < 0) return nullptr;
+  int64_t best = -1, best_room = 0;
+  int64_t begin = resident_end_;
+  const auto consider = [&](int64_t end) {
+    const int64_t room = end - begin;
+    if (room >= bytes && (best < 0 || room < best_room)) best = begin, best_room = room;
+  };
+  for (const auto& [offset, end] : held_) {
+    consider(offset);
+    begin = std::max(begin, (end + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  consider(bytes_);
+  return best < 0 ? nullptr : hold(best, bytes);
 }
 
 bool PlannedArena::give(void* data) {

@@ -25,6 +25,11 @@ class PlannedArena {
   /// Allocations that outlive a sequence have separate places from those that do not: in a shared
   /// place, one that survives would block the next use.
   void* take(int64_t bytes, MemoryTag tag);
+  /// The smallest free stretch above what is resident that has room for an allocation without a
+  /// place of its own, such as experts' rows, whose number the data decide: what the plan has for
+  /// them would else be taken twice. An allocation that finds its place used so gets another one,
+  /// as above, or a stretch. Null outside of sequences, and if none has room.
+  void* take_spare(int64_t bytes);
   /// False if `data` is not in this arena.
   bool give(void* data);
 
@@ -41,6 +46,7 @@ class PlannedArena {
 
   char* base_;
   int64_t bytes_;
+  int64_t resident_end_ = 0;
   std::vector<Sequence> sequences_;
   Sequence resident_;
   int sequence_ = -1;

@@ -20,7 +20,7 @@ void StreamOrder::waited(int stream, const Event& event) {
 
   std::vector<Held> done;  // its destructors may call back into this object
   for (int other = 0; other < count(); ++other) {
-    std::vector<Held>& held = streams_[static_cast<size_t>(other)].held;
+    std::deque<Held>& held = streams_[static_cast<size_t>(other)].held;
     const int64_t behind = clocks_.behind(stream, other);
     auto end = held.begin();
     while (end != held.end() && end->position <= behind) ++end;

@@ -4,6 +4,7 @@
 // be freed: once compute is ordered after that use.
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,7 @@ class StreamOrder {
   };
   struct Stream {
     std::string name;
-    std::vector<Held> held = {};  // in ascending order
+    std::deque<Held> held = {};  // in ascending order; from the front they go
   };
 
   StreamClocks clocks_;

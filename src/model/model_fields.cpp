@@ -192,15 +192,15 @@ void add_rest(FieldGroup& group, ModelFields& config) {
   group
       .field("hidden_dropout", config.hidden_dropout,
              "Dropout before each residual addition; auto: as in the model folder, else 0.")
-      .range(0, 1);
+      .from_below(0, 1);
   group
       .field("embedding_dropout", config.embedding_dropout,
              "Dropout on embeddings; auto: as in the model folder, else hidden_dropout.")
-      .range(0, 1);
+      .from_below(0, 1);
   group
       .field("attention_dropout", config.attention_dropout,
              "Dropout on attention weights; auto: as in the model folder, else 0.")
-      .range(0, 1);
+      .from_below(0, 1);
   group
       .field("init_method_std", config.init_method_std,
              "Standard deviation of new weights; projections into the residual stream get it "

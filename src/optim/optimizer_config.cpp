@@ -53,15 +53,15 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "Weight decay, decoupled except with sgd; biases and one-dimensional parameters have "
              "none.")
       .range(0);
-  group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").range(0, 1);
+  group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").from_below(0, 1);
   group.field("adam_beta2", config.adam_beta2, "Decay of Adam's mean of squared gradients.")
-      .range(0, 1);
+      .from_below(0, 1);
   group.field("adam_eps", config.adam_eps, "Added to the root in Adam's denominator.").positive();
   group.field("sgd_momentum", config.sgd_momentum, "Decay of sgd's momentum.").range(0, 1);
   group.field("lion_beta1", config.lion_beta1, "Share of the momentum in the sign of lion's step.")
-      .range(0, 1);
-  group.field("lion_beta2", config.lion_beta2, "Decay of lion's momentum.").range(0, 1);
-  group.field("muon_momentum", config.muon_momentum, "Decay of muon's momentum.").range(0, 1);
+      .from_below(0, 1);
+  group.field("lion_beta2", config.lion_beta2, "Decay of lion's momentum.").from_below(0, 1);
+  group.field("muon_momentum", config.muon_momentum, "Decay of muon's momentum.").from_below(0, 1);
   group.field("muon_use_nesterov", config.muon_use_nesterov,
               "Muon looks one step of its momentum ahead.");
   group
@@ -82,7 +82,7 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
   group
       .field("adafactor_decay_rate", config.adafactor_decay_rate,
              "Exponent d of adafactor's decay of squared gradients, 1 - t^d in update t.")
-      .range(-1, 0);
+      .range(-1, -0.001);
   group
       .field("adafactor_clip_threshold", config.adafactor_clip_threshold,
              "Largest root mean square of adafactor's update of a tensor, before the learning "

@@ -88,7 +88,7 @@ class Largest {
   };
 
   Found search(const PlanRequest& request) {
-    SearchSpace space(request);
+    SearchSpace space(request, nullptr, end_);
     std::priority_queue<Waiting> waiting;
     int chunks = std::numeric_limits<int>::max();
     for (const Layout& layout : space.layouts()) chunks = std::min(chunks, layout.vpp);
@@ -105,7 +105,8 @@ class Largest {
       if (next.bytes > fit_.capacity_bytes)
         return {{}, least > 0 ? std::min(least, next.bytes) : next.bytes};
       if (!next.closest) {
-        waiting.push({std::max(next.bytes, space.closest(*next.layout).bytes), next.layout, true});
+        waiting.push(
+            {std::max(next.bytes, space.closest(*next.layout, end_).bytes), next.layout, true});
         continue;
       }
       try {

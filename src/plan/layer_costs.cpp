@@ -38,11 +38,14 @@ StateBytes states_of(const DryRun& run) {
           peak_bytes_of(run, MemoryTag::master_weights) + peak_bytes_of(run, MemoryTag::moments)};
 }
 
-/// The dry run of the whole model; ConfigError where an op of it has no kernel on the cluster's
-/// GPU.
-DryRun run_of_whole(const RunSetup& whole, const Cluster& cluster) {
+// States do not depend on the length of rows. Longer ones would only take time.
+constexpr int64_t kTokensOfWhole = 8192;
+
+/// The dry run of the whole model, for its states; ConfigError where an op of it has no kernel on
+/// the cluster's GPU.
+DryRun run_of_whole(const RunSetup& whole, const Cluster& cluster, const Deadline& deadline) {
   try {
-    return dry_run(whole);
+    return dry_run(whole, {0}, nullptr, false, false, {deadline});
   } catch (const DeviceError& error) {
     fail<ConfigError>("viaduct plan: the model cannot be planned on {}: {}", cluster.gpu.name,
                       error.what());
@@ -51,7 +54,8 @@ DryRun run_of_whole(const RunSetup& whole, const Cluster& cluster) {
 
 }  // namespace
 
-LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant)
+LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant,
+                       const Deadline& deadline)
     : request_(request), variant_(std::move(variant)) {
   VIADUCT_CHECK(ConfigError, request.cluster.gpu.has_kernels(),
                 "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
@@ -71,7 +75,10 @@ LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant
     whole_ = setup(true);  // weights gathered in FP8, for one, need shards
     sharded_ = true;
   }
-  const DryRun run = run_of_whole(whole_, request.cluster);
+  const int64_t tokens = whole_.config.model.seq_length.value();
+  whole_.config.model.seq_length = std::min(tokens, kTokensOfWhole);
+  const DryRun run = run_of_whole(whole_, request.cluster, deadline);
+  whole_.config.model.seq_length = tokens;
   const StateBytes held = states_of(run);
   model_.layers = whole_.model.layers;
   model_.parameters = static_cast<double>(run.parameters);
@@ -95,33 +102,33 @@ const LayerCost* LayerCosts::made(const Layout& layout) const {
   return found == made_.end() ? nullptr : &found->second;
 }
 
-const LayerCost& LayerCosts::of(const Layout& layout) {
-  if (made(layout) == nullptr) keep(layout, measured(layout));
+const LayerCost& LayerCosts::of(const Layout& layout, const Deadline& deadline) {
+  if (made(layout) == nullptr) keep(layout, measured(layout, deadline));
   return *made(layout);
 }
 
-LayerCost LayerCosts::measured(const Layout& layout) const {
+LayerCost LayerCosts::measured(const Layout& layout, const Deadline& deadline) const {
   if (layout.sharding == Sharding::full) {
     Layout whole = layout;
     whole.sharding = Sharding::optimizer;
     const LayerCost* known = made(whole);
-    LayerCost cost = known != nullptr ? *known : measured(whole);
+    LayerCost cost = known != nullptr ? *known : measured(whole, deadline);
     if (cost.known) {
-      cost.sharded_seconds =
-          std::max(0.0, sharded_layer_seconds(layout) - cost.layer_seconds - cost.again_seconds);
+      cost.sharded_seconds = std::max(
+          0.0, sharded_layer_seconds(layout, deadline) - cost.layer_seconds - cost.again_seconds);
     }
     return cost;
   }
-  LayerCost cost = make(layout);
+  LayerCost cost = make(layout, {}, deadline);
   if (!cost.known || layout.recompute == Recompute::none) return cost;
   Layout kept = layout;
   kept.recompute = Recompute::none;
   const LayerCost* known = made(kept);
-  set_apart(cost, known != nullptr ? *known : make(kept));
+  set_apart(cost, known != nullptr ? *known : make(kept, {}, deadline));
   return cost;
 }
 
-double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
+double LayerCosts::sharded_layer_seconds(const Layout& layout, const Deadline& deadline) const {
   Layout one = layout;
   one.pp = one.vpp = 1, one.micro_batches = 1, one.variant = variant_;
   std::array<double, 2> seconds{};
@@ -131,7 +138,7 @@ double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
     further.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
     try {
       seconds[i] = measure_run(setup_of(one, further, static_cast<int64_t>(i) + 1), request_,
-                               hides_exchange(layout), true)
+                               hides_exchange(layout), true, deadline)
                        .batch_seconds;
     } catch (const ConfigError&) {
       return 0;
@@ -157,7 +164,8 @@ void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
   cost.embedding_seconds = without.embedding_seconds;
 }
 
-LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides) const {
+LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides,
+                           const Deadline& deadline) const {
   LayerCost cost;
   if (!counts_layers()) return cost;
   // Ranks that hold all of a layer: those of a micro-batch, and those of its experts.
@@ -175,8 +183,8 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
         on_ranks(ranks, layout.micro_batch * ranks / together, sharded);
     further.insert(further.end(), overrides.begin(), overrides.end());
     try {
-      of_layers[i] =
-          measure_run(setup_of(one, further, static_cast<int64_t>(i) + 1), request_, hides);
+      of_layers[i] = measure_run(setup_of(one, further, static_cast<int64_t>(i) + 1), request_,
+                                 hides, false, deadline);
     } catch (const ConfigError&) {
       return cost;  // the layout itself is refused with the reason, or bounded by the whole model
     }

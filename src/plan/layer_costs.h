@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/deadline.h"
 #include "plan/bounds.h"
 #include "plan/counted_layers.h"
 #include "plan/layout_setup.h"
@@ -17,7 +18,8 @@ namespace viaduct {
 class LayerCosts {
  public:
   /// Makes the dry run of the whole model on one rank.
-  explicit LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant = {});
+  explicit LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant = {},
+                      const Deadline& deadline = {});
 
   const ModelCost& model() const { return model_; }
   /// The one rank's run: what all layouts have in common.
@@ -25,12 +27,12 @@ class LayerCosts {
   /// Whether the model has layers whose cost bounds count.
   bool counts_layers() const { return counted_.count() > 1; }
   /// Made at the first call for these sizes.
-  const LayerCost& of(const Layout& layout);
+  const LayerCost& of(const Layout& layout, const Deadline& deadline = {});
   /// Null if it was not made.
   const LayerCost* made(const Layout& layout) const;
   /// Computes what `of` returns, without keeping it: any number of threads may call it at the same
-  /// time.
-  LayerCost measured(const Layout& layout) const;
+  /// time. DeadlineError as of `dry_run`.
+  LayerCost measured(const Layout& layout, const Deadline& deadline = {}) const;
   /// Keeps what `measured` returned for the layout.
   void keep(const Layout& layout, const LayerCost& cost) { made_[key_of(layout)] = cost; }
   /// Seconds of embedding and head of the layout's micro-batch whose logits are made once, whether
@@ -47,13 +49,14 @@ class LayerCosts {
     const int sharded = l.sharding == Sharding::full ? l.dp : 0;
     return {l.tp, l.cp, l.ep, l.etp, sharded, l.micro_batch, l.recompute};
   }
-  LayerCost make(const Layout& layout, const std::vector<std::string>& overrides = {}) const;
+  LayerCost make(const Layout& layout, const std::vector<std::string>& overrides = {},
+                 const Deadline& deadline = {}) const;
   /// A run of `layers` of the counted layers.
   RunSetup setup_of(const Layout& layout, const std::vector<std::string>& overrides,
                     int64_t layers) const;
   /// Seconds of a layer's micro-batch with weights and gradients sharded over the data ranks, with
   /// recompute; 0 if that is not known.
-  double sharded_layer_seconds(const Layout& layout) const;
+  double sharded_layer_seconds(const Layout& layout, const Deadline& deadline) const;
   /// Whether the exchange of experts' rows may run during the compute of another micro-batch: then
   /// no lower bound includes it.
   bool hides_exchange(const Layout& layout) const;

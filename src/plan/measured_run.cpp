@@ -51,9 +51,9 @@ double peak_bytes_of(const DryRun& run, MemoryTag tag) {
 }
 
 MeasuredRun measure_run(const RunSetup& setup, const PlanRequest& request, bool hides_exchange,
-                        bool with_data_ranks) {
+                        bool with_data_ranks, const Deadline& deadline) {
   StepRecord record;
-  MeasuredRun measured{dry_run(setup, {0}, &record)};
+  MeasuredRun measured{dry_run(setup, {0}, &record, false, false, {deadline})};
   const SequenceWindow& step = measured.run.windows[static_cast<size_t>(MemorySequence::step)];
   const OpTime time(request.cluster.gpu, request.prediction.ops);
   const CollectiveTime collective_time(request.cluster, request.prediction.collectives);

@@ -19,8 +19,9 @@ struct MeasuredRun {
 /// Without the host, which may run ahead of the device, and without the communication of data ranks
 /// unless `with_data_ranks`, nor that of experts' ranks if another micro-batch may hide it
 /// (`hides_exchange`). `setup` is a run of one micro-batch.
+/// DeadlineError as of `dry_run`.
 MeasuredRun measure_run(const RunSetup& setup, const PlanRequest& request, bool hides_exchange,
-                        bool with_data_ranks = false);
+                        bool with_data_ranks = false, const Deadline& deadline = {});
 
 /// Bytes of a tag at the peak of a dry run.
 double peak_bytes_of(const DryRun& run, MemoryTag tag);

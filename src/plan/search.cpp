@@ -23,6 +23,9 @@ namespace {
 // fit.
 constexpr double kSearchShare = 0.8;
 
+// Seconds besides the time limit in which the states of a model are found.
+constexpr double kStateSeconds = 3;
+
 // Layouts that are predicted at the end of the time if none fits before.
 constexpr size_t kSmallest = 4;
 
@@ -39,7 +42,14 @@ class Search {
       : request_(request), settings_(settings), begin_(settings.clock()), pool_(settings.threads) {}
 
   SearchResult run() {
-    make_spaces();
+    try {
+      make_spaces();
+    } catch (const DeadlineError&) {
+      fail<ConfigError>(
+          "viaduct plan: --time-limit: {} s, but the states of this model alone took {:.0f} s and "
+          "are not known yet; expected more seconds, or a smaller model",
+          limit(), limit() + kStateSeconds);
+    }
     describe_result();
     for (const auto& space : spaces_) {
       for (const Layout& layout : space->layouts())
@@ -55,13 +65,13 @@ class Search {
   /// One for each variant that can be planned.
   void make_spaces() {
     if (request_.variants.empty()) {
-      spaces_.push_back(std::make_unique<SearchSpace>(request_));
+      spaces_.push_back(std::make_unique<SearchSpace>(request_, nullptr, end_of_states()));
       return;
     }
     std::string last;
     for (const auto& variant : request_.variants) {
       try {
-        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant));
+        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant, end_of_states()));
       } catch (const ConfigError& error) {
         last = variant->name + ": " + error.what();
         ++result_.refused[last];
@@ -112,6 +122,10 @@ class Search {
   }
   /// What still runs then is given up.
   Deadline end() const { return Deadline::at(begin_ + limit(), settings_.clock); }
+  /// Of finding the states of a model, without which there is nothing to show.
+  Deadline end_of_states() const {
+    return Deadline::at(steady_seconds() + limit() + kStateSeconds);
+  }
   bool passed(double seconds) const { return settings_.clock() > begin_ + seconds; }
 
   bool done() const {
@@ -130,6 +144,7 @@ class Search {
     SearchSpace* space;
     Layout sizes;
     LayerCost cost = {};
+    bool out_of_time = false;
   };
 
   /// Work for each thread: what the foremost layouts wait for.
@@ -166,7 +181,13 @@ class Search {
     }
     make_layers(tasks);
     predict_whole(whole);
-    for (const Waiting& waiting : held) refine(waiting);
+    for (const Waiting& waiting : held) {
+      // Given up, the time is over: its bound stays as it is.
+      if (waiting.space->bound(*waiting.layout, waiting.next_basis()))
+        refine(waiting);
+      else
+        queue_.push(waiting);
+    }
   }
 
   bool is_good_guess(const Waiting& refined) const {
@@ -183,9 +204,14 @@ class Search {
   void make_layers(std::vector<Task>& tasks) {
     pool_.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
       Task& task = tasks[static_cast<size_t>(i)];
-      task.cost = task.space->costs().measured(task.sizes);
+      try {
+        task.cost = task.space->costs().measured(task.sizes, end());
+      } catch (const DeadlineError&) {
+        task.out_of_time = true;
+      }
     });
-    for (const Task& task : tasks) task.space->costs().keep(task.sizes, task.cost);
+    for (const Task& task : tasks)
+      if (!task.out_of_time) task.space->costs().keep(task.sizes, task.cost);
     made_ += static_cast<int64_t>(tasks.size());
   }
 

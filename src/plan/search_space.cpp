@@ -7,9 +7,10 @@
 
 namespace viaduct {
 
-SearchSpace::SearchSpace(const PlanRequest& request, std::shared_ptr<const Variant> variant)
+SearchSpace::SearchSpace(const PlanRequest& request, std::shared_ptr<const Variant> variant,
+                         const Deadline& deadline)
     : variant_(std::move(variant)),
-      costs_(request, variant_),
+      costs_(request, variant_, deadline),
       limits_(search_limits(request, costs_.whole(), variant_.get())),
       model_(model_cost(request, limits_, costs_)),
       bound_(model_, request.cluster, request.prediction.collectives),
@@ -40,10 +41,10 @@ std::optional<LowerBound> SearchSpace::bound(const Layout& layout, BoundBasis ba
                                     : bound_.shared(*cost, sizes.micro_batch, layout);
 }
 
-LowerBound SearchSpace::closest(const Layout& layout) {
+LowerBound SearchSpace::closest(const Layout& layout, const Deadline& deadline) {
   if (costs_.counts_layers())
     for (const BoundBasis basis : {BoundBasis::layer, kClosestBasis})
-      costs_.of(needed(layout, basis));
+      costs_.of(needed(layout, basis), deadline);
   return *bound(layout, kClosestBasis);
 }
 

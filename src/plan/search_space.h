@@ -22,8 +22,9 @@ inline constexpr BoundBasis kClosestBasis = BoundBasis::sharded;
 
 class SearchSpace {
  public:
-  /// ConfigError as of LayerCosts and search_limits.
-  explicit SearchSpace(const PlanRequest& request, std::shared_ptr<const Variant> variant = {});
+  /// ConfigError as of LayerCosts and search_limits; DeadlineError as of `dry_run`.
+  explicit SearchSpace(const PlanRequest& request, std::shared_ptr<const Variant> variant = {},
+                       const Deadline& deadline = {});
 
   const std::shared_ptr<const Variant>& variant() const { return variant_; }
   const std::vector<Layout>& layouts() const { return layouts_; }
@@ -37,7 +38,7 @@ class SearchSpace {
   /// Null if what `basis` needs is not known yet.
   std::optional<LowerBound> bound(const Layout& layout, BoundBasis basis) const;
   /// The closest bound; makes the dry runs that it needs.
-  LowerBound closest(const Layout& layout);
+  LowerBound closest(const Layout& layout, const Deadline& deadline = {});
 
  private:
   std::shared_ptr<const Variant> variant_;

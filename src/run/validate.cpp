@@ -207,10 +207,16 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
         "resume, and use_checkpoint_opt_param_scheduler=true the checkpoint's: set only one of "
         "them");
   }
-  if (scheduler.start_weight_decay && scheduler.end_weight_decay &&
-      *scheduler.start_weight_decay > *scheduler.end_weight_decay) {
-    problems.add("scheduler.end_weight_decay: {} is below start_weight_decay = {}",
-                 *scheduler.end_weight_decay, *scheduler.start_weight_decay);
+  const double first_decay = scheduler.start_weight_decay.value_or(optimizer.weight_decay);
+  const double last_decay = scheduler.end_weight_decay.value_or(optimizer.weight_decay);
+  if (first_decay > last_decay) {
+    problems.add("scheduler.end_weight_decay: {}{} is below start_weight_decay = {}", last_decay,
+                 scheduler.end_weight_decay ? "" : " (of optimizer.weight_decay)", first_decay);
+  } else if (first_decay != last_decay && scheduler.weight_decay_incr_style == "constant") {
+    problems.add(
+        "scheduler.weight_decay_incr_style: constant, but weight decay goes from {} to {}; "
+        "expected linear or cosine",
+        first_decay, last_decay);
   }
 }
 

@@ -77,6 +77,33 @@ TEST(Usage, OutputsNeedAName) {
   EXPECT_THAT(below.err, HasSubstr("cannot make the folder " + text));
 }
 
+TEST(Usage, NamesOfOutputsAreCheckedFirst) {
+  const std::string longer(250, 'c');
+  const auto usage = [](const std::string& words) {
+    const auto result = test::run_viaduct(words);
+    EXPECT_EQ(result.status, 2) << words;
+    return result.err;
+  };
+  for (const char* words :
+       {"convert --from x --to ", "tokenizer train --input x --vocab-size 300 --output ",
+        "data tokenize --input x --tokenizer x --output ", "probe --model x --batch x --out ",
+        "report x --out ", "schedule --pp 2 --microbatches 2 --svg "}) {
+    EXPECT_THAT(usage(words + std::string("''")),
+                HasSubstr("expected a name of what is to be written"));
+    EXPECT_THAT(usage(words + longer),
+                HasSubstr("expected a name of at most 231 bytes, found one of 250"));
+  }
+}
+
+// Variables of a launcher that is not there: no process of rank 0 would report.
+TEST(Usage, AStrayRankIsTold) {
+  test::RunProcess process(
+      test::viaduct_binary(), {"train", "model.family=llama"},
+      {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29511"});
+  EXPECT_EQ(process.finish(), 2);
+  EXPECT_THAT(process.err(), HasSubstr("error: "));
+}
+
 TEST(Usage, AMissingPathIsNamedWithTheNearestOne) {
   const test::TemporaryFolder folder;
   write_file_atomically(folder / "plays.jsonl", "{}");

@@ -42,6 +42,7 @@ class Phases:
             ("asan, other programs", self.asan_of_others, ["build asan, other programs"]),
             ("benchmarks compile", self.benchmarks, ["build"]),
             ("torture", self.torture, ["build"]),
+            ("random runs", self.random_runs, ["build"]),
         ]
 
     def seconds_of(self, name):
@@ -135,3 +136,7 @@ class Phases:
     def torture(self):
         # Two minutes with a fixed seed; run other seeds by hand.
         self.must(["./viaduct.sh", "torture", "--minutes", "2", "--seed", str(TORTURE_SEED)], self.limit.left())
+
+    def random_runs(self):
+        # A minute of random configurations; their seeds move with every commit.
+        self.must(["./viaduct.sh", "fuzz-runs", "--minutes", "1", "--seed", str(1000 * self.turn)], self.limit.left())

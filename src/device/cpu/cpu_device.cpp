@@ -1,8 +1,8 @@
 // The cpu device. With a plan, memory comes from one arena, each allocation at its planned place.
-// Allocations that the plan does not have, and all allocations without a plan, come from the
-// growable region: a freed block waits in the list of its size class for the next request of that
-// class, so a steady step allocates nothing from the system. Large blocks and the arena request
-// huge pages.
+// Allocations that the plan does not have are made where the arena is free. Those that find no room
+// there, and all allocations without a plan, come from the growable region: a freed block waits in
+// the list of its size class for the next request of that class, so a steady step allocates nothing
+// from the system. Large blocks and the arena request huge pages.
 
 #include <cstring>
 #include <map>
@@ -62,6 +62,7 @@ class CpuDevice final : public Device {
       if (arena_->in_sequence()) {
         ++statistics().unplanned_allocations;
         statistics().unplanned_bytes += bytes;
+        if (void* spare = arena_->take_spare(bytes)) return spare;
       }
     }
     return take_unplanned(bytes);

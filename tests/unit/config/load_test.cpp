@@ -98,6 +98,31 @@ TEST(ReadConfig, ASwitchStandsForAValue) {
               ElementsAre(HasSubstr("expected one of cpu|cuda, found 'true'")));
 }
 
+TEST(ReadConfig, ABoundMayBeExcluded) {
+  double decay = 0.9;
+  const auto problem = [&](const std::string& value) {
+    FieldGroup group("train", "");
+    const Field& field = group.field("decay", decay, "Decay.").from_below(0, 1);
+    return field.value_problem(Value::of_scalar(value));
+  };
+  EXPECT_EQ(problem("0"), "");
+  EXPECT_EQ(problem("0.999"), "");
+  EXPECT_EQ(problem("1"), "expected >= 0 and < 1, found 1");
+}
+
+// Kernels compute in FP32: a number that it does not have would be 0 or infinite there.
+TEST(ReadConfig, NumbersAreThoseOfFp32) {
+  double rate = 0.1;
+  const auto problem = [&](const std::string& value) {
+    FieldGroup group("model", "");
+    const Field& field = group.field("rate", rate, "Rate.").range(0);
+    return field.value_problem(Value::of_scalar(value));
+  };
+  for (const char* good : {"0", "1e-30", "1e38"}) EXPECT_EQ(problem(good), "") << good;
+  for (const char* bad : {"1e-60", "1e-40", "1e39"})
+    EXPECT_THAT(problem(bad), HasSubstr("as FP32 has them, found")) << bad;
+}
+
 TEST(ReadConfig, ReadsTypesAndOverridesWin) {
   Loaded l;
   load(l,

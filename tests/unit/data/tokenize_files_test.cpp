@@ -186,6 +186,23 @@ TEST_F(TokenizeFiles, DamagedCompressedFilesLeaveNothing) {
             std::string::npos);
 }
 
+// As in a text: a stray byte becomes U+FFFD, whatever the format of the file.
+TEST_F(TokenizeFiles, AStrayByteOfJsonlBecomesAReplacementCharacter) {
+  write("stray.jsonl", "{\"text\": \"caf\xE9 x\"}\n{\"text\": \"y\"}\n");
+  DocumentReader reader({folder_ / "stray.jsonl"}, false);
+  std::vector<std::string> documents;
+  for_each_document(*reader.next(), "text", [&](std::string_view document, const DocumentPlace&) {
+    documents.emplace_back(document);
+  });
+  EXPECT_EQ(documents, (std::vector<std::string>{"caf\uFFFD x", "y"}));
+}
+
+TEST_F(TokenizeFiles, AKeyThatIsThereTwiceIsRefused) {
+  write("twice.jsonl", "{\"text\": \"a\", \"id\": 1, \"text\": \"b\"}\n");
+  EXPECT_NE(error_of(settings({"twice.jsonl"})).find("twice.jsonl:1: the object has 'text' twice"),
+            std::string::npos);
+}
+
 TEST_F(TokenizeFiles, StreamsAreCutIntoPiecesOfBoundedSize) {
   std::string lines;
   for (int i = 0; i < 5000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";

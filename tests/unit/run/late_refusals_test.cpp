@@ -1,0 +1,55 @@
+// Values at the ends of ranges, and pairs of values, that would only end a run that has begun:
+// refused with the configuration.
+
+#include <gmock/gmock.h>
+
+#include "support/validated_run.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> value_problems(const std::string& setting) {
+  RunConfig config;
+  const Schema schema = run_schema(config);
+  Problems problems;
+  read_config(schema, {{}, {setting}}, problems);
+  return problems.all();
+}
+
+TEST(LateRefusals, ValuesThatEndInNotANumberAreOutOfRange) {
+  for (const char* name :
+       {"model.hidden_dropout", "model.embedding_dropout", "model.attention_dropout",
+        "optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.lion_beta1",
+        "optimizer.lion_beta2", "optimizer.muon_momentum"}) {
+    EXPECT_THAT(value_problems(name + std::string("=1")),
+                ElementsAre(HasSubstr("expected >= 0 and < 1, found 1")))
+        << name;
+    EXPECT_THAT(value_problems(name + std::string("=0.99")), testing::IsEmpty()) << name;
+  }
+  EXPECT_THAT(value_problems("optimizer.adafactor_decay_rate=0"),
+              ElementsAre(HasSubstr("found 0")));
+  EXPECT_THAT(value_problems("optimizer.adam_eps=1e-300"), ElementsAre(HasSubstr("found 1e-300")));
+}
+
+TEST(LateRefusals, WeightDecayThatGrowsNeedsAStyle) {
+  const std::string style = "scheduler.weight_decay_incr_style=";
+  EXPECT_THAT(
+      validated({"optimizer.weight_decay=0.1", "scheduler.end_weight_decay=0.15"}).problems,
+      ElementsAre(HasSubstr("weight decay goes from 0.1 to 0.15; expected linear or cosine")));
+  EXPECT_THAT(
+      validated(
+          {"optimizer.weight_decay=0.1", "scheduler.start_weight_decay=0.2", style + "linear"})
+          .problems,
+      ElementsAre(HasSubstr("0.1 (of optimizer.weight_decay) is below start_weight_decay")));
+  EXPECT_THAT(
+      validated({"optimizer.weight_decay=0.1", "scheduler.end_weight_decay=0.15", style + "linear"})
+          .problems,
+      testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace viaduct

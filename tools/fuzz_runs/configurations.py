@@ -1,0 +1,125 @@
+"""Random configurations: what is computed (family, shape, recipe, optimizer), and how (ranks, layout, memory, overlap)."""
+
+STEPS = 4
+
+TINY = {
+    "model.num_layers": 4, "model.hidden_size": 64, "model.ffn_hidden_size": 64, "model.num_attention_heads": 4,
+    "model.vocab_size": 64, "model.seq_length": 32, "train.train_iters": STEPS, "train.global_batch_size": 8,
+    "train.micro_batch_size": 1, "optimizer.lr": 1e-3, "scheduler.lr_warmup_iters": 0, "dataset.mock": "true",
+    "validation.eval_iters": 0, "logger.log_interval": 1, "logger.log_throughput": "false", "dist.threads_per_rank": 1,
+}
+EXPERTS = {"model.num_moe_experts": 4, "model.moe_router_topk": 2}
+LATENT = {"model.q_lora_rank": 32, "model.kv_lora_rank": 32, "model.qk_head_dim": 16, "model.qk_pos_emb_head_dim": 16,
+          "model.v_head_dim": 16}
+OWN_WIDTH = {"model.moe_ffn_hidden_size": 32}
+SHARED = {"model.moe_shared_expert_intermediate_size": 32}
+GROUPS = {"model.moe_router_num_groups": 2, "model.moe_router_group_topk": 1}
+
+
+def sizes_of_family(family):
+    """Small sizes in place of those that a family brings along."""
+    sizes = {}
+    if "moe" in family or family in ("mixtral", "gpt_oss") or "deepseek" in family:
+        sizes.update(EXPERTS)
+    if "deepseek" in family:
+        sizes.update(LATENT)
+    if family == "deepseek_v3":
+        sizes.update(GROUPS)
+    if "_moe" in family or "deepseek" in family:
+        sizes.update(OWN_WIDTH)
+    if family == "qwen2_moe" or "deepseek" in family:
+        sizes.update(SHARED)
+    return sizes
+
+
+class Configuration:
+    """`what`: settings of one rank with the same mathematics; `how`: the others, with the number of ranks. `random_names`: those
+    that were drawn, which a refusal may remove."""
+
+    def __init__(self):
+        self.what, self.how = {}, {}
+        self.ranks, self.mpi = 1, False
+        self.random_names = set()
+        self.rounds = False  # a setting changes rounding
+
+    def overrides(self, with_how):
+        chosen = dict(self.what)
+        if with_how:
+            chosen.update(self.how)
+        return [f"{name}={value}" for name, value in chosen.items()]
+
+    def remove(self, names):
+        """Removes random settings; false if none of them is here."""
+        gone = self.random_names & set(names)
+        for name in gone:
+            self.what.pop(name, None)
+            self.how.pop(name, None)
+        self.random_names -= gone
+        return bool(gone)
+
+    def text(self):
+        launch = f"mpirun -n {self.ranks}" if self.mpi else f"{self.ranks} threads"
+        return f"{launch}: {' '.join(self.overrides(True))}"
+
+
+def choose_what(random, knobs, configuration):
+    by_name = {knob.name: knob for knob in knobs}
+    family = random.choice(by_name["model.family"].choices)
+    what = {**TINY, **sizes_of_family(family), "model.family": family}
+    what["model.num_layers"] = random.choice([2, 4, 4, 8])
+    what["model.seq_length"] = random.choice([32, 32, 64, 128])
+    what["train.global_batch_size"] = random.choice([4, 8, 8, 12])
+    what["rng.seed"] = random.randrange(1000)
+    recipes = by_name["mixed_precision.recipe"].choices
+    what["mixed_precision.recipe"] = random.choice(["fp32", "fp64", "fp32", "bf16_mixed", random.choice(recipes)])
+    if random.random() < 0.3:
+        what["optimizer.optimizer"] = random.choice(by_name["optimizer.optimizer"].choices)
+    configuration.what = what
+    pool = [knob for knob in knobs if knob.is_random() and not knob.is_how()]
+    add_random(random, configuration, configuration.what, pool, random.choice([0, 1, 1, 2, 3]))
+
+
+def factors(random, ranks):
+    """Sizes of tp, cp, pp whose product divides `ranks`, and what is left for data."""
+    sizes, left = [], ranks
+    for _ in range(3):
+        size = random.choice([n for n in (1, 2, 4) if left % n == 0])
+        sizes.append(size)
+        left //= size
+    random.shuffle(sizes)
+    return sizes, left
+
+
+def choose_how(random, knobs, configuration, with_mpi):
+    ranks = random.choice([1, 2, 2, 4, 4])
+    (tp, cp, pp), dp = factors(random, ranks)
+    how = {"model.tensor_model_parallel_size": tp, "model.context_parallel_size": cp, "model.pipeline_model_parallel_size": pp}
+    if "model.num_moe_experts" in configuration.what and random.random() < 0.6:
+        how["model.expert_model_parallel_size"] = random.choice([n for n in (1, 2, 4) if (ranks // pp) % n == 0])
+    if pp > 1 and random.random() < 0.3:
+        how["model.virtual_pipeline_model_parallel_size"] = 2
+        configuration.random_names.add("model.virtual_pipeline_model_parallel_size")
+    if random.random() < 0.4:
+        how["train.micro_batch_size"] = 2
+        configuration.random_names.add("train.micro_batch_size")
+    if random.random() < 0.3:
+        how["ddp.bucket_size"] = random.choice([0, 1000, 20000])
+        configuration.random_names.add("ddp.bucket_size")
+    configuration.how, configuration.ranks = how, ranks
+    configuration.mpi = with_mpi and ranks > 1 and random.random() < 0.2
+    pool = [knob for knob in knobs if knob.is_random() and knob.is_how()]
+    add_random(random, configuration, how, pool, random.choice([0, 1, 2, 3, 5]))
+
+
+def add_random(random, configuration, settings, pool, count):
+    for knob in random.sample(pool, min(count, len(pool))):
+        settings[knob.name] = knob.value(random)
+        configuration.random_names.add(knob.name)
+        configuration.rounds |= knob.rounds()
+
+
+def random_configuration(random, knobs, with_mpi):
+    configuration = Configuration()
+    choose_what(random, knobs, configuration)
+    choose_how(random, knobs, configuration, with_mpi)
+    return configuration
