@@ -55,7 +55,7 @@ def definitions(text):
                 found.setdefault(rule[1], set()).add(line[0])
             elif rule := FUNCTION.match(line[0]):
                 found.setdefault(rule[1], set()).add("(" + parameter_types(inside[line.start() + rule.end() :]))
-                if re.search(rf"[{{(,=&] ?{rule[1]}\b(?! ?[(<])", inside):  # passed on, which an overload would make ambiguous
+                if re.search(rf"[{{(,=&?:] ?{rule[1]}\b(?:<[^()]*?>)?(?! ?[(<])", text):  # passed on, which an overload would make ambiguous
                     found[rule[1]].add("value")
             elif rule := VARIABLE.match(line[0]):
                 found.setdefault(rule[1], set()).add("variable")

@@ -14,6 +14,7 @@ SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"
 # gpu.ops_on_doubles takes half a minute, and test_unit_ops_on_cuda runs the same code. tests/CMakeLists.txt leaves out more.
 NOT_UNDER_ASAN = "^gpu[.]ops_on_doubles"
 TORTURE_SEED = 445839
+RANDOM_RUNS_SEED = 1
 
 
 class Failed(Exception):
@@ -138,5 +139,5 @@ class Phases:
         self.must(["./viaduct.sh", "torture", "--minutes", "2", "--seed", str(TORTURE_SEED)], self.limit.left())
 
     def random_runs(self):
-        # A minute of random configurations; their seeds move with every commit.
-        self.must(["./viaduct.sh", "fuzz-runs", "--minutes", "1", "--seed", str(1000 * self.turn)], self.limit.left())
+        # A minute from a fixed seed; run other seeds by hand.
+        self.must(["./viaduct.sh", "fuzz-runs", "--minutes", "1", "--seed", str(RANDOM_RUNS_SEED)], self.limit.left())
