@@ -24,6 +24,13 @@ double gemma2_scale(int64_t layers, int64_t hidden, int64_t heads, int64_t head_
          std::sqrt(static_cast<double>(largest ? hidden / std::max<int64_t>(heads, 1) : head_dim));
 }
 
+/// The windows of layers, 0 where one is as long as any text.
+std::vector<int64_t> in_context(std::vector<int64_t> windows, int64_t positions) {
+  for (int64_t& window : windows)
+    if (window >= positions) window = 0;
+  return windows;
+}
+
 const GgufTensor* tensor_of(const GgufHead& head, std::string_view name) {
   for (const GgufTensor& tensor : head.tensors)
     if (tensor.name == name) return &tensor;
@@ -207,7 +214,8 @@ std::vector<std::string> check_gguf_config(const ModelConfig& model, const GgufH
   std::vector<std::string> notes;
   if (said.windows != model.windows) {
     const int64_t window = *std::max_element(model.windows.begin(), model.windows.end());
-    if (window < model.max_positions)
+    if (in_context(said.windows, model.max_positions) !=
+        in_context(model.windows, model.max_positions))
       notes.push_back(fmt::format(
           "GGUF: llama.cpp has no sliding windows as this model's ({} tokens): it computes another "
           "model for longer texts",

@@ -66,11 +66,13 @@ CASES = {
     "gpt_oss-yarn": [*EXPERTS, "kv_channels=8", YARN],
     "deepseek_v2": [*LATENT, "q_lora_rank=null"],
     "deepseek_v2-yarn": [*LATENT, "q_lora_rank=12", YARN],
-    "deepseek_v2-groups": [*LATENT, "q_lora_rank=12", *GROUPS],
+    "deepseek_v2-groups": [*LATENT, "q_lora_rank=12", *GROUPS, "moe_router_group_score_topk=1"],
     "deepseek_v3": [*LATENT, "q_lora_rank=12", *GROUPS],
     "deepseek_v3-yarn": [*LATENT, "q_lora_rank=null", *GROUPS, YARN],
 }
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}
+# llama.cpp has no windows in this architecture, and transformers no head beside the table.
+NOT_GGUF = {"mistral-window", "gemma2-untied"}
 
 
 def distance(found, expected):
@@ -82,7 +84,7 @@ def convert(viaduct, source, target):
     done = subprocess.run([viaduct.binary, "convert", "--from", source, "--to", target], capture_output=True, text=True)
     if done.returncode != 0:
         raise Refused(f"viaduct convert: {done.stderr.strip()}")
-    return [line for line in done.stderr.splitlines() if "warning" in line]
+    return [line for line in done.stderr.splitlines() if "warning" in line and "no tokenizer" not in line]
 
 
 def logits_of(ids, *where, **how):
@@ -105,8 +107,10 @@ def check_gguf(viaduct, family, work, ids, expected):
     again = viaduct.probe(work / "from_gguf", work / "batch.safetensors", work / "again.safetensors", "mixed_precision=fp32")["logits"]
     if not distance(again, expected) <= LIMIT:
         problems.append(f"read back: logits {distance(again, expected):.1e}")
+    # transformers reads neither scaled positions, nor Gemma 2's caps, nor the sizes of some heads out of such a file: those are in the folder.
+    how = {} if family == "mistral" else {"config": transformers.AutoConfig.from_pretrained(work / "exported")}  # a llama there
     try:
-        found, unfit = logits_of(ids, work, gguf_file=path.name)
+        found, unfit = logits_of(ids, work, gguf_file=path.name, **how)
     except ValueError as unsupported:
         if "not supported" not in str(unsupported):
             raise
@@ -127,7 +131,7 @@ def check(viaduct, name, fields):
         found, unfit = logits_of(ids, work / "exported")
         distances = {"folder": distance(found, expected)}
         problems += unfit
-        if family in GGUF:
+        if family in GGUF and name not in NOT_GGUF:
             distances["GGUF"], more = check_gguf(viaduct, family, work, ids, expected)
             problems += [f"GGUF: {one}" for one in more]
     problems += [f"{kind}: logits {error:.1e}" for kind, error in distances.items() if error is not None and not error <= LIMIT]
@@ -143,6 +147,7 @@ def main():
     if unknown:
         parser.error(f"unknown cases: {', '.join(unknown)}; known are {', '.join(CASES)}")
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, gguf {getattr(gguf, '__version__', '')}".rstrip(", "))
     viaduct, failed = Viaduct(arguments.viaduct), 0

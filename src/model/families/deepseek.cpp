@@ -64,7 +64,7 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   for (int64_t layer = 0; layer < model.layers; ++layer)
     moe.layers.push_back(layer >= dense ? 1 : 0);
   // Losses and placement of DeepSeek's own training.
-  config.ignore({"aux_loss_alpha", "seq_aux", "ep_size"});
+  config.ignore({"aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits"});
   return model;
 }
 

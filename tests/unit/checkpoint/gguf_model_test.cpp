@@ -224,6 +224,27 @@ TEST(GgufModel, RefusesModelsThatLlamaCppComputesOtherwise) {
   EXPECT_FALSE(std::filesystem::exists(folder / "m.gguf"));
 }
 
+TEST(GgufModel, WindowsThatAreThereAreNotWarnedOf) {
+  ModelConfig model = Opened("gemma2").model;
+  const auto notes = [&] {
+    GgufHeadWriter head;
+    add_gguf_config(head, model);
+    head.add_tensor({"token_embd.weight", GgufTensorType::f32, {model.vocabulary, model.hidden}});
+    for (int64_t i = 0; i < model.layers; ++i)
+      head.add_tensor({fmt::format("t{}", i), GgufTensorType::f32, {1}});
+    std::string text;
+    for (const std::string& note :
+         check_gguf_config(model, parse_gguf(head.head(), "F", GgufContent::head), {}))
+      text += note.find("sliding windows") == std::string::npos ? "" : note;
+    return text;
+  };
+  EXPECT_EQ(notes(), "");
+  model.windows.assign(model.windows.size(), 0);  // as wide as the context
+  EXPECT_EQ(notes(), "");
+  model.windows.assign(model.windows.size(), 5);
+  EXPECT_NE(notes(), "");
+}
+
 TEST(GgufModel, SaysWhereSlidingWindowsAreLost) {
   TemporaryFolder folder;
   const GgufWritten written = Opened("mistral").write(folder / "m.gguf");

@@ -83,7 +83,7 @@ void expect_same(const std::filesystem::path& folder, const std::string& family)
     ASSERT_TRUE(together->contains(info.name)) << info.name;
     EXPECT_EQ(bytes_of(together->tensor(info.name)), bytes_of(single->tensor(info.name)))
         << info.name;
-    if (info.shape.rank() != 2) continue;
+    if (info.shape.rank() != 2 || info.shape[0] < 2) continue;
     // All rows but the first, columns 1 and 2, without the first of these elements.
     const Piece piece{{{1, 1}, {info.shape[0] - 1, 2}}, 1, 2 * (info.shape[0] - 1)};
     std::string a(static_cast<size_t>(piece.elements() * 4), '\0'), b = a;
