@@ -418,7 +418,7 @@ TEST_F(ConvertCommand, AnInterruptedConversionIsRepeated) {
   std::filesystem::create_directories(left);
   write_file_atomically(left / "rank_00000.bin", "half");
   write_file_atomically(folder_ / "ck/run.lock", "{}");
-  const auto from = golden("llama");
+  const auto from = golden("llama/model");
   const Result result = run(from, "ck", "--to-format viaduct");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_FALSE(std::filesystem::exists(left));

@@ -33,7 +33,9 @@ std::map<std::string, std::string> trained(const Overrides& overrides) {
     const RankDevice rank = make_rank_device(setup.config.dist);
     Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
     trainer.run();
-    EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
+    if (world->size() == 1) {  // rows of other ranks are in no plan
+      EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
+    }
     EXPECT_EQ(trainer.offload().done.put_bytes, 2 * trainer.planned_memory().offload.put_bytes);
     RunOutcome outcome = outcome_of(trainer);
     if (world->rank() == 0) tensors = std::move(outcome.tensors);
