@@ -188,8 +188,11 @@ std::vector<std::string> check_resume(const RunSetup& setup,
                                       int64_t rows) {
   const auto misfit = [&]() -> std::string {
     try {
-      check_fit(tensor_fit(setup.model, checkpoint), "its tensors",
-                strictness_of(setup.config.checkpoint.dist_ckpt_strictness));
+      const Strictness given = strictness_of(setup.config.checkpoint.dist_ckpt_strictness);
+      // What is found only when it is read is known here.
+      const bool later = given == Strictness::assume_ok_unexpected;
+      check_fit(tensor_fit(setup.model, checkpoint), "the checkpoint",
+                later ? Strictness::raise_unexpected : given);
     } catch (const Error& error) {
       return error.what();
     }
