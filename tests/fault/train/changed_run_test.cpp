@@ -81,7 +81,13 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
                                          Not(HasSubstr("allow_changes"))))
         << change;
   }
+  EXPECT_THAT(refusal({"optimizer.optimizer=sgd"}),
+              HasSubstr("; checkpoint.allow_changes=[optimizer.optimizer] and "
+                        "checkpoint.load_optim=false continue anyway"));
   EXPECT_EQ(latest_step(folder / "run"), 4);
+  EXPECT_EQ(refusal({"optimizer.optimizer=sgd", "checkpoint.allow_changes=[optimizer.optimizer]",
+                     "checkpoint.load_optim=false", "train.train_iters=4"}),
+            "");
   // All changes are reported at once, with one list of fields that would allow them, and exit
   // status 2.
   RunProcess process(viaduct_binary(),
