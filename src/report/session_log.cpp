@@ -10,29 +10,28 @@
 namespace viaduct {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* kName = "sessions.jsonl";
-constexpr size_t kMostBytes = size_t{1} << 24;
+constexpr const char* kSessionFile = "sessions.jsonl";
+constexpr size_t kMostSessionBytes = size_t{1} << 24;
 
 }  // namespace
 
 std::vector<SessionStart> read_sessions(const std::filesystem::path& save) {
-  const auto path = save / kName;
+  const auto path = save / kSessionFile;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return {};
-  const std::string text = read_file(path, kMostBytes);
+  const std::string text = read_file(path, kMostSessionBytes);
   std::vector<SessionStart> sessions;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const auto line = try_parse_json<Json>(std::string_view(text).substr(begin, end - begin));
+    const auto line =
+        try_parse_json<nlohmann::ordered_json>(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
     if (!line || !line->is_object() || !line->contains("step") || !line->contains("changed"))
       continue;
-    const Json &step = (*line)["step"], &changed = (*line)["changed"];
+    const auto &step = (*line)["step"], &changed = (*line)["changed"];
     if (!step.is_number_integer() || !changed.is_array()) continue;
     SessionStart session{step.get<int64_t>(), {}};
-    for (const Json& entry : changed)
+    for (const nlohmann::ordered_json& entry : changed)
       if (entry.is_string()) session.changed.push_back(entry.get<std::string>());
     sessions.push_back(std::move(session));
   }
@@ -42,7 +41,7 @@ std::vector<SessionStart> read_sessions(const std::filesystem::path& save) {
 }
 
 void add_session(const std::filesystem::path& save, const SessionStart& session) {
-  const auto path = save / kName;
+  const auto path = save / kSessionFile;
   std::error_code ignored;
   if (session.step == 0) {
     std::filesystem::remove(path, ignored);
@@ -53,7 +52,7 @@ void add_session(const std::filesystem::path& save, const SessionStart& session)
   sessions.push_back(session);
   std::string text;
   for (const SessionStart& s : sessions)
-    text += Json{{"step", s.step}, {"changed", s.changed}}.dump() + "\n";
+    text += nlohmann::ordered_json{{"step", s.step}, {"changed", s.changed}}.dump() + "\n";
   write_file_atomically(path, text);
 }
 

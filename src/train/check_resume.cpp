@@ -21,9 +21,10 @@ constexpr std::string_view kFurtherLayers = "model.mtp_num_layers";
 
 class Changes {
  public:
-  /// `misfit()`: why the checkpoint cannot be read into the model of the run; "" if it can.
+  /// `misfit`: why the checkpoint cannot be read into the model of the run, or into its optimizer's
+  /// state as well; "" if it can.
   Changes(const std::vector<std::string>& allowed, std::string where,
-          FunctionRef<std::string()> misfit)
+          FunctionRef<std::string(bool with_states)> misfit)
       : allowed_(allowed), where_(std::move(where)), misfit_(misfit) {}
 
   /// All differences that were noted.
@@ -73,16 +74,20 @@ class Changes {
   std::string advice() const {
     if (refused_.empty()) return "";
     if (other_shapes_) return "; start anew with another checkpoint.save";
-    if (const std::string misfit = misfit_(); !misfit.empty())
+    if (const std::string misfit = misfit_(false); !misfit.empty())
       return fmt::format(" ({}); start anew with another checkpoint.save", misfit);
+    const bool new_state = !misfit_(true).empty();
     std::vector<std::string> names = allowed_;
     names.insert(names.end(), refused_.begin(), refused_.end());
-    return fmt::format("; checkpoint.allow_changes=[{}] continues anyway", fmt::join(names, ", "));
+    return fmt::format("; checkpoint.allow_changes=[{}]{}", fmt::join(names, ", "),
+                       new_state ? " and checkpoint.load_optim=false continue anyway, with a new "
+                                   "state of the optimizer"
+                                 : " continues anyway");
   }
 
   const std::vector<std::string>& allowed_;
   std::string where_;
-  FunctionRef<std::string()> misfit_;
+  FunctionRef<std::string(bool)> misfit_;
   std::vector<std::string> refused_, refusals_;  // names, and a line for each
   bool other_shapes_ = false;
   std::vector<std::string> warnings_, all_;
@@ -185,11 +190,16 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
 std::vector<std::string> check_resume(const RunSetup& setup,
                                       const std::vector<DatasetFingerprint>& data,
                                       const CheckpointReader& checkpoint, SameOrder same_order,
-                                      int64_t rows) {
-  const auto misfit = [&]() -> std::string {
+                                      int64_t rows, const std::vector<TensorKind>& states) {
+  const auto misfit = [&](bool with_states) -> std::string {
     try {
-      check_fit(tensor_fit(setup.model, checkpoint), "its tensors",
-                strictness_of(setup.config.checkpoint.dist_ckpt_strictness));
+      const Strictness given = strictness_of(setup.config.checkpoint.dist_ckpt_strictness);
+      // What is found only when it is read is known here.
+      const bool later = given == Strictness::assume_ok_unexpected;
+      std::vector<TensorKind> kinds{{""}};
+      if (with_states) kinds.insert(kinds.end(), states.begin(), states.end());
+      check_fit(tensor_fit(setup.model, checkpoint, kinds), "the checkpoint",
+                later ? Strictness::raise_unexpected : given);
     } catch (const Error& error) {
       return error.what();
     }

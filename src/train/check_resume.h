@@ -7,6 +7,7 @@
 
 #include "base/function_ref.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/parameter_io.h"
 #include "data/dataset_fingerprint.h"
 #include "run/setup.h"
 
@@ -23,11 +24,12 @@ inline constexpr const char* kDataFile = "data.json";
 /// lacks (of an earlier version, or converted) are not compared. Called on rank 0.
 /// `same_order(samples, global_batch_size)`: whether a run of that many samples in such batches
 /// reads rows in the same order. `rows`: that this run reads, in all.
+/// `states`: the state of the optimizer that is read with the weights.
 /// Returns all settings that differ, those that are free too, as "NAME: was A, is B"; not those
 /// that say where and how a run is executed and logged.
 std::vector<std::string> check_resume(const RunSetup& setup,
                                       const std::vector<DatasetFingerprint>& data,
                                       const CheckpointReader& checkpoint, SameOrder same_order,
-                                      int64_t rows);
+                                      int64_t rows, const std::vector<TensorKind>& states = {});
 
 }  // namespace viaduct

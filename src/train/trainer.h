@@ -11,6 +11,7 @@
 #include "base/function_ref.h"
 #include "checkpoint/async_saver.h"
 #include "checkpoint/old_steps.h"
+#include "checkpoint/parameter_io.h"
 #include "checkpoint/run_lock.h"
 #include "engine/document_batches.h"
 #include "engine/engine.h"
@@ -96,6 +97,8 @@ class Trainer {
   /// The checkpoint that the run continues from; null: none.
   std::unique_ptr<CheckpointReader> open_resumed();
   void load_weights(std::unique_ptr<CheckpointReader> checkpoint);
+  /// What is read of the optimizer's state with the weights; empty with load_optim=false.
+  std::vector<TensorKind> optimizer_states() const;
   /// ConfigError on rank 0 if the run may not continue from the checkpoint; warns of other changes.
   void compare_with(const CheckpointReader& checkpoint);
   /// ConfigError unless the stored seed continues as the configuration demands.

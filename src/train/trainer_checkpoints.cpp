@@ -119,6 +119,14 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
   }
 }
 
+std::vector<TensorKind> Trainer::optimizer_states() const {
+  std::vector<TensorKind> kinds;
+  if (!config_.checkpoint.load_optim || engine_->optimizer() == nullptr) return kinds;
+  for (const OptimizerState& state : engine_->optimizer()->states())
+    kinds.push_back({state.prefix, state.has, state.shape});
+  return kinds;
+}
+
 void Trainer::compare_with(const CheckpointReader& checkpoint) {
   const auto same_order = [&](int64_t samples, int64_t global_batch_size) {
     return data_->same_order(samples, global_batch_size);
@@ -127,8 +135,8 @@ void Trainer::compare_with(const CheckpointReader& checkpoint) {
       *world_,
       [&] {
         if (leads())
-          changed_ =
-              check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read());
+          changed_ = check_resume(setup_, fingerprints_, checkpoint, same_order, data_->rows_read(),
+                                  optimizer_states());
       },
       "comparing the run with its checkpoint");
 }

@@ -383,7 +383,7 @@ TEST(TrainCommand, DryRunOfManyRanks) {
                                                "dist.nvlink_domain_size=12",
                                                "train.global_batch_size=64",
                                                "--dry-run"};
-  const Result text = train(run);
+  const Result text = train(run + Overrides{"--full"});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("stage 1: block 1, head"), HasSubstr("{0, 1} in 0"),
                               HasSubstr("straddle domains of 12"), HasSubstr("dp_cp.inner")));
@@ -430,7 +430,7 @@ TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
   EXPECT_EQ(document["without_recompute_and_offload"]["peak_memory_bytes"],
             plain["peak_memory_bytes"]);
   EXPECT_FALSE(plain.contains("without_recompute_and_offload"));
-  EXPECT_THAT(train(run + Overrides{"--dry-run"}).out,
+  EXPECT_THAT(train(run + Overrides{"--dry-run", "--full"}).out,
               HasSubstr("second memory, beside it: 448.0 KiB out and 448.0 KiB back a step"));
   const Result outcome = train(run);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
