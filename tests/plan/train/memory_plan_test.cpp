@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/training.h"
