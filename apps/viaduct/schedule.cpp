@@ -22,7 +22,8 @@ using nlohmann::ordered_json;
 
 // Longer schedules are not drawn in a terminal.
 constexpr double kWidestUnits = 400;
-constexpr int64_t kMostActions = 4'000'000;
+// Replaying a schedule takes a time that grows with the square of its stages.
+constexpr int64_t kMostActions = 1'000'000, kMostStages = 4096;
 
 struct Arguments {
   int pp = 1, virtual_stages = 1;
@@ -58,8 +59,12 @@ Result make(const Arguments& arguments) {
   check_schedule_settings(r.settings);
   const double work =
       3.0 * arguments.pp * arguments.virtual_stages * static_cast<double>(arguments.micro_batches);
+  VIADUCT_CHECK(ConfigError, arguments.pp <= kMostStages,
+                "viaduct schedule: --pp: at most {} stages are drawn, found {}", kMostStages,
+                arguments.pp);
   VIADUCT_CHECK(ConfigError, work <= kMostActions,
-                "viaduct schedule: {} stages of {} chunks with {} micro-batches are {:.3g} "
+                "viaduct schedule: --pp, --vpp, --microbatches: {} stages of {} chunks with {} "
+                "micro-batches are {:.3g} "
                 "computations; at most {} are drawn",
                 arguments.pp, arguments.virtual_stages, arguments.micro_batches, work,
                 kMostActions);

@@ -64,19 +64,19 @@ void check_model_config(const ModelConfig& c) {
   std::vector<std::string> problems;
   const auto positive = [&](const char* name, int64_t value) {
     if (value < 1)
-      problems.push_back(fmt::format("model: {} is {}, expected at least 1", name, value));
+      problems.push_back(fmt::format("model.{}: {}, expected at least 1", name, value));
   };
-  positive("number of layers", c.layers);
-  positive("hidden size", c.hidden);
-  positive("feed-forward size", c.feed_forward);
-  positive("number of attention heads", c.heads);
-  positive("number of key-value heads", c.kv_heads);
-  positive("head size", c.head_dim);
-  positive("vocabulary", c.vocabulary);
-  positive("longest sequence", c.max_positions);
+  positive("num_layers", c.layers);
+  positive("hidden_size", c.hidden);
+  positive("ffn_hidden_size", c.feed_forward);
+  positive("num_attention_heads", c.heads);
+  positive("num_query_groups", c.kv_heads);
+  positive("kv_channels", c.head_dim);
+  positive("vocab_size", c.vocabulary);
+  positive("max_position_embeddings", c.max_positions);
   const auto above_zero = [&](const char* name, double value) {
     if (!(value > 0 && std::isfinite(value)))
-      problems.push_back(fmt::format("model: {} is {}, expected a number above 0", name, value));
+      problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
   };
   above_zero("layernorm_epsilon", c.norm_eps);
   if (c.positions == PositionKind::rotary) above_zero("rotary_base", c.rotary.base);
@@ -84,18 +84,21 @@ void check_model_config(const ModelConfig& c) {
     problems.push_back(fmt::format("model.mtp_num_layers: {}, expected 0 to {}", c.mtp_layers,
                                    kMostMultiTokenLayers));
   if (c.heads >= 1 && c.kv_heads >= 1 && c.heads % c.kv_heads != 0) {
-    problems.push_back(fmt::format("model: {} key-value heads do not divide {} attention heads",
-                                   c.kv_heads, c.heads));
+    problems.push_back(
+        fmt::format("model.num_query_groups: {} key-value heads do not divide {} attention heads",
+                    c.kv_heads, c.heads));
   }
   if (c.positions == PositionKind::rotary &&
       (c.rotary.width < 2 || c.rotary.width % 2 != 0 || c.rotary.width > c.head_dim)) {
     problems.push_back(fmt::format(
-        "model: rotary width {} of head size {}: expected an even number up to the head size",
-        c.rotary.width, c.head_dim));
+        "model.{}: gives a rotary width of {} for heads of {}, expected an even number from 2 to "
+        "the "
+        "size of a head",
+        c.latent.any() ? "qk_pos_emb_head_dim" : "rotary_percent", c.rotary.width, c.head_dim));
   }
   if (!c.windows.empty() && static_cast<int64_t>(c.windows.size()) != c.layers) {
-    problems.push_back(
-        fmt::format("model: {} sliding windows for {} layers", c.windows.size(), c.layers));
+    problems.push_back(fmt::format("model.window_layers: {} sliding windows for {} layers",
+                                   c.windows.size(), c.layers));
   }
   check_latent_attention(c, problems);
   Problems experts;

@@ -29,18 +29,19 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
 
 void check_model_place(const ModelConfig& config, const ModelPlace& place) {
   std::vector<std::string> problems;
-  const auto divides = [&](const char* what, int64_t size) {
+  const auto divides = [&](const char* field, const char* what, int64_t size) {
     if (size % place.tp != 0)
-      problems.push_back(fmt::format("model: {} {} do not divide by {} tensor-parallel ranks", size,
-                                     what, place.tp));
+      problems.push_back(fmt::format("model.{}: {} {} do not divide by {} tensor-parallel ranks",
+                                     field, size, what, place.tp));
   };
   VIADUCT_CHECK(ConfigError, place.tp >= 1 && place.tp_rank >= 0 && place.tp_rank < place.tp,
                 "model: rank {} of {} tensor-parallel ranks", place.tp_rank, place.tp);
-  divides("attention heads", config.heads);
-  divides("feed-forward features", config.feed_forward);
+  divides("num_attention_heads", "attention heads", config.heads);
+  divides("ffn_hidden_size", "feed-forward features", config.feed_forward);
   if (config.kv_heads % place.tp != 0 && place.tp % config.kv_heads != 0) {
     problems.push_back(
-        fmt::format("model: {} key-value heads and {} tensor-parallel ranks: neither divides the "
+        fmt::format("model.num_query_groups: {} key-value heads and {} tensor-parallel ranks: "
+                    "neither divides the "
                     "other",
                     config.kv_heads, place.tp));
   }
@@ -50,19 +51,21 @@ void check_model_place(const ModelConfig& config, const ModelPlace& place) {
                     "tensor-parallel ranks: expected a number of ranks that divides the heads",
                     config.kv_heads, place.tp));
   }
-  const auto divides_experts = [&](const char* what, int64_t size, int ranks, const char* kind) {
+  const auto divides_experts = [&](const char* field, const char* what, int64_t size, int ranks,
+                                   const char* kind) {
     if (config.moe.any() && size % ranks != 0)
-      problems.push_back(
-          fmt::format("model: {} {} do not divide by {} {} ranks", size, what, ranks, kind));
+      problems.push_back(fmt::format("model.{}: {} {} do not divide by {} {} ranks", field, size,
+                                     what, ranks, kind));
   };
-  divides_experts("experts", config.moe.experts, place.ep, "expert-parallel");
-  divides_experts("features of an expert", config.moe.feed_forward, place.etp,
-                  "expert-tensor-parallel");
-  divides_experts("features of the shared expert", config.moe.shared_feed_forward, place.tp,
-                  "tensor-parallel");
+  divides_experts("num_moe_experts", "experts", config.moe.experts, place.ep, "expert-parallel");
+  divides_experts("moe_ffn_hidden_size", "features of an expert", config.moe.feed_forward,
+                  place.etp, "expert-tensor-parallel");
+  divides_experts("moe_shared_expert_intermediate_size", "features of the shared expert",
+                  config.moe.shared_feed_forward, place.tp, "tensor-parallel");
   if (place.vocabulary_multiple < 1) {
     problems.push_back(
-        fmt::format("model: the vocabulary is padded to a multiple of {}, expected "
+        fmt::format("model.make_vocab_size_divisible_by: the vocabulary is padded to a multiple of "
+                    "{}, expected "
                     "at least 1",
                     place.vocabulary_multiple));
   }

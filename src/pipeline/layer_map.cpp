@@ -58,7 +58,8 @@ std::vector<int64_t> sizes_with_ends(const LayerMapSettings& s) {
     return others == 0 ? layers == given : layers > given && (layers - given) % step == 0;
   };
   VIADUCT_CHECK(ConfigError, fits(s.layers),
-                "model.num_layers: {} − {} layers of the given stages = {} for the other {} stages "
+                "model.num_layers: {} − {} layers of num_layers_in_first/last_pipeline_stage = {} "
+                "for the other {} stages "
                 "of {} chunks; nearest: {} layers",
                 s.layers, given, rest, others, s.virtual_stages, nearest_valid(s.layers, fits));
   std::vector<int64_t> sizes;

@@ -143,6 +143,7 @@ TEST(ScheduleCommand, WhatDoesNotFitIsBadUsage) {
   refused("--pp 4 --microbatches 0", "micro-batches: 0 is below 1");
   refused("--pp 4 --microbatches 8 --kind zbh1", "did you mean zb-h1?");
   refused("--pp 4000 --microbatches 400000", "are drawn");
+  refused("--pp 1000000 --microbatches 1", "--pp: at most 4096 stages are drawn, found 1000000");
   refused("--microbatches 8", "--pp is required");
 }
 

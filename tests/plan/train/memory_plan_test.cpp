@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/training.h"
@@ -153,6 +155,28 @@ TEST(MemoryPlanRun, IsTheSameRunAsWithout) {
   EXPECT_EQ(free_lists.device->memory().planned_bytes, 0);
   EXPECT_EQ(a.first, b.first);
   EXPECT_EQ(a.second, b.second);
+}
+
+// The data decide how many rows an expert gets. Without the room that the plan has for an even
+// share of them, they would have memory of their own beside it: twice as much as planned.
+TEST(MemoryPlanRun, RowsOfExpertsLieWithinThePlan) {
+  const RunSetup setup = setup_of(
+      tiny_run() + Overrides{"model.family=mixtral", "model.num_moe_experts=4",
+                             "model.moe_router_topk=2", "model.num_layers=4",
+                             "model.hidden_size=64", "model.ffn_hidden_size=256",
+                             "model.seq_length=256", "train.global_batch_size=8",
+                             "train.train_iters=2", "train.micro_batch_size=4", "dist.ranks=2",
+                             "model.expert_model_parallel_size=2", "dist.threads_per_rank=1"});
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {}, world);
+    const auto planned = static_cast<double>(trainer.planned_memory().plan.arena_bytes);
+    trainer.run();
+    EXPECT_GT(rank.device->memory().unplanned_allocations, 0) << "the load is even: no test";
+    const auto peak = static_cast<double>(rank.device->memory().peak_bytes);
+    EXPECT_LT(static_cast<double>(rank.device->memory().reserved_bytes),
+              1.3 * std::max(planned, peak));
+  });
 }
 
 }  // namespace

@@ -86,8 +86,11 @@ TEST(LayerMap, WhatDoesNotDivideIsNamedWithTheNearest) {
   EXPECT_THAT(problem(s), HasSubstr("not together with num_layers_in_first/last"));
   s = {10, 4, 1};
   s.first_stage = 3;
-  EXPECT_THAT(problem(s), HasSubstr("10 − 3 layers of the given stages = 7 for the other 3 stages "
-                                    "of 1 chunks; nearest: 9 or 12 layers"));
+  EXPECT_THAT(
+      problem(s),
+      HasSubstr(
+          "10 − 3 layers of num_layers_in_first/last_pipeline_stage = 7 for the other 3 stages "
+          "of 1 chunks; nearest: 9 or 12 layers"));
   s = {10, 2, 2};
   s.first_stage = 3, s.last_stage = 7;
   EXPECT_THAT(problem(s), HasSubstr("num_layers_in_first_pipeline_stage: 3 is not a positive "

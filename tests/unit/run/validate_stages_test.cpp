@@ -38,8 +38,8 @@ TEST(ValidateParallel, ExplicitEnds) {
   EXPECT_GOOD(pp(4), first + "3", last + "1");
   EXPECT_GOOD(pp(2), first + "3", last + "5");
   EXPECT_GOOD(pp(4), first + "2", vpp(2));
-  EXPECT_ONE("8 - 2 layers of the given stages = 6 for the other 4 stages", pp(5), ranks(5),
-             first + "2", "train.global_batch_size=5");
+  EXPECT_ONE("8 - 2 layers of num_layers_in_first/last_pipeline_stage = 6 for the other 4 stages",
+             pp(5), ranks(5), first + "2", "train.global_batch_size=5");
   EXPECT_ONE("first and last stage are the only ones and have 3 + 4 = 7", pp(2), first + "3",
              last + "4");
   EXPECT_THAT(validated({pp(4), first + "3", last + "1", vpp(2)}).problems,
