@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "bench_device.h"
 #include "calibrate.h"
+#include "number_checks.h"
 
 namespace viaduct::cli {
 namespace {

@@ -11,6 +11,7 @@
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
 #include "existing_output.h"
+#include "number_checks.h"
 
 namespace viaduct::cli {
 namespace {

@@ -13,6 +13,7 @@
 #include "data/tokenize_files.h"
 #include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
+#include "number_checks.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
+#include "number_checks.h"
 #include "override_scope.h"
 #include "probe/probe_setup.h"
 #include "run/launch.h"

@@ -12,6 +12,7 @@
 #include "base/given_path.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "number_checks.h"
 #include "report/page/plan_document.h"
 #include "report/page/plan_page.h"
 #include "report/page/run_page.h"

@@ -15,6 +15,7 @@
 #include "data/tokenizer/train_bpe.h"
 #include "data/tokenizer/unicode.h"
 #include "existing_output.h"
+#include "number_checks.h"
 #include "subcommands.h"
 
 namespace viaduct::cli {
