@@ -64,8 +64,8 @@ std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> 
 }
 
 void print_groups(const Mesh& mesh, const DistConfig& dist) {
-  fmt::print("groups of {}, order {}: {}{}\n", counted(mesh.ranks(), "rank"),
-             dist.mesh_order(), mesh_text(mesh),
+  fmt::print("groups of {}, order {}: {}{}\n", counted(mesh.ranks(), "rank"), dist.mesh_order(),
+             mesh_text(mesh),
              dist.nvlink_domain_size
                  ? fmt::format("; `in` is the domain of {} ranks", *dist.nvlink_domain_size)
                  : "");

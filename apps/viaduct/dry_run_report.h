@@ -20,8 +20,8 @@ struct DryRunOutput {
 };
 
 /// Runs one step of a rank of each stage on the sim device and prints the result: text, or one JSON
-/// document. The text begins with what was set and what warns. The rules of the tuning guides are applied by `evaluate`, or, without it, as far as a
-/// run without a cluster has their figures.
+/// document. The text begins with what was set and what warns. The rules of the tuning guides are
+/// applied by `evaluate`, or, without it, as far as a run without a cluster has their figures.
 void print_dry_run(
     const RunSetup& setup, const DryRunOutput& output,
     const std::function<rules::Evaluation(const std::vector<DryRun>&)>& evaluate = nullptr);

@@ -28,8 +28,8 @@ std::string Rounding::text() const {
     text +=
         fmt::format(", by {:.3g} % over all (L2)", 100 * std::sqrt(error_squares / value_squares));
   if (largest > 0)
-    text += fmt::format(" and at most {:.3g} % of an element that stays above zero ({})", 100 * largest,
-                        shown_name(largest_in));
+    text += fmt::format(" and at most {:.3g} % of an element that stays above zero ({})",
+                        100 * largest, shown_name(largest_in));
   if (vanished > 0) text += fmt::format(", {} of them to zero", vanished);
   return text;
 }

@@ -85,7 +85,7 @@ struct Field {
   Field& alias_switch(std::string other, std::string when_true, std::string when_false);
   Field& one_of(std::vector<std::string> choices);
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
-  Field& positive();  // greater than zero
+  Field& positive();                               // greater than zero
   Field& from_below(double lowest, double bound);  // lowest <= value < bound
   Field& in(std::string unit_name);
   Field& constraint(std::string text);

@@ -1,7 +1,7 @@
 #pragma once
 // What `viaduct data tokenize` knows about the tokens it wrote, in PREFIX.tokens.json beside the
-// data: the largest id, so that later runs need not scan all tokens, whose tokens they are, and which
-// of them ends documents. Megatron's readers pass over the file.
+// data: the largest id, so that later runs need not scan all tokens, whose tokens they are, and
+// which of them ends documents. Megatron's readers pass over the file.
 
 #include <cstdint>
 #include <filesystem>

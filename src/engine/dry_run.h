@@ -59,7 +59,7 @@ struct DryRun {
   /// In host memory, beside the device's: what an asynchronous save copies of the rank's weights
   /// and states; 0 where saves are not asynchronous.
   int64_t save_copy_bytes = 0;
-  double model_flops = 0;             // by the project's convention, of one step of all ranks
+  double model_flops = 0;  // by the project's convention, of one step of all ranks
   /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
   std::array<SequenceWindow, kMemorySequences> windows;
   /// Micro-batches of the step that were not run, because others do the same; sums and the record

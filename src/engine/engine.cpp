@@ -170,9 +170,10 @@ std::vector<HostBatch> Engine::weigh_router_losses(int64_t count,
       tokens += rows.tokens();
     }
     // Unless the reader of the last one has posted them.
-    VIADUCT_CHECK(ShapeError, !shared || scored_.pending(),
-                  "step: micro-batches whose documents are shared need post_scored with the last of "
-                  "them: routers have losses of their own");
+    VIADUCT_CHECK(
+        ShapeError, !shared || scored_.pending(),
+        "step: micro-batches whose documents are shared need post_scored with the last of "
+        "them: routers have losses of their own");
     if (!scored_.pending()) post_scored(scored, tokens);
   }
   take_totals();
@@ -189,8 +190,8 @@ void Engine::take_totals() {
   merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 3);
 }
 
-void Engine::post_scored(double scored_weight, int64_t tokens,
-                         std::span<const HostFigure> figures, bool has_rows) {
+void Engine::post_scored(double scored_weight, int64_t tokens, std::span<const HostFigure> figures,
+                         bool has_rows) {
   const double divisor =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
   const bool counted = leads_data_place(groups_);

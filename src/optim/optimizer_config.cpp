@@ -53,7 +53,8 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "Weight decay, decoupled except with sgd; biases and one-dimensional parameters have "
              "none.")
       .range(0);
-  group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").from_below(0, 1);
+  group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.")
+      .from_below(0, 1);
   group.field("adam_beta2", config.adam_beta2, "Decay of Adam's mean of squared gradients.")
       .from_below(0, 1);
   group.field("adam_eps", config.adam_eps, "Added to the root in Adam's denominator.").positive();

@@ -24,8 +24,9 @@ struct InferenceRequest {
 };
 
 /// A run that trains nothing (train.skip_train), in the type of the folder's weights unless the
-/// overrides say otherwise: model, tokenizer and configuration. A micro-batch has about 2048 tokens unless train.micro_batch_size
-/// is given. No weight is read. ConfigError or IoError with all problems found.
+/// overrides say otherwise: model, tokenizer and configuration. A micro-batch has about 2048 tokens
+/// unless train.micro_batch_size is given. No weight is read. ConfigError or IoError with all
+/// problems found.
 RunSetup prepare_inference(const InferenceRequest& request);
 
 }  // namespace viaduct
