@@ -40,7 +40,10 @@ def parameter_types(text):
 
 
 def definitions(text):
-    """What the unnamed namespaces of a formatted source define: {name: meaning}, where functions and aliases have their types."""
+    """What the unnamed namespaces of a formatted source define: {name: meaning}, where functions and aliases have their types.
+    None if it brings in another namespace, whose names would be visible in the sources behind it."""
+    if re.search(r"^using namespace", text, re.MULTILINE):
+        return None
     text = RAW_STRING.sub('""', text)
     found = {}
     for begin in BEGIN.finditer(text):
@@ -81,10 +84,13 @@ def clash(name, own, others):
 
 
 def batches(sources, definitions_of, declared_for, size):
-    """Puts each source into the first batch that has room for it and nothing that it defines."""
-    result = []
+    """Puts each source into the first batch that has room for it and nothing that it defines; alone if that is not known (None)."""
+    result, alone = [], []
     for source in sources:
         own, declared = definitions_of(source), declared_for(source)
+        if own is None:
+            alone.append([source])
+            continue
         hidden = {name for name in own if not any(meaning.startswith(("(", "using")) for meaning in own[name])}
         for batch, defined, batch_hidden, batch_declared in result:
             if (len(batch) < size and not any(name in defined and clash(name, own[name], defined[name]) for name in own)
@@ -98,7 +104,7 @@ def batches(sources, definitions_of, declared_for, size):
         batch_declared |= declared
         for name in own:
             defined[name] = defined.get(name, set()) | own[name]
-    return [batch for batch, *_ in result]
+    return [batch for batch, *_ in result] + alone
 
 
 class Files:

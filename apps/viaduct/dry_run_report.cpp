@@ -273,11 +273,6 @@ void print_difference(const DryRun& run, const DryRun& plain) {
       format_count(run.cost.total_flops()), format_count(plain.cost.total_flops()));
 }
 
-std::string save_copy_text(int64_t bytes) {
-  return fmt::format("  {:<20} {:>12}: of host memory, beside it, while it is written\n",
-                     "asynchronous save", format_bytes(bytes));
-}
-
 /// What `--full` adds.
 void print_details(const std::vector<DryRun>& stages, const std::optional<DryRun>& plain,
                    const Parallelism& parallelism, const DryRun& fullest, bool on_gpu,
@@ -356,6 +351,11 @@ std::string mesh_text(const Mesh& mesh) {
                         mesh.size(Grid::expert, Axis::tp));
   }
   return text;
+}
+
+std::string save_copy_text(int64_t bytes) {
+  return fmt::format("  {:<20} {:>12}: of host memory, beside it, while it is written\n",
+                     "asynchronous save", format_bytes(bytes));
 }
 
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total) {

@@ -45,6 +45,10 @@ class Batches(unittest.TestCase):
         ):
             self.assertEqual(cut({"a": source(one), "b": source(other)}), [["a", "b"]], f"{one} and {other}")
 
+    def test_whole_namespaces(self):
+        self.assertEqual(cut({"a": "", "b": "namespace viaduct {\nusing namespace other;\n}\n", "c": "void f() {\n  using namespace other;\n}\n"}),
+                         [["a", "c"], ["b"]])
+
     def test_names_of_headers(self):
         header = "struct Plan {\n  int inner;\n};\ninline constexpr int kRows = 3;\nusing Table = int[3];\nclass Later;\nint function(int a);\n"
         self.assertEqual(batches.declared_names(header), {"Plan", "kRows", "Table", "Later"})
