@@ -1,7 +1,7 @@
 """batches.py SIZE ROOT SOURCE…: cuts sources into batches that one run of the compiler can take (Batches.cmake).
 
 Prints one line a batch, its sources separated by '|'. Two sources of a batch define nothing twice in their unnamed namespaces:
-functions of one name have other parameters and are only called, aliases of one name are equal. Nor does a source define a type or variable there whose
+functions of one name have other parameters, no defaults and are only called, aliases of one name are equal. Nor does a source define a type or variable there whose
 name a header of another one has too: it would be ambiguous. Headers are looked for in ROOT's folders src and tests.
 """
 
@@ -23,7 +23,7 @@ SKIPPED = re.compile(r"(?:using namespace|using [\w:]+;|static_assert|TEST|INSTA
 
 
 def parameter_types(text):
-    """The types of the parameter list that `text` begins with, without names and defaults."""
+    """The types of the parameter list that `text` begins with, without names, and whether it has defaults."""
     depth, part, parts = 0, "", []
     for character in text:
         depth += character in "(<[{"
@@ -36,7 +36,8 @@ def parameter_types(text):
         elif not (depth == 1 and character in "(<"):
             part += character
     types = [re.sub(r"\s*=.*", "", re.sub(r"\s+", " ", part).strip(), flags=re.DOTALL) for part in parts]
-    return ",".join(re.sub(r"(?<=[\s&*>])\w+(\[\w*\])?$", r"\1", text).replace(" ", "") for text in types)
+    return (",".join(re.sub(r"(?<=[\s&*>])\w+(\[\w*\])?$", r"\1", text).replace(" ", "") for text in types),
+            any("=" in part for part in parts))
 
 
 def definitions(text):
@@ -57,11 +58,15 @@ def definitions(text):
             elif rule := ALIAS.match(line[0]):
                 found.setdefault(rule[1], set()).add(line[0])
             elif rule := FUNCTION.match(line[0]):
-                found.setdefault(rule[1], set()).add("(" + parameter_types(inside[line.start() + rule.end() :]))
-                if re.search(rf"[{{(,=&?:] ?{rule[1]}\b(?:<[^()]*?>)?(?! ?[(<])", text):  # passed on, which an overload would make ambiguous
+                types, defaults = parameter_types(inside[line.start() + rule.end() :])
+                found.setdefault(rule[1], set()).add("(" + types)
+                if defaults or re.search(rf"[{{(,=&?:] ?{rule[1]}\b(?:<[^()]*?>)?(?! ?[(<])", text):
+                    # Passed on, or called with fewer arguments: ambiguous beside another one.
                     found[rule[1]].add("value")
             elif rule := VARIABLE.match(line[0]):
-                found.setdefault(rule[1], set()).add("variable")
+                # "int a = 1, b = 2;" defines two.
+                for name in (rule[1], *re.findall(r", (\w+)(?:\[[^\]]*\])* =", line[0])):
+                    found.setdefault(name, set()).add("variable")
     return found
 
 

@@ -30,6 +30,8 @@ class Batches(unittest.TestCase):
             ("int rows(int a) {", "int rows(int b) { return b; }"),
             ("template <class T> int rows(const T& a, int n = 1) {", "template <class T>\nlong rows(const T& other,\n          int m) {"),
             ("int rows(int a) {", "constexpr int rows = 3;"),
+            ("constexpr int kA = 1, kB = 2;", "constexpr int kB = 3;"),
+            ("int rows(int a, int b = 2) {", "int rows(int a, int b, const Row& c) {"),
             ("int rows(int a) {", "int rows(const Row& a) {\n}\nvoid fill(Table& table) {\n  table.rows = {rows, 3};\n}"),
             ("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;"),
         ):
