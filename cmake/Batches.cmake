@@ -7,7 +7,7 @@ if(VIADUCT_BATCHES)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
 
-# Sources with flags of their own.
+# Sources that batches.py cannot place (compiled_alone.txt says why).
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/compiled_alone.txt VIADUCT_COMPILED_ALONE REGEX "^[^#]")
 set(VIADUCT_BATCHES_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/batches.py)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/compiled_alone.txt ${VIADUCT_BATCHES_SCRIPT})
