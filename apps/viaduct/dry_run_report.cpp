@@ -316,8 +316,8 @@ void print_memory_of_ranks(const std::vector<DryRun>& stages) {
 
 /// What the user set, and what `auto` became.
 void print_settings(const RunSetup& setup) {
-  RunConfig config = setup.config;
-  const Schema schema = run_schema(config);
+  RunConfig config = setup.config, untouched;
+  const Schema schema = run_schema(config), plain = run_schema(untouched);
   const auto is_given = [&](const std::string& name) {
     return std::find(setup.given.begin(), setup.given.end(), name) != setup.given.end();
   };
@@ -331,7 +331,7 @@ void print_settings(const RunSetup& setup) {
         const std::string line = fmt::format("  {}: {}", name, to_flow_yaml(field.current()));
         if (is_given(name)) {
           set.push_back(line);
-        } else if (field.default_value.is_plain("auto")) {
+        } else if (plain.find(name)->default_value.is_plain("auto")) {
           found.push_back(line);
         }
       }

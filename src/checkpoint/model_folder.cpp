@@ -106,6 +106,7 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
 }
 
 DType type_of_weights(const ModelFolder& folder) {
+  if (!has_weights(folder)) return DType::f32;
   std::map<DType, int64_t> values;
   for (const TensorInfo& info : open_weights(folder)->tensors())
     values[info.dtype] += info.shape.elements();

@@ -36,7 +36,8 @@ bool holds_hugging_face_model(const std::filesystem::path& folder);
 /// are weights (is_weight_name).
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 
-/// The type of most of the values that `open_weights` gives: f16, bf16, or f32 for any other.
+/// The type of most of the values that `open_weights` gives: f16, bf16, or f32 for any other and
+/// without weights.
 DType type_of_weights(const ModelFolder& folder);
 
 /// The text of the folder's config.json; IoError if it is missing or absurdly large.
