@@ -1,0 +1,157 @@
+#include "data/tokenizer/folder_tokens.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/json_members.h"
+#include "data/tokenizer/token_id.h"
+#include "data/tokenizer/tokenizer_json.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                  "pad_token", "cls_token", "mask_token"};
+
+std::map<int32_t, AddedToken> read_decoder(const json& decoder, const std::string& source) {
+  VIADUCT_CHECK(IoError, decoder.is_object(), "{}: added_tokens_decoder must be an object", source);
+  std::map<int32_t, AddedToken> tokens;
+  for (const auto& [key, value] : decoder.items()) {
+    int32_t id = -1;
+    const auto end = key.data() + key.size();
+    const auto [stop, error] = std::from_chars(key.data(), end, id);
+    VIADUCT_CHECK(IoError, error == std::errc() && stop == end && id >= 0,
+                  "{}: added_tokens_decoder has the key \"{}\", expected an id", source, key);
+    tokens[id] = parse_added_token(value, id, source);
+  }
+  return tokens;
+}
+
+/// A string, or an object with "content"; nothing for what is no token.
+std::optional<AddedToken> special_token(const json& value, const std::string& source) {
+  AddedToken token;
+  if (value.is_string()) {
+    token.content = value.get<std::string>();
+  } else if (value.is_object() && find_member(value, "content") != nullptr) {
+    token = parse_added_token(value, 0, source);
+  }
+  token.special = true;
+  return token.content.empty() ? std::nullopt : std::optional(std::move(token));
+}
+
+/// The special tokens that a file names, in the order in which they are added.
+class SpecialTokens {
+ public:
+  void read(const json& document, const std::string& source) {
+    for (const char* name : kNamed) {
+      const json* value = find_member(document, name);
+      if (value == nullptr) continue;
+      if (auto token = special_token(*value, source)) named_[name] = std::move(*token);
+    }
+    const json* extra = find_member(document, "extra_special_tokens");
+    if (extra == nullptr || extra->empty())
+      extra = find_member(document, "additional_special_tokens");
+    for (const auto& [key, value] : document.items()) {  // "image_token" and the like
+      const bool known = std::find_if(std::begin(kNamed), std::end(kNamed), [&](const char* name) {
+                           return key == name;
+                         }) != std::end(kNamed);
+      if (key.ends_with("_token") && !known && !key.starts_with("add_") && value.is_string())
+        add_extra(value, source);
+    }
+    if (extra == nullptr) return;
+    VIADUCT_CHECK(IoError, extra->is_array() || extra->is_object(),
+                  "{}: extra_special_tokens must be a list or an object, found {}", source,
+                  extra->type_name());
+    for (const json& value : *extra) add_extra(value, source);
+  }
+
+  std::vector<AddedToken> in_order() const {
+    std::vector<AddedToken> tokens;
+    for (const char* name : kNamed) {
+      if (const auto found = named_.find(name); found != named_.end())
+        tokens.push_back(found->second);
+    }
+    tokens.insert(tokens.end(), extra_.begin(), extra_.end());
+    return tokens;
+  }
+  bool is_named(const std::string& content) const {
+    return std::any_of(named_.begin(), named_.end(),
+                       [&](const auto& entry) { return entry.second.content == content; });
+  }
+  bool has(const std::string& content) const {
+    return is_named(content) ||
+           std::any_of(extra_.begin(), extra_.end(),
+                       [&](const AddedToken& token) { return token.content == content; });
+  }
+
+ private:
+  void add_extra(const json& value, const std::string& source) {
+    if (auto token = special_token(value, source)) extra_.push_back(std::move(*token));
+  }
+
+  std::map<std::string, AddedToken> named_;
+  std::vector<AddedToken> extra_;
+};
+
+}  // namespace
+
+void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& model,
+                       bool ids_as_given, std::vector<AddedToken>& added) {
+  const auto config_path = folder / "tokenizer_config.json";
+  const auto map_path = folder / "special_tokens_map.json";
+  const auto config = read_json_object(config_path);
+  const json* decoder = config ? find_member(*config, "added_tokens_decoder") : nullptr;
+  SpecialTokens special;
+  if (config) special.read(*config, config_path.string());
+  std::map<int32_t, AddedToken> listed;
+  if (decoder != nullptr) {
+    listed = read_decoder(*decoder, config_path.string());
+    for (auto& [id, token] : listed) token.special |= special.is_named(token.content);
+  } else {
+    if (const auto map = read_json_object(map_path)) special.read(*map, map_path.string());
+    const auto path = folder / "added_tokens.json";
+    if (const auto document = read_json_object(path)) {
+      for (auto& [content, id] : parse_vocabulary(*document, path.string())) {
+        AddedToken& token = listed[id];
+        token.id = id;
+        token.content = content;
+        token.special = special.has(content);
+        token.normalized = !token.special;
+      }
+    }
+  }
+  std::unordered_map<std::string, size_t> place;
+  int32_t next = model.token_count();
+  for (size_t i = 0; i < added.size(); ++i) {
+    place.emplace(added[i].content, i);
+    next = std::max(next, added[i].id + 1);
+  }
+  const auto put = [&](AddedToken token, bool has_id) {
+    if (const auto known = place.find(token.content); known != place.end()) {
+      if (!has_id) return;
+      token.id = added[known->second].id;
+      added[known->second] = std::move(token);
+      return;
+    }
+    if (const auto in_model = model.find(token.content)) {
+      token.id = *in_model;
+    } else if (!(has_id && ids_as_given)) {
+      while (model.token(next)) ++next;  // ids of the model may have gaps
+      token.id = next++;
+    } else {
+      next = std::max(next, token.id + 1);
+    }
+    place.emplace(token.content, added.size());
+    added.push_back(std::move(token));
+  };
+  for (auto& [id, token] : listed) put(token, true);
+  for (AddedToken& token : special.in_order()) put(std::move(token), false);
+}
+
+}  // namespace viaduct
