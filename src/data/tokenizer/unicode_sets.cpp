@@ -98,6 +98,10 @@ std::string_view unicode_version() {
   return tables::kUnicodeVersion;
 }
 
+std::string_view unicode_source_version() {
+  return tables::kTokenizersVersion;
+}
+
 std::optional<CodePointSet> property_set(std::string_view given) {
   const std::string name = plain_name(given);
   if (name == "any") return CodePointSet::all();

@@ -13,6 +13,8 @@ namespace viaduct {
 
 /// The version of Unicode of the classes of regular expressions: "16.0.0".
 std::string_view unicode_version();
+/// The version of the tokenizers package whose tables these are.
+std::string_view unicode_source_version();
 
 /// The set of a property: a general category ("Lu", "Uppercase_Letter"), a script or a property with
 /// two values ("Alpha", "Emoji"). Case, spaces, '_' and '-' do not matter. Nothing if unknown.

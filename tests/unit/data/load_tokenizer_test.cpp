@@ -35,13 +35,13 @@ TEST_F(LoadTokenizer, NeedsFiles) {
 }
 
 TEST_F(LoadTokenizer, NamesAModelThatItCannotRead) {
-  write("tokenizer.json", {{"model", {{"type", "Unigram"}, {"vocab", json::array()}}}});
-  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("Unigram")));
-  copy("spm_bpe", "tokenizer.model");
-  EXPECT_EQ(load().kind(), "SentencePiece");
+  write("tokenizer.json", {{"model", {{"type", "WordPiece"}, {"vocab", json::object()}}}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("WordPiece")));
+  copy("spm_bpe", "tokenizer.model");  // Hugging Face would not use it
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("WordPiece")));
 }
 
-TEST_F(LoadTokenizer, PrefersTheByteLevelFile) {
+TEST_F(LoadTokenizer, PrefersTheJsonFile) {
   copy("spm_bpe", "tokenizer.model");
   copy("gpt2", "vocab.json");
   copy("gpt2", "merges.txt");
@@ -50,12 +50,13 @@ TEST_F(LoadTokenizer, PrefersTheByteLevelFile) {
   EXPECT_EQ(load().vocab_size(), 903);
 }
 
-TEST_F(LoadTokenizer, AddsTheTokensOfTheJsonToASentencePieceModel) {
+TEST_F(LoadTokenizer, ReadsASentencePieceModelFromTheJson) {
   copy("spm_bpe", "tokenizer.model");
   json document = json::parse(read_file(test::test_data("tokenizer/spm_bpe/tokenizer.json")));
   document["added_tokens"].push_back({{"id", 900}, {"content", "<tool>"}, {"special", true}});
   write("tokenizer.json", document);
   const Tokenizer tokenizer = load();
+  EXPECT_EQ(tokenizer.kind(), "BPE");
   EXPECT_EQ(tokenizer.vocab_size(), 901);
   const auto ids = tokenizer.encode("a<tool>b</s>", {.add_special_tokens = true});
   EXPECT_EQ(ids.front(), 1);  // the template in the file
