@@ -103,7 +103,7 @@ class Speller {
         std::find_if(sets_.begin(), sets_.end(), [&](const auto* known) { return *known == set; });
     const RegexAlphabet::Kinds& kinds =
         alphabet_.members(static_cast<size_t>(place - sets_.begin()));
-    if (kinds.none()) return "(?!)";
+    if (kinds.none()) return "(?:(?!))";
     std::string inside;
     for (size_t first = 0; first < alphabet_.kinds(); ++first) {
       if (!kinds[first]) continue;

@@ -30,17 +30,20 @@ std::optional<char32_t> take_number(RegexText& text, int base, int least, int mo
   return count >= least ? std::optional(value) : std::nullopt;
 }
 
-CodePointSet known(std::string_view name) {
-  return *posix_set(name);
+/// The set of a property. Word characters in brackets lack superscripts and fractions of Latin-1.
+std::optional<CodePointSet> named_set(std::string_view name, bool in_brackets) {
+  auto set = property_set(name);
+  if (in_brackets && set && set == property_set("word")) return posix_set("word");
+  return set;
 }
 
-CodePointSet take_property(RegexText& text, size_t begin, bool negated) {
+CodePointSet take_property(RegexText& text, size_t begin, bool negated, bool in_brackets) {
   if (!text.take("{")) text.refuse(begin, "needs a name in braces");
   if (text.take("^")) negated = !negated;
   std::string name;
   while (text.has() && text.peek() != '}') append_utf8(name, text.characters[text.at++]);
   if (!text.take("}")) text.refuse(begin, "has no closing brace");
-  const auto set = property_set(name);
+  const auto set = named_set(name, in_brackets);
   if (!set) text.refuse(begin, "names a class of characters that is not known");
   return negated ? ~*set : *set;
 }
@@ -81,7 +84,7 @@ Item take_item(RegexText& text, size_t begin, int depth) {
   }
   if (text.take("\\")) {
     if (text.done()) text.refuse(begin, "has no end");
-    if (auto set = take_set_escape(text, here)) return {std::move(set), 0};
+    if (auto set = take_set_escape(text, here, true)) return {std::move(set), 0};
     if (text.take("b")) return {std::nullopt, '\b'};
     return {std::nullopt, take_character_escape(text, here)};
   }
@@ -173,8 +176,9 @@ void RegexText::refuse(size_t begin, std::string_view problem) const {
                     begin + 1, problem);
 }
 
-std::optional<CodePointSet> take_set_escape(RegexText& text, size_t begin) {
+std::optional<CodePointSet> take_set_escape(RegexText& text, size_t begin, bool in_brackets) {
   const char32_t letter = text.characters[text.at++];
+  const auto known = [&](std::string_view name) { return *named_set(name, in_brackets); };
   switch (letter) {
     case 'd':
       return known("digit");
@@ -193,10 +197,10 @@ std::optional<CodePointSet> take_set_escape(RegexText& text, size_t begin) {
     case 'H':
       return ~known("xdigit");
     case 'p':
-      if (text.peek() == '{') return take_property(text, begin, false);
+      if (text.peek() == '{') return take_property(text, begin, false, in_brackets);
       break;
     case 'P':
-      if (text.peek() == '{') return take_property(text, begin, true);
+      if (text.peek() == '{') return take_property(text, begin, true, in_brackets);
       break;
     default:
       break;

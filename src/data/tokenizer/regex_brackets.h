@@ -31,7 +31,7 @@ struct RegexText {
 };
 
 /// After a backslash: a set (\w, \p{L}), or nothing, with `text` where it was.
-std::optional<CodePointSet> take_set_escape(RegexText& text, size_t begin);
+std::optional<CodePointSet> take_set_escape(RegexText& text, size_t begin, bool in_brackets);
 /// After a backslash: the character that an escape stands for (\n, \x41, \.). Refuses letters that
 /// are no such escape.
 char32_t take_character_escape(RegexText& text, size_t begin);

@@ -179,6 +179,7 @@ class Parser {
       case '\\': {
         const size_t begin = text_.at++;
         if (text_.done()) text_.refuse(begin, "ends the pattern");
+        if (const auto octal = take_octal()) return octal;
         static constexpr std::u32string_view kOthers = U"dDwWsShHpPRXNOKbBAZzGyYkgcCM123456789";
         if (kOthers.find(text_.peek()) == std::u32string_view::npos)
           return take_character_escape(text_, begin);
@@ -190,6 +191,18 @@ class Parser {
     }
     ++text_.at;
     return c;
+  }
+
+  /// Three octal digits of an ASCII character; fewer are a reference to a group.
+  std::optional<char32_t> take_octal() {
+    char32_t value = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      if (text_.peek(i) < '0' || text_.peek(i) > '7') return std::nullopt;
+      value = value * 8 + (text_.peek(i) - '0');
+    }
+    if (value >= 0x80) return std::nullopt;
+    text_.at += 3;
+    return value;
   }
 
   /// Anything but a literal. Nothing for comments.
@@ -287,7 +300,7 @@ class Parser {
   }
 
   RegexNode escape(size_t begin) {
-    if (auto set = take_set_escape(text_, begin)) return RegexNode::of(std::move(*set));
+    if (auto set = take_set_escape(text_, begin, false)) return RegexNode::of(std::move(*set));
     const char32_t letter = text_.characters[text_.at++];
     const CodePointSet line_end('\n');
     switch (letter) {
@@ -329,7 +342,7 @@ class Parser {
   /// Where a word character is on exactly one side, or not.
   static RegexNode word_border(bool negated) {
     const auto side = [](Kind kind, bool absent) {
-      return RegexNode::of(kind, {RegexNode::of(*posix_set("word"))}, absent);
+      return RegexNode::of(kind, {RegexNode::of(*property_set("word"))}, absent);
     };
     return RegexNode::of(
         Kind::alternatives,

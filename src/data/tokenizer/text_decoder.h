@@ -38,6 +38,8 @@ class TextDecoder {
   /// ConfigError (naming `source`) for steps in an order that cannot be decoded token by token.
   TextDecoder(std::vector<DecodeStep> steps, std::string_view source);
 
+  bool joins_with_spaces() const { return joined_with_spaces_; }
+
   /// Appends what a token adds. `exact`: bytes are kept as they are, also where they are no text, and
   /// `verbatim` spellings (those of added tokens) stay as they are in the byte alphabet.
   void push(std::string token, bool exact, bool verbatim, DecodeState& state, RegexScratch& scratch,

@@ -120,7 +120,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
 
 bool Tokenizer::decode(int32_t id, DecodeState& state, std::string& bytes) const {
   const AddedToken* added = added_.find(id);
-  if (decoder_) {
+  if (decoder_ && !decoder_->joins_with_spaces()) {
     const auto spelling = token(id);
     if (!spelling) return false;
     RegexScratch scratch;

@@ -114,6 +114,12 @@ std::optional<CodePointSet> property_set(std::string_view given) {
   for (const auto& [brief, full] : kCategories) {
     if (name == brief || name == full) return category(brief);
   }
+  if (name == "grek") return script("greek");
+  if (name == "hani") return script("han");
+  if (name == "latn") return script("latin");
+  if (name == "cyrl") return script("cyrillic");
+  if (name == "hira") return script("hiragana");
+  if (name == "kana") return script("katakana");
   if (auto set = named_set(name)) return set;
   if (auto set = script(name)) return set;
   if (auto set = posix_set(name)) return set;
@@ -133,8 +139,11 @@ std::optional<CodePointSet> posix_set(std::string_view name) {
     return CodePointSet::range('0', '9') | CodePointSet::range('a', 'f') |
            CodePointSet::range('A', 'F');
   }
-  for (const std::string_view known :
-       {"alpha", "graph", "lower", "print", "punct", "space", "upper", "word"}) {
+  if (name == "punct") return category("p") | category("s");  // unlike \p{Punct}
+  // Unlike \w and \p{Word}, which have superscripts and fractions of Latin-1 too.
+  if (name == "word")
+    return *named_set("alpha") | category("nd") | category("m") | category("pc");
+  for (const std::string_view known : {"alpha", "graph", "lower", "print", "space", "upper"}) {
     if (name == known) return named_set(name);
   }
   return std::nullopt;
