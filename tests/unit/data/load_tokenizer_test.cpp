@@ -62,7 +62,7 @@ TEST_F(LoadTokenizer, ReadsASentencePieceModelFromTheJson) {
   EXPECT_EQ(ids.front(), 1);  // the template in the file
   EXPECT_EQ(ids[2], 900);
   EXPECT_EQ(ids.back(), 2);
-  EXPECT_EQ(tokenizer.decode(ids), "<s>a<tool>b</s>");
+  EXPECT_EQ(tokenizer.decode_text(ids), "<s> a<tool> b</s>");  // as Hugging Face's tokenizers
   document["added_tokens"].back()["id"] = 899;
   write("tokenizer.json", document);
   EXPECT_THROW(load(), IoError);
@@ -107,12 +107,15 @@ TEST_F(LoadTokenizer, ReadsAddedTokensOfOlderFolders) {
   copy("gpt2", "vocab.json");
   copy("gpt2", "merges.txt");
   write("added_tokens.json", {{"<sep>", 50257}});
+  EXPECT_THAT(load().encode("<sep><|endoftext|>"), ElementsAre(50257, 50256));
+  // The list of the configuration replaces the file.
   write("tokenizer_config.json",
         {{"tokenizer_class", "GPT2Tokenizer"},
          {"added_tokens_decoder", {{"50258", {{"content", "<pad>"}, {"special", true}}}}}});
   const Tokenizer tokenizer = load();
   EXPECT_EQ(tokenizer.vocab_size(), 50259);
-  EXPECT_THAT(tokenizer.encode("<sep><pad><|endoftext|>"), ElementsAre(50257, 50258, 50256));
+  EXPECT_THAT(tokenizer.encode("<pad><|endoftext|>"), ElementsAre(50258, 50256));
+  EXPECT_EQ(tokenizer.find("<sep>"), std::nullopt);
   write("tokenizer_config.json", {{"added_tokens_decoder", {{"5x", json::object()}}}});
   EXPECT_THROW(load(), IoError);
 }
