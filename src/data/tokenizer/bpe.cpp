@@ -59,7 +59,8 @@ Bpe::Bpe(BpeSpec spec, std::string_view source)
   const auto lacks = [](const std::array<int32_t, 256>& ids) {
     return std::count(ids.begin(), ids.end(), -1) > 0;
   };
-  const bool lacks_text = byte_level_ ? lacks(id_of_byte_) : !byte_fallback_ || lacks(id_of_byte_token_);
+  const bool lacks_text =
+      byte_level_ ? lacks(id_of_byte_) : !byte_fallback_ || lacks(id_of_byte_token_);
   if (spec.unknown_token) {
     const auto id = find(*spec.unknown_token);
     VIADUCT_CHECK(IoError, id.has_value() || !lacks_text,
@@ -143,10 +144,10 @@ UnknownBytes Bpe::encode(std::string_view piece, Buffers& any_buffers,
   VIADUCT_CHECK(Error, piece.size() < (size_t{1} << 31), "a piece of {} bytes is too long",
                 piece.size());
   buffers.piece.clear();
-  const UnknownBytes unknown = byte_level_ && !byte_fallback_
-                                   ? spell_known_bytes(piece, buffers.piece)
-                                   : spell_characters(byte_level_ ? spell_bytes(piece) : piece,
-                                                      buffers.piece);
+  const UnknownBytes unknown =
+      byte_level_ && !byte_fallback_
+          ? spell_known_bytes(piece, buffers.piece)
+          : spell_characters(byte_level_ ? spell_bytes(piece) : piece, buffers.piece);
   merge_pairs(buffers.piece, merges_, buffers.merge);
   ids.insert(ids.end(), buffers.piece.begin(), buffers.piece.end());
   return unknown;

@@ -1,8 +1,8 @@
 #pragma once
-// Byte-pair encoding (Sennrich et al. 2016). Byte-level, as GPT-2 introduced it (Radford et al. 2019,
-// section 2.2) and Llama-3, Qwen and others use it: a piece's UTF-8 bytes are merged by rank. Or of
-// characters, with tokens for the bytes of those that the vocabulary lacks, as SentencePiece's
-// models of Llama-2, Mistral and Gemma are written in a tokenizer.json.
+// Byte-pair encoding (Sennrich et al. 2016). Byte-level, as GPT-2 introduced it (Radford et al.
+// 2019, section 2.2) and Llama-3, Qwen and others use it: a piece's UTF-8 bytes are merged by rank.
+// Or of characters, with tokens for the bytes of those that the vocabulary lacks, as
+// SentencePiece's models of Llama-2, Mistral and Gemma are written in a tokenizer.json.
 
 #include <array>
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace viaduct {
 
 /// What defines a BPE model.
 struct BpeSpec {
-  /// Pieces are bytes, and tokens are spelled in the byte alphabet (byte_alphabet.h); otherwise both
-  /// are text.
+  /// Pieces are bytes, and tokens are spelled in the byte alphabet (byte_alphabet.h); otherwise
+  /// both are text.
   bool byte_level = true;
   /// Tokens with their ids.
   std::vector<std::pair<std::string, int32_t>> vocabulary;
@@ -70,8 +70,8 @@ class Bpe final : public PieceModel {
 
   bool byte_level_ = true;
   std::unordered_map<std::string, int32_t> id_of_;
-  std::vector<const std::string*> spelled_;      // by id, null where there is no token; keys of id_of_
-  std::array<int32_t, 256> id_of_byte_{};        // of a byte's letter; -1: no token
+  std::vector<const std::string*> spelled_;  // by id, null where there is no token; keys of id_of_
+  std::array<int32_t, 256> id_of_byte_{};    // of a byte's letter; -1: no token
   std::array<int32_t, 256> id_of_byte_token_{};  // of <0x00> to <0xFF>; -1: no token
   std::unordered_map<char32_t, int32_t> id_of_character_;
   MergeTable merges_;

@@ -37,8 +37,7 @@ std::string decode_base64(std::string_view text, std::string_view source) {
 
 uint32_t word_at(std::string_view bytes, size_t at) {
   uint32_t word = 0;
-  for (size_t i = 0; i < 4; ++i)
-    word |= uint32_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
+  for (size_t i = 0; i < 4; ++i) word |= uint32_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
   return word;
 }
 
@@ -80,8 +79,8 @@ Charsmap::Charsmap(std::string_view base64, std::string_view source) {
   const size_t trie_bytes = word_at(bytes, 0);
   for (size_t at = 4; at + 4 <= 4 + trie_bytes; at += 4) units_.push_back(word_at(bytes, at));
   texts_ = bytes.substr(4 + trie_bytes);
-  VIADUCT_CHECK(IoError, is_valid_utf8(texts_), "{}: precompiled_charsmap has texts that are not UTF-8",
-                source);
+  VIADUCT_CHECK(IoError, is_valid_utf8(texts_),
+                "{}: precompiled_charsmap has texts that are not UTF-8", source);
 }
 
 std::optional<std::string_view> Charsmap::replacement(std::string_view text) const {

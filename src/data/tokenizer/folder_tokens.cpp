@@ -99,6 +99,34 @@ class SpecialTokens {
   std::vector<AddedToken> extra_;
 };
 
+/// The number of "<extra_id_7>", the sentinels of T5.
+std::optional<int32_t> sentinel_number(std::string_view content) {
+  constexpr std::string_view kBegin = "<extra_id_";
+  if (!content.starts_with(kBegin) || !content.ends_with('>')) return std::nullopt;
+  content.remove_prefix(kBegin.size());
+  content.remove_suffix(1);
+  int32_t number = -1;
+  const auto end = content.data() + content.size();
+  const auto [stop, error] = std::from_chars(content.data(), end, number);
+  return error == std::errc() && stop == end && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+/// Without a tokenizer.json the sentinels follow the vocabulary of a T5 in descending order.
+void number_sentinels(const TokenModel& model, const std::vector<AddedToken>& added,
+                      std::vector<AddedToken>& others) {
+  int32_t largest = -1;
+  for (const AddedToken& token : others)
+    largest = std::max(largest, sentinel_number(token.content).value_or(-1));
+  const bool listed = std::any_of(added.begin(), added.end(), [](const AddedToken& token) {
+    return sentinel_number(token.content).has_value();
+  });
+  if (listed || largest >= 1 << 20) return;
+  for (AddedToken& token : others) {
+    const auto number = sentinel_number(token.content);
+    if (number && !model.find(token.content)) token.id = model.size() + largest - *number;
+  }
+}
+
 }  // namespace
 
 void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& model,
@@ -151,7 +179,12 @@ void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& mo
     added.push_back(std::move(token));
   };
   for (auto& [id, token] : listed) put(token, true);
-  for (AddedToken& token : special.in_order()) put(std::move(token), false);
+  std::vector<AddedToken> others = special.in_order();
+  if (ids_as_given) number_sentinels(model, added, others);
+  for (AddedToken& token : others) {
+    const bool numbered = token.id > 0;
+    put(std::move(token), numbered);
+  }
 }
 
 }  // namespace viaduct

@@ -40,8 +40,7 @@ std::unique_ptr<TokenModel::Scratch> PipelineModel::make_scratch() const {
   return scratch;
 }
 
-std::optional<std::string> PipelineModel::normalize(std::string_view text,
-                                                    Scratch& scratch) const {
+std::optional<std::string> PipelineModel::normalize(std::string_view text, Scratch& scratch) const {
   return normalizer_.normalize(text, static_cast<PieceScratch&>(scratch).regex);
 }
 

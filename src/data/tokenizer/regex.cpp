@@ -231,6 +231,7 @@ std::optional<Regex::Match> Regex::match(const std::vector<uint8_t>& kinds, size
 
 void Regex::for_each_match(std::string_view text, RegexScratch& scratch,
                            FunctionRef<void(Match)> visit) const {
+  if (text.empty()) return;
   RegexScratch::State& state = scratch.state();
   struct Depth {
     explicit Depth(size_t& depth) : value(depth) { ++value; }

@@ -51,7 +51,8 @@ class Regex {
     size_t begin = 0, end = 0;
   };
   /// Calls `visit` for the matches in `text` (well-formed UTF-8), from left to right; each search
-  /// begins where the last match ended, and an empty match there does not count. `visit` may use the
+  /// begins where the last match ended, and an empty match there does not count. An empty text has
+  /// none, as in Hugging Face's tokenizers. `visit` may use the
   /// same scratch memory. Time and memory are linear in the text as long as the pattern does not go
   /// back without bound; Error if a match exceeds its limit of steps or memory.
   void for_each_match(std::string_view text, RegexScratch& scratch,

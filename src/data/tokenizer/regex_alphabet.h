@@ -1,7 +1,7 @@
 #pragma once
 // The characters of a text as the few kinds that a pattern can tell apart: texts become one byte a
-// character, and every set of the pattern a set of bytes. Any engine that matches bytes then follows
-// the tables of unicode_sets.h, whatever Unicode it has of its own.
+// character, and every set of the pattern a set of bytes. Any engine that matches bytes then
+// follows the tables of unicode_sets.h, whatever Unicode it has of its own.
 
 #include <array>
 #include <bitset>
@@ -19,8 +19,8 @@ class RegexAlphabet {
   using Kinds = std::bitset<kMaxKinds>;
 
   RegexAlphabet() = default;
-  /// The kinds of characters that `sets` tell apart. At most kMaxKinds, else `kinds()` is larger and
-  /// the alphabet must not be used.
+  /// The kinds of characters that `sets` tell apart. At most kMaxKinds, else `kinds()` is larger
+  /// and the alphabet must not be used.
   explicit RegexAlphabet(const std::vector<const CodePointSet*>& sets);
 
   size_t kinds() const { return kinds_; }

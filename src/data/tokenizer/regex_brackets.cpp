@@ -249,8 +249,9 @@ char32_t take_character_escape(RegexText& text, size_t begin) {
     default:
       break;
   }
-  const bool word = letter < 0x80 && (digit_of(letter, 10) >= 0 || (letter >= 'a' && letter <= 'z') ||
-                                      (letter >= 'A' && letter <= 'Z'));
+  const bool word =
+      letter < 0x80 && (digit_of(letter, 10) >= 0 || (letter >= 'a' && letter <= 'z') ||
+                        (letter >= 'A' && letter <= 'Z'));
   if (word) text.refuse(begin, "is an escape that is not supported");
   return letter;
 }

@@ -100,7 +100,8 @@ class Parser {
       finish_run();
       std::optional<RegexNode> node;
       if (literal) {
-        node = modes.any_case ? folded(std::u32string(1, *literal), begin) : RegexNode::of(CodePointSet(*literal));
+        node = modes.any_case ? folded(std::u32string(1, *literal), begin)
+                              : RegexNode::of(CodePointSet(*literal));
       } else {
         node = atom(modes, depth);
       }
@@ -217,13 +218,14 @@ class Parser {
         return RegexNode::of(
             Kind::alternatives,
             {RegexNode::of(Kind::text_begin, {}),
-             RegexNode::of(Kind::sequence,
-                           {RegexNode::of(Kind::behind, {RegexNode::of(line_end)}),
-                            RegexNode::of(Kind::ahead, {RegexNode::of(Kind::text_end, {})}, true)})});
+             RegexNode::of(
+                 Kind::sequence,
+                 {RegexNode::of(Kind::behind, {RegexNode::of(line_end)}),
+                  RegexNode::of(Kind::ahead, {RegexNode::of(Kind::text_end, {})}, true)})});
       case '$':
-        return RegexNode::of(
-            Kind::alternatives,
-            {RegexNode::of(Kind::text_end, {}), RegexNode::of(Kind::ahead, {RegexNode::of(line_end)})});
+        return RegexNode::of(Kind::alternatives,
+                             {RegexNode::of(Kind::text_end, {}),
+                              RegexNode::of(Kind::ahead, {RegexNode::of(line_end)})});
       case '[':
         return bracketed(begin, modes);
       case '(':
@@ -313,9 +315,9 @@ class Parser {
             Kind::sequence, {RegexNode::of(CodePointSet('\r')), RegexNode::of(line_end)});
         const CodePointSet single = CodePointSet::range('\n', '\r') | CodePointSet(0x85) |
                                     CodePointSet::range(0x2028, 0x2029);
-        return RegexNode::of(Kind::atomic,
-                             {RegexNode::of(Kind::alternatives,
-                                            {std::move(pair), RegexNode::of(single)})});
+        return RegexNode::of(
+            Kind::atomic,
+            {RegexNode::of(Kind::alternatives, {std::move(pair), RegexNode::of(single)})});
       }
       case 'A':
         return RegexNode::of(Kind::text_begin, {});
@@ -324,11 +326,10 @@ class Parser {
       case 'Z':
         return RegexNode::of(
             Kind::ahead,
-            {RegexNode::of(
-                Kind::alternatives,
-                {RegexNode::of(Kind::text_end, {}),
-                 RegexNode::of(Kind::sequence, {RegexNode::of(line_end),
-                                                RegexNode::of(Kind::text_end, {})})})});
+            {RegexNode::of(Kind::alternatives,
+                           {RegexNode::of(Kind::text_end, {}),
+                            RegexNode::of(Kind::sequence, {RegexNode::of(line_end),
+                                                           RegexNode::of(Kind::text_end, {})})})});
       case 'b':
       case 'B':
         return word_border(letter == 'B');

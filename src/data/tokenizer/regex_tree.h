@@ -39,8 +39,8 @@ struct RegexNode {
 
 /// Reads a pattern in Oniguruma's dialect (its RE document, syntax "Oniguruma"), which is that of
 /// the patterns of tokenizer.json: `^` and `$` are ends of lines, classes nest and intersect,
-/// `{,n}` is a count, `(?m)` lets a dot match line ends. Groups do not capture. ConfigError with the
-/// pattern, the construct and its place for what is malformed or cannot be said as a RegexNode:
+/// `{,n}` is a count, `(?m)` lets a dot match line ends. Groups do not capture. ConfigError with
+/// the pattern, the construct and its place for what is malformed or cannot be said as a RegexNode:
 /// references to groups, calls, conditions, absence operators, \G, \X, \y, look-behinds of varying
 /// length.
 RegexNode parse_regex(std::string_view pattern);

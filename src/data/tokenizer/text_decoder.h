@@ -17,7 +17,7 @@ struct DecodeReplacement {
   std::string content;
 };
 struct DecodeSpaceMark {
-  std::string mark;           // becomes a space
+  std::string mark;          // becomes a space
   bool drops_first = false;  // those of the first token are left out
 };
 struct DecodeStrip {
@@ -40,8 +40,8 @@ class TextDecoder {
 
   bool joins_with_spaces() const { return joined_with_spaces_; }
 
-  /// Appends what a token adds. `exact`: bytes are kept as they are, also where they are no text, and
-  /// `verbatim` spellings (those of added tokens) stay as they are in the byte alphabet.
+  /// Appends what a token adds. `exact`: bytes are kept as they are, also where they are no text,
+  /// and `verbatim` spellings (those of added tokens) stay as they are in the byte alphabet.
   void push(std::string token, bool exact, bool verbatim, DecodeState& state, RegexScratch& scratch,
             std::string& out) const;
   /// Appends what the state held back.

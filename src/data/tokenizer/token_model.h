@@ -14,7 +14,7 @@ namespace viaduct {
 /// Position of a decoder in the text, and what it holds back until more tokens are known
 /// (text_decoder.h).
 struct DecodeState {
-  bool at_start = true;  // of the text; for SentencePiece also just after an added token
+  bool at_start = true;    // of the text; for SentencePiece also just after an added token
   std::string bytes = {};  // tokens of single bytes that may make up characters
   std::string end = {};    // what may be stripped at the end of the text
   size_t stripped = 0;     // characters at the begin of the text

@@ -115,8 +115,8 @@ class Tokenizer {
   int32_t vocab_size_ = 0;
 };
 
-/// Decodes text incrementally, to what `Tokenizer::decode_text` gives for all tokens together: whole
-/// characters only; what later tokens may still change is held back.
+/// Decodes text incrementally, to what `Tokenizer::decode_text` gives for all tokens together:
+/// whole characters only; what later tokens may still change is held back.
 class DecodeStream {
  public:
   explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -88,10 +88,10 @@ UnigramSpec parse_unigram(const json& model, std::string_view source) {
   VIADUCT_CHECK(IoError, vocabulary != nullptr && vocabulary->is_array(),
                 "{}: model.vocab is missing or not a list", source);
   for (const json& entry : *vocabulary) {
-    VIADUCT_CHECK(IoError,
-                  entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
-                      entry[1].is_number(),
-                  "{}: token {} must be [\"token\", score]", source, spec.vocabulary.size());
+    VIADUCT_CHECK(
+        IoError,
+        entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(),
+        "{}: token {} must be [\"token\", score]", source, spec.vocabulary.size());
     spec.vocabulary.emplace_back(entry[0].get<std::string>(), entry[1].get<double>());
   }
   if (const json* unknown = find_member(model, "unk_id"))

@@ -34,7 +34,8 @@ Normalizer parse_normalizer(const nlohmann::json& value, std::string_view source
 /// "pre_tokenizer": null, or Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit,
 /// BertPreTokenizer, CharDelimiterSplit, and ByteLevel at the end; or a Sequence of them.
 PreTokenizer parse_pre_tokenizer(const nlohmann::json& value, std::string_view source);
-/// "decoder": null, or ByteLevel, ByteFallback, Fuse, Metaspace, Strip, Replace or a Sequence of them.
+/// "decoder": null, or ByteLevel, ByteFallback, Fuse, Metaspace, Strip, Replace or a Sequence of
+/// them.
 TextDecoder parse_decoder(const nlohmann::json& value, std::string_view source);
 /// "post_processor": null, ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing or a
 /// Sequence of them; the tokens around a single text.

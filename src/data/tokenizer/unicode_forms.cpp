@@ -102,9 +102,8 @@ void order_marks(std::vector<Letter>& letters) {
     }
     size_t end = begin;
     while (end < letters.size() && letters[end].combining != 0) ++end;
-    std::stable_sort(
-        letters.begin() + begin, letters.begin() + end,
-        [](const Letter& a, const Letter& b) { return a.combining < b.combining; });
+    std::stable_sort(letters.begin() + begin, letters.begin() + end,
+                     [](const Letter& a, const Letter& b) { return a.combining < b.combining; });
     begin = end;
   }
 }
@@ -160,8 +159,9 @@ bool may_change(std::string_view text, NormalForm form) {
   auto at = static_cast<size_t>(std::find_if_not(text.begin(), text.end(), ascii) - text.begin());
   if (at == text.size()) return false;
   const FormData& data = form_data();
-  const uint8_t flags = (compatible(form) ? FormData::kDecomposesCompatibly : FormData::kDecomposes) |
-                        (composing(form) ? FormData::kComposes : 0);
+  const uint8_t flags =
+      (compatible(form) ? FormData::kDecomposesCompatibly : FormData::kDecomposes) |
+      (composing(form) ? FormData::kComposes : 0);
   while (at < text.size()) {
     const CodePoint next = first_code_point(text.substr(at));
     // A character that decomposes and composes to itself again is looked at in full.

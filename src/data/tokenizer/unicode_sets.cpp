@@ -13,16 +13,16 @@ namespace tables = unicode_tables;
 
 /// In the order of the indices of kCategoryRuns: the short and the long name.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kCategories = {{
-    {"lu", "uppercaseletter"},      {"ll", "lowercaseletter"},     {"lt", "titlecaseletter"},
-    {"lm", "modifierletter"},       {"lo", "otherletter"},         {"mn", "nonspacingmark"},
-    {"mc", "spacingmark"},          {"me", "enclosingmark"},       {"nd", "decimalnumber"},
-    {"nl", "letternumber"},         {"no", "othernumber"},         {"pc", "connectorpunctuation"},
-    {"pd", "dashpunctuation"},      {"ps", "openpunctuation"},     {"pe", "closepunctuation"},
-    {"pi", "initialpunctuation"},   {"pf", "finalpunctuation"},    {"po", "otherpunctuation"},
-    {"sm", "mathsymbol"},           {"sc", "currencysymbol"},      {"sk", "modifiersymbol"},
-    {"so", "othersymbol"},          {"zs", "spaceseparator"},      {"zl", "lineseparator"},
-    {"zp", "paragraphseparator"},   {"cc", "control"},             {"cf", "format"},
-    {"cs", "surrogate"},            {"co", "privateuse"},          {"cn", "unassigned"},
+    {"lu", "uppercaseletter"},    {"ll", "lowercaseletter"},  {"lt", "titlecaseletter"},
+    {"lm", "modifierletter"},     {"lo", "otherletter"},      {"mn", "nonspacingmark"},
+    {"mc", "spacingmark"},        {"me", "enclosingmark"},    {"nd", "decimalnumber"},
+    {"nl", "letternumber"},       {"no", "othernumber"},      {"pc", "connectorpunctuation"},
+    {"pd", "dashpunctuation"},    {"ps", "openpunctuation"},  {"pe", "closepunctuation"},
+    {"pi", "initialpunctuation"}, {"pf", "finalpunctuation"}, {"po", "otherpunctuation"},
+    {"sm", "mathsymbol"},         {"sc", "currencysymbol"},   {"sk", "modifiersymbol"},
+    {"so", "othersymbol"},        {"zs", "spaceseparator"},   {"zl", "lineseparator"},
+    {"zp", "paragraphseparator"}, {"cc", "control"},          {"cf", "format"},
+    {"cs", "surrogate"},          {"co", "privateuse"},       {"cn", "unassigned"},
 }};
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kMajor = {{
     {"l", "letter"},
@@ -46,9 +46,8 @@ CodePointSet of_runs(const uint32_t* runs, size_t count, int shift, const Wanted
 }
 
 CodePointSet category(std::string_view short_name) {
-  return of_runs(tables::kCategoryRuns, tables::kCategoryRunsSize, 5, [&](uint32_t index) {
-    return kCategories[index].first.starts_with(short_name);
-  });
+  return of_runs(tables::kCategoryRuns, tables::kCategoryRunsSize, 5,
+                 [&](uint32_t index) { return kCategories[index].first.starts_with(short_name); });
 }
 
 std::string plain_name(std::string_view name) {
@@ -107,7 +106,8 @@ std::optional<CodePointSet> property_set(std::string_view given) {
   if (name == "any") return CodePointSet::all();
   if (name == "assigned") return ~category("cn");
   if (name == "ascii") return CodePointSet::range(0, 0x7F);
-  if (name == "lc" || name == "casedletter") return category("lu") | category("ll") | category("lt");
+  if (name == "lc" || name == "casedletter")
+    return category("lu") | category("ll") | category("lt");
   for (const auto& [brief, full] : kMajor) {
     if (name == brief || name == full) return category(brief);
   }
@@ -141,8 +141,7 @@ std::optional<CodePointSet> posix_set(std::string_view name) {
   }
   if (name == "punct") return category("p") | category("s");  // unlike \p{Punct}
   // Unlike \w and \p{Word}, which have superscripts and fractions of Latin-1 too.
-  if (name == "word")
-    return *named_set("alpha") | category("nd") | category("m") | category("pc");
+  if (name == "word") return *named_set("alpha") | category("nd") | category("m") | category("pc");
   for (const std::string_view known : {"alpha", "graph", "lower", "print", "space", "upper"}) {
     if (name == known) return named_set(name);
   }

@@ -16,8 +16,8 @@ std::string_view unicode_version();
 /// The version of the tokenizers package whose tables these are.
 std::string_view unicode_source_version();
 
-/// The set of a property: a general category ("Lu", "Uppercase_Letter"), a script or a property with
-/// two values ("Alpha", "Emoji"). Case, spaces, '_' and '-' do not matter. Nothing if unknown.
+/// The set of a property: a general category ("Lu", "Uppercase_Letter"), a script or a property
+/// with two values ("Alpha", "Emoji"). Case, spaces, '_' and '-' do not matter. Nothing if unknown.
 std::optional<CodePointSet> property_set(std::string_view name);
 
 /// The set behind [:name:] in brackets; nothing if there is no such name.

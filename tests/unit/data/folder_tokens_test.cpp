@@ -1,5 +1,5 @@
-// Added tokens that only the files beside a tokenizer.json name. The ids are those of Hugging Face's
-// transformers 5.24.
+// Added tokens that only the files beside a tokenizer.json name. The ids are those of Hugging
+// Face's transformers 5.24.
 
 #include <gmock/gmock.h>
 
@@ -53,9 +53,8 @@ TEST_F(FolderTokens, OfTheConfiguration) {
 }
 
 TEST_F(FolderTokens, OfOlderFiles) {
-  write("special_tokens_map.json",
-        {{"eos_token", {{"content", "<end>"}, {"lstrip", true}}},
-         {"additional_special_tokens", {"<x>", {{"content", "<y>"}}}}});
+  write("special_tokens_map.json", {{"eos_token", {{"content", "<end>"}, {"lstrip", true}}},
+                                    {"additional_special_tokens", {"<x>", {{"content", "<y>"}}}}});
   write("added_tokens.json", {{"<tool>", 5}, {"<x>", 6}});
   EXPECT_THAT(encode("a <end><y><x><tool>"), ElementsAre(0, 7, 8, 6, 5));
   // With a list in the configuration the map is not read.
@@ -76,6 +75,17 @@ TEST_F(FolderTokens, TheConfigurationDecidesOnBeginAndEnd) {
   write("tokenizer_config.json", {{"eos_token", "<e>"}, {"add_eos_token", true}});
   EXPECT_THAT(load_tokenizer(folder_.path()).encode("a", {.add_special_tokens = true}),
               ElementsAre(0, 4));
+}
+
+TEST_F(FolderTokens, SentinelsOfT5GoDown) {
+  test::TemporaryFolder t5;
+  std::filesystem::copy(test::test_data("tokenizer/spm_unigram/tokenizer.model"),
+                        t5 / "spiece.model");
+  const int32_t size = load_tokenizer(t5.path()).vocab_size();
+  write_file_atomically(t5 / "special_tokens_map.json",
+                        R"({"additional_special_tokens": ["<extra_id_0>", "<extra_id_1>"]})");
+  EXPECT_THAT(load_tokenizer(t5.path()).encode("<extra_id_0><extra_id_1>"),
+              ElementsAre(size + 1, size));
 }
 
 }  // namespace
