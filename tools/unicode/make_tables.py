@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/data/tokenizer/unicode_tables.cpp: the classes, mappings and normal forms of characters as the `tokenizers` package has
+"""Writes src/data/tokenizer/unicode_tables.cpp.in: the classes, mappings and normal forms of characters as the `tokenizers` package has
 them. Its parts follow different versions of Unicode, so the tables are read out of the package itself, by asking it about every
 character. `unicodedata2` names the version of its regular expressions' classes and proves the reading: both must agree on all
 categories. Run it by run.sh beside this file."""

@@ -20,39 +20,6 @@ struct Modes {
   bool any_case = false, dot_takes_lines = false, extended = false;
 };
 
-/// The characters that a node takes, if they are always as many.
-std::optional<size_t> width_of(const RegexNode& node) {
-  switch (node.kind) {
-    case Kind::set:
-      return 1;
-    case Kind::sequence: {
-      size_t total = 0;
-      for (const RegexNode& child : node.children) {
-        const auto width = width_of(child);
-        if (!width) return std::nullopt;
-        total += *width;
-      }
-      return total;
-    }
-    case Kind::alternatives: {
-      const auto first = width_of(node.children.front());
-      for (const RegexNode& child : node.children) {
-        if (width_of(child) != first) return std::nullopt;
-      }
-      return first;
-    }
-    case Kind::repeat: {
-      const auto width = width_of(node.children.front());
-      if (!width || node.least != node.most) return std::nullopt;
-      return *width * node.least;
-    }
-    case Kind::atomic:
-      return width_of(node.children.front());
-    default:
-      return 0;
-  }
-}
-
 class Parser {
  public:
   explicit Parser(std::string_view pattern) : text_(pattern) {}
@@ -294,7 +261,7 @@ class Parser {
       std::vector<RegexNode> ways{inside};
       if (inside.kind == Kind::alternatives) ways = inside.children;
       for (const RegexNode& way : ways) {
-        if (!width_of(way)) text_.refuse(begin, "looks behind at texts of several lengths");
+        if (!way.width()) text_.refuse(begin, "looks behind at texts of several lengths");
       }
     }
     if (!kind) return inside;
@@ -466,21 +433,6 @@ class Parser {
 };
 
 }  // namespace
-
-RegexNode RegexNode::of(CodePointSet set) {
-  RegexNode made;
-  made.kind = Kind::set;
-  made.set = std::move(set);
-  return made;
-}
-
-RegexNode RegexNode::of(Kind kind, std::vector<RegexNode> children, bool negated) {
-  RegexNode made;
-  made.kind = kind;
-  made.children = std::move(children);
-  made.negated = negated;
-  return made;
-}
 
 RegexNode parse_regex(std::string_view pattern) {
   return Parser(pattern).parse();

@@ -2,7 +2,9 @@
 // A regular expression as a tree: what remains of a pattern once its dialect is read. Every
 // character is a set, so that engines and their own classes do not matter.
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +34,9 @@ struct RegexNode {
   bool negated = false;
   int least = 0, most = kUnlimited;
   Greed greed = Greed::greedy;
+
+  /// The number of characters that the node takes, if it is always the same.
+  std::optional<size_t> width() const;
 
   static RegexNode of(CodePointSet set);
   static RegexNode of(Kind kind, std::vector<RegexNode> children, bool negated = false);
