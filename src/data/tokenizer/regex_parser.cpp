@@ -12,7 +12,7 @@ namespace {
 using Kind = RegexNode::Kind;
 using Greed = RegexNode::Greed;
 
-constexpr int kMaxDepth = 200;
+constexpr int kMaxNesting = 200;
 constexpr int kMaxCount = 100000;  // Oniguruma's own limit
 constexpr size_t kMaxFoldedText = 64;
 
@@ -33,7 +33,7 @@ class Parser {
  private:
   /// Up to the end or a ")", which stays.
   RegexNode alternatives(Modes modes, int depth) {
-    if (depth > kMaxDepth) text_.refuse(text_.at, "nests too deeply");
+    if (depth > kMaxNesting) text_.refuse(text_.at, "nests too deeply");
     std::vector<RegexNode> found;
     do {
       found.push_back(sequence(modes, depth));

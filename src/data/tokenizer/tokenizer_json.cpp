@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 // An id so far beyond the others is an error of the file.
-constexpr int32_t kMaxGap = 1 << 20;
+constexpr int32_t kMaxIdGap = 1 << 20;
 
 /// Whether a pre_tokenizer is of type ByteLevel or has one in its (nested) sequence.
 bool has_byte_level(const json& value) {
@@ -122,7 +122,7 @@ void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added
     if (model.find(token.content)) continue;
     const auto [found, fresh] = known.try_emplace(token.content, next);
     next += fresh;
-    if (token.id >= next + kMaxGap || model.token(token.id) || model.token(found->second)) continue;
+    if (token.id >= next + kMaxIdGap || model.token(token.id) || model.token(found->second)) continue;
     token.id = found->second;
   }
 }
