@@ -111,6 +111,7 @@ void AddedTokens::split(std::string_view text, bool normalized, bool special_as_
     emit_plain(text.size());
     return;
   }
+  size_t space_end = 0;  // of the run of white space that was taken last
   for (size_t at = 0; at < text.size();) {
     if (!trie.starts[static_cast<uint8_t>(text[at])]) {
       ++at;
@@ -126,9 +127,15 @@ void AddedTokens::split(std::string_view text, bool normalized, bool special_as_
     at = end;
     if (special_as_text && found.special) continue;
     if (found.single_word && touches_word(text.substr(0, begin), text.substr(end))) continue;
-    if (found.lstrip && begin > done)
-      begin = done + trailing_space_begin(text.substr(done, begin - done));
-    if (found.rstrip) end += leading_space(text.substr(end));
+    if (found.lstrip) {
+      begin = begin > done ? done + trailing_space_begin(text.substr(done, begin - done)) : done;
+    }
+    if (found.rstrip) {
+      // Tokens of white space meet the same run again and again.
+      if (end >= space_end) space_end = end + leading_space(text.substr(end));
+      end = space_end;
+    }
+    if (begin >= end) continue;  // white space that the token before has taken
     emit_plain(begin);
     token(found.id);
     done = end;

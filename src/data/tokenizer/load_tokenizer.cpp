@@ -64,14 +64,6 @@ std::unique_ptr<PipelineModel> read_vocab_and_merges(const std::filesystem::path
       std::make_unique<Bpe>(std::move(spec), path.string()));
 }
 
-/// Adds `token` unless one with the same content exists.
-void add_token(std::vector<AddedToken>& tokens, AddedToken token) {
-  for (const AddedToken& known : tokens) {
-    if (known.content == token.content) return;
-  }
-  tokens.push_back(std::move(token));
-}
-
 /// "add_bos_token" and "add_eos_token" of `tokenizer_config.json` decide what is put around texts;
 /// without them `otherwise`, the template of `tokenizer.json`.
 TokenTemplate read_template(const std::filesystem::path& folder, const SpecialIds& special,
@@ -103,25 +95,32 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   // The file's name in T5's folders.
   if (!std::filesystem::exists(model_path)) model_path = folder / "spiece.model";
   const bool has_json = std::filesystem::exists(json_path);
+  const bool has_model = std::filesystem::exists(model_path);
   const bool has_vocabulary = std::filesystem::exists(folder / "vocab.json") &&
                               std::filesystem::exists(folder / "merges.txt");
   Tokenizer::Parts parts;
   std::string source = json_path.string();
   SpecialIds otherwise;
   bool sentencepiece = false;
+  TokenizerJson json;
   if (has_json) {
-    TokenizerJson json = parse_tokenizer_json(read_file(json_path, kMaxBytes), source);
-    parts.model = std::move(json.model);
+    const auto unsupported = has_model || has_vocabulary ? UnsupportedModel::left_to_other_files
+                                                         : UnsupportedModel::refused;
+    json = parse_tokenizer_json(read_file(json_path, kMaxBytes), source, unsupported);
     parts.added = std::move(json.added);
     parts.around = std::move(json.around);
+  }
+  const bool json_model = json.model != nullptr;
+  if (json_model) {
+    parts.model = std::move(json.model);
     parts.decoder = std::move(json.decoder);
-  } else if (std::filesystem::exists(model_path)) {
+  } else if (has_model) {
     source = model_path.string();
     auto model = std::make_unique<SentencePieceModel>(read_file(model_path, kMaxBytes), source);
     otherwise.bos = model->bos();
     otherwise.eos = model->eos();
     otherwise.pad = model->pad();
-    parts.added = model->control_tokens();
+    if (!has_json) parts.added = model->control_tokens();
     parts.model = std::move(model);
     sentencepiece = true;
   } else if (has_vocabulary) {
@@ -130,7 +129,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
     std::vector<DecodeStep> steps;
     steps.emplace_back(DecodeSimple::byte_letters);
     parts.decoder = TextDecoder(std::move(steps), source);
-    if (const auto end = parts.model->find("<|endoftext|>")) {
+    if (const auto end = parts.model->find("<|endoftext|>"); end && !has_json) {
       AddedToken token;
       token.id = *end;
       token.content = "<|endoftext|>";
@@ -143,7 +142,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
         "merges.txt",
         folder.string());
   }
-  add_folder_tokens(folder, *parts.model, !has_json, parts.added);
+  add_folder_tokens(folder, *parts.model, !json_model, parts.added);
   parts.special = read_special_ids(folder, *parts.model, parts.added, otherwise);
   // T5 ends texts, Llama-2 begins them.
   const bool bos = sentencepiece && parts.special.bos.has_value();

@@ -9,15 +9,14 @@ namespace {
 
 constexpr size_t kCachedPieces = 1 << 16, kCachedPieceBytes = 64;
 
-struct HashBytes {
-  using is_transparent = void;
-  size_t operator()(std::string_view bytes) const { return hash64(bytes); }
-};
-
 }  // namespace
 
 /// Pieces repeat, so their ids are cached; the cache is cleared when it is full.
 struct PipelineModel::PieceScratch : TokenModel::Scratch {
+  struct HashBytes {
+    using is_transparent = void;
+    size_t operator()(std::string_view bytes) const { return hash64(bytes); }
+  };
   struct Range {
     uint32_t begin = 0, end = 0;
     UnknownBytes unknown;

@@ -7,14 +7,16 @@ namespace {
 
 constexpr size_t kMaxSteps = 32;
 
-struct Span {
-  size_t begin = 0, end = 0;
-  bool match = false;
-};
+}  // namespace
 
 /// Converts the sequence of matches and gaps into pieces.
-class SpanJoiner {
+class PreTokenizer::SpanJoiner {
  public:
+  struct Span {
+    size_t begin = 0, end = 0;
+    bool match = false;
+  };
+
   SpanJoiner(SplitBehavior behavior, FunctionRef<void(size_t, size_t)> emit)
       : behavior_(behavior), emit_(emit) {}
 
@@ -59,8 +61,6 @@ class SpanJoiner {
   std::optional<Span> held_;
   bool last_match_ = false;
 };
-
-}  // namespace
 
 void PreTokenizer::add_step(Step step) {
   VIADUCT_CHECK(ConfigError, steps_.size() < kMaxSteps,

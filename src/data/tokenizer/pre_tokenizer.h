@@ -54,6 +54,7 @@ class PreTokenizer {
  private:
   using Step = std::variant<SplitStep, SpaceMarkStep, SpacePrefixStep>;
   struct Run;
+  class SpanJoiner;
 
   void add_step(Step step);
 

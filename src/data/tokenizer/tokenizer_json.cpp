@@ -113,6 +113,32 @@ std::vector<AddedToken> parse_added_tokens(const json& document, std::string_vie
   return added;
 }
 
+json step_of(const json& document, std::string_view name) {
+  const json* found = find_member(document, name);
+  return found == nullptr ? json() : *found;
+}
+
+std::unique_ptr<PipelineModel> parse_pipeline(const json& document, const json& model,
+                                              const std::string& type, std::string_view source) {
+  const json pre_tokenizer = step_of(document, "pre_tokenizer");
+  std::unique_ptr<const PieceModel> pieces;
+  if (type == "BPE") {
+    BpeSpec spec = parse_bpe(model, source);
+    spec.byte_level = has_byte_level(pre_tokenizer);
+    pieces = std::make_unique<Bpe>(std::move(spec), source);
+  } else if (type == "Unigram") {
+    VIADUCT_CHECK(ConfigError, !has_byte_level(pre_tokenizer),
+                  "{}: a model Unigram after pre_tokenizer ByteLevel is not supported", source);
+    pieces = std::make_unique<Unigram>(parse_unigram(model, source), source);
+  } else {
+    fail<ConfigError>("{}: a model of type {} is not supported, expected BPE or Unigram", source,
+                      type);
+  }
+  return std::make_unique<PipelineModel>(parse_normalizer(step_of(document, "normalizer"), source),
+                                         parse_pre_tokenizer(pre_tokenizer, source),
+                                         std::move(pieces));
+}
+
 /// As in Hugging Face's tokenizers, tokens that the model does not have follow its vocabulary, one
 /// after the other, whatever id the file gives. An id in use is left to the checks of `Tokenizer`.
 void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added) {
@@ -122,7 +148,8 @@ void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added
     if (model.find(token.content)) continue;
     const auto [found, fresh] = known.try_emplace(token.content, next);
     next += fresh;
-    if (token.id >= next + kMaxIdGap || model.token(token.id) || model.token(found->second)) continue;
+    if (token.id >= next + kMaxIdGap || model.token(token.id) || model.token(found->second))
+      continue;
     token.id = found->second;
   }
 }
@@ -156,39 +183,26 @@ AddedToken parse_added_token(const json& value, int32_t id, std::string_view sou
   return token;
 }
 
-TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source) {
+TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source,
+                                   UnsupportedModel unsupported) {
   const json document = parse_json<json>(text, std::string(source));
   const json* model = find_member(document, "model");
   VIADUCT_CHECK(IoError, model != nullptr && model->is_object(), "{}: \"model\" is missing",
                 source);
-  const auto step = [&](std::string_view name) {
-    const json* found = find_member(document, name);
-    return found == nullptr ? json() : *found;
-  };
   // Old files omit the type of a BPE model.
   const bool has_merges = find_member(*model, "merges") != nullptr;
   const std::string type = string_member(*model, "type", source, has_merges ? "BPE" : "untyped");
-  std::unique_ptr<const PieceModel> pieces;
-  const json pre_tokenizer = step("pre_tokenizer");
-  if (type == "BPE") {
-    BpeSpec spec = parse_bpe(*model, source);
-    spec.byte_level = has_byte_level(pre_tokenizer);
-    pieces = std::make_unique<Bpe>(std::move(spec), source);
-  } else if (type == "Unigram") {
-    VIADUCT_CHECK(ConfigError, !has_byte_level(pre_tokenizer),
-                  "{}: a model Unigram after pre_tokenizer ByteLevel is not supported", source);
-    pieces = std::make_unique<Unigram>(parse_unigram(*model, source), source);
-  } else {
-    fail<ConfigError>("{}: a model of type {} is not supported, expected BPE or Unigram", source,
-                      type);
-  }
   TokenizerJson parsed;
-  parsed.around = parse_post_processor(step("post_processor"), source);
-  parsed.decoder = parse_decoder(step("decoder"), source);
-  parsed.model = std::make_unique<PipelineModel>(parse_normalizer(step("normalizer"), source),
-                                                 parse_pre_tokenizer(pre_tokenizer, source),
-                                                 std::move(pieces));
+  parsed.around = parse_post_processor(step_of(document, "post_processor"), source);
   parsed.added = parse_added_tokens(document, source);
+  try {
+    parsed.decoder = parse_decoder(step_of(document, "decoder"), source);
+    parsed.model = parse_pipeline(document, *model, type, source);
+  } catch (const ConfigError&) {
+    const bool byte_level = type == "BPE" && has_byte_level(step_of(document, "pre_tokenizer"));
+    if (byte_level || unsupported == UnsupportedModel::refused) throw;
+    return parsed;
+  }
   number_added_tokens(*parsed.model, parsed.added);
   return parsed;
 }

@@ -16,15 +16,20 @@ namespace viaduct {
 
 /// The content of a `tokenizer.json`.
 struct TokenizerJson {
-  std::unique_ptr<PipelineModel> model;
+  std::unique_ptr<PipelineModel> model;  // null: left to the files beside it
   std::vector<AddedToken> added;
   TokenTemplate around;
   TextDecoder decoder;
 };
 
+/// What to do about a model, or a step around it, that is not supported. Byte-level BPE is never
+/// left to other files.
+enum class UnsupportedModel { refused, left_to_other_files };
+
 /// IoError (naming `source`) for malformed content, ConfigError for features that are not
 /// supported, with the name of the component: models other than BPE and Unigram, …
-TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source);
+TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source,
+                                   UnsupportedModel unsupported = UnsupportedModel::refused);
 
 // Parts of the format, in files of their own.
 

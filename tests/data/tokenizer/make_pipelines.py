@@ -97,6 +97,8 @@ for form in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"):
 make("form_strip", MARKS, model=BYTE_MODEL, normalizer={"type": "Strip", "strip_left": True, "strip_right": True}, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL)
 make("spaces_taken_twice", ["a<r>  \n b", "<r> <r>  sea", "a \n<l> b", "<r>\n\n<l>", "  <w>sea <w>", "é<w> <w>\u0301"], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL,
      added_tokens=[token("<r>", rstrip=True), token("<l>", lstrip=True), token("\n"), token("  "), token("<w>", single_word=True)])
+make("spaces_taken_once", ["x   y", " \n x \u00e9  ", "x<b> <b>  "], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL,
+     added_tokens=[token(" ", lstrip=True, rstrip=True), token("<b>", lstrip=True, rstrip=True)])
 make("empty_matches", ["the sea ate", "aXbYc", "", "XX"], model=BYTE_MODEL, decoder=BYTE_LEVEL, pre_tokenizer={"type": "Sequence", "pretokenizers": [
      {"type": "Split", "pattern": {"Regex": "(?=[A-Z])"}, "behavior": "Contiguous", "invert": False},
      {"type": "Split", "pattern": {"Regex": "e?"}, "behavior": "MergedWithNext", "invert": False}, {**BYTE_LEVEL, "use_regex": False}]})

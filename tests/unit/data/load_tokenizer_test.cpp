@@ -37,8 +37,24 @@ TEST_F(LoadTokenizer, NeedsFiles) {
 TEST_F(LoadTokenizer, NamesAModelThatItCannotRead) {
   write("tokenizer.json", {{"model", {{"type", "WordPiece"}, {"vocab", json::object()}}}});
   EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("WordPiece")));
-  copy("spm_bpe", "tokenizer.model");  // Hugging Face would not use it
-  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("WordPiece")));
+}
+
+TEST_F(LoadTokenizer, LeavesAModelThatItCannotReadToOtherFiles) {
+  json document = {
+      {"model", {{"type", "WordPiece"}, {"vocab", json::object()}}},
+      {"added_tokens", json::array({json{{"id", 900}, {"content", "<tool>"}, {"special", true}}})}};
+  write("tokenizer.json", document);
+  copy("spm_bpe", "tokenizer.model");
+  EXPECT_EQ(load().vocab_size(), 901);
+  EXPECT_EQ(load().encode("a<tool>").back(), 900);
+  document = json::parse(read_file(test::test_data("tokenizer/spm_bpe/tokenizer.json")));
+  document["normalizer"] = {{"type", "BertNormalizer"}};
+  write("tokenizer.json", document);
+  EXPECT_EQ(load().kind(), "SentencePiece");
+  // Byte-level BPE comes first, whatever is beside it.
+  document["pre_tokenizer"] = {{"type", "ByteLevel"}};
+  write("tokenizer.json", document);
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("BertNormalizer")));
 }
 
 TEST_F(LoadTokenizer, PrefersTheJsonFile) {

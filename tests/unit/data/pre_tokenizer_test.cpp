@@ -13,7 +13,8 @@ using testing::IsEmpty;
 std::vector<std::string> pieces_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
   RegexScratch scratch;
   std::vector<std::string> pieces;
-  pre_tokenizer.split(text, true, scratch, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  pre_tokenizer.split(text, true, scratch,
+                      [&](std::string_view piece) { pieces.emplace_back(piece); });
   return pieces;
 }
 

@@ -43,8 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Files, TokenizerPipeline,
                                          "form_nfkc", "form_nfkd", "form_nmt", "form_strip",
                                          "form_stripaccents", "legacy_prefix", "letters_first",
                                          "metaspace_always", "metaspace_first", "metaspace_never",
-                                         "no_decoder", "spaces_taken_twice", "unigram",
-                                         "unigram_bytes", "unknown", "unknown_between_bytes"),
+                                         "no_decoder", "spaces_taken_once", "spaces_taken_twice",
+                                         "unigram", "unigram_bytes", "unknown",
+                                         "unknown_between_bytes"),
                          [](const auto& info) { return std::string(info.param); });
 
 SplitBehavior behavior_of(const std::string& name) {
