@@ -136,5 +136,10 @@ def tokenizer(rng):
     if kind != "bytes":  # trained tokens that were only there to have ids
         document["added_tokens"] = [t for t in document["added_tokens"] if not t["content"].startswith("<0x")]
     made = Tokenizer.from_str(json.dumps(document))
-    made.add_tokens(added(rng))
+    spelled = set()
+    for token in added(rng):
+        normal = chosen.normalize_str(token.content) if chosen is not None and token.normalized else token.content
+        if (normal, token.normalized) not in spelled:  # else it is left to chance which one `tokenizers` finds
+            made.add_tokens([token])
+        spelled.add((normal, token.normalized))
     return made

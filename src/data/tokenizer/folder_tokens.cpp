@@ -4,10 +4,13 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/json_members.h"
+#include "base/json_reader.h"
 #include "data/tokenizer/token_id.h"
 #include "data/tokenizer/tokenizer_json.h"
 
@@ -48,27 +51,31 @@ std::optional<AddedToken> special_token(const json& value, const std::string& so
 /// The special tokens that a file names, in the order in which they are added.
 class SpecialTokens {
  public:
-  void read(const json& document, const std::string& source) {
-    for (const char* name : kNamed) {
-      const json* value = find_member(document, name);
-      if (value == nullptr) continue;
-      if (auto token = special_token(*value, source)) named_[name] = std::move(*token);
+  /// Ids follow the order of the file's members.
+  void read(const std::filesystem::path& path) {
+    const std::string source = path.string();
+    const auto document = parse_json<nlohmann::ordered_json>(read_file(path), source);
+    VIADUCT_CHECK(IoError, document.is_object(), "{}: must be an object, found {}", source,
+                  document.type_name());
+    for (const auto& [key, ordered] : document.items()) {
+      const json value(ordered);
+      const auto named = std::find_if(std::begin(kNamed), std::end(kNamed),
+                                      [&key = key](const char* name) { return key == name; });
+      if (named != std::end(kNamed)) {
+        if (auto token = special_token(value, source)) named_[key] = std::move(*token);
+      } else if (key.ends_with("_token") && !key.starts_with("add_") && value.is_string()) {
+        add_extra(value, source);  // "image_token" and the like
+      }
     }
-    const json* extra = find_member(document, "extra_special_tokens");
-    if (extra == nullptr || extra->empty())
-      extra = find_member(document, "additional_special_tokens");
-    for (const auto& [key, value] : document.items()) {  // "image_token" and the like
-      const bool known = std::find_if(std::begin(kNamed), std::end(kNamed), [&](const char* name) {
-                           return key == name;
-                         }) != std::end(kNamed);
-      if (key.ends_with("_token") && !known && !key.starts_with("add_") && value.is_string())
-        add_extra(value, source);
+    for (const char* name : {"extra_special_tokens", "additional_special_tokens"}) {
+      const auto extra = document.find(name);
+      if (extra == document.end() || extra->is_null() || extra->empty()) continue;
+      VIADUCT_CHECK(IoError, extra->is_array() || extra->is_object(),
+                    "{}: {} must be a list or an object, found {}", source, name,
+                    extra->type_name());
+      for (const auto& value : *extra) add_extra(json(value), source);
+      return;
     }
-    if (extra == nullptr) return;
-    VIADUCT_CHECK(IoError, extra->is_array() || extra->is_object(),
-                  "{}: extra_special_tokens must be a list or an object, found {}", source,
-                  extra->type_name());
-    for (const json& value : *extra) add_extra(value, source);
   }
 
   std::vector<AddedToken> in_order() const {
@@ -98,6 +105,12 @@ class SpecialTokens {
   std::map<std::string, AddedToken> named_;
   std::vector<AddedToken> extra_;
 };
+
+/// All that two spellings of a token may differ in.
+auto flags_of(const AddedToken& token) {
+  return std::tie(token.content, token.single_word, token.lstrip, token.rstrip, token.normalized,
+                  token.special);
+}
 
 /// The number of "<extra_id_7>", the sentinels of T5.
 std::optional<int32_t> sentinel_number(std::string_view content) {
@@ -136,13 +149,13 @@ void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& mo
   const auto config = read_json_object(config_path);
   const json* decoder = config ? find_member(*config, "added_tokens_decoder") : nullptr;
   SpecialTokens special;
-  if (config) special.read(*config, config_path.string());
+  if (config) special.read(config_path);
   std::map<int32_t, AddedToken> listed;
   if (decoder != nullptr) {
     listed = read_decoder(*decoder, config_path.string());
     for (auto& [id, token] : listed) token.special |= special.is_named(token.content);
   } else {
-    if (const auto map = read_json_object(map_path)) special.read(*map, map_path.string());
+    if (std::filesystem::exists(map_path)) special.read(map_path);
     const auto path = folder / "added_tokens.json";
     if (const auto document = read_json_object(path)) {
       for (auto& [content, id] : parse_vocabulary(*document, path.string())) {
@@ -162,7 +175,6 @@ void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& mo
   }
   const auto put = [&](AddedToken token, bool has_id) {
     if (const auto known = place.find(token.content); known != place.end()) {
-      if (!has_id) return;
       token.id = added[known->second].id;
       added[known->second] = std::move(token);
       return;
@@ -181,7 +193,16 @@ void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& mo
   for (auto& [id, token] : listed) put(token, true);
   std::vector<AddedToken> others = special.in_order();
   if (ids_as_given) number_sentinels(model, added, others);
+  // Of several spellings of one new token the last that is not a repetition counts.
+  std::unordered_set<std::string> known;
+  for (const auto& [content, at] : place) known.insert(content);
+  std::vector<AddedToken> seen;
   for (AddedToken& token : others) {
+    const bool repeated = std::any_of(seen.begin(), seen.end(), [&](const AddedToken& earlier) {
+      return flags_of(earlier) == flags_of(token);
+    });
+    if (repeated || known.count(token.content) > 0) continue;
+    seen.push_back(token);
     const bool numbered = token.id > 0;
     put(std::move(token), numbered);
   }

@@ -64,19 +64,17 @@ std::unique_ptr<PipelineModel> read_vocab_and_merges(const std::filesystem::path
       std::make_unique<Bpe>(std::move(spec), path.string()));
 }
 
-/// "add_bos_token" and "add_eos_token" of `tokenizer_config.json` decide what is put around texts;
-/// without them `otherwise`, the template of `tokenizer.json`.
+/// The template of a folder without `tokenizer.json`: "add_bos_token" and "add_eos_token" of its
+/// `tokenizer_config.json`, else the kind's convention.
 TokenTemplate read_template(const std::filesystem::path& folder, const SpecialIds& special,
-                            TokenTemplate otherwise, bool bos, bool eos, bool has_otherwise) {
+                            bool sentencepiece) {
+  bool bos = sentencepiece && special.bos.has_value();
+  bool eos = sentencepiece && !special.bos.has_value();  // T5 ends texts, Llama-2 begins them
   const auto path = folder / "tokenizer_config.json";
-  bool given = !has_otherwise;
   if (const auto config = read_json_object(path)) {
-    for (const char* name : {"add_bos_token", "add_eos_token"})
-      given |= find_member(*config, name) != nullptr;
     bos = bool_member(*config, "add_bos_token", path.string(), bos);
     eos = bool_member(*config, "add_eos_token", path.string(), eos);
   }
-  if (!given) return otherwise;
   TokenTemplate around;
   if (bos && special.bos) around.before.push_back(*special.bos);
   if (eos && special.eos) around.after.push_back(*special.eos);
@@ -144,10 +142,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   }
   add_folder_tokens(folder, *parts.model, !json_model, parts.added);
   parts.special = read_special_ids(folder, *parts.model, parts.added, otherwise);
-  // T5 ends texts, Llama-2 begins them.
-  const bool bos = sentencepiece && parts.special.bos.has_value();
-  parts.around = read_template(folder, parts.special, std::move(parts.around), bos,
-                               sentencepiece && !bos, has_json);
+  if (!has_json) parts.around = read_template(folder, parts.special, sentencepiece);
   return Tokenizer(std::move(parts), source);
 }
 

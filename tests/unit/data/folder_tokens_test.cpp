@@ -71,10 +71,24 @@ TEST_F(FolderTokens, ExtraOnesAndThoseWithNamesOfTheirOwn) {
   EXPECT_THROW(encode("a"), IoError);
 }
 
-TEST_F(FolderTokens, TheConfigurationDecidesOnBeginAndEnd) {
+TEST_F(FolderTokens, IdsFollowTheOrderOfTheFile) {
+  write_file_atomically(
+      folder_ / "tokenizer_config.json",
+      R"({"extra_special_tokens": {"image_token": "<i>", "audio_token": "<a>"}, "z_token": "<z>"})");
+  EXPECT_THAT(encode("<z><i><a>"), ElementsAre(5, 6, 7));
+}
+
+TEST_F(FolderTokens, TheLastSpellingOfANewTokenCounts) {
+  write("tokenizer_config.json", {{"unk_token", "<x>"},
+                                  {"cls_token", {{"content", "<x>"}, {"single_word", true}}},
+                                  {"extra_special_tokens", {"<x>"}}});
+  EXPECT_THAT(encode("a<x>"), ElementsAre(0));
+}
+
+TEST_F(FolderTokens, TheTemplateOfTheJsonDecidesOnBeginAndEnd) {
   write("tokenizer_config.json", {{"eos_token", "<e>"}, {"add_eos_token", true}});
   EXPECT_THAT(load_tokenizer(folder_.path()).encode("a", {.add_special_tokens = true}),
-              ElementsAre(0, 4));
+              ElementsAre(0));
 }
 
 TEST_F(FolderTokens, SentinelsOfT5GoDown) {
