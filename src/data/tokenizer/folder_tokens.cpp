@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -48,34 +49,25 @@ std::optional<AddedToken> special_token(const json& value, const std::string& so
   return token.content.empty() ? std::nullopt : std::optional(std::move(token));
 }
 
-/// The special tokens that a file names, in the order in which they are added.
+/// The special tokens that the configuration and the map name, in the order in which `transformers`
+/// adds them, which follows that of the members in the files.
 class SpecialTokens {
  public:
-  /// Ids follow the order of the file's members.
-  void read(const std::filesystem::path& path) {
-    const std::string source = path.string();
-    const auto document = parse_json<nlohmann::ordered_json>(read_file(path), source);
-    VIADUCT_CHECK(IoError, document.is_object(), "{}: must be an object, found {}", source,
-                  document.type_name());
-    for (const auto& [key, ordered] : document.items()) {
-      const json value(ordered);
-      const auto named = std::find_if(std::begin(kNamed), std::end(kNamed),
-                                      [&key = key](const char* name) { return key == name; });
-      if (named != std::end(kNamed)) {
-        if (auto token = special_token(value, source)) named_[key] = std::move(*token);
-      } else if (key.ends_with("_token") && !key.starts_with("add_") && value.is_string()) {
-        add_extra(value, source);  // "image_token" and the like
-      }
-    }
-    for (const char* name : {"extra_special_tokens", "additional_special_tokens"}) {
-      const auto extra = document.find(name);
-      if (extra == document.end() || extra->is_null() || extra->empty()) continue;
-      VIADUCT_CHECK(IoError, extra->is_array() || extra->is_object(),
-                    "{}: {} must be a list or an object, found {}", source, name,
-                    extra->type_name());
-      for (const auto& value : *extra) add_extra(json(value), source);
-      return;
-    }
+  void read_configuration(const std::filesystem::path& path) {
+    const Document document = read_document(path, configured_);
+    auto extra = list_of(document, "extra_special_tokens");
+    auto additional = list_of(document, "additional_special_tokens");
+    if (additional && (!extra || extra->empty())) std::swap(extra, additional);
+    if (extra) take_extra(*extra, document.source);
+    if (additional && !additional->empty()) additional_ = tokens_of(*additional, document.source);
+  }
+
+  void read_map(const std::filesystem::path& path) {
+    const Document document = read_document(path, mapped_);
+    if (const auto extra = list_of(document, "extra_special_tokens"))
+      take_extra(*extra, document.source);
+    if (const auto additional = list_of(document, "additional_special_tokens"))
+      additional_ = tokens_of(*additional, document.source);
   }
 
   std::vector<AddedToken> in_order() const {
@@ -84,7 +76,11 @@ class SpecialTokens {
       if (const auto found = named_.find(name); found != named_.end())
         tokens.push_back(found->second);
     }
-    tokens.insert(tokens.end(), extra_.begin(), extra_.end());
+    Members own = mapped_;
+    for (const auto& [key, token] : configured_) set(own, key, token);
+    for (const auto& [key, token] : own) tokens.push_back(token);
+    const auto& rest = extra_ ? *extra_ : additional_;
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
     return tokens;
   }
   bool is_named(const std::string& content) const {
@@ -93,17 +89,86 @@ class SpecialTokens {
   }
   bool has(const std::string& content) const {
     return is_named(content) ||
-           std::any_of(extra_.begin(), extra_.end(),
-                       [&](const AddedToken& token) { return token.content == content; });
+           (extra_ && std::any_of(extra_->begin(), extra_->end(), [&](const AddedToken& token) {
+              return token.content == content;
+            }));
   }
 
  private:
-  void add_extra(const json& value, const std::string& source) {
-    if (auto token = special_token(value, source)) extra_.push_back(std::move(*token));
+  /// Tokens with names of their own: "image_token" and the like.
+  using Members = std::vector<std::pair<std::string, AddedToken>>;
+  struct Document {
+    nlohmann::ordered_json content;
+    std::string source;
+  };
+
+  static void set(Members& members, const std::string& key, const AddedToken& token) {
+    const auto known = std::find_if(members.begin(), members.end(),
+                                    [&](const auto& member) { return member.first == key; });
+    if (known == members.end()) {
+      members.emplace_back(key, token);
+    } else {
+      known->second = token;
+    }
+  }
+
+  Document read_document(const std::filesystem::path& path, Members& own) {
+    Document document{{}, path.string()};
+    document.content = parse_json<nlohmann::ordered_json>(read_file(path), document.source);
+    VIADUCT_CHECK(IoError, document.content.is_object(), "{}: must be an object, found {}",
+                  document.source, document.content.type_name());
+    for (const auto& [key, value] : document.content.items()) {
+      const bool named =
+          std::find_if(std::begin(kNamed), std::end(kNamed),
+                       [&key = key](const char* name) { return key == name; }) != std::end(kNamed);
+      if (!named && (!key.ends_with("_token") || key.starts_with("add_") || !value.is_string()))
+        continue;
+      const auto token = special_token(json(value), document.source);
+      if (!token) continue;
+      if (named) {
+        named_[key] = *token;
+      } else {
+        set(own, key, *token);
+      }
+    }
+    return document;
+  }
+
+  static std::optional<nlohmann::ordered_json> list_of(const Document& document, const char* name) {
+    const auto found = document.content.find(name);
+    if (found == document.content.end() || found->is_null()) return std::nullopt;
+    VIADUCT_CHECK(IoError, found->is_array() || found->is_object(),
+                  "{}: {} must be a list or an object, found {}", document.source, name,
+                  found->type_name());
+    return *found;
+  }
+
+  static std::vector<AddedToken> tokens_of(const nlohmann::ordered_json& list,
+                                           const std::string& source) {
+    std::vector<AddedToken> tokens;
+    for (const auto& value : list) {
+      if (auto token = special_token(json(value), source)) tokens.push_back(std::move(*token));
+    }
+    return tokens;
+  }
+
+  void take_extra(const nlohmann::ordered_json& extra, const std::string& source) {
+    if (extra.is_object()) {
+      extra_.reset();
+      for (const auto& [key, value] : extra.items()) {
+        if (const auto token = special_token(json(value), source)) set(configured_, key, *token);
+      }
+      return;
+    }
+    if (!extra_) extra_.emplace();
+    const auto tokens = tokens_of(extra, source);
+    extra_->insert(extra_->end(), tokens.begin(), tokens.end());
   }
 
   std::map<std::string, AddedToken> named_;
-  std::vector<AddedToken> extra_;
+  Members configured_, mapped_;
+  std::optional<std::vector<AddedToken>> extra_;
+  std::vector<AddedToken> additional_;  // count where there are no extra ones
 };
 
 /// All that two spellings of a token may differ in.
@@ -149,13 +214,13 @@ void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& mo
   const auto config = read_json_object(config_path);
   const json* decoder = config ? find_member(*config, "added_tokens_decoder") : nullptr;
   SpecialTokens special;
-  if (config) special.read(config_path);
+  if (config) special.read_configuration(config_path);
   std::map<int32_t, AddedToken> listed;
   if (decoder != nullptr) {
     listed = read_decoder(*decoder, config_path.string());
     for (auto& [id, token] : listed) token.special |= special.is_named(token.content);
   } else {
-    if (std::filesystem::exists(map_path)) special.read(map_path);
+    if (std::filesystem::exists(map_path)) special.read_map(map_path);
     const auto path = folder / "added_tokens.json";
     if (const auto document = read_json_object(path)) {
       for (auto& [content, id] : parse_vocabulary(*document, path.string())) {

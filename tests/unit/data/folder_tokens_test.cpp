@@ -78,6 +78,16 @@ TEST_F(FolderTokens, IdsFollowTheOrderOfTheFile) {
   EXPECT_THAT(encode("<z><i><a>"), ElementsAre(5, 6, 7));
 }
 
+TEST_F(FolderTokens, ExtraOnesReplaceAdditionalOnes) {
+  write("tokenizer_config.json", {{"additional_special_tokens", {"<x>", "<y>"}}});
+  write("special_tokens_map.json", {{"additional_special_tokens", {"<z>", "<w>"}}});
+  EXPECT_THAT(encode("<x><y>a<z>"), ElementsAre(5, 6, 0));
+  write("tokenizer_config.json", {{"additional_special_tokens", {"<x>", "<y>"}},
+                                  {"extra_special_tokens", {{"image_token", "<i>"}}}});
+  write("special_tokens_map.json", json::object());
+  EXPECT_THAT(encode("<i><x><y>"), ElementsAre(5, 6, 7));
+}
+
 TEST_F(FolderTokens, TheLastSpellingOfANewTokenCounts) {
   write("tokenizer_config.json", {{"unk_token", "<x>"},
                                   {"cls_token", {{"content", "<x>"}, {"single_word", true}}},
