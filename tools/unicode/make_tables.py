@@ -90,7 +90,7 @@ def fold_groups():
     cased = {c for c in CHARACTERS
              if lower.normalize_str(chr(c)) != chr(c) or chr(c).lower() != chr(c) or chr(c).upper() != chr(c) or chr(c).casefold() != chr(c)}
     cased |= {ord(x) for c in list(cased) for x in lower.normalize_str(chr(c)) + chr(c).upper() + chr(c).casefold()}
-    text = "".join(map(chr, sorted(cased)))
+    text = "\n".join(map(chr, sorted(cased)))  # apart: a ligature matches letters that follow one another
     groups, longer = {}, {}
     for c in sorted(cased):
         same = matched(pre_tokenizers.Split(Regex(r"(?i:\x{%x})" % c), "removed", invert=True), text)
