@@ -58,7 +58,8 @@ SplitBehavior behavior_of(const std::string& name) {
 
 TEST(RegexDialect, CutsAsTokenizersDoes) {
   RegexScratch scratch;
-  for (const json& item : read_cases("patterns")["cases"]) {
+  const json file = read_cases("patterns");
+  for (const json& item : file["cases"]) {
     SCOPED_TRACE(item.dump());
     PreTokenizer made;
     made.add({Regex(item[0].get<std::string>()), behavior_of(item[2])});
@@ -70,7 +71,8 @@ TEST(RegexDialect, CutsAsTokenizersDoes) {
 }
 
 TEST(RegexDialect, NamesWhatItCannotSayAndItsPlace) {
-  for (const json& item : read_cases("patterns")["refused"]) {
+  const json file = read_cases("patterns");
+  for (const json& item : file["refused"]) {
     const auto pattern = item.get<std::string>();
     EXPECT_THAT([&] { Regex regex(pattern); },
                 testing::ThrowsMessage<ConfigError>(testing::HasSubstr("at character")))
