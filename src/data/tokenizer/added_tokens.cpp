@@ -68,10 +68,12 @@ std::optional<std::pair<int32_t, size_t>> AddedTokens::Trie::longest(std::string
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
   for (AddedToken& token : tokens) {
     VIADUCT_CHECK(ConfigError, !token.content.empty(), "added token {} has no content", token.id);
-    VIADUCT_CHECK(ConfigError, token.content.size() <= kMaxContentBytes,
-                  "added token {} has {} bytes, at most {} are supported", token.id,
-                  token.content.size(), kMaxContentBytes);
-    VIADUCT_CHECK(IoError, is_valid_utf8(token.content), "added token {} is not UTF-8", token.id);
+    const size_t bytes = std::max(token.content.size(), token.searched.size());
+    VIADUCT_CHECK(ConfigError, bytes <= kMaxContentBytes,
+                  "added token {} has {} bytes, at most {} are supported", token.id, bytes,
+                  kMaxContentBytes);
+    VIADUCT_CHECK(IoError, is_valid_utf8(token.content) && is_valid_utf8(token.searched),
+                  "added token {} is not UTF-8", token.id);
     const auto [found, fresh] = by_content_.try_emplace(token.content, tokens_.size());
     if (fresh) {
       tokens_.push_back(std::move(token));
@@ -82,7 +84,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     by_id_.try_emplace(tokens_[i].id, i);
     Trie& trie = tokens_[i].normalized ? normalized_ : raw_;
-    trie.insert(tokens_[i].content, static_cast<int32_t>(i));
+    const AddedToken& token = tokens_[i];
+    trie.insert(token.searched.empty() ? token.content : token.searched, static_cast<int32_t>(i));
   }
 }
 
@@ -108,6 +111,7 @@ void AddedTokens::split(std::string_view text, bool normalized, bool special_as_
     emit_plain(text.size());
     return;
   }
+  size_t space_end = 0;  // of the run of white space that was taken last
   for (size_t at = 0; at < text.size();) {
     if (!trie.starts[static_cast<uint8_t>(text[at])]) {
       ++at;
@@ -124,12 +128,17 @@ void AddedTokens::split(std::string_view text, bool normalized, bool special_as_
     if (special_as_text && found.special) continue;
     if (found.single_word && touches_word(text.substr(0, begin), text.substr(end))) continue;
     if (found.lstrip) {
-      begin = done + trailing_space_begin(text.substr(done, begin - done));
+      begin = begin > done ? done + trailing_space_begin(text.substr(done, begin - done)) : done;
     }
-    if (found.rstrip) end += leading_space(text.substr(end));
+    if (found.rstrip) {
+      // Tokens of white space meet the same run again and again.
+      if (end >= space_end) space_end = end + leading_space(text.substr(end));
+      end = space_end;
+    }
+    if (begin >= end) continue;  // white space that the token before has taken
     emit_plain(begin);
     token(found.id);
-    done = at = end;
+    done = end;
   }
   emit_plain(text.size());
 }

@@ -18,11 +18,12 @@ namespace viaduct {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only if no word character is adjacent
-  bool lstrip = false;       // includes the white space before it
-  bool rstrip = false;       // includes the white space after it
-  bool normalized = false;   // looked for in the normalized text
-  bool special = false;      // can be treated as plain text on request
+  bool single_word = false;   // only if no word character is adjacent
+  bool lstrip = false;        // includes the white space before it
+  bool rstrip = false;        // includes the white space after it
+  bool normalized = false;    // looked for in the normalized text
+  bool special = false;       // can be treated as plain text on request
+  std::string searched = {};  // what is looked for, where it differs from `content`
 };
 
 /// A set of added tokens. The leftmost match wins, and among those the longest.
@@ -30,7 +31,8 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   /// Later tokens of the same content replace earlier ones. ConfigError for empty contents and
-  /// contents of more than 4096 bytes, IoError for contents that are not UTF-8.
+  /// contents of more than 4096 bytes, IoError for contents that are not UTF-8. `searched` counts
+  /// as a content.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
@@ -39,7 +41,8 @@ class AddedTokens {
 
   /// Cuts well-formed `text` in order into added tokens (`token(id)`) and the text between
   /// (`plain`). Looks only for tokens whose `normalized` equals the argument, and not for special
-  /// ones if `special_as_text`.
+  /// ones if `special_as_text`. As in Hugging Face's tokenizers, matches do not overlap, but a
+  /// match may lie in the white space that the one before takes (`rstrip`): it counts as well.
   void split(std::string_view text, bool normalized, bool special_as_text,
              FunctionRef<void(std::string_view)> plain, FunctionRef<void(int32_t)> token) const;
 

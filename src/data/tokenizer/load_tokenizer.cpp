@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "base/json_members.h"
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/special_ids.h"
 #include "data/tokenizer/tokenizer.h"
@@ -41,9 +43,9 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::filesyst
 }
 
 /// `vocab.json` and `merges.txt`: GPT-2's pre-tokenization, or Qwen2's if the folder specifies it.
-std::unique_ptr<ByteLevelBpe> read_vocab_and_merges(const std::filesystem::path& folder) {
+std::unique_ptr<PipelineModel> read_vocab_and_merges(const std::filesystem::path& folder) {
   const auto path = folder / "vocab.json";
-  ByteLevelBpeSpec spec;
+  BpeSpec spec;
   spec.vocabulary = parse_vocabulary(*read_json_object(path), path.string());
   spec.merges = read_merges(folder / "merges.txt");
   std::string kind;
@@ -54,17 +56,12 @@ std::unique_ptr<ByteLevelBpe> read_vocab_and_merges(const std::filesystem::path&
     add_prefix_space = bool_member(*config, "add_prefix_space", config_path.string(), false);
   }
   const bool qwen = kind.starts_with("Qwen");
-  if (qwen) spec.normalizer.forms = {NormalForm::nfc};
-  spec.pre_tokenizer = pre_tokenizer_of(qwen ? qwen2_pattern() : gpt2_pattern(), add_prefix_space);
-  return std::make_unique<ByteLevelBpe>(std::move(spec), path.string());
-}
-
-/// Adds `token` unless one with the same content exists.
-void add_token(std::vector<AddedToken>& tokens, AddedToken token) {
-  for (const AddedToken& known : tokens) {
-    if (known.content == token.content) return;
-  }
-  tokens.push_back(std::move(token));
+  Normalizer normalizer;
+  if (qwen) normalizer.add(NormalForm::nfc);
+  return std::make_unique<PipelineModel>(
+      std::move(normalizer),
+      pre_tokenizer_of(qwen ? qwen2_pattern() : gpt2_pattern(), add_prefix_space),
+      std::make_unique<Bpe>(std::move(spec), path.string()));
 }
 
 /// The template of a folder without `tokenizer.json`: "add_bos_token" and "add_eos_token" of its
@@ -96,34 +93,40 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   // The file's name in T5's folders.
   if (!std::filesystem::exists(model_path)) model_path = folder / "spiece.model";
   const bool has_json = std::filesystem::exists(json_path);
+  const bool has_model = std::filesystem::exists(model_path);
   const bool has_vocabulary = std::filesystem::exists(folder / "vocab.json") &&
                               std::filesystem::exists(folder / "merges.txt");
-  TokenizerJson json;
-  if (has_json) {
-    json = parse_tokenizer_json(read_file(json_path, kMaxBytes), json_path.string());
-  }
   Tokenizer::Parts parts;
-  parts.added = std::move(json.added);
-  parts.around = std::move(json.around);
   std::string source = json_path.string();
   SpecialIds otherwise;
   bool sentencepiece = false;
-  if (json.model) {
+  TokenizerJson json;
+  if (has_json) {
+    const auto unsupported = has_model || has_vocabulary ? UnsupportedModel::left_to_other_files
+                                                         : UnsupportedModel::refused;
+    json = parse_tokenizer_json(read_file(json_path, kMaxBytes), source, unsupported);
+    parts.added = std::move(json.added);
+    parts.around = std::move(json.around);
+  }
+  const bool json_model = json.model != nullptr;
+  if (json_model) {
     parts.model = std::move(json.model);
-  } else if (std::filesystem::exists(model_path)) {
+    parts.decoder = std::move(json.decoder);
+  } else if (has_model) {
     source = model_path.string();
     auto model = std::make_unique<SentencePieceModel>(read_file(model_path, kMaxBytes), source);
     otherwise.bos = model->bos();
     otherwise.eos = model->eos();
     otherwise.pad = model->pad();
-    if (!has_json) {
-      for (AddedToken& token : model->control_tokens()) add_token(parts.added, std::move(token));
-    }
+    if (!has_json) parts.added = model->control_tokens();
     parts.model = std::move(model);
     sentencepiece = true;
   } else if (has_vocabulary) {
     source = (folder / "vocab.json").string();
     parts.model = read_vocab_and_merges(folder);
+    std::vector<DecodeStep> steps;
+    steps.emplace_back(DecodeSimple::byte_letters);
+    parts.decoder = TextDecoder(std::move(steps), source);
     if (const auto end = parts.model->find("<|endoftext|>"); end && !has_json) {
       AddedToken token;
       token.id = *end;
@@ -131,20 +134,13 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
       token.special = true;
       parts.added.push_back(std::move(token));
     }
-  } else if (has_json) {
-    fail<ConfigError>(
-        "{} holds a tokenizer of kind {}; supported are byte-level BPE there, or a tokenizer.model "
-        "(SentencePiece), or vocab.json with merges.txt beside it",
-        json_path.string(), json.kind);
   } else {
     fail<IoError>(
         "no tokenizer in {}: expected tokenizer.json, tokenizer.model, or vocab.json with "
         "merges.txt",
         folder.string());
   }
-  if (!has_json) {
-    for (AddedToken& token : read_added_tokens(folder)) add_token(parts.added, std::move(token));
-  }
+  add_folder_tokens(folder, *parts.model, !json_model, parts.added);
   parts.special = read_special_ids(folder, *parts.model, parts.added, otherwise);
   if (!has_json) parts.around = read_template(folder, parts.special, sentencepiece);
   return Tokenizer(std::move(parts), source);
@@ -152,12 +148,11 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
 
 Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
   TokenizerJson json = parse_tokenizer_json(text, source);
-  VIADUCT_CHECK(ConfigError, json.model != nullptr,
-                "{} holds a tokenizer of kind {}, expected byte-level BPE", source, json.kind);
   Tokenizer::Parts parts;
   parts.model = std::move(json.model);
   parts.added = std::move(json.added);
   parts.around = std::move(json.around);
+  parts.decoder = std::move(json.decoder);
   return Tokenizer(std::move(parts), source);
 }
 

@@ -1,57 +1,105 @@
 #include "data/tokenizer/normalizer.h"
 
-#include <utf8proc.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
-
-#include "base/error.h"
+#include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unicode_sets.h"
 
 namespace viaduct {
 namespace {
 
-int flags_of(NormalForm form) {
-  switch (form) {
-    case NormalForm::nfc:
-      return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    case NormalForm::nfd:
-      return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
-    case NormalForm::nfkc:
-      return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
-    case NormalForm::nfkd:
-      return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+/// Each character of `text` as `change(character, out)` writes it.
+template <class Change>
+std::string map_characters(std::string_view text, const Change& change) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint next = first_code_point(text);
+    text.remove_prefix(next.bytes);
+    change(next.value, out);
   }
-  return 0;
+  return out;
 }
 
-struct Free {
-  void operator()(utf8proc_uint8_t* text) const { std::free(text); }
-};
+/// SentencePiece's rule "nmt": controls are left out, spaces of several kinds become ' '.
+void clean_for_translation(char32_t c, std::string& out) {
+  const bool left_out = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
+                        c == 0x7F || c == 0x8F || c == 0x9F;
+  if (left_out) return;
+  const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                     (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                     c == 0xFEFF || c == 0xFFFD;
+  append_utf8(out, space ? U' ' : c);
+}
 
-std::string to_form(std::string_view text, NormalForm form) {
-  utf8proc_uint8_t* raw = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &raw,
-                   static_cast<utf8proc_option_t>(flags_of(form)));
-  const std::unique_ptr<utf8proc_uint8_t, Free> owned(raw);
-  VIADUCT_CHECK(Error, bytes >= 0, "Unicode normalization of {} bytes failed: {}", text.size(),
-                utf8proc_errmsg(bytes));
-  return {reinterpret_cast<const char*>(raw), static_cast<size_t>(bytes)};
+std::optional<std::string> apply(NormalForm form, std::string_view text, RegexScratch&) {
+  if (!may_change(text, form)) return std::nullopt;
+  return to_form(text, form);
+}
+
+std::optional<std::string> apply(const Replacement& step, std::string_view text,
+                                 RegexScratch& scratch) {
+  std::string out;
+  size_t done = 0;
+  bool any = false;
+  step.pattern.for_each_match(text, scratch, [&](Regex::Match match) {
+    out.append(text.substr(done, match.begin - done)).append(step.content);
+    done = match.end;
+    any = true;
+  });
+  if (!any) return std::nullopt;
+  return out.append(text.substr(done));
+}
+
+std::optional<std::string> apply(const Prefix& step, std::string_view text, RegexScratch&) {
+  if (text.empty() || step.text.empty()) return std::nullopt;
+  return step.text + std::string(text);
+}
+
+std::optional<std::string> apply(const StripSpace& step, std::string_view text, RegexScratch&) {
+  const size_t before = text.size();
+  while (step.left && !text.empty() && is_white_space(first_code_point(text).value))
+    text.remove_prefix(first_code_point(text).bytes);
+  while (step.right && !text.empty() && is_white_space(last_code_point(text).value))
+    text.remove_suffix(last_code_point(text).bytes);
+  if (text.size() == before) return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<std::string> apply(CharacterStep step, std::string_view text, RegexScratch&) {
+  switch (step) {
+    case CharacterStep::lowercase:
+      return to_lower_case(text);
+    case CharacterStep::strip_accents:
+      return map_characters(text, [](char32_t c, std::string& out) {
+        if (!is_accent(c)) append_utf8(out, c);
+      });
+    case CharacterStep::nmt:
+      return map_characters(text, clean_for_translation);
+    case CharacterStep::byte_letters:
+      return spell_bytes(text);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> apply(const Charsmap& map, std::string_view text, RegexScratch&) {
+  return map.normalize(text);
 }
 
 }  // namespace
 
-std::optional<std::string> Normalizer::normalize(std::string_view text) const {
-  if (forms.empty()) return std::nullopt;
-  // ASCII is unchanged in every form.
-  if (std::all_of(text.begin(), text.end(),
-                  [](char c) { return static_cast<signed char>(c) >= 0; })) {
-    return std::nullopt;
+void Normalizer::add(NormalizerStep step) {
+  steps_.push_back(std::move(step));
+}
+
+std::optional<std::string> Normalizer::normalize(std::string_view text,
+                                                 RegexScratch& scratch) const {
+  std::optional<std::string> out;
+  for (const NormalizerStep& step : steps_) {
+    auto next = std::visit(
+        [&](const auto& how) { return apply(how, out ? std::string_view(*out) : text, scratch); },
+        step);
+    if (next) out = std::move(next);
   }
-  std::string out = to_form(text, forms.front());
-  for (size_t i = 1; i < forms.size(); ++i) out = to_form(out, forms[i]);
   return out;
 }
 

@@ -1,22 +1,51 @@
 #pragma once
-// Unicode normalization before tokenization.
+// What happens to a text before it is cut (Hugging Face's "normalizer").
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
+
+#include "data/tokenizer/charsmap.h"
+#include "data/tokenizer/regex.h"
+#include "data/tokenizer/unicode_forms.h"
 
 namespace viaduct {
 
-/// The Unicode normalization forms.
-enum class NormalForm { nfc, nfd, nfkc, nfkd };
+/// Steps of a normalizer.
+struct Replacement {
+  Regex pattern;
+  std::string content;
+};
+struct Prefix {
+  std::string text;  // before every text that is not empty
+};
+struct StripSpace {
+  bool left = true, right = true;
+};
+enum class CharacterStep {
+  lowercase,
+  strip_accents,  // leaves marks out
+  nmt,            // SentencePiece's cleaning of control characters and spaces
+  byte_letters,   // spells bytes in the byte alphabet
+};
+using NormalizerStep =
+    std::variant<NormalForm, Replacement, Prefix, StripSpace, CharacterStep, Charsmap>;
 
-/// Normalization forms applied one after the other; none by default.
-struct Normalizer {
-  std::vector<NormalForm> forms;
+/// Steps applied one after the other; none by default.
+class Normalizer {
+ public:
+  void add(NormalizerStep step);
 
-  /// The normalized text, or nothing where it equals `text` (which is well-formed UTF-8).
-  std::optional<std::string> normalize(std::string_view text) const;
+  bool empty() const { return steps_.empty(); }
+  /// The normalized text, or nothing where it equals `text` (which is well-formed UTF-8). Linear in
+  /// the text, but for patterns that go back without bound.
+  std::optional<std::string> normalize(std::string_view text, RegexScratch& scratch) const;
+
+ private:
+  std::vector<NormalizerStep> steps_;
 };
 
 }  // namespace viaduct

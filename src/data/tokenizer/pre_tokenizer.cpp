@@ -1,21 +1,22 @@
 #include "data/tokenizer/pre_tokenizer.h"
 
 #include "base/error.h"
-#include "data/tokenizer/unicode.h"
 
 namespace viaduct {
 namespace {
 
 constexpr size_t kMaxSteps = 32;
 
-struct Span {
-  size_t begin = 0, end = 0;
-  bool match = false;
-};
+}  // namespace
 
 /// Converts the sequence of matches and gaps into pieces.
-class SpanJoiner {
+class PreTokenizer::SpanJoiner {
  public:
+  struct Span {
+    size_t begin = 0, end = 0;
+    bool match = false;
+  };
+
   SpanJoiner(SplitBehavior behavior, FunctionRef<void(size_t, size_t)> emit)
       : behavior_(behavior), emit_(emit) {}
 
@@ -61,52 +62,74 @@ class SpanJoiner {
   bool last_match_ = false;
 };
 
-}  // namespace
-
-void PreTokenizer::add(SplitStep step) {
+void PreTokenizer::add_step(Step step) {
   VIADUCT_CHECK(ConfigError, steps_.size() < kMaxSteps,
                 "pre_tokenizer with more than {} steps is not supported", kMaxSteps);
   steps_.push_back(std::move(step));
 }
 
-void PreTokenizer::split(std::string_view text, RegexScratch& scratch,
-                         FunctionRef<void(std::string_view)> piece) const {
-  apply(0, text, scratch, piece);
-}
+/// One call of `split`.
+struct PreTokenizer::Run {
+  const std::vector<Step>& steps;
+  RegexScratch& scratch;
+  FunctionRef<void(std::string_view)> piece;
 
-void PreTokenizer::apply(size_t step, std::string_view text, RegexScratch& scratch,
-                         FunctionRef<void(std::string_view)> piece) const {
-  if (text.empty()) return;
-  std::string prefixed;
-  if (prefix_step_ == step && text.front() != ' ') {
-    prefixed.reserve(text.size() + 1);
-    prefixed.append(" ").append(text);
-    text = prefixed;
+  void apply(size_t step, std::string_view text, bool at_start) const {
+    if (text.empty()) return;
+    if (step == steps.size()) {
+      piece(text);
+      return;
+    }
+    std::visit([&](const auto& how) { take(how, step, text, at_start); }, steps[step]);
   }
-  if (step == steps_.size()) {
-    piece(text);
-    return;
+
+  void take(const SplitStep& cut, size_t step, std::string_view text, bool at_start) const {
+    const auto next = [&](size_t begin, size_t end) {
+      apply(step + 1, text.substr(begin, end - begin), at_start && begin == 0);
+    };
+    SpanJoiner joiner(cut.behavior, next);
+    size_t done = 0;
+    cut.pattern.for_each_match(text, scratch, [&](Regex::Match match) {
+      if (match.begin > done) joiner.add({done, match.begin, cut.invert});
+      joiner.add({match.begin, match.end, !cut.invert});  // also where it is empty
+      done = match.end;
+    });
+    if (done < text.size()) joiner.add({done, text.size(), cut.invert});
+    joiner.finish();
   }
-  const SplitStep& cut = steps_[step];
-  const auto next = [&](size_t begin, size_t end) {
-    apply(step + 1, text.substr(begin, end - begin), scratch, piece);
-  };
-  SpanJoiner joiner(cut.behavior, next);
-  size_t done = 0, from = 0;
-  while (from <= text.size()) {
-    const auto match = cut.pattern.find(text, from, scratch);
-    if (!match) break;
-    if (match->begin > done) joiner.add({done, match->begin, cut.invert});
-    if (match->end > match->begin) joiner.add({match->begin, match->end, !cut.invert});
-    done = match->end;
-    from = match->end;
-    if (match->end == match->begin) {  // an empty match: continue after the next character
-      if (from == text.size()) break;
-      from += first_code_point(text.substr(from)).bytes;
+
+  void take(const SpaceMarkStep& how, size_t step, std::string_view text, bool at_start) const {
+    using Prefix = SpaceMarkStep::Prefix;
+    std::string marked;
+    marked.reserve(text.size() + how.mark.size());
+    const bool begins = how.prefix == Prefix::always || (how.prefix == Prefix::first && at_start);
+    if (begins && text.front() != ' ' && !text.starts_with(how.mark)) marked += how.mark;
+    for (const char c : text) {
+      if (c == ' ') {
+        marked += how.mark;
+      } else {
+        marked += c;
+      }
+    }
+    if (how.cut) {
+      take(*how.cut, step, marked, at_start);
+    } else {
+      apply(step + 1, marked, at_start);
     }
   }
-  if (done < text.size()) joiner.add({done, text.size(), cut.invert});
-  joiner.finish();
+
+  void take(const SpacePrefixStep&, size_t step, std::string_view text, bool at_start) const {
+    if (text.front() == ' ') {
+      apply(step + 1, text, at_start);
+    } else {
+      apply(step + 1, " " + std::string(text), at_start);
+    }
+  }
+};
+
+void PreTokenizer::split(std::string_view text, bool at_start, RegexScratch& scratch,
+                         FunctionRef<void(std::string_view)> piece) const {
+  Run{steps_, scratch, piece}.apply(0, text, at_start);
 }
 
 std::string_view gpt2_pattern() {

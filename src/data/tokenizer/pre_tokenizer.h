@@ -1,10 +1,11 @@
 #pragma once
-// Cutting text into the pieces that byte-pair merging works on (Hugging Face's "pre_tokenizer").
+// Cutting text into the pieces that a model works on (Hugging Face's "pre_tokenizer").
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -23,27 +24,41 @@ struct SplitStep {
   bool invert = false;
 };
 
-/// A sequence of cuts, each applied to the pieces of the previous one.
+/// Spaces become a mark, a piece that does not begin with it gets one (`prefix`; `first`: only the
+/// piece at the very begin of a text), and each mark begins a piece if `cut` is there.
+struct SpaceMarkStep {
+  enum class Prefix { never, first, always };
+  std::string mark;
+  Prefix prefix = Prefix::always;
+  std::optional<SplitStep> cut;
+};
+
+/// Each piece that does not begin with a space gets one.
+struct SpacePrefixStep {};
+
+/// A sequence of steps, each applied to the pieces of the previous one.
 class PreTokenizer {
  public:
   PreTokenizer() = default;
 
   /// At most 32 steps (ConfigError beyond).
-  void add(SplitStep step);
-  /// From here on (before the next step, if one follows) each piece that does not begin with a
-  /// space gets one.
-  void add_prefix_space() { prefix_step_ = steps_.size(); }
+  void add(SplitStep step) { add_step(std::move(step)); }
+  void add(SpaceMarkStep step) { add_step(std::move(step)); }
+  void add_prefix_space() { add_step(SpacePrefixStep{}); }
 
   /// Calls `piece` for each non-empty piece of `text` in order. `text` is well-formed UTF-8.
-  void split(std::string_view text, RegexScratch& scratch,
+  /// `at_start`: it begins the text that is encoded.
+  void split(std::string_view text, bool at_start, RegexScratch& scratch,
              FunctionRef<void(std::string_view)> piece) const;
 
  private:
-  void apply(size_t step, std::string_view text, RegexScratch& scratch,
-             FunctionRef<void(std::string_view)> piece) const;
+  using Step = std::variant<SplitStep, SpaceMarkStep, SpacePrefixStep>;
+  struct Run;
+  class SpanJoiner;
 
-  std::vector<SplitStep> steps_;
-  std::optional<size_t> prefix_step_;
+  void add_step(Step step);
+
+  std::vector<Step> steps_;
 };
 
 /// GPT-2's pattern: contractions, letters, numbers, other signs, white space (one space may lead).

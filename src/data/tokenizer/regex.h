@@ -1,6 +1,6 @@
 #pragma once
-// Regular expressions as published tokenizers write them: Unicode classes, UTF-8 text, compiled to
-// machine code. A `Regex` is immutable and shared by threads; the memory of a match is in a
+// Regular expressions as published tokenizers write them (regex_tree.h), over UTF-8 text, compiled
+// to machine code. A `Regex` is immutable and shared by threads; the memory of a match is in a
 // `RegexScratch`, one per thread.
 
 #include <cstddef>
@@ -8,12 +8,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "data/tokenizer/regex_alphabet.h"
+#include "data/tokenizer/regex_tree.h"
 
 struct pcre2_real_code_8;
 
 namespace viaduct {
 
-/// Scratch memory of matching. One per thread.
+/// Scratch memory of matching, allocated when it is needed. One per thread.
 class RegexScratch {
  public:
   RegexScratch();
@@ -24,16 +29,20 @@ class RegexScratch {
  private:
   friend class Regex;
   struct State;
+  State& state();
   std::unique_ptr<State> state_;
 };
 
 /// A compiled pattern.
 class Regex {
  public:
-  /// Compiles `pattern`. `\s` and `\w` follow Unicode (White_Space; letters, marks, numbers,
-  /// connectors), as in the engines that tokenizers are published for. ConfigError with pattern and
-  /// position if it is malformed or uses an unsupported feature.
+  /// Compiles `pattern`. ConfigError with the pattern, the construct and its place if it is
+  /// malformed or uses an unsupported feature.
   explicit Regex(std::string_view pattern);
+  /// A pattern that is a tree already.
+  explicit Regex(const RegexNode& tree);
+  /// One character of `set`.
+  explicit Regex(const CodePointSet& set) : Regex(RegexNode::of(set)) {}
 
   /// A pattern that matches exactly `literal`.
   static Regex from_literal(std::string_view literal);
@@ -41,15 +50,27 @@ class Regex {
   struct Match {
     size_t begin = 0, end = 0;
   };
-  /// The leftmost match in `text` that begins at or after `start`. `text` is well-formed UTF-8.
-  /// Error if the match exceeds its limit of steps or memory.
+  /// Calls `visit` for the matches in `text` (well-formed UTF-8), from left to right; each search
+  /// begins where the last match ended, and an empty match there does not count. An empty text has
+  /// none, as in Hugging Face's tokenizers. `visit` may use the
+  /// same scratch memory. Time and memory are linear in the text as long as the pattern does not go
+  /// back without bound; Error if a match exceeds its limit of steps or memory.
+  void for_each_match(std::string_view text, RegexScratch& scratch,
+                      FunctionRef<void(Match)> visit) const;
+  /// The leftmost match in `text` that begins at or after `start`.
   std::optional<Match> find(std::string_view text, size_t start, RegexScratch& scratch) const;
 
  private:
+  Regex(std::string_view pattern, const RegexNode& tree);
+  /// The leftmost match from `start` on, in kinds of characters.
+  std::optional<Match> match(const std::vector<uint8_t>& kinds, size_t start,
+                             RegexScratch& scratch) const;
+
   struct Free {
     void operator()(pcre2_real_code_8* code) const;
   };
   std::string pattern_;
+  RegexAlphabet alphabet_;
   std::unique_ptr<pcre2_real_code_8, Free> code_;
   bool jit_ = false;
 };

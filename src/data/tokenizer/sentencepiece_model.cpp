@@ -65,7 +65,7 @@ std::unique_ptr<TokenModel::Scratch> SentencePieceModel::make_scratch() const {
   return std::make_unique<Scratch>();
 }
 
-std::optional<std::string> SentencePieceModel::normalize(std::string_view) const {
+std::optional<std::string> SentencePieceModel::normalize(std::string_view, Scratch&) const {
   return std::nullopt;
 }
 

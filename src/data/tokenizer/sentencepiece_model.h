@@ -24,7 +24,7 @@ class SentencePieceModel final : public TokenModel {
   std::string_view kind() const override { return "SentencePiece"; }
   std::unique_ptr<Scratch> make_scratch() const override;
   /// Nothing: the library normalizes while it encodes.
-  std::optional<std::string> normalize(std::string_view text) const override;
+  std::optional<std::string> normalize(std::string_view text, Scratch& scratch) const override;
   void encode(std::string_view normalized, Scratch& scratch,
               std::vector<int32_t>& ids) const override;
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const override;

@@ -1,13 +1,11 @@
 #include "data/tokenizer/special_ids.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_members.h"
 #include "data/tokenizer/token_id.h"
-#include "data/tokenizer/tokenizer_json.h"
 
 namespace viaduct {
 namespace {
@@ -93,40 +91,6 @@ int32_t end_of_text(int32_t eos, const Vocabulary& vocabulary) {
 }
 
 }  // namespace
-
-std::vector<AddedToken> read_added_tokens(const std::filesystem::path& folder) {
-  std::vector<AddedToken> added;
-  const auto config_path = folder / "tokenizer_config.json";
-  if (const auto config = read_json_object(config_path)) {
-    if (const json* decoder = find_member(*config, "added_tokens_decoder")) {
-      VIADUCT_CHECK(IoError, decoder->is_object(), "{}: added_tokens_decoder must be an object",
-                    config_path.string());
-      for (const auto& [key, value] : decoder->items()) {
-        int32_t id = -1;
-        const auto end = key.data() + key.size();
-        const auto [stop, error] = std::from_chars(key.data(), end, id);
-        VIADUCT_CHECK(IoError, error == std::errc() && stop == end && id >= 0,
-                      "{}: added_tokens_decoder has the key \"{}\", expected an id",
-                      config_path.string(), key);
-        added.push_back(parse_added_token(value, id, config_path.string()));
-      }
-    }
-  }
-  const auto added_path = folder / "added_tokens.json";
-  if (const auto document = read_json_object(added_path)) {
-    for (auto& [content, id] : parse_vocabulary(*document, added_path.string())) {
-      const bool known =
-          std::any_of(added.begin(), added.end(),
-                      [&, &name = content](const AddedToken& t) { return t.content == name; });
-      if (known) continue;
-      AddedToken token;
-      token.id = id;
-      token.content = content;
-      added.push_back(std::move(token));
-    }
-  }
-  return added;
-}
 
 SpecialIds read_special_ids(const std::filesystem::path& folder, const TokenModel& model,
                             const std::vector<AddedToken>& added, const SpecialIds& otherwise) {

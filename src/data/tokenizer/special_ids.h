@@ -10,10 +10,6 @@
 
 namespace viaduct {
 
-/// Added tokens of a folder without `tokenizer.json`: "added_tokens_decoder" of
-/// `tokenizer_config.json`, and `added_tokens.json`.
-std::vector<AddedToken> read_added_tokens(const std::filesystem::path& folder);
-
 /// Ids from the folder's files, in this order: `tokenizer_config.json`, `special_tokens_map.json`,
 /// `generation_config.json`, `config.json`; ids in none of them are taken from `otherwise`, and a
 /// missing end of text is the token `<|endoftext|>` or `<|end_of_text|>`. Ids that are no token are

@@ -11,9 +11,13 @@
 
 namespace viaduct {
 
-/// Position of a decoder in the text.
+/// Position of a decoder in the text, and what it holds back until more tokens are known
+/// (text_decoder.h).
 struct DecodeState {
-  bool at_start = true;  // at the beginning of the text, or just after an added token
+  bool at_start = true;    // of the text; for SentencePiece also just after an added token
+  std::string bytes = {};  // tokens of single bytes that may make up characters
+  std::string end = {};    // what may be stripped at the end of the text
+  size_t stripped = 0;     // characters at the begin of the text
 };
 
 /// Bytes of a text without a token in the vocabulary. Like Hugging Face's tokenizers, a model emits
@@ -21,6 +25,11 @@ struct DecodeState {
 struct UnknownBytes {
   int64_t count = 0;
   uint8_t first = 0;  // the value of the first one, if there is one
+
+  void add(const UnknownBytes& more) {
+    if (count == 0) first = more.first;
+    count += more.count;
+  }
 };
 
 /// Immutable after construction, shared by threads.
@@ -31,6 +40,7 @@ class TokenModel {
    public:
     virtual ~Scratch() = default;
     UnknownBytes unknown;  // of the text encoded since the owner reset it
+    bool at_start = true;  // the next text to encode begins that of the owner
   };
 
   TokenModel() = default;
@@ -43,7 +53,7 @@ class TokenModel {
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
 
   /// The normalized text, or nothing where it equals `text` (well-formed UTF-8).
-  virtual std::optional<std::string> normalize(std::string_view text) const = 0;
+  virtual std::optional<std::string> normalize(std::string_view text, Scratch& scratch) const = 0;
   /// Appends the ids of normalized text.
   virtual void encode(std::string_view normalized, Scratch& scratch,
                       std::vector<int32_t>& ids) const = 0;
@@ -61,6 +71,8 @@ class TokenModel {
 
   /// The largest id + 1.
   virtual int32_t size() const = 0;
+  /// The number of tokens.
+  virtual int32_t token_count() const { return size(); }
   /// The id of a token as the vocabulary spells it.
   virtual std::optional<int32_t> find(std::string_view token) const = 0;
   /// The spelling of a token.

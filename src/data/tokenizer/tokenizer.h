@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/text_decoder.h"
 #include "data/tokenizer/token_model.h"
 
 namespace viaduct {
@@ -60,6 +61,8 @@ class Tokenizer {
     std::vector<AddedToken> added;
     TokenTemplate around;
     SpecialIds special;
+    /// From spellings to text; none: the model decodes.
+    std::optional<TextDecoder> decoder;
   };
   /// IoError, naming `source`, if an added token's id belongs to another token, if an id is out of
   /// range, and if `around` or `special` contain ids that are no tokens.
@@ -88,6 +91,10 @@ class Tokenizer {
   /// beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
+  /// The text of `ids` as Hugging Face's tokenizers decode it: well-formed UTF-8. IoError for ids
+  /// that are no tokens.
+  std::string decode_text(std::span<const int32_t> ids) const;
+
   /// The treatment of UnknownBytes, for messages: "left out", "became <unk>".
   std::string unknown_bytes_became() const;
 
@@ -96,7 +103,12 @@ class Tokenizer {
   std::optional<std::string> token(int32_t id) const;
 
  private:
+  friend class DecodeStream;
+  /// Appends what a token adds to the text; bytes of several tokens may make up a character.
+  bool decode_text(int32_t id, DecodeState& state, std::string& bytes) const;
+
   std::unique_ptr<const TokenModel> model_;
+  std::optional<TextDecoder> decoder_;
   AddedTokens added_;
   bool any_normalized_ = false;
   TokenTemplate around_;
@@ -104,7 +116,8 @@ class Tokenizer {
   int32_t vocab_size_ = 0;
 };
 
-/// Decodes text incrementally: whole characters only; incomplete ones are held back.
+/// Decodes text incrementally, to what `Tokenizer::decode_text` gives for all tokens together:
+/// whole characters only; what later tokens may still change is held back.
 class DecodeStream {
  public:
   explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -121,13 +134,13 @@ class DecodeStream {
   std::string held_;
 };
 
-/// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files: a
-/// byte-level `tokenizer.json` first, else `tokenizer.model` (SentencePiece), else `vocab.json` and
-/// `merges.txt`. Added tokens and the template of `tokenizer.json` apply in each case. IoError for
+/// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files:
+/// `tokenizer.json` first, else `tokenizer.model` (SentencePiece), else `vocab.json` and
+/// `merges.txt`. Tokens that only the files beside it name are added (folder_tokens.h). IoError for
 /// missing or malformed files, ConfigError for kinds and features that are not supported.
 Tokenizer load_tokenizer(const std::filesystem::path& folder);
 
-/// A byte-level tokenizer from the text of a `tokenizer.json`; errors name `source`.
+/// A tokenizer from the text of a `tokenizer.json`; errors name `source`.
 Tokenizer parse_tokenizer(std::string_view json, std::string_view source = "tokenizer.json");
 
 /// The files in `folder` that make up its tokenizer, for copying beside a checkpoint.

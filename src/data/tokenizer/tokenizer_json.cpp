@@ -1,31 +1,32 @@
 #include "data/tokenizer/tokenizer_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/token_id.h"
+#include "data/tokenizer/unigram.h"
 
 namespace viaduct {
 namespace {
 
 using nlohmann::json;
 
-/// Whether a pre_tokenizer or decoder is of type ByteLevel or has one in its sequence.
-bool has_byte_level(const json* value, std::string_view list) {
-  if (value == nullptr || !value->is_object()) return false;
-  const auto is_byte_level = [](const json& step) {
-    const json* type = find_member(step, "type");
-    return type != nullptr && *type == "ByteLevel";
-  };
-  if (is_byte_level(*value)) return true;
-  const json* steps = find_member(*value, list);
-  if (steps == nullptr || !steps->is_array()) return false;
-  for (const json& step : *steps) {
-    if (is_byte_level(step)) return true;
-  }
-  return false;
+// An id so far beyond the others is an error of the file.
+constexpr int32_t kMaxIdGap = 1 << 20;
+
+/// Whether a pre_tokenizer is of type ByteLevel or has one in its (nested) sequence.
+bool has_byte_level(const json& value) {
+  if (!value.is_object()) return false;
+  const json* type = find_member(value, "type");
+  if (type != nullptr && *type == "ByteLevel") return true;
+  const json* steps = find_member(value, "pretokenizers");
+  return steps != nullptr && steps->is_array() &&
+         std::any_of(steps->begin(), steps->end(), has_byte_level);
 }
 
 /// "a b" or ["a", "b"].
@@ -56,9 +57,9 @@ void refuse_unsupported(const json& model, std::string_view source) {
                 "{}: model.dropout is not supported", source);
 }
 
-ByteLevelBpeSpec parse_bpe(const json& model, std::string_view source) {
+BpeSpec parse_bpe(const json& model, std::string_view source) {
   refuse_unsupported(model, source);
-  ByteLevelBpeSpec spec;
+  BpeSpec spec;
   const json* vocabulary = find_member(model, "vocab");
   VIADUCT_CHECK(IoError, vocabulary != nullptr, "{}: model.vocab is missing", source);
   spec.vocabulary = parse_vocabulary(*vocabulary, source);
@@ -73,6 +74,29 @@ ByteLevelBpeSpec parse_bpe(const json& model, std::string_view source) {
   if (const json* unknown = find_member(model, "unk_token"); unknown && unknown->is_string())
     spec.unknown_token = unknown->get<std::string>();
   spec.fuse_unknown = bool_member(model, "fuse_unk", source, false);
+  spec.byte_fallback = bool_member(model, "byte_fallback", source, false);
+  return spec;
+}
+
+UnigramSpec parse_unigram(const json& model, std::string_view source) {
+  for (const char* name : {"alpha", "nbest_size"}) {
+    VIADUCT_CHECK(ConfigError, find_member(model, name) == nullptr,
+                  "{}: model.{} (sampling of cuts) is not supported", source, name);
+  }
+  UnigramSpec spec;
+  const json* vocabulary = find_member(model, "vocab");
+  VIADUCT_CHECK(IoError, vocabulary != nullptr && vocabulary->is_array(),
+                "{}: model.vocab is missing or not a list", source);
+  for (const json& entry : *vocabulary) {
+    VIADUCT_CHECK(
+        IoError,
+        entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(),
+        "{}: token {} must be [\"token\", score]", source, spec.vocabulary.size());
+    spec.vocabulary.emplace_back(entry[0].get<std::string>(), entry[1].get<double>());
+  }
+  if (const json* unknown = find_member(model, "unk_id"))
+    spec.unknown_id = token_id_of(*unknown, source, "model.unk_id");
+  spec.byte_fallback = bool_member(model, "byte_fallback", source, false);
   return spec;
 }
 
@@ -87,6 +111,47 @@ std::vector<AddedToken> parse_added_tokens(const json& document, std::string_vie
     added.push_back(parse_added_token(token, token_id_of(*id, source, "an added token"), source));
   }
   return added;
+}
+
+json step_of(const json& document, std::string_view name) {
+  const json* found = find_member(document, name);
+  return found == nullptr ? json() : *found;
+}
+
+std::unique_ptr<PipelineModel> parse_pipeline(const json& document, const json& model,
+                                              const std::string& type, std::string_view source) {
+  const json pre_tokenizer = step_of(document, "pre_tokenizer");
+  std::unique_ptr<const PieceModel> pieces;
+  if (type == "BPE") {
+    BpeSpec spec = parse_bpe(model, source);
+    spec.byte_level = has_byte_level(pre_tokenizer);
+    pieces = std::make_unique<Bpe>(std::move(spec), source);
+  } else if (type == "Unigram") {
+    VIADUCT_CHECK(ConfigError, !has_byte_level(pre_tokenizer),
+                  "{}: a model Unigram after pre_tokenizer ByteLevel is not supported", source);
+    pieces = std::make_unique<Unigram>(parse_unigram(model, source), source);
+  } else {
+    fail<ConfigError>("{}: a model of type {} is not supported, expected BPE or Unigram", source,
+                      type);
+  }
+  return std::make_unique<PipelineModel>(parse_normalizer(step_of(document, "normalizer"), source),
+                                         parse_pre_tokenizer(pre_tokenizer, source),
+                                         std::move(pieces));
+}
+
+/// As in Hugging Face's tokenizers, tokens that the model does not have follow its vocabulary, one
+/// after the other, whatever id the file gives. An id in use is left to the checks of `Tokenizer`.
+void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added) {
+  int32_t next = model.token_count();
+  std::unordered_map<std::string, int32_t> known;
+  for (AddedToken& token : added) {
+    if (model.find(token.content)) continue;
+    const auto [found, fresh] = known.try_emplace(token.content, next);
+    next += fresh;
+    if (token.id >= next + kMaxIdGap || model.token(token.id) || model.token(found->second))
+      continue;
+    token.id = found->second;
+  }
 }
 
 }  // namespace
@@ -118,31 +183,27 @@ AddedToken parse_added_token(const json& value, int32_t id, std::string_view sou
   return token;
 }
 
-TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source) {
+TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source,
+                                   UnsupportedModel unsupported) {
   const json document = parse_json<json>(text, std::string(source));
   const json* model = find_member(document, "model");
   VIADUCT_CHECK(IoError, model != nullptr && model->is_object(), "{}: \"model\" is missing",
                 source);
-  const json* pre_tokenizer = find_member(document, "pre_tokenizer");
   // Old files omit the type of a BPE model.
   const bool has_merges = find_member(*model, "merges") != nullptr;
   const std::string type = string_member(*model, "type", source, has_merges ? "BPE" : "untyped");
   TokenizerJson parsed;
+  parsed.around = parse_post_processor(step_of(document, "post_processor"), source);
   parsed.added = parse_added_tokens(document, source);
-  if (const json* post_processor = find_member(document, "post_processor")) {
-    parsed.around = parse_post_processor(*post_processor, source);
-  }
-  if (type != "BPE" || !has_byte_level(pre_tokenizer, "pretokenizers")) {
-    parsed.kind = type == "BPE" ? "BPE without a ByteLevel pre_tokenizer" : type;
+  try {
+    parsed.decoder = parse_decoder(step_of(document, "decoder"), source);
+    parsed.model = parse_pipeline(document, *model, type, source);
+  } catch (const ConfigError&) {
+    const bool byte_level = type == "BPE" && has_byte_level(step_of(document, "pre_tokenizer"));
+    if (byte_level || unsupported == UnsupportedModel::refused) throw;
     return parsed;
   }
-  parsed.kind = "byte-level BPE";
-  ByteLevelBpeSpec spec = parse_bpe(*model, source);
-  spec.pre_tokenizer = parse_pre_tokenizer(*pre_tokenizer, source);
-  if (const json* normalizer = find_member(document, "normalizer")) {
-    spec.normalizer = parse_normalizer(*normalizer, source);
-  }
-  parsed.model = std::make_unique<ByteLevelBpe>(std::move(spec), source);
+  number_added_tokens(*parsed.model, parsed.added);
   return parsed;
 }
 

@@ -1,4 +1,5 @@
-// The steps around the model in a `tokenizer.json`: normalizer, pre_tokenizer, post_processor.
+// The steps around the model in a `tokenizer.json`: normalizer, pre_tokenizer, post_processor,
+// decoder.
 
 #include <nlohmann/json.hpp>
 
@@ -6,6 +7,8 @@
 #include "base/json_members.h"
 #include "data/tokenizer/token_id.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unicode_sets.h"
 
 namespace viaduct {
 namespace {
@@ -13,9 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxSteps = 32;
-// ASCII characters in Unicode's symbol classes count as punctuation too.
-constexpr std::string_view kPunctuation = R"([\p{P}$+<=>^`|~])";
-
 std::string type_of(const json& step, std::string_view what, std::string_view source) {
   VIADUCT_CHECK(IoError, step.is_object(), "{}: {} must be an object, found {}", source, what,
                 step.type_name());
@@ -50,16 +50,82 @@ SplitBehavior behavior_of(const json& step, std::string_view source) {
   fail<ConfigError>("{}: split behavior \"{}\" is not supported", source, name);
 }
 
-Regex pattern_of(const json& step, std::string_view source) {
+/// The pattern of a step: {"String": …} or {"Regex": …}.
+std::variant<std::string, Regex> pattern_of(const json& step, std::string_view what,
+                                            std::string_view source) {
   const json* pattern = find_member(step, "pattern");
-  VIADUCT_CHECK(IoError, pattern != nullptr && pattern->is_object(),
-                "{}: a Split of the pre_tokenizer has no pattern", source);
-  const std::string regex = string_member(*pattern, "Regex", source);
-  if (!regex.empty()) return Regex(regex);
-  const std::string literal = string_member(*pattern, "String", source);
-  VIADUCT_CHECK(IoError, !literal.empty(), "{}: a Split of the pre_tokenizer has no pattern",
-                source);
-  return Regex::from_literal(literal);
+  VIADUCT_CHECK(IoError, pattern != nullptr && pattern->is_object() && pattern->size() == 1,
+                "{}: a step {} has no pattern", source, what);
+  if (find_member(*pattern, "Regex") != nullptr) {
+    const std::string regex = string_member(*pattern, "Regex", source);
+    try {
+      return Regex(regex);
+    } catch (const ConfigError& error) {
+      fail<ConfigError>("{}: {}: {}", source, what, error.what());
+    }
+  }
+  VIADUCT_CHECK(IoError, find_member(*pattern, "String") != nullptr, "{}: a step {} has no pattern",
+                source, what);
+  return string_member(*pattern, "String", source);
+}
+
+Regex regex_of(const json& step, std::string_view what, std::string_view source) {
+  auto pattern = pattern_of(step, what, source);
+  if (auto* regex = std::get_if<Regex>(&pattern)) return std::move(*regex);
+  return Regex::from_literal(std::get<std::string>(pattern));
+}
+
+/// A member that is one character.
+std::string character_of(const json& step, std::string_view name, std::string_view otherwise,
+                         std::string_view source) {
+  std::string text = string_member(step, name, source, std::string(otherwise));
+  VIADUCT_CHECK(IoError,
+                is_valid_utf8(text) && !text.empty() && first_code_point(text).bytes == text.size(),
+                "{}: {} must be one character, found \"{}\"", source, name, text);
+  return text;
+}
+
+/// A count of characters.
+size_t count_of(const json& step, std::string_view name, std::string_view source) {
+  const json* value = find_member(step, name);
+  VIADUCT_CHECK(IoError, value != nullptr && value->is_number_unsigned() && *value <= 1 << 20,
+                "{}: {} must be a number of characters", source, name);
+  return value->get<size_t>();
+}
+
+/// Whether a Metaspace puts a mark before texts. Old files have add_prefix_space.
+SpaceMarkStep::Prefix prefix_of(const json& step, std::string_view source) {
+  const std::string scheme = string_member(step, "prepend_scheme", source, "always");
+  const bool prefix = bool_member(step, "add_prefix_space", source, true);
+  VIADUCT_CHECK(IoError, scheme == "always" || scheme == "first" || scheme == "never",
+                "{}: prepend_scheme is \"{}\", expected always, first or never", source, scheme);
+  const bool given = find_member(step, "prepend_scheme") != nullptr;
+  VIADUCT_CHECK(IoError, prefix || !given || scheme == "never",
+                "{}: add_prefix_space is false, but prepend_scheme \"{}\"", source, scheme);
+  if (!prefix || scheme == "never") return SpaceMarkStep::Prefix::never;
+  return scheme == "first" ? SpaceMarkStep::Prefix::first : SpaceMarkStep::Prefix::always;
+}
+
+constexpr std::string_view kSpaceMark = "\u2581";
+
+SpaceMarkStep space_mark_of(const json& step, std::string_view source) {
+  SpaceMarkStep made;
+  made.mark = character_of(step, "replacement", kSpaceMark, source);
+  made.prefix = prefix_of(step, source);
+  if (bool_member(step, "split", source, true))
+    made.cut.emplace(Regex::from_literal(made.mark), SplitBehavior::merged_with_next);
+  return made;
+}
+
+/// Rust's \w+|[^\w\s]+, the pieces of "Whitespace".
+Regex words_and_signs() {
+  const auto many = [](CodePointSet set) {
+    RegexNode repeat = RegexNode::of(RegexNode::Kind::repeat, {RegexNode::of(std::move(set))});
+    repeat.least = 1;
+    return repeat;
+  };
+  const CodePointSet word = *property_set("Rust_Word"), space = *property_set("Space");
+  return Regex(RegexNode::of(RegexNode::Kind::alternatives, {many(word), many(~(word | space))}));
 }
 
 /// The ids that a template puts for a piece of the form {"SpecialToken": {"id": name}}.
@@ -107,21 +173,41 @@ int32_t named_id(const json& step, std::string_view name, std::string_view sourc
 
 Normalizer parse_normalizer(const json& value, std::string_view source) {
   Normalizer made;
+  size_t count = 0;
+  if (value.is_null()) return made;
   for_each_step(value, "the normalizer", "normalizers", source, [&](const json& step) {
     const std::string type = type_of(step, "the normalizer", source);
+    VIADUCT_CHECK(ConfigError, ++count <= kMaxSteps,
+                  "{}: a normalizer of more than {} steps is not supported", source, kMaxSteps);
     if (type == "NFC") {
-      made.forms.push_back(NormalForm::nfc);
+      made.add(NormalForm::nfc);
     } else if (type == "NFD") {
-      made.forms.push_back(NormalForm::nfd);
+      made.add(NormalForm::nfd);
     } else if (type == "NFKC") {
-      made.forms.push_back(NormalForm::nfkc);
+      made.add(NormalForm::nfkc);
     } else if (type == "NFKD") {
-      made.forms.push_back(NormalForm::nfkd);
+      made.add(NormalForm::nfkd);
+    } else if (type == "Lowercase") {
+      made.add(CharacterStep::lowercase);
+    } else if (type == "StripAccents") {
+      made.add(CharacterStep::strip_accents);
+    } else if (type == "Nmt") {
+      made.add(CharacterStep::nmt);
+    } else if (type == "ByteLevel") {
+      made.add(CharacterStep::byte_letters);
+    } else if (type == "Strip") {
+      made.add(StripSpace{bool_member(step, "strip_left", source, true),
+                          bool_member(step, "strip_right", source, true)});
+    } else if (type == "Prepend") {
+      made.add(Prefix{string_member(step, "prepend", source)});
+    } else if (type == "Replace") {
+      made.add(Replacement{regex_of(step, "Replace of the normalizer", source),
+                           string_member(step, "content", source)});
+    } else if (type == "Precompiled") {
+      made.add(Charsmap(string_member(step, "precompiled_charsmap", source), source));
     } else {
       fail<ConfigError>("{}: normalizer \"{}\" is not supported", source, type);
     }
-    VIADUCT_CHECK(ConfigError, made.forms.size() <= kMaxSteps,
-                  "{}: a normalizer of more than {} steps is not supported", source, kMaxSteps);
   });
   return made;
 }
@@ -129,22 +215,38 @@ Normalizer parse_normalizer(const json& value, std::string_view source) {
 PreTokenizer parse_pre_tokenizer(const json& value, std::string_view source) {
   PreTokenizer made;
   bool in_bytes = false;
+  if (value.is_null()) return made;
   for_each_step(value, "the pre_tokenizer", "pretokenizers", source, [&](const json& step) {
     const std::string type = type_of(step, "the pre_tokenizer", source);
     VIADUCT_CHECK(ConfigError, !in_bytes,
                   "{}: pre_tokenizer \"{}\" after ByteLevel is not supported", source, type);
+    const auto punctuation = [] { return Regex(*property_set("Rust_Punctuation")); };
+    const auto space = [] { return Regex(*property_set("Space")); };
     if (type == "ByteLevel") {
       in_bytes = true;
       if (bool_member(step, "add_prefix_space", source, true)) made.add_prefix_space();
       if (bool_member(step, "use_regex", source, true)) made.add({Regex(gpt2_pattern())});
     } else if (type == "Split") {
-      made.add({pattern_of(step, source), behavior_of(step, source),
+      made.add({regex_of(step, "Split of the pre_tokenizer", source), behavior_of(step, source),
                 bool_member(step, "invert", source, false)});
     } else if (type == "Digits") {
       const bool single = bool_member(step, "individual_digits", source, false);
-      made.add({Regex(R"(\p{N})"), single ? SplitBehavior::isolated : SplitBehavior::contiguous});
+      made.add({Regex(*property_set("Rust_Numeric")),
+                single ? SplitBehavior::isolated : SplitBehavior::contiguous});
     } else if (type == "Punctuation") {
-      made.add({Regex(kPunctuation), behavior_of(step, source)});
+      made.add({punctuation(), behavior_of(step, source)});
+    } else if (type == "Metaspace") {
+      made.add(space_mark_of(step, source));
+    } else if (type == "Whitespace") {
+      made.add({words_and_signs(), SplitBehavior::removed, true});
+    } else if (type == "WhitespaceSplit") {
+      made.add({space(), SplitBehavior::removed});
+    } else if (type == "BertPreTokenizer") {
+      made.add({space(), SplitBehavior::removed});
+      made.add({punctuation(), SplitBehavior::isolated});
+    } else if (type == "CharDelimiterSplit") {
+      made.add({Regex::from_literal(character_of(step, "delimiter", "", source)),
+                SplitBehavior::removed});
     } else {
       fail<ConfigError>("{}: pre_tokenizer \"{}\" is not supported", source, type);
     }
@@ -152,8 +254,41 @@ PreTokenizer parse_pre_tokenizer(const json& value, std::string_view source) {
   return made;
 }
 
+TextDecoder parse_decoder(const json& value, std::string_view source) {
+  if (value.is_null()) return {};
+  std::vector<DecodeStep> steps;
+  for_each_step(value, "the decoder", "decoders", source, [&](const json& step) {
+    const std::string type = type_of(step, "the decoder", source);
+    VIADUCT_CHECK(ConfigError, steps.size() < kMaxSteps,
+                  "{}: a decoder of more than {} steps is not supported", source, kMaxSteps);
+    if (type == "ByteLevel") {
+      steps.push_back(DecodeSimple::byte_letters);
+    } else if (type == "ByteFallback") {
+      steps.push_back(DecodeSimple::byte_fallback);
+    } else if (type == "Fuse") {
+      steps.push_back(DecodeSimple::fuse);
+    } else if (type == "Metaspace") {
+      steps.push_back(DecodeSpaceMark{character_of(step, "replacement", kSpaceMark, source),
+                                      prefix_of(step, source) != SpaceMarkStep::Prefix::never});
+    } else if (type == "Strip") {
+      steps.push_back(DecodeStrip{character_of(step, "content", "", source),
+                                  count_of(step, "start", source), count_of(step, "stop", source)});
+    } else if (type == "Replace") {
+      auto pattern = pattern_of(step, "Replace of the decoder", source);
+      const auto* literal = std::get_if<std::string>(&pattern);
+      if (literal != nullptr && literal->empty()) pattern = Regex("");
+      steps.push_back(
+          DecodeReplacement{std::move(pattern), string_member(step, "content", source)});
+    } else {
+      fail<ConfigError>("{}: decoder \"{}\" is not supported", source, type);
+    }
+  });
+  return TextDecoder(std::move(steps), source);
+}
+
 TokenTemplate parse_post_processor(const json& value, std::string_view source) {
   TokenTemplate made;
+  if (value.is_null()) return made;
   const auto wrap = [&](const TokenTemplate& outer) {
     made.before.insert(made.before.begin(), outer.before.begin(), outer.before.end());
     made.after.insert(made.after.end(), outer.after.begin(), outer.after.end());

@@ -1,8 +1,8 @@
 #include "data/tokenizer/unicode.h"
 
-#include <utf8proc.h>
-
 #include <cstdint>
+
+#include "data/tokenizer/unicode_sets.h"
 
 namespace viaduct {
 namespace {
@@ -141,22 +141,25 @@ bool is_white_space(char32_t value) {
 }
 
 bool is_word_character(char32_t value) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(value))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return false;
-  }
+  static const CodePointSet kWords = *property_set("Rust_Word");
+  return kWords.contains(value);
+}
+
+bool is_accent(char32_t value) {
+  static const CodePointSet kMarks = *property_set("Rust_Mark");
+  return kMarks.contains(value);
+}
+
+bool joins_cluster(char32_t before, char32_t value) {
+  static const CodePointSet kExtend = *property_set("Grapheme_Extends");
+  static const CodePointSet kPrepend = *property_set("Grapheme_Prepends");
+  static const CodePointSet kControl =
+      (*property_set("Cc") | *property_set("Cf") | *property_set("Zl") | *property_set("Zp")) &
+      ~(kExtend | kPrepend);
+  if (before == '\r' && value == '\n') return true;
+  if (before < 0x80 && value < 0x80) return false;
+  if (kControl.contains(before) || kControl.contains(value)) return false;
+  return kExtend.contains(value) || kPrepend.contains(before);
 }
 
 }  // namespace viaduct

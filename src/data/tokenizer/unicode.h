@@ -50,7 +50,16 @@ void append_utf8(std::string& text, char32_t value);
 /// Unicode's White_Space property.
 bool is_white_space(char32_t value);
 
-/// A word character of regular expressions: letters, marks, decimal and letter numbers, connectors.
+// The next three are as Hugging Face's tokenizers package has them (unicode_tables.h).
+
+/// A word character, for added tokens that are words.
 bool is_word_character(char32_t value);
+
+/// A mark that the normalizer StripAccents leaves out.
+bool is_accent(char32_t value);
+
+/// Whether `value` is of one grapheme cluster with the character before it. Hangul and pairs of
+/// regional indicators do not count.
+bool joins_cluster(char32_t before, char32_t value);
 
 }  // namespace viaduct

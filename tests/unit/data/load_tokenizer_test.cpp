@@ -35,13 +35,29 @@ TEST_F(LoadTokenizer, NeedsFiles) {
 }
 
 TEST_F(LoadTokenizer, NamesAModelThatItCannotRead) {
-  write("tokenizer.json", {{"model", {{"type", "Unigram"}, {"vocab", json::array()}}}});
-  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("Unigram")));
-  copy("spm_bpe", "tokenizer.model");
-  EXPECT_EQ(load().kind(), "SentencePiece");
+  write("tokenizer.json", {{"model", {{"type", "WordPiece"}, {"vocab", json::object()}}}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("WordPiece")));
 }
 
-TEST_F(LoadTokenizer, PrefersTheByteLevelFile) {
+TEST_F(LoadTokenizer, LeavesAModelThatItCannotReadToOtherFiles) {
+  json document = {
+      {"model", {{"type", "WordPiece"}, {"vocab", json::object()}}},
+      {"added_tokens", json::array({json{{"id", 900}, {"content", "<tool>"}, {"special", true}}})}};
+  write("tokenizer.json", document);
+  copy("spm_bpe", "tokenizer.model");
+  EXPECT_EQ(load().vocab_size(), 901);
+  EXPECT_EQ(load().encode("a<tool>").back(), 900);
+  document = json::parse(read_file(test::test_data("tokenizer/spm_bpe/tokenizer.json")));
+  document["normalizer"] = {{"type", "BertNormalizer"}};
+  write("tokenizer.json", document);
+  EXPECT_EQ(load().kind(), "SentencePiece");
+  // Byte-level BPE comes first, whatever is beside it.
+  document["pre_tokenizer"] = {{"type", "ByteLevel"}};
+  write("tokenizer.json", document);
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("BertNormalizer")));
+}
+
+TEST_F(LoadTokenizer, PrefersTheJsonFile) {
   copy("spm_bpe", "tokenizer.model");
   copy("gpt2", "vocab.json");
   copy("gpt2", "merges.txt");
@@ -50,18 +66,19 @@ TEST_F(LoadTokenizer, PrefersTheByteLevelFile) {
   EXPECT_EQ(load().vocab_size(), 903);
 }
 
-TEST_F(LoadTokenizer, AddsTheTokensOfTheJsonToASentencePieceModel) {
+TEST_F(LoadTokenizer, ReadsASentencePieceModelFromTheJson) {
   copy("spm_bpe", "tokenizer.model");
   json document = json::parse(read_file(test::test_data("tokenizer/spm_bpe/tokenizer.json")));
   document["added_tokens"].push_back({{"id", 900}, {"content", "<tool>"}, {"special", true}});
   write("tokenizer.json", document);
   const Tokenizer tokenizer = load();
+  EXPECT_EQ(tokenizer.kind(), "BPE");
   EXPECT_EQ(tokenizer.vocab_size(), 901);
   const auto ids = tokenizer.encode("a<tool>b</s>", {.add_special_tokens = true});
   EXPECT_EQ(ids.front(), 1);  // the template in the file
   EXPECT_EQ(ids[2], 900);
   EXPECT_EQ(ids.back(), 2);
-  EXPECT_EQ(tokenizer.decode(ids), "<s>a<tool>b</s>");
+  EXPECT_EQ(tokenizer.decode_text(ids), "<s> a<tool> b</s>");  // as Hugging Face's tokenizers
   document["added_tokens"].back()["id"] = 899;
   write("tokenizer.json", document);
   EXPECT_THROW(load(), IoError);
@@ -107,12 +124,15 @@ TEST_F(LoadTokenizer, ReadsAddedTokensOfOlderFolders) {
   copy("gpt2", "vocab.json");
   copy("gpt2", "merges.txt");
   write("added_tokens.json", {{"<sep>", 50257}});
+  EXPECT_THAT(load().encode("<sep><|endoftext|>"), ElementsAre(50257, 50256));
+  // The list of the configuration replaces the file.
   write("tokenizer_config.json",
         {{"tokenizer_class", "GPT2Tokenizer"},
          {"added_tokens_decoder", {{"50258", {{"content", "<pad>"}, {"special", true}}}}}});
   const Tokenizer tokenizer = load();
   EXPECT_EQ(tokenizer.vocab_size(), 50259);
-  EXPECT_THAT(tokenizer.encode("<sep><pad><|endoftext|>"), ElementsAre(50257, 50258, 50256));
+  EXPECT_THAT(tokenizer.encode("<pad><|endoftext|>"), ElementsAre(50258, 50256));
+  EXPECT_EQ(tokenizer.find("<sep>"), std::nullopt);
   write("tokenizer_config.json", {{"added_tokens_decoder", {{"5x", json::object()}}}});
   EXPECT_THROW(load(), IoError);
 }

@@ -231,10 +231,10 @@ TEST(HostileTokenizerJson, WhatIsNotSupportedIsNamed) {
     return document;
   };
   expect_refused<ConfigError>(with("/model/type", "WordPiece"), "WordPiece");
-  expect_refused<ConfigError>(with("/pre_tokenizer", nullptr), "ByteLevel");
+  expect_refused<ConfigError>(with("/model/type", "WordLevel"), "WordLevel");
   expect_refused<ConfigError>(with("/model/dropout", 0.1), "dropout");
   expect_refused<ConfigError>(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix");
-  expect_refused<ConfigError>(with("/normalizer", {{"type", "Lowercase"}}), "Lowercase");
+  expect_refused<ConfigError>(with("/normalizer", {{"type", "BertNormalizer"}}), "BertNormalizer");
   expect_refused<ConfigError>(with("/post_processor", {{"type", "Odd"}}), "Odd");
   json steps = json::array({{{"type", "ByteLevel"}}, {{"type", "Whitespace"}}});
   expect_refused<ConfigError>(

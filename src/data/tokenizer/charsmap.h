@@ -1,0 +1,30 @@
+#pragma once
+// SentencePiece's character map ("precompiled_charsmap"), as tokenizer.json carries it: a double
+// array of bytes that leads from a few characters to what replaces them.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+class Charsmap {
+ public:
+  /// From the map's base64. IoError (naming `source`) if it is malformed.
+  Charsmap(std::string_view base64, std::string_view source);
+
+  /// Replaces what the map has: short grapheme clusters as a whole, else single characters, as
+  /// Hugging Face's tokenizers do. Nothing if nothing changes.
+  std::optional<std::string> normalize(std::string_view text) const;
+
+ private:
+  /// What replaces a text: that of its shortest prefix in the map.
+  std::optional<std::string_view> replacement(std::string_view text) const;
+
+  std::vector<uint32_t> units_;
+  std::string texts_;  // each ends with a zero
+};
+
+}  // namespace viaduct

