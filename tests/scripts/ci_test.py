@@ -129,12 +129,12 @@ class Commands(unittest.TestCase):
     def test_a_build_that_does_not_suffice_is_stopped(self):
         clock = Clock()
         progress = output.Progress(600, clock)
-        clock.now = 50
+        clock.now = 170
         self.assertTrue(progress(b"[1/300] Building"))  # too early to say
-        clock.now = 70
-        self.assertTrue(progress(b"[40/300] Building"))  # 525 s
+        clock.now = 190
+        self.assertTrue(progress(b"[100/300] Building"))  # 570 s
         self.assertTrue(progress(b"a warning"))
-        self.assertFalse(progress(b"[30/300] Building"))  # 700 s
+        self.assertFalse(progress(b"[90/300] Building"))  # 633 s
         with self.assertRaises(output.Stopped):
             self.command("echo '[1/300]'; sleep 60", line_seen=lambda line: False)
 

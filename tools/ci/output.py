@@ -62,8 +62,7 @@ def command(arguments, seconds=None, copy_to=None, quiet=False, line_seen=None):
 
 
 class Progress:
-    """Follows a build by ninja's lines "[12/345] …": false once a build that is not expected to end in time has run for a minute and
-    its pace does not suffice either (a compiler cache makes it much faster than expected)."""
+    """Follows a build by ninja's lines "[12/345] …": false once it has run for three minutes and will not end in time at its pace."""
 
     def __init__(self, seconds, clock=time.monotonic):
         self.seconds, self.clock, self.begin = seconds, clock, clock()
@@ -71,7 +70,7 @@ class Progress:
     def __call__(self, line):
         found = PROGRESS.match(line)
         passed = self.clock() - self.begin
-        if not found or passed < 60:
+        if not found or passed < 180:
             return True
         done, all_of_them = int(found[1]), int(found[2])
         return passed * all_of_them / max(done, 1) <= self.seconds

@@ -64,8 +64,8 @@ class Phases:
             raise Failed(" ".join(arguments))
 
     def build_targets(self, preset, targets, options=()):
-        """Configures and builds targets. A build that is not expected to end in time may try for a minute: what a compiler cache
-        has is compiled much faster."""
+        """Configures and builds targets. Any build may try for three minutes: what a compiler cache has is compiled much faster than
+        recorded."""
         self.must(["cmake", "--preset", preset, "-D", "VIADUCT_BATCHES=ON", *options], self.limit.left())
         left = self.limit.left()
         self.must(["cmake", "--build", f"build/{preset}", "-j", str(self.cores), *(["--target", *targets] if targets else [])], left,
