@@ -2,7 +2,7 @@
 # This takes a third of the time of a build from scratch; afterwards each change compiles its whole batch. CI and ./viaduct.sh
 # build use batches in new build folders; with the preset alone every file is compiled by itself.
 option(VIADUCT_BATCHES "Compile sources in batches" OFF)
-set(VIADUCT_BATCH_SIZE 16 CACHE STRING "Sources of a batch")
+set(VIADUCT_BATCH_SIZE 12 CACHE STRING "Sources of a batch")
 if(VIADUCT_BATCHES)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
