@@ -74,9 +74,11 @@ class Changes {
   std::string advice() const {
     if (refused_.empty()) return "";
     if (other_shapes_) return "; start anew with another checkpoint.save";
-    if (const std::string misfit = misfit_(false); !misfit.empty())
+    // Tensors that further layers lack are begun anew by the setting that their refusal names.
+    const bool lacks_layers = std::ranges::count(refused_, kFurtherLayers) > 0;
+    if (const std::string misfit = misfit_(false); !misfit.empty() && !lacks_layers)
       return fmt::format(" ({}); start anew with another checkpoint.save", misfit);
-    const bool new_state = !misfit_(true).empty();
+    const bool new_state = !lacks_layers && !misfit_(true).empty();
     std::vector<std::string> names = allowed_;
     names.insert(names.end(), refused_.begin(), refused_.end());
     return fmt::format("; checkpoint.allow_changes=[{}]{}", fmt::join(names, ", "),
