@@ -65,8 +65,9 @@ Tensors train(const Overrides& overrides) {
   return tensors_in(folder);
 }
 
-std::vector<float> floats(const std::string& bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
+template <class T>
+std::vector<T> values_of(const std::string& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
@@ -99,7 +100,7 @@ TEST_P(QuantileLayouts, SetTheBiasesOfOneRankToTheBit) {
   static const Tensors one = biases_of(train(exact));
   EXPECT_EQ(biases_of(train(exact + GetParam().overrides)), one);
   for (const auto& [name, bytes] : one) {
-    const std::vector<float> bias = floats(bytes);
+    const std::vector<double> bias = values_of<double>(bytes);
     EXPECT_GT(*std::ranges::max_element(bias), 0.02) << name;
     EXPECT_NEAR(std::accumulate(bias.begin(), bias.end(), 0.0), 0, 1e-6) << name;
   }
@@ -156,7 +157,8 @@ TEST(QuantileBalance, FewerBinsAreCoarser) {
     double most = 0;
     for (const auto& [name, bytes] : a)
       for (size_t e = 0; e < 8; ++e)
-        most = std::max(most, std::abs(double(floats(bytes)[e]) - double(floats(b.at(name))[e])));
+        most = std::max(most, std::abs(double(values_of<float>(bytes)[e]) -
+                                       double(values_of<float>(b.at(name))[e])));
     return most;
   };
   const Tensors fine = biases_of(train(first + Overrides{"model.moe_router_qb_num_bins=60000"}));

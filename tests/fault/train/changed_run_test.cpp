@@ -125,9 +125,10 @@ TEST_F(ChangedRun, OneOfManyRanksCompares) {
 // together.
 TEST_F(ChangedRun, ALengthThatNeedsOtherEpochsIsSaid) {
   EXPECT_THAT(warnings({}), Not(HasSubstr("train.train_iters")));
-  EXPECT_THAT(warnings({"train.train_iters=20"}),
-              HasSubstr("warning: train.train_iters: was 6, is 20: documents and samples are "
-                        "shuffled over all epochs"));
+  EXPECT_THAT(
+      warnings({"train.train_iters=20"}),
+      HasSubstr("warning: train.train_iters: was 6, is 20 (the run reads 80 rows of data, was "
+                "24): documents and samples are shuffled over all epochs"));
 }
 
 TEST_F(ChangedRun, WhoKnowsMayChangeIt) {

@@ -88,7 +88,8 @@ class Reliability : public testing::Test {
 TEST_F(Reliability, WeightsThatAreNotFiniteAreNoCheckpoint) {
   EXPECT_THAT(
       [&] {
-        train_run(run + Overrides{"optimizer.lr=1e300", "checkpoint.save_interval=1"});
+        train_run(run + Overrides{"optimizer.lr=1e38", "optimizer.weight_decay=1e30",
+                                  "checkpoint.save_interval=1"});
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("step 1: "), HasSubstr("are not finite"),
                                  HasSubstr("there is no checkpoint of this run yet"))));
@@ -97,8 +98,9 @@ TEST_F(Reliability, WeightsThatAreNotFiniteAreNoCheckpoint) {
   // Two steps of each save, and one that is retained: the newest good one must not be removed.
   for (const char* how : {"checkpoint.async_save=false", "checkpoint.async_save=true",
                           "checkpoint.continue_on_save_failure=true", "dist.ranks=2"}) {
-    auto process = started({how, "optimizer.lr=1e300", "checkpoint.save_interval=1",
-                            "checkpoint.most_recent_k=1", "dist.threads_per_rank=1"});
+    auto process = started({how, "optimizer.lr=1e38", "optimizer.weight_decay=1e30",
+                            "checkpoint.save_interval=1", "checkpoint.most_recent_k=1",
+                            "dist.threads_per_rank=1"});
     EXPECT_EQ(process.finish(), 1) << how;
     EXPECT_THAT(process.err(),
                 AllOf(HasSubstr("step 9: "), HasSubstr("are not finite; it is not saved"),

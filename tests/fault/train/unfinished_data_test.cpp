@@ -91,8 +91,10 @@ TEST_F(UnfinishedData, OtherLengthsAndRanksGoOn) {
   resume({"dist.ranks=3", "train.decrease_batch_size_if_needed=true"});
   EXPECT_EQ(latest_step(folder / "run"), 20);
   // Longer rows, and the learning rate of a run with larger batches, whose decay has more rows.
-  EXPECT_THAT(resume({"model.seq_length=16", "checkpoint.allow_changes=[model.seq_length]"}),
-              HasSubstr("model.seq_length: was "));
+  EXPECT_THAT(
+      resume({"model.seq_length=16",
+              "checkpoint.allow_changes=[model.seq_length, model.max_position_embeddings]"}),
+      HasSubstr("model.seq_length: was "));
   EXPECT_THAT(resume({"train.global_batch_size=16", "scheduler.lr_warmup_iters=0"}),
               AllOf(HasSubstr("the run ends at a learning rate of "),
                     HasSubstr("not at optimizer.min_lr = "),
