@@ -82,9 +82,9 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       refusal("llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"),
       HasSubstr("ramp"));
   EXPECT_THAT(refusal("phi3", ""), HasSubstr("phi3"));
-  EXPECT_THAT(refusal("llama", R"("rope_theta": 0)"), HasSubstr("rotary_base is 0"));
+  EXPECT_THAT(refusal("llama", R"("rope_theta": 0)"), HasSubstr("model.rotary_base: 0"));
   EXPECT_THAT(refusal("llama", R"("rms_norm_eps": -1e-5)"),
-              HasSubstr("layernorm_epsilon is -1e-05"));
+              HasSubstr("model.layernorm_epsilon: -1e-05"));
 }
 
 TEST(HfConfig, FieldsThatDoNothingAtTheirValueAreRead) {
