@@ -272,10 +272,10 @@ TEST(ValidatePrecision, LayersInBf16HaveAnySize) {
 
 TEST(ValidatePrecision, LossScalesAreNumbersOfFp32) {
   EXPECT_THAT(
-      outcome_of({"mixed_precision=fp16_mixed", "mixed_precision.loss_scale=1e39"}).problems,
+      outcome_of({"mixed_precision=fp16_mixed", "mixed_precision.loss_scale=2e38"}).problems,
       ElementsAre(HasSubstr("mixed_precision.loss_scale: expected above 0 and at most "
-                            "2^127, found 1e+39")));
-  EXPECT_THAT(outcome_of({"mixed_precision.initial_loss_scale=1e39"}).problems,
+                            "2^127, found 2e+38")));
+  EXPECT_THAT(outcome_of({"mixed_precision.initial_loss_scale=2e38"}).problems,
               ElementsAre(HasSubstr("mixed_precision.initial_loss_scale: expected above 0")));
   EXPECT_THAT(
       outcome_of({"mixed_precision.initial_loss_scale=2", "mixed_precision.min_loss_scale=4"})
