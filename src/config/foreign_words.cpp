@@ -60,7 +60,6 @@ constexpr ForeignWord kWords[] = {
     {"train_file", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
     {"dataset_name", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
     {"nproc_per_node", "dist.ranks", "of all machines"},
-    {"world_size", "dist.ranks", ""},
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_alpha", "peft.alpha", ""},
@@ -79,7 +78,6 @@ constexpr ForeignWord kWords[] = {
     {"rms_norm_eps", "model.layernorm_epsilon", ""},
     {"layer_norm_eps", "model.layernorm_epsilon", ""},
     {"rope_theta", "model.rotary_base", ""},
-    {"tie_word_embeddings", "model.share_embeddings_and_output_weights", ""},
     {"sliding_window", "model.window_size", ""},
     {"attention_bias", "model.add_qkv_bias", ""},
     {"initializer_range", "model.init_method_std", ""},
