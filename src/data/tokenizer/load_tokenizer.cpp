@@ -64,6 +64,19 @@ std::unique_ptr<PipelineModel> read_vocab_and_merges(const std::filesystem::path
       std::make_unique<Bpe>(std::move(spec), path.string()));
 }
 
+/// The special tokens of a `tokenizer.model`, as far as `model` has them under the same ids.
+SpecialIds same_special_ids(const std::filesystem::path& path, const TokenModel& model) {
+  const SentencePieceModel pieces(read_file(path, kMaxBytes), path.string());
+  const auto same = [&](std::optional<int32_t> id) {
+    return id && model.token(*id) == pieces.token(*id) ? id : std::nullopt;
+  };
+  SpecialIds ids;
+  ids.bos = same(pieces.bos());
+  ids.eos = same(pieces.eos());
+  ids.pad = same(pieces.pad());
+  return ids;
+}
+
 /// The template of a folder without `tokenizer.json`: "add_bos_token" and "add_eos_token" of its
 /// `tokenizer_config.json`, else the kind's convention.
 TokenTemplate read_template(const std::filesystem::path& folder, const SpecialIds& special,
@@ -112,6 +125,8 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   if (json_model) {
     parts.model = std::move(json.model);
     parts.decoder = std::move(json.decoder);
+    if (has_model && !std::filesystem::exists(folder / "tokenizer_config.json"))
+      otherwise = same_special_ids(model_path, *parts.model);
   } else if (has_model) {
     source = model_path.string();
     auto model = std::make_unique<SentencePieceModel>(read_file(model_path, kMaxBytes), source);
