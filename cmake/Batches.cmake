@@ -1,5 +1,5 @@
 # Compiles several sources in one run of the compiler: shared headers are parsed, and shared templates compiled, once a batch.
-# This takes a third of the time of a build from scratch; afterwards each change compiles its whole batch. CI and ./viaduct.sh
+# This saves half the time of a build from scratch; afterwards each change compiles its whole batch. CI and ./viaduct.sh
 # build use batches in new build folders; with the preset alone every file is compiled by itself.
 option(VIADUCT_BATCHES "Compile sources in batches" OFF)
 set(VIADUCT_BATCH_SIZE 12 CACHE STRING "Sources of a batch")

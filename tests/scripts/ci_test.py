@@ -104,8 +104,6 @@ class Limits(unittest.TestCase):
         clock.now = 160.0
         limit = limits.Limit(10, 100, clock)
         self.assertEqual((limit.passed(), limit.left()), (60, 540))
-        self.assertTrue(limit.fits(500, 1.0))
-        self.assertFalse(limit.fits(500, 1.2))
 
     def test_parts_take_turns(self):
         self.assertEqual(tests.that_fit(["part.a.0", "part.b.0", "part.c.0"], COSTS["tests"], 55), (["part.a.0", "part.b.0"], ["part.c.0"]))

@@ -20,10 +20,6 @@ class Limit:
     def left(self):
         return self.minutes * 60 - self.passed()
 
-    def fits(self, seconds, pace):
-        """Whether work that takes `seconds` on the machine of costs.json ends in time on one that takes `pace` times as long."""
-        return seconds * pace <= self.left()
-
     def stop_time(self):
         """The end in ctest's form, and a few seconds earlier: ctest kills what runs then, and the report comes after it."""
         return time.strftime("%H:%M:%S", time.localtime(self.begin + self.minutes * 60 - 20))
