@@ -107,9 +107,9 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
 
 DType type_of_weights(const ModelFolder& folder) {
   if (!has_weights(folder)) return DType::f32;
+  const std::unique_ptr<TensorSource> weights = open_weights(folder);
   std::map<DType, int64_t> values;
-  for (const TensorInfo& info : open_weights(folder)->tensors())
-    values[info.dtype] += info.shape.elements();
+  for (const TensorInfo& info : weights->tensors()) values[info.dtype] += info.shape.elements();
   const auto of = [&](DType type) { return values.contains(type) ? values.at(type) : 0; };
   const int64_t full = of(DType::f32) + of(DType::f64);
   if (of(DType::bf16) > std::max(full, of(DType::f16))) return DType::bf16;

@@ -26,12 +26,12 @@ quickstart=
 for command in "${commands[@]}"; do
   case $command in
     ./viaduct.sh\ quickstart) quickstart=$command ;;
-    ./viaduct.sh\ test) ;;  # .ci/run does this first
+    ./viaduct.sh\ test) ;;  # .ci/run does this
     *) echo "README.md: nothing runs '$command'; add it to quickstart.sh"; exit 1 ;;
   esac
 done
 [[ -n $quickstart ]] || { echo "README.md: its first block has no quickstart"; exit 1; }
-grep -q "^phase '.*' ./viaduct.sh test\$" .ci/run || { echo ".ci/run does not run ./viaduct.sh test"; exit 1; }
+grep -q '"./viaduct.sh", "test"' tools/ci/phases.py || { echo ".ci/run does not run ./viaduct.sh test"; exit 1; }
 
 VIADUCT_RUNS=$folder/runs $quickstart train.train_iters=6 scheduler.lr_warmup_iters=2 validation.eval_interval=6 \
   validation.eval_iters=1 checkpoint.save_interval=6 logger.log_interval=3 dist.threads_per_rank=1 </dev/null 2>&1 | tee "$folder/log"

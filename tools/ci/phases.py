@@ -86,7 +86,7 @@ class Phases:
         self.build_targets("release", [])
 
     def tests(self):
-        return tests.run("build/release", self.limit, self.cores, [])
+        return tests.run("build/release", self.limit, self.cores, [], ["./viaduct.sh", "test"])
 
     def build_asan_of_readers(self):
         self.build_targets("asan", [*READERS_OF_FOREIGN_BYTES, "tests_fuzz"])

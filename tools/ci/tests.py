@@ -65,8 +65,9 @@ def stopped_early(folder, name, seconds, tests):
     return False
 
 
-def run(folder, limit, cores, arguments):
-    """Runs the tests that ctest's arguments select, at most until the limit, and returns their outcome."""
+def run(folder, limit, cores, arguments, command=None):
+    """Runs the tests that ctest's arguments select, at most until the limit, and returns their outcome. `command` runs ctest in
+    the folder with further arguments; without one, ctest is called."""
     tests = listed(folder, arguments)
     if not tests:
         raise SystemExit(f"ci: no test in {folder} is selected by {' '.join(arguments)}")
@@ -75,9 +76,9 @@ def run(folder, limit, cores, arguments):
         outcome.left_out = list(tests)
         return outcome
     # Some tests mostly wait, so one more test runs at a time than there are cores.
+    command = command or ["ctest", "--test-dir", folder, "-j", str(cores + 1), "--output-on-failure", "--no-tests=error"]
     with open(os.path.join(folder, "results.log"), "w") as log:
-        output.command(["ctest", "--test-dir", folder, "-j", str(cores + 1), "--output-on-failure", "--no-tests=error",
-                        "--stop-time", limit.stop_time(), "--output-junit", "results.xml", *arguments], copy_to=log)
+        output.command([*command, "--stop-time", limit.stop_time(), "--output-junit", "results.xml", *arguments], copy_to=log)
     return read_results(folder, tests)
 
 
