@@ -14,16 +14,12 @@ if(VIADUCT_BATCHES)
   # Names of unnamed namespaces in templates: right in a source, suspicious in a header, and a batch includes its sources.
   add_compile_options(-Wno-subobject-linkage)
 endif()
-# Sanitizers make GCC see more that is not there; the release build has these warnings as errors.
-if(VIADUCT_SANITIZE)
-  add_compile_options(-Wno-error)
-endif()
 # Results must not depend on which products and sums the compiler contracts: kernels write FMA where they mean it.
 add_compile_options(-ffp-contract=off)
 
 # The linker drops functions that nothing calls, also where others of their file are called.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 if(NOT VIADUCT_SANITIZE)
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
   add_link_options(-Wl,--gc-sections)
 endif()
 
@@ -33,11 +29,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 # Sanitizers instrument the code under test: libraries and programs that ask for it by viaduct_sanitize. AddressSanitizer does
-# not instrument the tests, so that their objects equal those of the release build, which a compiler cache has; accesses to
-# memory of the libraries and of malloc are then not checked in test code. ThreadSanitizer instruments everything.
+# not instrument the tests: they are compiled by the same commands as in the release build, whose objects a compiler cache has
+# (scripts.same_objects); accesses to memory of the libraries and of malloc are then not checked in test code. ThreadSanitizer
+# instruments everything. Sanitizers make GCC see more that is not there; the release build has these warnings as errors.
 set(VIADUCT_SANITIZER_OPTIONS "")
 if(VIADUCT_SANITIZE)
-  set(VIADUCT_SANITIZER_OPTIONS -O1 -UNDEBUG -fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
+  set(VIADUCT_SANITIZER_OPTIONS -O1 -UNDEBUG -Wno-error -fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
   if(VIADUCT_SANITIZE MATCHES "undefined")
     # Null pointers fault by themselves, no code casts between unrelated classes, and AddressSanitizer checks the memory
     # behind pointers; these checks stand at every access and cost a third of the compile time.

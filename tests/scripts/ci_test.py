@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import limit as limits
 import output
 import phases
 import report
+import same_objects
 import tests
 
 COSTS = {"compile_seconds": 4.0, "phases": {"build": 100, "tests": 600, "torture": 130, "asan, readers of foreign bytes": 300},
@@ -167,6 +169,18 @@ class Results(unittest.TestCase):
             self.assertEqual(tests.run(folder, limits.Limit(0.5), 2, []).left_out, ["one"])
             with self.assertRaises(SystemExit):
                 tests.run(folder, limits.Limit(60), 2, ["-R", "missing"])
+
+
+class SameObjects(unittest.TestCase):
+    def test_finds_what_no_sanitizer_instruments_and_another_command_compiles(self):
+        with tempfile.TemporaryDirectory() as root:
+            for folder, flags in (("asan", {"same": "-O1", "other": "-O1 -Wno-error", "code": "-fsanitize=address"}),
+                                  ("release", {"same": "-O1", "other": "-O1", "code": "-O3"})):
+                path = os.path.join(root, folder)
+                os.mkdir(path)
+                with open(os.path.join(path, "compile_commands.json"), "w") as file:
+                    json.dump([{"file": f"{path}/{name}.cpp", "command": f"c++ {more} -o {path}/{name}.o"} for name, more in flags.items()], file)
+            self.assertEqual(same_objects.different(os.path.join(root, "asan"), os.path.join(root, "release")), ["/other.cpp"])
 
 
 class Reports(unittest.TestCase):

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import output
+import same_objects
 import tests
 
 # Programs under AddressSanitizer in every run: those that read foreign bytes. The others take turns where time is short.
@@ -13,6 +14,8 @@ READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_dat
 SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"
 # gpu.ops_on_doubles takes half a minute, and test_unit_ops_on_cuda runs the same code. tests/CMakeLists.txt leaves out more.
 NOT_UNDER_ASAN = "^gpu[.]ops_on_doubles"
+# Sources that are compiled otherwise under AddressSanitizer though they are not instrumented (tests/CMakeLists.txt).
+COMPILED_AGAIN = 2
 TORTURE_SEED = 445839
 RANDOM_RUNS_SEED = 1
 
@@ -89,6 +92,12 @@ class Phases:
         return tests.run("build/release", self.limit, self.cores, [], ["./viaduct.sh", "test"])
 
     def build_asan_of_readers(self):
+        self.must(["cmake", "--preset", "asan", "-D", "VIADUCT_BATCHES=ON"], self.limit.left())
+        # Tests are not instrumented, and the build of the release tests has just put their objects into the compiler cache.
+        compiled_again = same_objects.different("build/asan", "build/release")
+        if len(compiled_again) > COMPILED_AGAIN:
+            raise Failed(f"{len(compiled_again)} sources that no sanitizer instruments are compiled by another command than in the "
+                         f"release build (at most {COMPILED_AGAIN}): " + ", ".join(compiled_again[:5]))
         self.build_targets("asan", [*READERS_OF_FOREIGN_BYTES, "tests_fuzz"])
 
     def asan_of_readers(self):
