@@ -37,9 +37,9 @@ TEST(RealWidth, Fp32GradientsAreThoseOfFp64) {
   run.model = wide_llama();
   run.rows = run.rows_per_batch = 1;
   run.length = 12;
-  test::Trainer fp32(run);
+  test::StepTrainer fp32(run);
   run.recipe = "fp64";
-  test::Trainer fp64(run);
+  test::StepTrainer fp64(run);
   const ParameterStore &narrow = fp32.engine().store(), &wide = fp64.engine().store();
   const std::vector<const Parameter*>&a = narrow.parameters(), &b = wide.parameters();
   ASSERT_EQ(a.size(), b.size());

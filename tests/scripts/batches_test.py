@@ -31,15 +31,18 @@ class Batches(unittest.TestCase):
             ("template <class T> int rows(const T& a, int n = 1) {", "template <class T>\nlong rows(const T& other,\n          int m) {"),
             ("int rows(int a) {", "constexpr int rows = 3;"),
             ("constexpr int kA = 1, kB = 2;", "constexpr int kB = 3;"),
+            ("const Text kA{\"a\", \"b\"},\n    kB{\"b\"};", "const Text kB{};"),
+            ("int rows(int a) {", "int rows(double a) {"),
             ("int rows(int a, int b = 2) {", "int rows(int a, int b, const Row& c) {"),
-            ("int rows(int a) {", "int rows(const Row& a) {\n}\nvoid fill(Table& table) {\n  table.rows = {rows, 3};\n}"),
+            ("int rows(int a) {", "int rows(const Row& a, int b) {\n}\nvoid fill(Table& table) {\n  table.rows = {rows, 3};\n}"),
             ("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;"),
         ):
             self.assertEqual(cut({"a": source(one), "b": source(other)}), [["a"], ["b"]], f"{one} and {other}")
 
     def test_what_does_not(self):
         for one, other in (
-            ("int rows(int a) {", "int rows(const Row& a) {"),
+            ("int rows(int a) {", "int rows(const Row& a, int b) {"),
+            ("void PrintTo(const Row& a, std::ostream* out) {", "void PrintTo(const Column& a, std::ostream* out) {"),
             ("using Json = nlohmann::json;", "using Json = nlohmann::json;"),
             ("int rows() {\n  int local = 3;\n}", "int local(int a) {"),
             ('const char* text = R"(\nint rows(int a) {\n)";', "int rows(int a) {"),
@@ -50,6 +53,19 @@ class Batches(unittest.TestCase):
     def test_whole_namespaces(self):
         self.assertEqual(cut({"a": "", "b": "namespace viaduct {\nusing namespace other;\n}\n", "c": "void f() {\n  using namespace other;\n}\n"}),
                          [["a", "c"], ["b"]])
+
+    def test_opened_namespaces(self):
+        opened = source("using namespace test;")
+        own = source("int rows(int a) {")
+        opens = {"b", "c"}.__contains__
+        def cut_opened(declared):
+            sources = {"a": own, "b": opened, "c": opened}
+            return batches.batches(sorted(sources), lambda name: batches.definitions(sources[name]), lambda name: declared.get(name, set()), 16, opens)
+        self.assertEqual(cut_opened({}), [["a", "b", "c"]])
+        # The functions of another one's headers would be called instead, or be ambiguous.
+        self.assertEqual(cut_opened({"b": {"rows("}}), [["a", "c"], ["b"]])
+        self.assertEqual(cut_opened({"a": {"rows("}}), [["a", "b", "c"]])
+        self.assertEqual(batches.declared_functions("int rows(int a);\nint inner = rows(3);\nvoid PrintTo(const A& a);\nusing B = int(int);\n"), {"rows("})
 
     def test_names_of_headers(self):
         header = "struct Plan {\n  int inner;\n};\ninline constexpr int kRows = 3;\nusing Table = int[3];\nclass Later;\nint function(int a);\n"

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import phases
 import report
 import same_objects
 import tests
+import turns
 
 COSTS = {"compile_seconds": 4.0, "phases": {"build": 100, "tests": 600, "torture": 130, "asan, readers of foreign bytes": 300},
          "tests": {"part.a.0": 20.0, "part.b.0": 30.0, "part.c.0": 10.0}}
@@ -169,6 +171,28 @@ class Results(unittest.TestCase):
             self.assertEqual(tests.run(folder, limits.Limit(0.5), 2, []).left_out, ["one"])
             with self.assertRaises(SystemExit):
                 tests.run(folder, limits.Limit(60), 2, ["-R", "missing"])
+
+
+class Turns(unittest.TestCase):
+    NAMES = ["Runs/Graphs.SameBits/a", "Runs/Graphs.SameBits/b", "Runs/Graphs.SameBits/c", "Runs/Graphs.SameBits/d", "Runs/Graphs.Other/a",
+             "Short/One.Works/a", "Short/One.Works/b", "isa.avx2.test_x", "isa.avx512.test_x", "streams.20", "cuda.Isa/Sums.A/portable",
+             "cuda.Isa/Sums.B/portable", "Plain.Test", "docs.page"]
+    COSTS = {name: 1.0 if name.startswith("Short") else 20.0 for name in NAMES}
+
+    def test_long_suites_come_whole_within_three_runs(self):
+        runs = [set(self.NAMES) - {name for names in turns.come_later(self.NAMES, self.COSTS, turn).values() for name in names} for turn in (7, 8, 9)]
+        self.assertEqual(set.union(*runs), set(self.NAMES))
+        always = {"Runs/Graphs.Other/a", "Short/One.Works/a", "Short/One.Works/b", "streams.20", "Plain.Test", "docs.page"}
+        self.assertEqual(set.intersection(*runs), always)
+        self.assertEqual(sum(map(len, runs)), 3 * len(always) + len(self.NAMES) - len(always))
+
+    def test_the_pattern_selects_them_and_no_others(self):
+        later = turns.come_later(self.NAMES, self.COSTS, 7)
+        found = re.compile(turns.pattern(later).replace("[.]", "\\."))
+        self.assertEqual([name for name in self.NAMES if found.search(name)], [name for name in self.NAMES if name in sum(later.values(), [])])
+
+    def test_suites_without_recorded_costs_run_whole(self):
+        self.assertEqual(turns.come_later(self.NAMES, {}, 1), {})
 
 
 class SameObjects(unittest.TestCase):

@@ -86,6 +86,11 @@ class MachineCode(unittest.TestCase):
         self.assertEqual(self.check(WHOLE), (0, "machine code of 8 kernels: 0 problems\n"))
         self.assertEqual(self.check(WHOLE, [(WHOLE[4][0], ["EXIT"])]), (0, "machine code of 9 kernels: 0 problems\n"))
 
+    def test_one_target_without_warpgroups_needs_none(self):
+        others = [(name, instructions) for name, instructions in WHOLE if "warpgroups" not in name]
+        self.assertEqual(self.check([], others), (0, "machine code of 6 kernels: 0 problems\n"))
+        self.assertEqual(self.check(others)[0], 1)
+
     def test_a_narrow_read_fails_and_names_the_kernel(self):
         status, out = self.check([(WHOLE[0][0], ["LDG.E R4, [R2.64]", "STG.E.128 [R2.64], R4"])] + WHOLE[1:])
         self.assertEqual(status, 1)

@@ -37,7 +37,7 @@ void append(std::string& bytes, const Tensor& tensor) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainingRun& run)
+StepTrainer::StepTrainer(const TrainingRun& run)
     : run_(run),
       device_(run.device ? run.device(run.threads) : make_cpu_device(run.threads)),
       ops_(run.ops ? run.ops(run.isa) : cpu_ops(run.isa)) {
@@ -51,7 +51,7 @@ Trainer::Trainer(const TrainingRun& run)
   engine_->initialize();
 }
 
-StepResult Trainer::step(bool update) {
+StepResult StepTrainer::step(bool update) {
   StepInputs inputs;
   inputs.update = static_cast<int64_t>(results_.size()) + 1;
   inputs.learning_rate = 1e-2;
@@ -67,7 +67,7 @@ StepResult Trainer::step(bool update) {
   return results_.back();
 }
 
-std::string Trainer::state() const {
+std::string StepTrainer::state() const {
   std::string bytes;
   for (const Parameter* p : engine_->store().parameters()) {
     append(bytes, engine_->store().weight(*p));
@@ -87,7 +87,7 @@ std::string Trainer::state() const {
   return bytes;
 }
 
-std::vector<std::vector<double>> Trainer::gradients() const {
+std::vector<std::vector<double>> StepTrainer::gradients() const {
   std::vector<std::vector<double>> list;
   for (const Parameter* p : engine_->store().parameters()) {
     const float* values = engine_->store().main_gradient(*p).data<float>();

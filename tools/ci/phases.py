@@ -7,6 +7,7 @@ import subprocess
 import output
 import same_objects
 import tests
+import turns
 
 # Programs under AddressSanitizer in every run: those that read foreign bytes. The others take turns where time is short.
 READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_data", "test_unit_checkpoint", "test_unit_model",
@@ -14,6 +15,9 @@ READERS_OF_FOREIGN_BYTES = ["test_unit_base", "test_unit_config", "test_unit_dat
 SUITES_UNDER_ASAN = "^(unit|parity|fault|fuzz)$"
 # gpu.ops_on_doubles takes half a minute, and test_unit_ops_on_cuda runs the same code. tests/CMakeLists.txt leaves out more.
 NOT_UNDER_ASAN = "^gpu[.]ops_on_doubles"
+GPU_TARGETS = ["80", "90a", "100a"]  # cmake/CudaLibrary.cmake
+# Programs on hostile bytes, which find more there.
+RUN_UNDER_ASAN = "^fuzz[.]"
 # Sources that are compiled otherwise under AddressSanitizer though they are not instrumented (tests/CMakeLists.txt).
 COMPILED_AGAIN = 2
 TORTURE_SEED = 445839
@@ -89,7 +93,10 @@ class Phases:
         self.build_targets("release", [])
 
     def tests(self):
-        return tests.run("build/release", self.limit, self.cores, [], ["./viaduct.sh", "test"])
+        later = turns.come_later(tests.listed("build/release", ["-E", RUN_UNDER_ASAN]), self.costs["tests"], self.turn)
+        output.say(f"{sum(map(len, later.values()))} cases of {len(later)} long suites come in later runs: {', '.join(sorted(later))}")
+        left_out = RUN_UNDER_ASAN + ("|" + turns.pattern(later) if later else "")
+        return tests.run("build/release", self.limit, self.cores, ["-E", left_out], ["./viaduct.sh", "test"])
 
     def build_asan_of_readers(self):
         self.must(["cmake", "--preset", "asan", "-D", "VIADUCT_BATCHES=ON"], self.limit.left())
@@ -111,13 +118,16 @@ class Phases:
         return tests.program("build/tsan/tests/threads/test_threads", self.limit)
 
     def cuda(self):
-        """Compiles the kernels for all GPUs; the tests run them on an emulator. Linking and running need a GPU."""
+        """Compiles the kernels, each run for one of the targets, in turn; the tests run them on an emulator."""
         nvcc = shutil.which("nvcc") or ("/usr/local/cuda/bin/nvcc" if os.path.exists("/usr/local/cuda/bin/nvcc") else None)
         if not nvcc:
             output.say("left out: there is no nvcc")
             return
+        target = GPU_TARGETS[self.turn % len(GPU_TARGETS)]
+        output.say(f"for {target}")
         # Compiles everything, so that the report has all kernels; the compiler cache keeps what has not changed.
-        self.must(["cmake", "--preset", "cuda", "-D", "VIADUCT_BATCHES=ON", "-D", f"CMAKE_CUDA_COMPILER={nvcc}", "-D", "VIADUCT_CUDA_REPORT=ON"])
+        self.must(["cmake", "--preset", "cuda", "-D", "VIADUCT_BATCHES=ON", "-D", f"CMAKE_CUDA_COMPILER={nvcc}", "-D", "VIADUCT_CUDA_REPORT=ON",
+                   "-D", f"VIADUCT_CUDA_TARGETS={target}-real"])
         os.makedirs("build/cuda", exist_ok=True)
         with open("build/cuda/report.txt", "w") as report:
             self.must(["cmake", "--build", "--preset", "cuda", "-j", str(self.cores), "--clean-first"], self.limit.left(), copy_to=report,
@@ -129,13 +139,14 @@ class Phases:
         self.build_targets("asan", ["tests_unit", "tests_parity", "tests_fault"])
 
     def asan_of_others(self):
-        """As many of the other tests as fit, from a place in their list that moves with every commit."""
+        """Every third of the other tests, in turn, and of these as many as fit."""
         readers = {f"part.{program}" for program in READERS_OF_FOREIGN_BYTES}
         every = tests.listed("build/asan", ["-L", SUITES_UNDER_ASAN, "-E", NOT_UNDER_ASAN])
         others = [name for name in every if not name.startswith("fuzz.") and name.rpartition(".")[0] not in readers]
-        start = self.turn % max(len(others), 1)
-        chosen, late = tests.that_fit(others[start:] + others[:start], self.costs["tests"],
-                                      (self.limit.left() - self.reserved_after("asan, other programs")) * self.cores / self.pace)
+        in_turn = turns.in_turn(others, self.turn)
+        output.say(f"{len(others) - len(in_turn)} of {len(others)} come in later runs")
+        seconds = (self.limit.left() - self.reserved_after("asan, other programs")) * self.cores / self.pace
+        chosen, late = tests.that_fit(in_turn, self.costs["tests"], seconds)
         outcome = tests.run("build/asan", self.limit, self.cores, ["-R", "^(" + "|".join(chosen).replace(".", "[.]") + ")$"]) if chosen else tests.Outcome()
         outcome.left_out += late
         return outcome

@@ -13,7 +13,7 @@ namespace {
 // A group's score is that of its best expert.
 constexpr int64_t kGroupBest = 1;
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_deepseek_v2(HfConfig& config) {
   ModelConfig model = read_deepseek(config, {.experts = 64,
                                              .topk = 6,
                                              .feed_forward = 1407,
@@ -42,7 +42,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_deepseek_v2(const ModelConfig& model) {
   FamilyChoices choices("deepseek_v2");
   const RoutingRule& routing = model.moe.routing;
   choices.expect(routing.score == ScoreFunction::softmax, "moe_router_score_function", "softmax",
@@ -65,7 +65,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_deepseek_v2(ModelFields& fields) {
   resolve_deepseek(fields);
   fields.moe.num_moe_experts.resolve(64);
   fields.moe.moe_router_topk.resolve(6);
@@ -77,8 +77,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily deepseek_v2() {
-  return {"deepseek_v2", "DeepseekV2ForCausalLM", read, write, deepseek_names(),
-          resolve,       RotaryPairs::neighbours};
+  return {"deepseek_v2",    "DeepseekV2ForCausalLM", read_deepseek_v2,       write_deepseek_v2,
+          deepseek_names(), resolve_deepseek_v2,     RotaryPairs::neighbours};
 }
 
 }  // namespace viaduct::families

@@ -13,7 +13,7 @@ namespace {
 // A group's score is the sum of this many of its best experts' scores.
 constexpr int64_t kGroupBest = 2;
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_deepseek_v3(HfConfig& config) {
   ModelConfig model = read_deepseek(config, {.experts = 256,
                                              .topk = 8,
                                              .feed_forward = 2048,
@@ -40,7 +40,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_deepseek_v3(const ModelConfig& model) {
   FamilyChoices choices("deepseek_v3");
   const RoutingRule& routing = model.moe.routing;
   choices.expect(routing.score == ScoreFunction::sigmoid, "moe_router_score_function", "sigmoid",
@@ -61,7 +61,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_deepseek_v3(ModelFields& fields) {
   resolve_deepseek(fields);
   MoeFields& moe = fields.moe;
   moe.num_moe_experts.resolve(256);
@@ -79,8 +79,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily deepseek_v3() {
-  return {"deepseek_v3", "DeepseekV3ForCausalLM",    read, write, deepseek_names(),
-          resolve,       RotaryPairs::as_config_says};
+  return {"deepseek_v3",    "DeepseekV3ForCausalLM", read_deepseek_v3,           write_deepseek_v3,
+          deepseek_names(), resolve_deepseek_v3,     RotaryPairs::as_config_says};
 }
 
 }  // namespace viaduct::families

@@ -11,7 +11,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_gemma(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 256, 0);
   model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
   // Early configurations name "gelu" in hidden_act although the model was trained with the tanh
@@ -28,7 +28,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_gemma(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   json["hidden_activation"] = json["hidden_act"];
   json["attention_bias"] = model.qkv_bias;
@@ -53,7 +53,7 @@ void resolve_gemma(ModelFields& fields) {
 }
 
 ModelFamily gemma() {
-  return {"gemma", "GemmaForCausalLM", read, write, llama_names(), resolve_gemma};
+  return {"gemma", "GemmaForCausalLM", read_gemma, write_gemma, llama_names(), resolve_gemma};
 }
 
 }  // namespace viaduct::families

@@ -11,7 +11,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_gemma2(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 256, 0);
   model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
   config.ignore({"hidden_act"});
@@ -41,7 +41,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_gemma2(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   json["hidden_activation"] = json["hidden_act"];
   json["attention_bias"] = model.qkv_bias;
@@ -64,7 +64,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_gemma2(ModelFields& fields) {
   resolve_gemma(fields);
   fields.post_sublayer_norm.resolve(true);
   fields.attn_logit_softcapping.resolve(50.0);
@@ -82,7 +82,7 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily gemma2() {
-  return {"gemma2", "Gemma2ForCausalLM", read, write, names(), resolve};
+  return {"gemma2", "Gemma2ForCausalLM", read_gemma2, write_gemma2, names(), resolve_gemma2};
 }
 
 }  // namespace viaduct::families

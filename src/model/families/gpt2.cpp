@@ -11,7 +11,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_gpt2(HfConfig& config) {
   ModelConfig model;
   model.layers = config.integer("n_layer", 12);
   model.hidden = config.integer("n_embd", 768);
@@ -46,7 +46,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_gpt2(const ModelConfig& model) {
   FamilyChoices choices(model.family);
   choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
   choices.expect(!model.gated, "gated_linear_unit", "false", "true");
@@ -74,7 +74,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_gpt2(ModelFields& fields) {
   fields.normalization.resolve("LayerNorm");
   fields.layernorm_epsilon.resolve(1e-5);
   fields.activation_func.resolve("gelu_tanh");
@@ -111,7 +111,7 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily gpt2() {
-  return {"gpt2", "GPT2LMHeadModel", read, write, names(), resolve};
+  return {"gpt2", "GPT2LMHeadModel", read_gpt2, write_gpt2, names(), resolve_gpt2};
 }
 
 }  // namespace viaduct::families

@@ -23,7 +23,7 @@ void default_positions(RotarySpec& rotary) {
   rotary.attention_factor = 0.1 * std::log(rotary.factor) + 1;
 }
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_gpt_oss(HfConfig& config) {
   const bool scaling = config.mentions("rope_scaling") || config.mentions("rope_parameters");
   ModelConfig model = read_llama_like(config, 64);
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
@@ -59,7 +59,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_gpt_oss(const ModelConfig& model) {
   FamilyChoices choices("gpt_oss");
   expect_experts_everywhere(model, choices);
   choices.expect(model.attention_sinks, "softmax_type", "learnable", "vanilla");
@@ -103,7 +103,7 @@ TensorNames names() {
   return names;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_gpt_oss(ModelFields& fields) {
   fields.softmax_type.resolve("learnable");
   fields.moe_router_linear_bias.resolve(true);
   fields.add_bias_linear.resolve(true);
@@ -118,7 +118,7 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily gpt_oss() {
-  return {"gpt_oss", "GptOssForCausalLM", read, write, names(), resolve};
+  return {"gpt_oss", "GptOssForCausalLM", read_gpt_oss, write_gpt_oss, names(), resolve_gpt_oss};
 }
 
 }  // namespace viaduct::families

@@ -8,7 +8,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_llama(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
@@ -16,7 +16,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_llama(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   json["attention_bias"] = model.qkv_bias;
   json["mlp_bias"] = model.up_bias;
@@ -26,7 +26,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
 }  // namespace
 
 ModelFamily llama() {
-  return {"llama", "LlamaForCausalLM", read, write, llama_names()};
+  return {"llama", "LlamaForCausalLM", read_llama, write_llama, llama_names()};
 }
 
 }  // namespace viaduct::families

@@ -8,7 +8,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_mistral(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   const int64_t window =
@@ -23,7 +23,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_mistral(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   json["sliding_window"] = nullptr;
   if (!model.windows.empty() && model.windows.front() > 0)
@@ -34,7 +34,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
 }  // namespace
 
 ModelFamily mistral() {
-  return {"mistral", "MistralForCausalLM", read, write, llama_names()};
+  return {"mistral", "MistralForCausalLM", read_mistral, write_mistral, llama_names()};
 }
 
 }  // namespace viaduct::families

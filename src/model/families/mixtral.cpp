@@ -9,7 +9,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_mixtral(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   if (!says_rope_base(config)) model.rotary.base = 1e6;
@@ -19,7 +19,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_mixtral(const ModelConfig& model) {
   FamilyChoices choices("mixtral");
   expect_experts_everywhere(model, choices);
   expect_local_experts(model, choices);
@@ -42,7 +42,7 @@ TensorNames names() {
   return names;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_mixtral(ModelFields& fields) {
   fields.moe.num_moe_experts.resolve(8);
   fields.rotary_base.resolve(1e6);
 }
@@ -50,7 +50,7 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily mixtral() {
-  return {"mixtral", "MixtralForCausalLM", read, write, names(), resolve};
+  return {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, names(), resolve_mixtral};
 }
 
 }  // namespace viaduct::families

@@ -10,7 +10,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_olmoe(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
@@ -30,7 +30,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_olmoe(const ModelConfig& model) {
   FamilyChoices choices("olmoe");
   expect_experts_everywhere(model, choices);
   choices.expect(model.qk_norm && !model.qk_norm_per_head, "qk_layernorm_per_head",
@@ -52,7 +52,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_olmoe(ModelFields& fields) {
   fields.qk_layernorm.resolve(true);
   fields.qk_layernorm_per_head.resolve(false);
   fields.moe.num_moe_experts.resolve(64);
@@ -63,7 +63,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily olmoe() {
-  return {"olmoe", "OlmoeForCausalLM", read, write, sparse_llama_names(), resolve};
+  return {"olmoe",     "OlmoeForCausalLM",   read_olmoe,
+          write_olmoe, sparse_llama_names(), resolve_olmoe};
 }
 
 }  // namespace viaduct::families

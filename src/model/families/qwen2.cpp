@@ -9,7 +9,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_qwen2(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = true;
@@ -17,13 +17,13 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_qwen2(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   write_qwen_windows(model, json);
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_qwen2(ModelFields& fields) {
   fields.add_qkv_bias.resolve(true);
   fields.layernorm_epsilon.resolve(1e-6);
 }
@@ -57,7 +57,7 @@ void write_qwen_windows(const ModelConfig& model, nlohmann::ordered_json& json) 
 }
 
 ModelFamily qwen2() {
-  return {"qwen2", "Qwen2ForCausalLM", read, write, llama_names(), resolve};
+  return {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, llama_names(), resolve_qwen2};
 }
 
 }  // namespace viaduct::families

@@ -9,7 +9,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_qwen2_moe(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = config.boolean("qkv_bias", true);
@@ -20,7 +20,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_qwen2_moe(const ModelConfig& model) {
   FamilyChoices choices("qwen2_moe");
   choices.expect(!model.qk_norm, "qk_layernorm", "false", "true");
   choices.expect(!model.projection_bias, "add_attention_output_bias", "false", "true");
@@ -37,7 +37,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_qwen2_moe(ModelFields& fields) {
   fields.add_qkv_bias.resolve(true);
   fields.layernorm_epsilon.resolve(1e-6);
   fields.moe.num_moe_experts.resolve(60);
@@ -50,7 +50,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily qwen2_moe() {
-  return {"qwen2_moe", "Qwen2MoeForCausalLM", read, write, sparse_llama_names(), resolve};
+  return {"qwen2_moe",     "Qwen2MoeForCausalLM", read_qwen2_moe,
+          write_qwen2_moe, sparse_llama_names(),  resolve_qwen2_moe};
 }
 
 }  // namespace viaduct::families

@@ -8,7 +8,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_qwen3(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 128);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qk_norm = true;
@@ -17,14 +17,14 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_qwen3(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   write_qwen_windows(model, json);
   json["attention_bias"] = model.qkv_bias;
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_qwen3(ModelFields& fields) {
   fields.qk_layernorm.resolve(true);
   fields.layernorm_epsilon.resolve(1e-6);
 }
@@ -32,7 +32,7 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily qwen3() {
-  return {"qwen3", "Qwen3ForCausalLM", read, write, llama_names(), resolve};
+  return {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, llama_names(), resolve_qwen3};
 }
 
 }  // namespace viaduct::families

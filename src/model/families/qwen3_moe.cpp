@@ -8,7 +8,7 @@
 namespace viaduct::families {
 namespace {
 
-ModelConfig read(HfConfig& config) {
+ModelConfig read_qwen3_moe(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qk_norm = true;
@@ -18,7 +18,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json write(const ModelConfig& model) {
+nlohmann::ordered_json write_qwen3_moe(const ModelConfig& model) {
   FamilyChoices choices("qwen3_moe");
   choices.expect(model.qk_norm, "qk_layernorm", "true", "false");
   choices.expect(model.qkv_bias == model.projection_bias, "add_qkv_bias",
@@ -33,7 +33,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   return json;
 }
 
-void resolve(ModelFields& fields) {
+void resolve_qwen3_moe(ModelFields& fields) {
   fields.qk_layernorm.resolve(true);
   fields.layernorm_epsilon.resolve(1e-6);
   fields.moe.num_moe_experts.resolve(128);
@@ -43,7 +43,8 @@ void resolve(ModelFields& fields) {
 }  // namespace
 
 ModelFamily qwen3_moe() {
-  return {"qwen3_moe", "Qwen3MoeForCausalLM", read, write, sparse_llama_names(), resolve};
+  return {"qwen3_moe",     "Qwen3MoeForCausalLM", read_qwen3_moe,
+          write_qwen3_moe, sparse_llama_names(),  resolve_qwen3_moe};
 }
 
 }  // namespace viaduct::families

@@ -18,12 +18,12 @@ using namespace test;
 const Overrides kCuda{"dist.device=cuda"};
 constexpr int kSteps = 4;
 
-struct Case {
+struct CudaCheckpointCase {
   std::string name, family;
   Overrides settings;
   int ranks = 1;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const CudaCheckpointCase& c, std::ostream* out) {
   *out << c.name;
 }
 
@@ -38,10 +38,10 @@ void reset_devices(uint64_t seed, int ranks, bool guard) {
   nccl_double::reset({.seed = seed});
 }
 
-class CudaResume : public testing::TestWithParam<Case> {};
+class CudaResume : public testing::TestWithParam<CudaCheckpointCase> {};
 
 TEST_P(CudaResume, FourStepsAreTwoAndTwo) {
-  const Case& param = GetParam();
+  const CudaCheckpointCase& param = GetParam();
   const Overrides run = run_of(param.family, param.ranks) + kCuda + param.settings;
   reset_devices(0, param.ranks, false);
   const std::vector<RunOutcome> whole = train_ranks(run);
@@ -64,31 +64,35 @@ const Overrides kTwoStages{"model.pipeline_model_parallel_size=2"};
 INSTANTIATE_TEST_SUITE_P(
     Settings, CudaResume,
     testing::Values(
-        Case{"fp32", "llama", {}},
-        Case{"bf16_while_training", "llama",
-             kBf16 + Overrides{"checkpoint.async_save=true", "checkpoint.save_interval=1"}},
-        Case{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
-        Case{"fp16",
-             "llama",
-             {"mixed_precision=fp16_mixed", "mixed_precision.initial_loss_scale=65536",
-              "mixed_precision.loss_scale_window=2"}},
-        Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
-        Case{"states_on_the_host", "llama",
-             kBf16 + Overrides{"optimizer.optimizer_cpu_offload=true",
-                               "optimizer.optimizer_offload_fraction=1"}},
-        Case{"graph", "llama",
-             kBf16 + Overrides{"model.cuda_graph_impl=full_iteration",
-                               "model.cuda_graph_warmup_steps=1"}},
-        Case{"muon", "llama", {"optimizer.optimizer=muon"}},
-        Case{"experts_ep2", "mixtral",
-             kBf16 + Overrides{"model.num_moe_experts=4", "model.moe_router_topk=2",
-                               "model.expert_model_parallel_size=2"},
-             2},
-        Case{"sharded_weights",
-             "llama",
-             {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
-             2},
-        Case{"tied_stages", "gpt2", kTwoStages, 2}),
+        CudaCheckpointCase{"fp32", "llama", {}},
+        CudaCheckpointCase{
+            "bf16_while_training", "llama",
+            kBf16 + Overrides{"checkpoint.async_save=true", "checkpoint.save_interval=1"}},
+        CudaCheckpointCase{
+            "dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
+        CudaCheckpointCase{
+            "fp16",
+            "llama",
+            {"mixed_precision=fp16_mixed", "mixed_precision.initial_loss_scale=65536",
+             "mixed_precision.loss_scale_window=2"}},
+        CudaCheckpointCase{
+            "fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        CudaCheckpointCase{"states_on_the_host", "llama",
+                           kBf16 + Overrides{"optimizer.optimizer_cpu_offload=true",
+                                             "optimizer.optimizer_offload_fraction=1"}},
+        CudaCheckpointCase{"graph", "llama",
+                           kBf16 + Overrides{"model.cuda_graph_impl=full_iteration",
+                                             "model.cuda_graph_warmup_steps=1"}},
+        CudaCheckpointCase{"muon", "llama", {"optimizer.optimizer=muon"}},
+        CudaCheckpointCase{"experts_ep2", "mixtral",
+                           kBf16 + Overrides{"model.num_moe_experts=4", "model.moe_router_topk=2",
+                                             "model.expert_model_parallel_size=2"},
+                           2},
+        CudaCheckpointCase{"sharded_weights",
+                           "llama",
+                           {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                           2},
+        CudaCheckpointCase{"tied_stages", "gpt2", kTwoStages, 2}),
     [](const auto& info) { return info.param.name; });
 
 /// Two steps on one device, and two on another in another layout; and all four on the first.

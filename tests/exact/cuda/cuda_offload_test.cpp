@@ -19,16 +19,16 @@ Overrides cuda_run(const Overrides& more) {
          Overrides{"dist.device=cuda", "train.train_iters=3", "mixed_precision=bf16_mixed"} + more;
 }
 
-struct Case {
+struct CudaOffloadCase {
   std::string name;
   Overrides settings;
   Overrides also = {};  // of the run without offloading too
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const CudaOffloadCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class CudaOffload : public testing::TestWithParam<Case> {};
+class CudaOffload : public testing::TestWithParam<CudaOffloadCase> {};
 
 TEST_P(CudaOffload, HasTheBitsOfTheRunThatKeeps) {
   const Overrides run = cuda_run(GetParam().also);
@@ -51,15 +51,16 @@ const Overrides kStates{"optimizer.optimizer_cpu_offload=true",
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, CudaOffload,
-    testing::Values(Case{"layers",
-                         {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2"}},
-                    Case{"modules",
-                         {"model.fine_grained_activation_offloading=true",
-                          "model.offload_modules=[attn_norm, core_attn, attn_proj, mlp]",
-                          "model.min_offloaded_tensor_size=0"}},
-                    Case{"states", kStates},
-                    Case{"states_overlapped",
-                         kStates + Overrides{"optimizer.overlap_cpu_optimizer_d2h_h2d=true"}}),
+    testing::Values(
+        CudaOffloadCase{"layers",
+                        {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2"}},
+        CudaOffloadCase{"modules",
+                        {"model.fine_grained_activation_offloading=true",
+                         "model.offload_modules=[attn_norm, core_attn, attn_proj, mlp]",
+                         "model.min_offloaded_tensor_size=0"}},
+        CudaOffloadCase{"states", kStates},
+        CudaOffloadCase{"states_overlapped",
+                        kStates + Overrides{"optimizer.overlap_cpu_optimizer_d2h_h2d=true"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -16,16 +16,16 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct DeviceStreamsCase {
   std::string name;
   Overrides layout;
   bool nccl = false;  // with one GPU a rank
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const DeviceStreamsCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class CudaSteps : public testing::TestWithParam<Case> {};
+class CudaSteps : public testing::TestWithParam<DeviceStreamsCase> {};
 
 TEST_P(CudaSteps, HaveTheBitsOfTheCpu) {
   StreamRun run{.layout = GetParam().layout};
@@ -71,17 +71,21 @@ const Overrides kTensor = two_ranks(
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, CudaSteps,
-    testing::Values(Case{"one_rank", {}}, Case{"one_rank_bf16", {"mixed_precision=bf16_mixed"}},
-                    Case{"one_rank_experts", kExperts}, Case{"tp2", kTensor}, Case{"dp2", kData},
-                    Case{"dp2_sharded", kSharded}, Case{"pp2", kPipeline}, Case{"cp2", kContext},
-                    Case{"ep2", kExpert}, Case{"nccl_tp2", kTensor, true},
-                    Case{"nccl_dp2", kData, true}, Case{"nccl_dp2_sharded", kSharded, true},
-                    Case{"nccl_pp2", kPipeline, true}, Case{"nccl_cp2", kContext, true},
-                    Case{"nccl_ep2", kExpert, true},
-                    Case{"nccl_tp2_pp2",
-                         {"dist.ranks=4", "model.tensor_model_parallel_size=2",
-                          "model.sequence_parallel=true", "model.pipeline_model_parallel_size=2"},
-                         true}),
+    testing::Values(
+        DeviceStreamsCase{"one_rank", {}},
+        DeviceStreamsCase{"one_rank_bf16", {"mixed_precision=bf16_mixed"}},
+        DeviceStreamsCase{"one_rank_experts", kExperts}, DeviceStreamsCase{"tp2", kTensor},
+        DeviceStreamsCase{"dp2", kData}, DeviceStreamsCase{"dp2_sharded", kSharded},
+        DeviceStreamsCase{"pp2", kPipeline}, DeviceStreamsCase{"cp2", kContext},
+        DeviceStreamsCase{"ep2", kExpert}, DeviceStreamsCase{"nccl_tp2", kTensor, true},
+        DeviceStreamsCase{"nccl_dp2", kData, true},
+        DeviceStreamsCase{"nccl_dp2_sharded", kSharded, true},
+        DeviceStreamsCase{"nccl_pp2", kPipeline, true},
+        DeviceStreamsCase{"nccl_cp2", kContext, true}, DeviceStreamsCase{"nccl_ep2", kExpert, true},
+        DeviceStreamsCase{"nccl_tp2_pp2",
+                          {"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                           "model.sequence_parallel=true", "model.pipeline_model_parallel_size=2"},
+                          true}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

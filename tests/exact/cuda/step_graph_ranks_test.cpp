@@ -20,15 +20,15 @@ using namespace test;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-struct Case {
+struct StepGraphRanksCase {
   std::string name;
   Overrides layout;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const StepGraphRanksCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class StepGraphRanks : public testing::TestWithParam<Case> {};
+class StepGraphRanks : public testing::TestWithParam<StepGraphRanksCase> {};
 
 TEST_P(StepGraphRanks, HaveTheBitsOfTheCpu) {
   // An evaluation comes before the step that is captured: the graph must gather weights even if the
@@ -78,90 +78,113 @@ const Overrides kPaddedExperts{"model.family=qwen2_moe",
 INSTANTIATE_TEST_SUITE_P(
     Layouts, StepGraphRanks,
     testing::Values(
-        Case{"dp2", two_ranks(kSmallBuckets)},
-        Case{"dp2_at_the_end",
-             two_ranks({"ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"})},
-        Case{"dp2_no_shard",
-             two_ranks(kSmallBuckets + Overrides{"ddp.use_distributed_optimizer=false"})},
-        Case{"dp2_narrow_gradients",
-             two_ranks(kSmallBuckets + kBf16 +
-                       Overrides{"ddp.grad_reduce_in_fp32=false",
-                                 "ddp.param_name_patterns_for_fp32_local_accumulation=all"})},
-        Case{"dp2_fp32_sums_of_bf16",
-             two_ranks(kSmallBuckets + kBf16 +
-                       Overrides{"ddp.grad_reduce_in_fp32=false",
-                                 "ddp.reduce_scatter_with_fp32_accumulation=true"})},
-        Case{"dp2_sharded_gradients", two_ranks(kSmallBuckets + kShardedGradients)},
-        Case{"dp2_sharded_narrow_gradients", two_ranks(kSmallBuckets + kShardedGradients + kBf16 +
-                                                       Overrides{"ddp.grad_reduce_in_fp32=false"})},
-        Case{"dp4_sharded_two_instances",
-             kSmallBuckets + kShardedGradients +
-                 Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
-        Case{
+        StepGraphRanksCase{"dp2", two_ranks(kSmallBuckets)},
+        StepGraphRanksCase{"dp2_at_the_end", two_ranks({"ddp.overlap_grad_reduce=false",
+                                                        "ddp.overlap_param_gather=false"})},
+        StepGraphRanksCase{
+            "dp2_no_shard",
+            two_ranks(kSmallBuckets + Overrides{"ddp.use_distributed_optimizer=false"})},
+        StepGraphRanksCase{
+            "dp2_narrow_gradients",
+            two_ranks(kSmallBuckets + kBf16 +
+                      Overrides{"ddp.grad_reduce_in_fp32=false",
+                                "ddp.param_name_patterns_for_fp32_local_accumulation=all"})},
+        StepGraphRanksCase{"dp2_fp32_sums_of_bf16",
+                           two_ranks(kSmallBuckets + kBf16 +
+                                     Overrides{"ddp.grad_reduce_in_fp32=false",
+                                               "ddp.reduce_scatter_with_fp32_accumulation=true"})},
+        StepGraphRanksCase{"dp2_sharded_gradients", two_ranks(kSmallBuckets + kShardedGradients)},
+        StepGraphRanksCase{"dp2_sharded_narrow_gradients",
+                           two_ranks(kSmallBuckets + kShardedGradients + kBf16 +
+                                     Overrides{"ddp.grad_reduce_in_fp32=false"})},
+        StepGraphRanksCase{
+            "dp4_sharded_two_instances",
+            kSmallBuckets + kShardedGradients +
+                Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
+        StepGraphRanksCase{
             "dp4_two_instances",
             kSmallBuckets + Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
-        Case{"dp2_sharded_weights", two_ranks(kShardedWeights)},
-        Case{"dp2_sharded_weights_at_the_end",
-             two_ranks(kShardedWeights + Overrides{"ddp.overlap_grad_reduce=false",
-                                                   "ddp.overlap_param_gather=false"})},
-        Case{"dp2_sharded_weights_two_buffers",
-             two_ranks(kShardedWeights + kBf16 + Overrides{"ddp.fsdp_double_buffer=true"})},
-        Case{"dp2_sharded_weights_recomputed",
-             two_ranks(kShardedWeights + Overrides{"model.recompute_granularity=full",
-                                                   "model.recompute_method=uniform",
-                                                   "model.recompute_num_layers=1"})},
-        Case{"dp2_sharded_weights_fp8",
-             two_ranks(kShardedWeights +
-                       Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},
-        Case{"dp2_sharded_weights_fp8_delayed",
-             two_ranks(kShardedWeights +
-                       Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
-        Case{"dp4_sharded_weights_two_instances",
-             kShardedWeights +
-                 Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
-        Case{"pp2_dp2_sharded_weights", kShardedWeights + kPipeline + Overrides{"dist.ranks=4"}},
-        Case{"tp2_dp2_sharded_weights",
-             kShardedWeights + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
-                                         "model.sequence_parallel=true"}},
-        Case{"dp2_offloaded_layers", two_ranks(kSmallBuckets + kOffloadedLayers)},
-        Case{"pp2_offloaded_layers", kPipeline + kOffloadedLayers},
-        Case{"dp2_offloaded_states", two_ranks(kSmallBuckets + kOffloadedStates)},
-        Case{"dp2_offloaded_weights",
-             two_ranks(kShardedWeights + kOffloadedWeights + kOffloadedStates)},
-        Case{"tp2",
-             two_ranks({"model.tensor_model_parallel_size=2", "model.sequence_parallel=true"})},
-        Case{"cp2", two_ranks({"model.context_parallel_size=2"})}, Case{"pp2", kPipeline},
-        Case{"pp2_tied", kPipeline + Overrides{"model.share_embeddings_and_output_weights=true"}},
-        Case{"pp2_virtual", kPipeline + Overrides{"model.num_layers=4",
-                                                  "model.virtual_pipeline_model_parallel_size=2"}},
-        Case{"tp2_pp2",
-             {"dist.ranks=4", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
-              "model.pipeline_model_parallel_size=2"}},
-        Case{"ep2", two_ranks(kPaddedExperts)},
-        Case{"ep2_gathered",
-             two_ranks(kPaddedExperts + Overrides{"model.moe_token_dispatcher_type=allgather"})},
-        Case{"ep2_flex",
-             two_ranks(kPaddedExperts + Overrides{"model.moe_token_dispatcher_type=flex",
-                                                  "model.moe_dispatch_fwd_dtype=mxfp8"})},
-        Case{"ep2_dp2", kSmallBuckets + kPaddedExperts + Overrides{"dist.ranks=4"}},
-        Case{"ep2_shared_overlap",
-             two_ranks(kPaddedExperts + Overrides{"model.moe_shared_expert_overlap=true"})},
-        Case{"dp2_fp8_current",
-             two_ranks(kSmallBuckets +
-                       Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},
-        Case{"dp2_fp8_delayed",
-             two_ranks(kSmallBuckets +
-                       Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
-        Case{"tp2_fp8_delayed",
-             two_ranks({"model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
-                        "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
-        Case{"dp2_mxfp8",
-             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_mxfp8_mixed"})},
-        Case{"dp2_nvfp4",
-             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed"})},
-        Case{"dp2_nvfp4_codes",
-             two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed",
-                                                 "mixed_precision.fp4_param_gather=true"})}),
+        StepGraphRanksCase{"dp2_sharded_weights", two_ranks(kShardedWeights)},
+        StepGraphRanksCase{
+            "dp2_sharded_weights_at_the_end",
+            two_ranks(kShardedWeights + Overrides{"ddp.overlap_grad_reduce=false",
+                                                  "ddp.overlap_param_gather=false"})},
+        StepGraphRanksCase{
+            "dp2_sharded_weights_two_buffers",
+            two_ranks(kShardedWeights + kBf16 + Overrides{"ddp.fsdp_double_buffer=true"})},
+        StepGraphRanksCase{"dp2_sharded_weights_recomputed",
+                           two_ranks(kShardedWeights + Overrides{"model.recompute_granularity=full",
+                                                                 "model.recompute_method=uniform",
+                                                                 "model.recompute_num_layers=1"})},
+        StepGraphRanksCase{
+            "dp2_sharded_weights_fp8",
+            two_ranks(kShardedWeights +
+                      Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},
+        StepGraphRanksCase{
+            "dp2_sharded_weights_fp8_delayed",
+            two_ranks(kShardedWeights +
+                      Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+        StepGraphRanksCase{
+            "dp4_sharded_weights_two_instances",
+            kShardedWeights +
+                Overrides{"dist.ranks=4", "ddp.num_distributed_optimizer_instances=2"}},
+        StepGraphRanksCase{"pp2_dp2_sharded_weights",
+                           kShardedWeights + kPipeline + Overrides{"dist.ranks=4"}},
+        StepGraphRanksCase{
+            "tp2_dp2_sharded_weights",
+            kShardedWeights + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                                        "model.sequence_parallel=true"}},
+        StepGraphRanksCase{"dp2_offloaded_layers", two_ranks(kSmallBuckets + kOffloadedLayers)},
+        StepGraphRanksCase{"pp2_offloaded_layers", kPipeline + kOffloadedLayers},
+        StepGraphRanksCase{"dp2_offloaded_states", two_ranks(kSmallBuckets + kOffloadedStates)},
+        StepGraphRanksCase{"dp2_offloaded_weights",
+                           two_ranks(kShardedWeights + kOffloadedWeights + kOffloadedStates)},
+        StepGraphRanksCase{"tp2", two_ranks({"model.tensor_model_parallel_size=2",
+                                             "model.sequence_parallel=true"})},
+        StepGraphRanksCase{"cp2", two_ranks({"model.context_parallel_size=2"})},
+        StepGraphRanksCase{"pp2", kPipeline},
+        StepGraphRanksCase{"pp2_tied",
+                           kPipeline + Overrides{"model.share_embeddings_and_output_weights=true"}},
+        StepGraphRanksCase{"pp2_virtual",
+                           kPipeline + Overrides{"model.num_layers=4",
+                                                 "model.virtual_pipeline_model_parallel_size=2"}},
+        StepGraphRanksCase{
+            "tp2_pp2",
+            {"dist.ranks=4", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
+             "model.pipeline_model_parallel_size=2"}},
+        StepGraphRanksCase{"ep2", two_ranks(kPaddedExperts)},
+        StepGraphRanksCase{
+            "ep2_gathered",
+            two_ranks(kPaddedExperts + Overrides{"model.moe_token_dispatcher_type=allgather"})},
+        StepGraphRanksCase{"ep2_flex", two_ranks(kPaddedExperts +
+                                                 Overrides{"model.moe_token_dispatcher_type=flex",
+                                                           "model.moe_dispatch_fwd_dtype=mxfp8"})},
+        StepGraphRanksCase{"ep2_dp2", kSmallBuckets + kPaddedExperts + Overrides{"dist.ranks=4"}},
+        StepGraphRanksCase{
+            "ep2_shared_overlap",
+            two_ranks(kPaddedExperts + Overrides{"model.moe_shared_expert_overlap=true"})},
+        StepGraphRanksCase{
+            "dp2_fp8_current",
+            two_ranks(kSmallBuckets +
+                      Overrides{"mixed_precision=bf16_with_fp8_current_scaling_mixed"})},
+        StepGraphRanksCase{
+            "dp2_fp8_delayed",
+            two_ranks(kSmallBuckets +
+                      Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+        StepGraphRanksCase{
+            "tp2_fp8_delayed",
+            two_ranks({"model.tensor_model_parallel_size=2", "model.sequence_parallel=true",
+                       "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"})},
+        StepGraphRanksCase{
+            "dp2_mxfp8",
+            two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_mxfp8_mixed"})},
+        StepGraphRanksCase{
+            "dp2_nvfp4",
+            two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed"})},
+        StepGraphRanksCase{
+            "dp2_nvfp4_codes",
+            two_ranks(kSmallBuckets + Overrides{"mixed_precision=bf16_with_nvfp4_mixed",
+                                                "mixed_precision.fp4_param_gather=true"})}),
     [](const auto& info) { return info.param.name; });
 
 TEST(StepGraphRanks, RanksOfOneGpuHaveNoGraph) {

@@ -20,16 +20,16 @@ const Overrides kCuda{"dist.device=cuda"};
 const Overrides kOffload{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2"};
 const Overrides kGraphs{"model.cuda_graph_impl=full_iteration", "model.cuda_graph_warmup_steps=1"};
 
-struct Case {
+struct StepGraphCase {
   std::string name, family;
   Overrides settings;
   int64_t graphs = 1;  // captured in the run
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const StepGraphCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class StepGraphs : public testing::TestWithParam<Case> {};
+class StepGraphs : public testing::TestWithParam<StepGraphCase> {};
 
 TEST_P(StepGraphs, HaveTheBitsOfStepsWithout) {
   // The learning rate differs in each step.
@@ -57,49 +57,59 @@ TEST_P(StepGraphs, HaveTheBitsOfStepsWithout) {
 INSTANTIATE_TEST_SUITE_P(
     Runs, StepGraphs,
     testing::Values(
-        Case{"llama", "llama", {}}, Case{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
-        Case{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
-        Case{"bf16_gradients",
-             "llama",
-             {"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false"}},
-        Case{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
-        Case{"recompute",
-             "llama",
-             {"model.recompute_granularity=full", "model.recompute_method=uniform",
-              "model.recompute_num_layers=1"}},
-        Case{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
-        Case{"mean_of_means", "llama", {"model.calculate_per_token_loss=false"}},
-        Case{"overlap", "llama", {"ddp.overlap_grad_reduce=true"}},
-        Case{"experts",
-             "qwen2_moe",
-             {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
-        Case{"quantile_balancing",
-             "qwen3_moe",
-             {"model.num_moe_experts=4", "model.moe_router_topk=2",
-              "model.moe_router_load_balancing_type=quantile_balancing",
-              "model.moe_router_score_function=sigmoid", "model.moe_router_pre_softmax=false"}},
-        Case{"offloaded_layers", "llama", kOffload},
-        Case{"offloaded_modules",
-             "llama",
-             {"model.fine_grained_activation_offloading=true",
-              "model.offload_modules=[core_attn, attn_proj]", "model.min_offloaded_tensor_size=0"}},
-        Case{"offloaded_states",
-             "llama",
-             {"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1",
-              "optimizer.overlap_cpu_optimizer_d2h_h2d=true"}},
-        Case{"offloaded_weights",
-             "llama",
-             {"ddp.data_parallel_sharding_strategy=optim_grads_params", "model.cpu_offloading=true",
-              "model.cpu_offloading_num_layers=1", "model.cpu_offloading_weights=true"}},
-        Case{"fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
-        Case{"fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
-        Case{"fp8_blocks", "llama", {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"}},
+        StepGraphCase{"llama", "llama", {}},
+        StepGraphCase{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
+        StepGraphCase{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
+        StepGraphCase{"bf16_gradients",
+                      "llama",
+                      {"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false"}},
+        StepGraphCase{
+            "dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
+        StepGraphCase{"recompute",
+                      "llama",
+                      {"model.recompute_granularity=full", "model.recompute_method=uniform",
+                       "model.recompute_num_layers=1"}},
+        StepGraphCase{
+            "evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
+        StepGraphCase{"mean_of_means", "llama", {"model.calculate_per_token_loss=false"}},
+        StepGraphCase{"overlap", "llama", {"ddp.overlap_grad_reduce=true"}},
+        StepGraphCase{"experts",
+                      "qwen2_moe",
+                      {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
+        StepGraphCase{
+            "quantile_balancing",
+            "qwen3_moe",
+            {"model.num_moe_experts=4", "model.moe_router_topk=2",
+             "model.moe_router_load_balancing_type=quantile_balancing",
+             "model.moe_router_score_function=sigmoid", "model.moe_router_pre_softmax=false"}},
+        StepGraphCase{"offloaded_layers", "llama", kOffload},
+        StepGraphCase{
+            "offloaded_modules",
+            "llama",
+            {"model.fine_grained_activation_offloading=true",
+             "model.offload_modules=[core_attn, attn_proj]", "model.min_offloaded_tensor_size=0"}},
+        StepGraphCase{
+            "offloaded_states",
+            "llama",
+            {"optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1",
+             "optimizer.overlap_cpu_optimizer_d2h_h2d=true"}},
+        StepGraphCase{
+            "offloaded_weights",
+            "llama",
+            {"ddp.data_parallel_sharding_strategy=optim_grads_params", "model.cpu_offloading=true",
+             "model.cpu_offloading_num_layers=1", "model.cpu_offloading_weights=true"}},
+        StepGraphCase{
+            "fp8_current", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}},
+        StepGraphCase{
+            "fp8_delayed", "llama", {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        StepGraphCase{
+            "fp8_blocks", "llama", {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"}},
         // Steps of 2, 2, 4, 4 and 4 rows.
-        Case{"more_rows",
-             "llama",
-             {"train.rampup_batch_size=[2,2,4]", "train.global_batch_size=4",
-              "train.micro_batch_size=1"},
-             2}),
+        StepGraphCase{"more_rows",
+                      "llama",
+                      {"train.rampup_batch_size=[2,2,4]", "train.global_batch_size=4",
+                       "train.micro_batch_size=1"},
+                      2}),
     [](const auto& info) { return info.param.name; });
 
 TEST(StepGraph, UsesThePlannedMemoryAndReportsItsPeak) {

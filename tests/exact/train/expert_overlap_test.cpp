@@ -13,15 +13,15 @@ using namespace test;
 const std::string kOverlap = "comm_overlap.overlap_moe_expert_parallel_comm=true",
                   kDelay = "comm_overlap.delay_wgrad_compute=true";
 
-struct Case {
+struct ExpertOverlapCase {
   std::string name;
   Overrides layout;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const ExpertOverlapCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class ExpertOverlap : public testing::TestWithParam<Case> {};
+class ExpertOverlap : public testing::TestWithParam<ExpertOverlapCase> {};
 
 TEST_P(ExpertOverlap, HasTheBitsOfTheRunThatWaits) {
   const Overrides layout =
@@ -61,54 +61,64 @@ const Overrides kDomains{"dist.ranks=4", "model.expert_model_parallel_size=4",
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ExpertOverlap,
     testing::Values(
-        Case{"flex", kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex"}},
-        Case{"quantized_rows",
-             kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex",
-                              "model.moe_dispatch_fwd_dtype=mxfp8",
-                              "model.moe_combine_bwd_dtype=mxfp8"}},
-        Case{"by_domain", kMoe + kDomains},
-        Case{"by_domain_quantized_rows", kMoe + kDomains +
-                                             Overrides{"model.moe_dispatch_fwd_dtype=mxfp8",
-                                                       "model.moe_combine_bwd_dtype=mxfp8"}},
-        Case{"by_domain_shared_expert", kShared + kDomains},
-        Case{"by_domain_recompute",
-             kMoe + kDomains +
-                 Overrides{"model.recompute_granularity=selective",
-                           "model.recompute_modules=[core_attn, layernorm, mlp]"}},
-        Case{"by_domain_interleaved", kMoe + kDomains + kChunks +
-                                          Overrides{"dist.ranks=8", "dist.nvlink_domain_size=2",
-                                                    "train.global_batch_size=16"}},
-        Case{"data", kMoe + Overrides{"dist.ranks=2"}},
-        Case{"shared_expert", kShared + Overrides{"dist.ranks=2"}},
-        Case{"tensor", kMoe + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",
+        ExpertOverlapCase{"flex",
+                          kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex"}},
+        ExpertOverlapCase{"quantized_rows",
+                          kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex",
+                                           "model.moe_dispatch_fwd_dtype=mxfp8",
+                                           "model.moe_combine_bwd_dtype=mxfp8"}},
+        ExpertOverlapCase{"by_domain", kMoe + kDomains},
+        ExpertOverlapCase{"by_domain_quantized_rows",
+                          kMoe + kDomains +
+                              Overrides{"model.moe_dispatch_fwd_dtype=mxfp8",
+                                        "model.moe_combine_bwd_dtype=mxfp8"}},
+        ExpertOverlapCase{"by_domain_shared_expert", kShared + kDomains},
+        ExpertOverlapCase{"by_domain_recompute",
+                          kMoe + kDomains +
+                              Overrides{"model.recompute_granularity=selective",
+                                        "model.recompute_modules=[core_attn, layernorm, mlp]"}},
+        ExpertOverlapCase{"by_domain_interleaved",
+                          kMoe + kDomains + kChunks +
+                              Overrides{"dist.ranks=8", "dist.nvlink_domain_size=2",
+                                        "train.global_batch_size=16"}},
+        ExpertOverlapCase{"data", kMoe + Overrides{"dist.ranks=2"}},
+        ExpertOverlapCase{"shared_expert", kShared + Overrides{"dist.ranks=2"}},
+        ExpertOverlapCase{"tensor",
+                          kMoe + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",
+                                           "model.expert_tensor_parallel_size=1"}},
+        ExpertOverlapCase{"context_cut_experts",
+                          kMoe + Overrides{"dist.ranks=4", "model.context_parallel_size=2",
+                                           "model.expert_tensor_parallel_size=2"}},
+        ExpertOverlapCase{"interleaved", kMoe + kChunks + Overrides{"dist.ranks=4"}},
+        ExpertOverlapCase{
+            "interleaved_batched_messages",
+            kMoe + kChunks + Overrides{"dist.ranks=4", "comm_overlap.overlap_p2p_comm=false"}},
+        ExpertOverlapCase{
+            "interleaved_deferred_head",
+            kMoe + kChunks +
+                Overrides{"dist.ranks=4", "comm_overlap.defer_embedding_wgrad_compute=true",
+                          "comm_overlap.wgrad_deferral_limit=0"}},
+        ExpertOverlapCase{"interleaved_tensor",
+                          kMoe + kChunks +
+                              Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
                                         "model.expert_tensor_parallel_size=1"}},
-        Case{"context_cut_experts",
-             kMoe + Overrides{"dist.ranks=4", "model.context_parallel_size=2",
-                              "model.expert_tensor_parallel_size=2"}},
-        Case{"interleaved", kMoe + kChunks + Overrides{"dist.ranks=4"}},
-        Case{"interleaved_batched_messages",
-             kMoe + kChunks + Overrides{"dist.ranks=4", "comm_overlap.overlap_p2p_comm=false"}},
-        Case{"interleaved_deferred_head",
-             kMoe + kChunks +
-                 Overrides{"dist.ranks=4", "comm_overlap.defer_embedding_wgrad_compute=true",
-                           "comm_overlap.wgrad_deferral_limit=0"}},
-        Case{"interleaved_tensor",
-             kMoe + kChunks +
-                 Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=2",
-                           "model.expert_tensor_parallel_size=1"}},
-        Case{"dense_first_layer",
-             kMoe + kChunks + Overrides{"dist.ranks=4", "model.moe_layer_freq=[0, 1, 1, 1]"}},
-        Case{"recompute", kMoe + Overrides{"dist.ranks=2", "model.recompute_granularity=selective",
+        ExpertOverlapCase{
+            "dense_first_layer",
+            kMoe + kChunks + Overrides{"dist.ranks=4", "model.moe_layer_freq=[0, 1, 1, 1]"}},
+        ExpertOverlapCase{"recompute",
+                          kMoe + Overrides{"dist.ranks=2", "model.recompute_granularity=selective",
                                            "model.recompute_modules=[core_attn, layernorm, mlp]"}},
-        Case{"multi_token", kDeepSeek + Overrides{"dist.ranks=2", "model.mtp_num_layers=1"}},
-        Case{"capacity", kMoe + Overrides{"dist.ranks=2", "model.moe_expert_capacity_factor=1.0",
-                                          "model.moe_pad_expert_input_to_capacity=true"}},
-        Case{"global_balance",
-             kMoe +
-                 Overrides{"dist.ranks=2", "model.moe_router_load_balancing_type=global_aux_loss"}},
-        Case{"sharded",
-             kMoe + Overrides{"dist.ranks=2",
-                              "ddp.data_parallel_sharding_strategy=optim_grads_params"}}),
+        ExpertOverlapCase{"multi_token",
+                          kDeepSeek + Overrides{"dist.ranks=2", "model.mtp_num_layers=1"}},
+        ExpertOverlapCase{"capacity",
+                          kMoe + Overrides{"dist.ranks=2", "model.moe_expert_capacity_factor=1.0",
+                                           "model.moe_pad_expert_input_to_capacity=true"}},
+        ExpertOverlapCase{"global_balance",
+                          kMoe + Overrides{"dist.ranks=2",
+                                           "model.moe_router_load_balancing_type=global_aux_loss"}},
+        ExpertOverlapCase{
+            "sharded", kMoe + Overrides{"dist.ranks=2",
+                                        "ddp.data_parallel_sharding_strategy=optim_grads_params"}}),
     [](const auto& info) { return info.param.name; });
 
 // DualPipeV also adds the gradients of each weight in the order of micro-batches.

@@ -9,15 +9,15 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct FlexDispatchCase {
   std::string name;
   Overrides layout;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const FlexDispatchCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class FlexDispatch : public testing::TestWithParam<Case> {};
+class FlexDispatch : public testing::TestWithParam<FlexDispatchCase> {};
 
 TEST_P(FlexDispatch, HasTheBitsOfAllToAll) {
   StreamRun run{.layout = Overrides{"model.family=qwen2_moe", "model.num_moe_experts=4",
@@ -37,22 +37,26 @@ const std::string kTwo = "dist.ranks=2", kFour = "dist.ranks=4";
 INSTANTIATE_TEST_SUITE_P(
     Layouts, FlexDispatch,
     testing::Values(
-        Case{"data", {kTwo}}, Case{"bf16", {kTwo, "mixed_precision=bf16_mixed"}},
-        Case{"tensor",
-             {kTwo, "model.tensor_model_parallel_size=2", "model.expert_tensor_parallel_size=1"}},
-        Case{"context_cut_experts",
-             {kFour, "model.context_parallel_size=2", "model.expert_tensor_parallel_size=2"}},
-        Case{"beside_shared", {kTwo, "model.moe_shared_expert_overlap=true"}},
-        Case{"capacity", {kTwo, "model.moe_expert_capacity_factor=0.75"}},
-        Case{"padded",
-             {kTwo, "model.moe_expert_capacity_factor=0.75",
-              "model.moe_pad_expert_input_to_capacity=true"}},
-        Case{"recompute",
-             {kTwo, "model.recompute_granularity=full", "model.recompute_method=uniform",
-              "model.recompute_num_layers=1"}},
-        Case{"zero_bubble",
-             {kFour, "train.global_batch_size=8", "model.pipeline_model_parallel_size=2",
-              "model.pipeline_schedule=zero_bubble"}}),
+        FlexDispatchCase{"data", {kTwo}},
+        FlexDispatchCase{"bf16", {kTwo, "mixed_precision=bf16_mixed"}},
+        FlexDispatchCase{
+            "tensor",
+            {kTwo, "model.tensor_model_parallel_size=2", "model.expert_tensor_parallel_size=1"}},
+        FlexDispatchCase{
+            "context_cut_experts",
+            {kFour, "model.context_parallel_size=2", "model.expert_tensor_parallel_size=2"}},
+        FlexDispatchCase{"beside_shared", {kTwo, "model.moe_shared_expert_overlap=true"}},
+        FlexDispatchCase{"capacity", {kTwo, "model.moe_expert_capacity_factor=0.75"}},
+        FlexDispatchCase{"padded",
+                         {kTwo, "model.moe_expert_capacity_factor=0.75",
+                          "model.moe_pad_expert_input_to_capacity=true"}},
+        FlexDispatchCase{"recompute",
+                         {kTwo, "model.recompute_granularity=full",
+                          "model.recompute_method=uniform", "model.recompute_num_layers=1"}},
+        FlexDispatchCase{
+            "zero_bubble",
+            {kFour, "train.global_batch_size=8", "model.pipeline_model_parallel_size=2",
+             "model.pipeline_schedule=zero_bubble"}}),
     [](const auto& info) { return info.param.name; });
 
 // A shared expert beside an exchange by domain.

@@ -76,17 +76,17 @@ Seen two_steps(const Overrides& layout, bool defers) {
   return seen;
 }
 
-struct Case {
+struct OverlapProgressCase {
   std::string name;
   Overrides layout;
   std::vector<std::string> hides;
   int least = 1;  // how many of each, at least
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const OverlapProgressCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class OverlapProgress : public testing::TestWithParam<Case> {};
+class OverlapProgress : public testing::TestWithParam<OverlapProgressCase> {};
 
 TEST_P(OverlapProgress, WhatIsOrderedUnderKernelsIsCompleteAfterThem) {
   const Seen seen = two_steps(GetParam().layout, false);
@@ -109,30 +109,34 @@ TEST_P(OverlapProgress, ACommunicatorThatDefersAllToWaitHidesNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Axes, OverlapProgress,
     testing::Values(
-        Case{"tensor",
-             {"model.tensor_model_parallel_size=2"},
-             {"send tp", "receive tp", "reduce_scatter tp", "all_gather tp"}},
-        Case{"data",
-             {"ddp.bucket_size=2000"},
-             {"reduce_scatter dp_cp.inner", "all_gather dp_cp.inner"}},
-        Case{"context", {"model.context_parallel_size=2"}, {"send cp", "receive cp"}},
-        Case{"shared_expert",
-             {"model.family=qwen2_moe", "model.num_moe_experts=4",
-              "model.moe_shared_expert_intermediate_size=32", "model.expert_model_parallel_size=2",
-              "model.moe_shared_expert_overlap=true"},
-             {"all_to_all expert_tp_ep"},
-             16},  // of 2 steps, micro-batches and layers, in the forward and in the backward
-        Case{"experts_of_two_micro_batches",
-             {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
-              "model.expert_model_parallel_size=2", "model.moe_router_topk=2",
-              "comm_overlap.overlap_moe_expert_parallel_comm=true"},
-             {"all_to_all expert_tp_ep"}},
-        Case{"experts_by_domain_of_two_micro_batches",
-             {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
-              "model.expert_model_parallel_size=2", "model.moe_router_topk=2",
-              "model.moe_token_dispatcher_type=flex", "dist.nvlink_domain_size=1",
-              "comm_overlap.overlap_moe_expert_parallel_comm=true"},
-             {"all_to_all ep.outer"}}),
+        OverlapProgressCase{"tensor",
+                            {"model.tensor_model_parallel_size=2"},
+                            {"send tp", "receive tp", "reduce_scatter tp", "all_gather tp"}},
+        OverlapProgressCase{"data",
+                            {"ddp.bucket_size=2000"},
+                            {"reduce_scatter dp_cp.inner", "all_gather dp_cp.inner"}},
+        OverlapProgressCase{
+            "context", {"model.context_parallel_size=2"}, {"send cp", "receive cp"}},
+        OverlapProgressCase{
+            "shared_expert",
+            {"model.family=qwen2_moe", "model.num_moe_experts=4",
+             "model.moe_shared_expert_intermediate_size=32", "model.expert_model_parallel_size=2",
+             "model.moe_shared_expert_overlap=true"},
+            {"all_to_all expert_tp_ep"},
+            16},  // of 2 steps, micro-batches and layers, in the forward and in the backward
+        OverlapProgressCase{
+            "experts_of_two_micro_batches",
+            {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
+             "model.expert_model_parallel_size=2", "model.moe_router_topk=2",
+             "comm_overlap.overlap_moe_expert_parallel_comm=true"},
+            {"all_to_all expert_tp_ep"}},
+        OverlapProgressCase{
+            "experts_by_domain_of_two_micro_batches",
+            {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
+             "model.expert_model_parallel_size=2", "model.moe_router_topk=2",
+             "model.moe_token_dispatcher_type=flex", "dist.nvlink_domain_size=1",
+             "comm_overlap.overlap_moe_expert_parallel_comm=true"},
+            {"all_to_all ep.outer"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -34,7 +34,7 @@ TrainingRun short_run(const std::string& model, bool packed) {
           .packed_weights = packed};
 }
 
-int64_t packs(test::Trainer& trainer) {
+int64_t packs(test::StepTrainer& trainer) {
   StepRecord record;
   const Recording recording(trainer.engine().device(), record);
   trainer.step();
@@ -45,7 +45,7 @@ int64_t packs(test::Trainer& trainer) {
 TEST_F(PackedWeights, ChangeNoBitOfStepsWhoseWeightsChange) {
   for (const auto& [name, model] : tiny_models()) {
     SCOPED_TRACE(name);
-    test::Trainer with(short_run(name, true)), without(short_run(name, false));
+    test::StepTrainer with(short_run(name, true)), without(short_run(name, false));
     for (int step = 0; step < 3; ++step) with.step(), without.step();
     EXPECT_TRUE(with.state() == without.state());
   }
@@ -53,12 +53,12 @@ TEST_F(PackedWeights, ChangeNoBitOfStepsWhoseWeightsChange) {
 
 TEST_F(PackedWeights, AreMadeOnceAStepForAllMicroBatches) {
   const TrainingRun run = short_run("gpt2", true);
-  test::Trainer trainer(run);
+  test::StepTrainer trainer(run);
   // Four matrices a block and the tied head's, each for forward and data gradient.
   const int64_t forms = 2 * (4 * run.model.layers + 1);
   EXPECT_EQ(packs(trainer), forms);
   EXPECT_EQ(packs(trainer), forms);
-  test::Trainer without(short_run("gpt2", false));
+  test::StepTrainer without(short_run("gpt2", false));
   EXPECT_EQ(packs(without), 0);
 }
 

@@ -52,11 +52,11 @@ TrainingRun training(const ModelConfig& model, const Quantization& products,
 TEST(QuantizedExperts, GradientsAreWithinTheErrorOfTheirFormats) {
   ModelConfig model = wide_mixtral();
   model.moe.routing.topk = model.moe.experts;
-  Trainer reference(training(model, {}, "fp32"));
+  StepTrainer reference(training(model, {}, "fp32"));
   const double loss = reference.step(false).loss;
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);
-    Trainer trainer(training(model, scheme.products, "fp32"));
+    StepTrainer trainer(training(model, scheme.products, "fp32"));
     const bool fp4 = scheme.products.scaling == Scaling::nvfp4;
     EXPECT_NEAR(trainer.step(false).loss, loss, (fp4 ? 0.03 : 0.01) * loss);
     const double forward = element_error(scheme.products.forward);
@@ -87,9 +87,9 @@ TEST(QuantizedExperts, GradientsAreWithinTheErrorOfTheirFormats) {
 TEST(QuantizedExperts, ThreadsChangeNoBit) {
   for (const Scheme& scheme : kSchemes) {
     TrainingRun run = training(wide_mixtral(), scheme.products);
-    Trainer two(run);
+    StepTrainer two(run);
     run.threads = 3;
-    Trainer three(run);
+    StepTrainer three(run);
     for (int step = 0; step < 2; ++step) two.step(), three.step();
     EXPECT_TRUE(two.state() == three.state()) << scheme.name;
   }
@@ -101,9 +101,9 @@ TEST(QuantizedExperts, RowsOfPaddingChangeNoBitOfTheOthers) {
   Quantization products = kSchemes[2].products;
   products.weight_gradient = false;
   TrainingRun run = training(wide_mixtral(), products);
-  Trainer plain(run);
+  StepTrainer plain(run);
   run.model.moe.pad_for_quantization = true;
-  Trainer padded(run);
+  StepTrainer padded(run);
   for (int step = 0; step < 2; ++step) plain.step(), padded.step();
   EXPECT_TRUE(plain.state() == padded.state());
 }
@@ -114,11 +114,11 @@ TEST(QuantizedExperts, RowsOfPaddingCountInScalesAlone) {
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);
     TrainingRun run = training(wide_mixtral(), scheme.products, "fp32");
-    Trainer plain(run);
+    StepTrainer plain(run);
     run.model.moe.pad_for_quantization = true;
-    Trainer padded(run);
+    StepTrainer padded(run);
     run.products = {};
-    Trainer exact(run);
+    StepTrainer exact(run);
     const double loss = plain.step(false).loss;
     EXPECT_NEAR(padded.step(false).loss, loss, 0.01 * loss);
     exact.step(false);

@@ -61,13 +61,13 @@ TEST(QuantizedProducts, GradientsAreWithinTheErrorOfTheirFormats) {
     const ModelConfig model = wide(name);
     TrainingRun exact = training(model, {});
     exact.recipe = "fp32";
-    test::Trainer reference(exact);
+    test::StepTrainer reference(exact);
     const double loss = reference.step(false).loss;
     for (const Scheme& scheme : kSchemes) {
       SCOPED_TRACE(std::string(name) + " " + scheme.name);
       TrainingRun run = training(model, scheme.products);
       run.recipe = "fp32";  // nothing else rounds
-      test::Trainer trainer(run);
+      test::StepTrainer trainer(run);
       const bool fp4 = scheme.products.scaling == Scaling::nvfp4;
       EXPECT_NEAR(trainer.step(false).loss, loss, (fp4 ? 0.03 : 0.01) * loss);
       const double forward = element_error(scheme.products.forward);
@@ -97,7 +97,7 @@ TEST(QuantizedProducts, GradientsAreWithinTheErrorOfTheirFormats) {
   }
 }
 
-std::vector<std::string> conversions(test::Trainer& trainer) {
+std::vector<std::string> conversions(test::StepTrainer& trainer) {
   StepRecord record;
   const Recording recording(trainer.engine().device(), record);
   trainer.step();
@@ -113,7 +113,7 @@ TEST(QuantizedProducts, OperandsOfLinearLayersInsideBlocksAlone) {
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);
     TrainingRun run = training(model, scheme.products);
-    test::Trainer trainer(run);
+    test::StepTrainer trainer(run);
     trainer.step();
     const auto names = conversions(trainer);
     const auto made = std::count(names.begin(), names.end(), "convert_operand");
@@ -137,7 +137,7 @@ TEST(QuantizedProducts, OperandsOfLinearLayersInsideBlocksAlone) {
                             : 0);
     if (scheme.products.attended) continue;  // the projection's weight gradient reads it
     run.products.weight_gradient = false;
-    test::Trainer plain(run);
+    test::StepTrainer plain(run);
     plain.step();
     const auto fewer = conversions(plain);
     EXPECT_EQ(std::count(fewer.begin(), fewer.end(), "convert_operand"),
@@ -156,17 +156,17 @@ TEST(QuantizedProducts, ProducersChangeNoBit) {
     for (const Scheme& scheme : kSchemes) {
       SCOPED_TRACE(std::string(name) + " " + scheme.name);
       TrainingRun run = training(wide(name), scheme.products);
-      test::Trainer with(run);
+      test::StepTrainer with(run);
       run.ops = without;
-      test::Trainer plain(run);
+      test::StepTrainer plain(run);
       for (int step = 0; step < 2; ++step) with.step(), plain.step();
       EXPECT_TRUE(with.state() == plain.state());
     }
     TrainingRun run = training(wide(name), {});
     run.recipe = "bf16_with_fp8_delayed_scaling_mixed";
-    test::Trainer with(run);
+    test::StepTrainer with(run);
     run.ops = without;
-    test::Trainer plain(run);
+    test::StepTrainer plain(run);
     for (int step = 0; step < 3; ++step) with.step(), plain.step();
     EXPECT_TRUE(with.state() == plain.state()) << name << ", delayed";
     EXPECT_LT(conversions(with).size(), conversions(plain).size());
@@ -177,7 +177,7 @@ TEST(QuantizedProducts, FirstAndLastBlocksStayInTheirFormat) {
   TrainingRun run = training(wide("llama"), {});
   run.model.layers = 3;
   run.recipe = "bf16_with_fp8_current_scaling_mixed";
-  test::Trainer trainer(run);
+  test::StepTrainer trainer(run);
   trainer.step();
   const auto names = conversions(trainer);
   EXPECT_EQ(std::count(names.begin(), names.end(), "convert_operand"), 4 * (2 * 2 + 1));
@@ -187,7 +187,7 @@ TEST(QuantizedProducts, NamedLayersStayInTheirFormat) {
   TrainingRun run = training(wide("llama"), {});
   run.recipe = "bf16_with_nvfp4_mixed";
   run.plain_layers = {"mlp.down", "blocks.0"};
-  test::Trainer trainer(run);
+  test::StepTrainer trainer(run);
   trainer.step();
   const auto names = conversions(trainer);
   const int64_t linears = 3 * (run.model.layers - 1);
@@ -199,7 +199,7 @@ TEST(QuantizedProducts, MeasuringThemChangesNoBit) {
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);
     const TrainingRun run = training(wide("llama"), scheme.products);
-    test::Trainer plain(run), measured(run);
+    test::StepTrainer plain(run), measured(run);
     QuantizationLog log;
     measured.engine().inspect(&log);
     plain.step(), measured.step();
@@ -224,9 +224,9 @@ TEST(QuantizedProducts, MeasuringThemChangesNoBit) {
 TEST(QuantizedProducts, ThreadsAndInstructionsOfStepsChangeNoBit) {
   for (const Scheme& scheme : kSchemes) {
     TrainingRun run = training(wide("llama"), scheme.products);
-    test::Trainer two(run);
+    test::StepTrainer two(run);
     run.threads = 3;
-    test::Trainer three(run);
+    test::StepTrainer three(run);
     for (int step = 0; step < 2; ++step) two.step(), three.step();
     EXPECT_TRUE(two.state() == three.state()) << scheme.name;
   }
@@ -236,9 +236,9 @@ TEST(QuantizedProducts, Fp16HasThemToo) {
   for (const char* recipe : {"fp16_with_mxfp8_mixed", "fp16_with_fp8_subchannel_scaling_mixed"}) {
     TrainingRun run = training(wide("gpt2"), {});
     run.recipe = recipe, run.loss_scale = 1024;
-    test::Trainer trainer(run);
+    test::StepTrainer trainer(run);
     run.recipe = "fp32", run.loss_scale = 1;
-    test::Trainer reference(run);
+    test::StepTrainer reference(run);
     const double loss = reference.step().loss;
     EXPECT_NEAR(trainer.step().loss, loss, 0.01 * loss) << recipe;
     EXPECT_TRUE(std::isfinite(trainer.step().grad_norm)) << recipe;

@@ -11,13 +11,13 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct ResumeCase {
   const char* name;
   const char* family;
   Overrides overrides;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const ResumeCase& c, std::ostream* out) {
   *out << c.name;
 }
 
@@ -32,7 +32,7 @@ const Overrides kAsync{"checkpoint.async_save=true", "checkpoint.save_interval=3
 const Overrides kScaler{"mixed_precision=fp16_mixed", "mixed_precision.loss_scale_window=4",
                         "mixed_precision.initial_loss_scale=1073741824"};
 
-class Resume : public testing::TestWithParam<Case> {};
+class Resume : public testing::TestWithParam<ResumeCase> {};
 
 TEST_P(Resume, TwentyStepsAreTenAndTen) {
   const Overrides run = tiny_run(GetParam().family) + GetParam().overrides;
@@ -57,20 +57,21 @@ TEST_P(Resume, TwentyStepsAreTenAndTen) {
 INSTANTIATE_TEST_SUITE_P(
     Settings, Resume,
     testing::Values(
-        Case{"fp32", "llama", kDropout + kSchedules},
-        Case{"fp32_packed_rows", "gpt2", kDropout + kPacked},
-        Case{"fp32_async", "llama", kDropout + kAsync},
-        Case{"bf16", "llama",
-             kDropout + kPacked + kSchedules + Overrides{"mixed_precision=bf16_mixed"}},
-        Case{"bf16_gpt2_async", "gpt2",
-             kDropout + kAsync + Overrides{"mixed_precision=bf16_mixed"}},
-        Case{"fp8_current", "llama",
-             kDropout + Overrides{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybrid"}},
-        Case{"fp8_delayed", "llama",
-             kDropout + Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
-        Case{"mxfp8", "gpt2", Overrides{"mixed_precision=bf16_with_mxfp8_mixed"}},
-        Case{"fp16", "llama", kDropout + kScaler + kSchedules},
-        Case{"fp16_async", "gpt2", kDropout + kScaler + kAsync}),
+        ResumeCase{"fp32", "llama", kDropout + kSchedules},
+        ResumeCase{"fp32_packed_rows", "gpt2", kDropout + kPacked},
+        ResumeCase{"fp32_async", "llama", kDropout + kAsync},
+        ResumeCase{"bf16", "llama",
+                   kDropout + kPacked + kSchedules + Overrides{"mixed_precision=bf16_mixed"}},
+        ResumeCase{"bf16_gpt2_async", "gpt2",
+                   kDropout + kAsync + Overrides{"mixed_precision=bf16_mixed"}},
+        ResumeCase{
+            "fp8_current", "llama",
+            kDropout + Overrides{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybrid"}},
+        ResumeCase{"fp8_delayed", "llama",
+                   kDropout + Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        ResumeCase{"mxfp8", "gpt2", Overrides{"mixed_precision=bf16_with_mxfp8_mixed"}},
+        ResumeCase{"fp16", "llama", kDropout + kScaler + kSchedules},
+        ResumeCase{"fp16_async", "gpt2", kDropout + kScaler + kAsync}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Resume, TheLossScaleMovesInTheRunsAbove) {

@@ -33,10 +33,10 @@ TEST(ScaledOperands, ExactOnesChangeNoBitOfSteps) {
     for (const char* recipe : {"fp32", "bf16_mixed"}) {
       SCOPED_TRACE(name + " " + recipe);
       TrainingRun run = short_run(name, recipe);
-      test::Trainer plain(run);
+      test::StepTrainer plain(run);
       run.ops = scaled(ScaledValues::exact);
       run.device = make_scaled_device;
-      test::Trainer with(run);
+      test::StepTrainer with(run);
       for (int step = 0; step < 2; ++step) plain.step(), with.step();
       EXPECT_TRUE(with.state() == plain.state());
     }
@@ -72,7 +72,7 @@ TEST(ScaledOperands, ExactOnesChangeNoBitOnTensorRanks) {
   }
 }
 
-std::vector<std::string> ops_of_step(test::Trainer& trainer, const std::string& only = {}) {
+std::vector<std::string> ops_of_step(test::StepTrainer& trainer, const std::string& only = {}) {
   StepRecord record;
   const Recording recording(trainer.engine().device(), record);
   trainer.step();
@@ -86,7 +86,7 @@ TEST(ScaledOperands, WeightsAreMadeOnceAStepAndActivationsForEachProduct) {
   TrainingRun run = short_run("llama", "bf16_mixed");
   run.ops = scaled(ScaledValues::exact);
   run.device = make_scaled_device;
-  test::Trainer trainer(run);
+  test::StepTrainer trainer(run);
   trainer.step();
   const int64_t linears = 4 * run.model.layers, micro_batches = 2;
   // For a linear layer x and dy, row-wise for its product and column-wise for the weight gradient;
@@ -101,19 +101,21 @@ TEST(ScaledOperands, SimChoosesWhatTheDeviceRuns) {
   TrainingRun run = short_run("gpt2", "bf16_mixed");
   run.ops = scaled(ScaledValues::exact, true);
   run.device = make_scaled_device;
-  test::Trainer real(run);
+  test::StepTrainer real(run);
   run.device = [](int) { return make_sim_device(); };
-  test::Trainer simulated(run);
+  test::StepTrainer simulated(run);
   real.step(), simulated.step();
   const auto ops = ops_of_step(real);
   EXPECT_EQ(ops_of_step(simulated), ops);
   EXPECT_NE(std::find(ops.begin(), ops.end(), "gemm scaled"), ops.end());
-  const auto peak = [](test::Trainer& t) { return t.engine().device().memory().peak_bytes_by_tag; };
+  const auto peak = [](test::StepTrainer& t) {
+    return t.engine().device().memory().peak_bytes_by_tag;
+  };
   EXPECT_EQ(peak(simulated), peak(real));
 }
 
 /// ‖a − b‖ / ‖b‖ over all gradients.
-double distance_of(const test::Trainer& a, const test::Trainer& b) {
+double distance_of(const test::StepTrainer& a, const test::StepTrainer& b) {
   double difference = 0, size = 0;
   const auto left = a.gradients(), right = b.gradients();
   for (size_t p = 0; p < right.size(); ++p) {
@@ -133,12 +135,12 @@ TEST(ScaledOperands, QuantizedOnesAreOffInProportionToTheirSteps) {
   for (const char* model : {"llama", "gpt2"}) {
     SCOPED_TRACE(model);
     TrainingRun run = short_run(model, "bf16_mixed");
-    test::Trainer plain(run);
+    test::StepTrainer plain(run);
     run.device = make_scaled_device;
     run.ops = scaled(ScaledValues::mxfp8);
-    test::Trainer fp8(run);
+    test::StepTrainer fp8(run);
     run.ops = scaled(ScaledValues::mxint8);
-    test::Trainer int8(run);
+    test::StepTrainer int8(run);
     const double loss = plain.step(false).loss;
     EXPECT_NEAR(fp8.step(false).loss, loss, 0.01 * loss);
     EXPECT_NEAR(int8.step(false).loss, loss, 0.0025 * loss);

@@ -62,16 +62,16 @@ double distance(const ProgramOutcome& a, const ProgramOutcome& b) {
   return std::sqrt(difference / size);
 }
 
-struct Case {
+struct ShardingCase {
   ProgramLayout layout;
   bool tied = false;
   int64_t micro_batches = 1;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const ShardingCase& c, std::ostream* out) {
   *out << c.layout.name;
 }
 
-class Sharding : public testing::TestWithParam<Case> {
+class Sharding : public testing::TestWithParam<ShardingCase> {
  protected:
   ProgramRun run_{.model = model(GetParam().tied),
                   .recipe = "fp32",
@@ -93,7 +93,7 @@ TEST_P(Sharding, StrategiesTrainAlike) {
   expect_same_bits(train(run_, "optim_grads_params"), gradients);
 }
 
-std::vector<Case> cases() {
+std::vector<ShardingCase> cases() {
   using enum ScheduleKind;
   return {
       {{.name = "dp2", .dp = 2}},

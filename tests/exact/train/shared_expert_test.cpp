@@ -9,15 +9,15 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct SharedExpertCase {
   std::string name;
   Overrides layout;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const SharedExpertCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class SharedExpert : public testing::TestWithParam<Case> {};
+class SharedExpert : public testing::TestWithParam<SharedExpertCase> {};
 
 TEST_P(SharedExpert, BesideTheExchangeHasTheSameBits) {
   StreamRun run{.layout = GetParam().layout + Overrides{"model.num_moe_experts=4",
@@ -41,23 +41,27 @@ const Overrides kDeepSeek{
 INSTANTIATE_TEST_SUITE_P(
     Layouts, SharedExpert,
     testing::Values(
-        Case{"data", kGated + Overrides{"dist.ranks=2"}},
-        Case{"bf16", kGated + Overrides{"dist.ranks=2", "mixed_precision=bf16_mixed"}},
-        Case{"tensor", kGated + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",
-                                          "model.expert_tensor_parallel_size=1"}},
-        Case{"context_cut_experts",
-             kGated + Overrides{"dist.ranks=4", "model.context_parallel_size=2",
-                                "model.expert_tensor_parallel_size=2"}},
-        Case{"recompute",
-             kGated + Overrides{"dist.ranks=2", "model.recompute_granularity=full",
-                                "model.recompute_method=uniform", "model.recompute_num_layers=1"}},
-        Case{"zero_bubble", kGated + Overrides{"dist.ranks=4", "train.global_batch_size=8",
-                                               "model.pipeline_model_parallel_size=2",
-                                               "model.pipeline_schedule=zero_bubble"}},
-        Case{"sharded",
-             kGated + Overrides{"dist.ranks=2",
-                                "ddp.data_parallel_sharding_strategy=optim_grads_params"}},
-        Case{"without_gate", kDeepSeek + Overrides{"dist.ranks=2"}}),
+        SharedExpertCase{"data", kGated + Overrides{"dist.ranks=2"}},
+        SharedExpertCase{"bf16", kGated + Overrides{"dist.ranks=2", "mixed_precision=bf16_mixed"}},
+        SharedExpertCase{"tensor",
+                         kGated + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",
+                                            "model.expert_tensor_parallel_size=1"}},
+        SharedExpertCase{"context_cut_experts",
+                         kGated + Overrides{"dist.ranks=4", "model.context_parallel_size=2",
+                                            "model.expert_tensor_parallel_size=2"}},
+        SharedExpertCase{
+            "recompute",
+            kGated + Overrides{"dist.ranks=2", "model.recompute_granularity=full",
+                               "model.recompute_method=uniform", "model.recompute_num_layers=1"}},
+        SharedExpertCase{"zero_bubble",
+                         kGated + Overrides{"dist.ranks=4", "train.global_batch_size=8",
+                                            "model.pipeline_model_parallel_size=2",
+                                            "model.pipeline_schedule=zero_bubble"}},
+        SharedExpertCase{
+            "sharded",
+            kGated + Overrides{"dist.ranks=2",
+                               "ddp.data_parallel_sharding_strategy=optim_grads_params"}},
+        SharedExpertCase{"without_gate", kDeepSeek + Overrides{"dist.ranks=2"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-using test::Trainer;
+using test::StepTrainer;
 using test::TrainingRun;
 
 ModelConfig llama() {
@@ -66,17 +66,17 @@ ModelConfig many_words() {
   return c;
 }
 
-struct Case {
+struct StepsCase {
   std::string name;
   ModelConfig model;
   std::string recipe;
 };
 
-void PrintTo(const Case& c, std::ostream* os) {
+void PrintTo(const StepsCase& c, std::ostream* os) {
   *os << c.name;
 }
 
-std::vector<Case> cases() {
+std::vector<StepsCase> cases() {
   return {{"llama_fp32", llama(), "fp32"},
           {"llama_bf16", llama(), "bf16_mixed"},
           {"gpt2_dropout_fp32", gpt2(), "fp32"},
@@ -87,7 +87,7 @@ std::vector<Case> cases() {
           {"many_words_bf16", many_words(), "bf16_mixed"}};
 }
 
-class ExactTraining : public testing::TestWithParam<Case> {
+class ExactTraining : public testing::TestWithParam<StepsCase> {
  protected:
   TrainingRun run() const {
     TrainingRun run;
@@ -97,7 +97,7 @@ class ExactTraining : public testing::TestWithParam<Case> {
     return run;
   }
   static std::string trained(const TrainingRun& run, int steps = 5) {
-    Trainer trainer(run);
+    StepTrainer trainer(run);
     for (int i = 0; i < steps; ++i) EXPECT_FALSE(trainer.step().skipped);
     return trainer.state();
   }
@@ -130,19 +130,19 @@ TEST_P(ExactTraining, TwoModelsInOneProcessDoNotSeeEachOther) {
   neighbour.recipe = "bf16_mixed";
   neighbour.threads = 1;
   neighbour.seed = 5;
-  Trainer a(run()), b(neighbour);
+  StepTrainer a(run()), b(neighbour);
   for (int i = 0; i < 3; ++i) a.step(), b.step();
   EXPECT_TRUE(a.state() == trained(run(), 3));
   EXPECT_TRUE(b.state() == trained(neighbour, 3));
 }
 
 TEST_P(ExactTraining, MicroBatchesChangeTheOrderOfSumsAlone) {
-  Trainer whole(run());
+  StepTrainer whole(run());
   const StepResult expected = whole.step(false);
   for (const int64_t rows : {1, 2}) {
     TrainingRun cut = run();
     cut.rows_per_batch = rows;
-    Trainer parts(cut);
+    StepTrainer parts(cut);
     const StepResult got = parts.step(false);
     EXPECT_EQ(got.loss, expected.loss) << rows;  // token losses, summed reproducibly
     EXPECT_NEAR(got.grad_norm, expected.grad_norm, 1e-6 * expected.grad_norm) << rows;
@@ -156,13 +156,13 @@ TEST(ExactLossScale, PowersOfTwoChangeNoBitOfTheUpdate) {
     plain.model = scaled.model = gpt2();
     plain.recipe = scaled.recipe = recipe;
     scaled.loss_scale = 1024;
-    Trainer a(plain), b(scaled);
+    StepTrainer a(plain), b(scaled);
     for (int i = 0; i < 3; ++i) {
       const StepResult expected = a.step(), got = b.step();
       EXPECT_EQ(got.loss, expected.loss);
       EXPECT_EQ(got.grad_norm, expected.grad_norm);
     }
-    const auto weights = [](Trainer& t) {
+    const auto weights = [](StepTrainer& t) {
       std::string bytes;
       for (const Parameter* p : t.engine().store().parameters())
         bytes += test::bytes_of(t.engine().store().master(*p));
@@ -180,7 +180,7 @@ TEST_P(ExactTraining, InstructionSetsAgreeWithinRounding) {
   TrainingRun narrow = run(), wide = run();
   narrow.isa = CpuIsa::avx2;
   wide.isa = CpuIsa::avx512;
-  Trainer a(narrow), b(wide);
+  StepTrainer a(narrow), b(wide);
   const bool fp32 = GetParam().recipe == "fp32";
   EXPECT_NEAR(a.step(false).loss, b.step(false).loss, fp32 ? 1e-5 : 5e-3);
   EXPECT_LE(test::worst_distance(a.gradients(), b.gradients()), fp32 ? 2e-5 : 6e-2);

@@ -13,16 +13,16 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct StreamsCase {
   std::string name;
   Overrides layout;
   bool scaled = false, offload = false;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const StreamsCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-class Streams : public testing::TestWithParam<Case> {};
+class Streams : public testing::TestWithParam<StreamsCase> {};
 
 TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
   const StreamRun run{
@@ -46,7 +46,7 @@ Overrides ranks(int count, const Overrides& more) {
   return Overrides{"dist.ranks=" + std::to_string(count)} + more;
 }
 
-std::vector<Case> cases() {
+std::vector<StreamsCase> cases() {
   const std::string tp = "model.tensor_model_parallel_size=2", sp = "model.sequence_parallel=true",
                     cp = "model.context_parallel_size=2",
                     pp = "model.pipeline_model_parallel_size=2",

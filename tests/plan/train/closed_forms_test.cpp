@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-constexpr int64_t kHidden = 128, kFeedForward = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 32,
+constexpr int64_t kHiddenSize = 128, kFeedForward = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 32,
                   kTokens = 64;  // of a micro-batch
 
 const Overrides kModel =
@@ -105,7 +105,7 @@ int64_t saved_by_layer(const Overrides& settings) {
 /// The planner's form with sequence parallelism: inputs and outputs of norms, queries, keys and
 /// values, attended values, log-sum-exps, the gated feed-forward.
 int64_t planned(int64_t tokens, int64_t tp) {
-  const int64_t norms = 4 * 2 * kHidden,
+  const int64_t norms = 4 * 2 * kHiddenSize,
                 attention = 2 * kHeadDim * (kHeads + 2 * kKvHeads) + 2 * kHeads * kHeadDim,
                 feed_forward = 6 * kFeedForward;
   return tokens / tp * (norms + attention + feed_forward) + 4 * tokens * kHeads / tp;
@@ -126,7 +126,7 @@ TEST(ClosedForms, SavedBytesOfALayer) {
 TEST(ClosedForms, WithoutSequenceParallelNormsAreWhole) {
   const Overrides tp{"dist.ranks=2", "model.tensor_model_parallel_size=2",
                      "model.sequence_parallel=false"};
-  const int64_t norms = kTokens * 4 * 2 * kHidden;
+  const int64_t norms = kTokens * 4 * 2 * kHiddenSize;
   EXPECT_EQ(saved_by_layer(tp), planned(kTokens, 2) + norms / 2 + statistics(kTokens, 1));
 }
 
@@ -136,13 +136,13 @@ TEST(ClosedForms, RecomputeKeepsWhatItSays) {
     return Overrides{"model.recompute_granularity=selective",
                      "model.recompute_modules=[" + modules + "]"};
   };
-  EXPECT_EQ(saved_by_layer(selective("layernorm")), all - 2 * 2 * kTokens * kHidden);
+  EXPECT_EQ(saved_by_layer(selective("layernorm")), all - 2 * 2 * kTokens * kHiddenSize);
   EXPECT_EQ(saved_by_layer(selective("mlp")), all - 6 * kTokens * kFeedForward);
   // The log-sum-exps are kept here; the form leaves them out.
   EXPECT_EQ(saved_by_layer(selective("core_attn")), all - 2 * kTokens * kHeads * kHeadDim);
   EXPECT_EQ(saved_by_layer({"model.recompute_granularity=full", "model.recompute_method=uniform",
                             "model.recompute_num_layers=1"}),
-            2 * kTokens * kHidden);
+            2 * kTokens * kHiddenSize);
 }
 
 }  // namespace

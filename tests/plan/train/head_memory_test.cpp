@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-constexpr int64_t kTokens = 64, kHidden = 32;  // of a micro-batch of tiny_run
+constexpr int64_t kTokens = 64, kHiddenSize = 32;  // of a micro-batch of tiny_run
 
 int64_t peak(const Overrides& more, int rank = 0) {
   return dry_run(setup_of(tiny_run() + Overrides{"train.global_batch_size=8"} + more), {rank})
@@ -24,7 +24,7 @@ TEST(HeadMemory, DeferredMicroBatchesHoldNormedTokensAndGradientsOfLogits) {
                  "comm_overlap.wgrad_deferral_limit=" + limit},
                 1);
   };
-  const int64_t one = kTokens * (64 + kHidden) * 4, batch = 4096;  // ids, targets …
+  const int64_t one = kTokens * (64 + kHiddenSize) * 4, batch = 4096;  // ids, targets …
   const int64_t second = deferred("2") - deferred("1"), third = deferred("3") - deferred("2");
   EXPECT_GE(second, one);
   EXPECT_LT(second, one + batch);

@@ -13,9 +13,9 @@ namespace {
 
 using namespace test;
 
-constexpr int64_t kTokens = 64, kHidden = 32, kFeedForward = 64, kHeads = 4, kHeadDim = 8,
+constexpr int64_t kTokens = 64, kHiddenSize = 32, kFeedForward = 64, kHeads = 4, kHeadDim = 8,
                   kMicroBatches = 2;  // of tiny_run, in FP32
-constexpr int64_t kStream = kTokens * kHidden * 4;
+constexpr int64_t kStream = kTokens * kHiddenSize * 4;
 
 const Overrides kRun = tiny_run() + Overrides{"model.num_layers=8"};
 
@@ -63,8 +63,8 @@ TEST(OffloadMemory, ModulesMoveTheirOwn) {
   EXPECT_EQ(moved("core_attn"), 3 * kStream);
   EXPECT_EQ(moved("core_attn, attn_proj"), 4 * kStream);
   // Streams have 2048 elements, the inside of the feed-forward 8192 and 4096.
-  EXPECT_EQ(moved("mlp, mlp_norm", kTokens * kHidden), 2 * kStream + inside);
-  EXPECT_EQ(moved("mlp, mlp_norm", kTokens * kHidden + 1), inside);
+  EXPECT_EQ(moved("mlp, mlp_norm", kTokens * kHiddenSize), 2 * kStream + inside);
+  EXPECT_EQ(moved("mlp, mlp_norm", kTokens * kHiddenSize + 1), inside);
   EXPECT_EQ(moved("mlp, mlp_norm", 2 * kTokens * kFeedForward + 1), 0);
 }
 
@@ -190,7 +190,7 @@ TEST(OffloadMemory, InputsOfLayersThatRunAgain) {
   // Recomputed apart, attention does not compute its last product and the following sum again
   // either.
   EXPECT_EQ(whole.cost.total_flops() - parts.cost.total_flops(),
-            kMicroBatches * 8 * (2 * kTokens * kHidden * kHidden + kTokens * kHidden));
+            kMicroBatches * 8 * (2 * kTokens * kHiddenSize * kHiddenSize + kTokens * kHiddenSize));
   // While the feed-forward is recomputed, nothing of attention is on the device: its input, the
   // norm's output, queries, keys, values and attended values. Only the first has statistics of rows
   // on the device.

@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-constexpr int64_t kTokens = 64, kHidden = 32, kLayers = 8;  // of a micro-batch of tiny_run
+constexpr int64_t kTokens = 64, kHiddenSize = 32, kLayers = 8;  // of a micro-batch of tiny_run
 
 const Overrides kRun = tiny_run() + Overrides{"model.num_layers=8", "train.global_batch_size=4"};
 
@@ -32,7 +32,7 @@ Overrides layers(const std::string& method, int number) {
 
 TEST(RecomputeMemory, LayersKeepTheirInputAndOneIsLive) {
   const DryRun kept = run_of({});
-  const int64_t stream = kTokens * kHidden * 4;
+  const int64_t stream = kTokens * kHiddenSize * 4;
   const int64_t all = bytes(kept, MemoryTag::saved);
   const int64_t one = bytes(run_of(layers("uniform", 1)), MemoryTag::saved);
   const int64_t two = bytes(run_of(layers("uniform", 2)), MemoryTag::saved);
@@ -67,8 +67,8 @@ TEST(RecomputeMemory, NobodyMakesTheOutputOfWhatRunsAgain) {
   const double one = flops(layers("uniform", 1)), two = flops(layers("uniform", 2)),
                apart =
                    flops(layers("uniform", 1) + Overrides{"model.recompute_segments_apart=true"});
-  const double down = kStepTokens * kHidden * (2 * kFeedForward + 1),
-               projection = kStepTokens * kHidden * (2 * kHidden + 1);
+  const double down = kStepTokens * kHiddenSize * (2 * kFeedForward + 1),
+               projection = kStepTokens * kHiddenSize * (2 * kHiddenSize + 1);
   EXPECT_EQ(two - one, kLayers / 2 * down);
   EXPECT_EQ(one - apart, kLayers * projection);
 }
@@ -88,13 +88,15 @@ TEST(RecomputeMemory, ModulesOfExpertsDropTheirOwn) {
   // In FP32; at the peak the last layer's values exist again.
   const auto dropped = [&](const std::string& modules) { return (kept - saved(modules)) / 4; };
   const int64_t activated = kRows * kFeedForward,
-                inside = kTokens * (3 * kShared + kHidden);  // the result that the gate multiplies
+                inside =
+                    kTokens * (3 * kShared + kHiddenSize);  // the result that the gate multiplies
   EXPECT_EQ(dropped("moe_act"), kAway * activated);
   EXPECT_EQ(dropped("mlp"), kAway * 3 * activated);
   EXPECT_EQ(dropped("shared_experts"), kAway * inside);
   EXPECT_EQ(dropped("moe_act, shared_experts"), kAway * (activated + inside));
   // The rows of experts, and the norm's output.
-  EXPECT_GT(dropped("moe"), kAway * (3 * activated + inside + kRows * kHidden + kTokens * kHidden));
+  EXPECT_GT(dropped("moe"),
+            kAway * (3 * activated + inside + kRows * kHiddenSize + kTokens * kHiddenSize));
 }
 
 // One more expert of each token is one more row in each layer: what experts read and make of it,
@@ -109,7 +111,7 @@ TEST(RecomputeMemory, ExpertsKeepNoResults) {
   };
   const auto more = [&](int64_t layers) { return saved("3", layers) - saved("2", layers); };
   // Of each row its choice, place and weight.
-  const int64_t of_row = 4 * (kHidden + 3 * kFeedForward + 3);
+  const int64_t of_row = 4 * (kHiddenSize + 3 * kFeedForward + 3);
   EXPECT_EQ(more(kLayers) - more(kLayers - 1), kTokens * of_row);
 }
 
