@@ -31,9 +31,9 @@ struct TrainingRun {
 };
 
 /// Trains step by step, so that several can be interleaved.
-class Trainer {
+class StepTrainer {
  public:
-  explicit Trainer(const TrainingRun& run);
+  explicit StepTrainer(const TrainingRun& run);
 
   /// Runs one step over rows that depend only on the step's number; `update` false: only gradients.
   StepResult step(bool update = true);
