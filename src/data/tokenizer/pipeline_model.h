@@ -20,6 +20,11 @@ class PipelineModel final : public TokenModel {
   std::optional<std::string> normalize(std::string_view text, Scratch& scratch) const override;
   void encode(std::string_view normalized, Scratch& scratch,
               std::vector<int32_t>& ids) const override;
+  bool tells_places() const override { return true; }
+  bool needs_places(bool changed) const override { return pre_tokenizer_.needs_places(changed); }
+  void normalize_tracked(TrackedText& text, Scratch& scratch) const override;
+  void encode_tracked(const TrackedView& normalized, Scratch& scratch, std::vector<int32_t>& ids,
+                      TokenPlaces* places) const override;
   bool encode_bytes(std::string_view bytes, Scratch& scratch,
                     std::vector<int32_t>& ids) const override;
   std::optional<int32_t> unknown_token() const override { return pieces_->unknown_token(); }
@@ -36,6 +41,9 @@ class PipelineModel final : public TokenModel {
 
  private:
   struct PieceScratch;
+
+  void encode_piece(const TrackedView& piece, PieceScratch& scratch, std::vector<int32_t>& ids,
+                    TokenPlaces& places) const;
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;

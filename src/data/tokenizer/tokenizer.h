@@ -14,6 +14,7 @@
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/text_decoder.h"
 #include "data/tokenizer/token_model.h"
+#include "data/tokenizer/token_places.h"
 
 namespace viaduct {
 
@@ -40,6 +41,8 @@ struct SpecialIds {
 /// The ids that `add_special_tokens` puts before and after.
 struct TokenTemplate {
   std::vector<int32_t> before, after;
+  /// What happens to the spans of tokens, in order.
+  std::vector<TokenPlaces::Trim> trims = {};
 };
 
 /// Memory that makes repeated encoding fast. Belongs to one tokenizer and one thread at a time.
@@ -83,6 +86,11 @@ class Tokenizer {
   UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
                       std::vector<int32_t>& ids) const;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  /// As `encode`; also appends the characters of the text that each id comes from. An ill-formed
+  /// part that U+FFFD replaces counts as one character. ConfigError for exact bytes, and for kinds
+  /// that do not tell (SentencePiece).
+  UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+                      std::vector<int32_t>& ids, std::vector<TokenSpan>& spans) const;
 
   /// The exact bytes that `ids` stand for (not always UTF-8). Added tokens give their text.
   /// IoError for ids that are no tokens.
@@ -104,6 +112,10 @@ class Tokenizer {
 
  private:
   friend class DecodeStream;
+  struct Encoding;
+  /// `places` may be null.
+  UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+                      std::vector<int32_t>& ids, TokenPlaces* places) const;
   /// Appends what a token adds to the text; bytes of several tokens may make up a character.
   bool decode_text(int32_t id, DecodeState& state, std::string& bytes) const;
 
