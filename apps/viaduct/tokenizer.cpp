@@ -100,9 +100,8 @@ int encode(const Options& options) {
     ids.clear();
     spans.clear();
     if (options.json_lines) line = parse_string(line, number);
-    const UnknownBytes unknown = options.offsets
-                                     ? tokenizer.encode(line, how, cache, ids, spans)
-                                     : tokenizer.encode(line, how, cache, ids);
+    const UnknownBytes unknown = options.offsets ? tokenizer.encode(line, how, cache, ids, spans)
+                                                 : tokenizer.encode(line, how, cache, ids);
     if (unknown.count > 0) {
       if (first.empty()) first = describe_unknown(line, number, unknown.first);
       VIADUCT_CHECK(IoError, options.unknown_bytes != "refuse", "{}", first);

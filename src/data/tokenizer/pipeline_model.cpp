@@ -55,7 +55,7 @@ void PipelineModel::normalize_tracked(TrackedText& text, Scratch& scratch) const
 }
 
 void PipelineModel::encode_tracked(const TrackedView& normalized, Scratch& any_scratch,
-                           std::vector<int32_t>& ids, TokenPlaces* places) const {
+                                   std::vector<int32_t>& ids, TokenPlaces* places) const {
   auto& scratch = static_cast<PieceScratch&>(any_scratch);
   pre_tokenizer_.split(normalized, scratch.regex, [&](const TrackedView& piece) {
     if (places == nullptr) {

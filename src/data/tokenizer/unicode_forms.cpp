@@ -208,8 +208,9 @@ std::string to_form(std::string_view text, NormalForm form) {
 
 std::vector<CharacterChange> changes_to_form(std::string_view text, NormalForm form) {
   std::vector<CharacterChange> changes;
-  normalize(text, form,
-            [&](const Letter& letter) { changes.push_back({letter.value, letter.change}); });
+  normalize(text, form, [&](const Letter& letter) {
+    changes.push_back({letter.value, letter.change});
+  });
   return changes;
 }
 
