@@ -47,6 +47,7 @@ class Bpe final : public PieceModel {
   Bpe(BpeSpec spec, std::string_view source);
 
   std::string_view kind() const override { return byte_level_ ? "byte-level BPE" : "BPE"; }
+  bool is_bpe() const override { return true; }
   std::unique_ptr<Buffers> make_buffers() const override;
   UnknownBytes encode(std::string_view piece, Buffers& buffers,
                       std::vector<int32_t>& ids) const override;

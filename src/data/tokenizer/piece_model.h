@@ -33,6 +33,7 @@ class PieceModel {
   virtual ~PieceModel() = default;
 
   virtual std::string_view kind() const = 0;
+  virtual bool is_bpe() const { return false; }
   virtual std::unique_ptr<Buffers> make_buffers() const = 0;
   /// Appends the ids of a piece, which is not empty, and returns its bytes without one.
   virtual UnknownBytes encode(std::string_view piece, Buffers& buffers,

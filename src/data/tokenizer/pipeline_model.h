@@ -16,6 +16,7 @@ class PipelineModel final : public TokenModel {
                 std::unique_ptr<const PieceModel> pieces);
 
   std::string_view kind() const override { return pieces_->kind(); }
+  bool is_bpe() const override { return pieces_->is_bpe(); }
   std::unique_ptr<Scratch> make_scratch() const override;
   std::optional<std::string> normalize(std::string_view text, Scratch& scratch) const override;
   void encode(std::string_view normalized, Scratch& scratch,

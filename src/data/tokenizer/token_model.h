@@ -53,6 +53,8 @@ class TokenModel {
 
   /// For people: "byte-level BPE", "SentencePiece".
   virtual std::string_view kind() const = 0;
+  /// Whether it merges pairs.
+  virtual bool is_bpe() const = 0;
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
 
   /// The normalized text, or nothing where it equals `text` (well-formed UTF-8).

@@ -15,6 +15,7 @@ constexpr int64_t kMaxGap = 1 << 20;
 Tokenizer::Tokenizer(Parts parts, std::string_view source)
     : model_(std::move(parts.model)),
       decoder_(std::move(parts.decoder)),
+      cleans_spaces_(parts.cleans_spaces),
       around_(std::move(parts.around)),
       special_(std::move(parts.special)),
       vocab_size_(model_->size()) {
@@ -251,12 +252,16 @@ std::string Tokenizer::unknown_bytes_became() const {
   return unknown ? "became " + token(*unknown).value_or("the unknown token") : "left out";
 }
 
+DecodeStream::DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  if (tokenizer.cleans_spaces_) cleanup_.emplace();
+}
+
 std::string DecodeStream::push(int32_t id) {
   if (!tokenizer_.decode_text(id, state_, held_)) append_utf8(held_, 0xFFFD);
   const size_t whole = held_.size() - unfinished_utf8_bytes(held_);
   std::string text = lossy_utf8(std::string_view(held_).substr(0, whole));
   held_.erase(0, whole);
-  return text;
+  return cleanup_ ? cleanup_->push(std::move(text)) : text;
 }
 
 std::string DecodeStream::finish() {
@@ -267,7 +272,9 @@ std::string DecodeStream::finish() {
   std::string text = lossy_utf8(held_);
   held_.clear();
   state_ = {};
-  return text;
+  if (!cleanup_) return text;
+  text = cleanup_->push(std::move(text));
+  return text + cleanup_->finish();
 }
 
 }  // namespace viaduct

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/space_cleanup.h"
 #include "data/tokenizer/text_decoder.h"
 #include "data/tokenizer/token_model.h"
 #include "data/tokenizer/token_places.h"
@@ -66,6 +67,8 @@ class Tokenizer {
     SpecialIds special;
     /// From spellings to text; none: the model decodes.
     std::optional<TextDecoder> decoder;
+    /// Whether decoded text loses spaces before punctuation (space_cleanup.h).
+    bool cleans_spaces = false;
   };
   /// IoError, naming `source`, if an added token's id belongs to another token, if an id is out of
   /// range, and if `around` or `special` contain ids that are no tokens.
@@ -99,8 +102,8 @@ class Tokenizer {
   /// beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
-  /// The text of `ids` as Hugging Face's tokenizers decode it: well-formed UTF-8. IoError for ids
-  /// that are no tokens.
+  /// The text of `ids` as Hugging Face's libraries decode it: well-formed UTF-8, without spaces
+  /// before punctuation where the configuration says so. IoError for ids that are no tokens.
   std::string decode_text(std::span<const int32_t> ids) const;
 
   /// The treatment of UnknownBytes, for messages: "left out", "became <unk>".
@@ -121,6 +124,7 @@ class Tokenizer {
 
   std::unique_ptr<const TokenModel> model_;
   std::optional<TextDecoder> decoder_;
+  bool cleans_spaces_ = false;
   AddedTokens added_;
   bool any_normalized_ = false;
   TokenTemplate around_;
@@ -132,7 +136,7 @@ class Tokenizer {
 /// whole characters only; what later tokens may still change is held back.
 class DecodeStream {
  public:
-  explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit DecodeStream(const Tokenizer& tokenizer);
 
   /// The text that the next token completes: well-formed UTF-8, ill-formed bytes and ids that are
   /// no tokens as U+FFFD.
@@ -144,6 +148,7 @@ class DecodeStream {
   const Tokenizer& tokenizer_;
   DecodeState state_;
   std::string held_;
+  std::optional<SpaceCleanup> cleanup_;
 };
 
 /// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files:
