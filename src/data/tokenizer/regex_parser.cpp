@@ -14,7 +14,10 @@ using Greed = RegexNode::Greed;
 
 constexpr int kMaxNesting = 200;
 constexpr int kMaxCount = 100000;  // Oniguruma's own limit
-constexpr size_t kMaxFoldedText = 64;
+// Without case: how many characters one may stand for, and how many ways there may be to join
+// neighbours.
+constexpr size_t kMostJoined = 3;
+constexpr int kMostWays = 1 << 12;
 
 struct Modes {
   bool any_case = false, dot_takes_lines = false, extended = false;
@@ -393,39 +396,52 @@ class Parser {
   }
 
   /// `run` in any case. One character may stand for several of it, and several for one.
-  RegexNode folded(std::u32string_view run, size_t begin, int budget = 256) {
+  RegexNode folded(std::u32string_view run, size_t begin) {
     RegexNode made;
-    for (size_t at = 0; at < run.size(); ++at) {
-      std::vector<RegexNode> ways;
-      for (size_t length = 2; length <= 3 && at + length <= run.size(); ++length) {
-        const CodePointSet whole = folding().standing_for(run.substr(at, length));
-        if (whole.empty()) continue;
-        if (run.size() > kMaxFoldedText || budget < 2)
-          text_.refuse(begin, "has too many spellings without case");
-        ways.push_back(RegexNode::of(
-            Kind::sequence,
-            {RegexNode::of(whole), folded(run.substr(at + length), begin, budget / 2)}));
+    for (size_t at = 0; at < run.size();) {
+      size_t end = at + 1;  // of the characters that may be joined with each other
+      for (size_t next = at; next < end; ++next) {
+        for (size_t length = 2; length <= kMostJoined && next + length <= run.size(); ++length) {
+          if (!folding().standing_for(run.substr(next, length)).empty())
+            end = std::max(end, next + length);
+        }
       }
-      const CodePointSet one(run[at]);
-      std::vector<RegexNode> single{RegexNode::of(folding().closure(one))};
-      for (const std::u32string& spelled : folding().longer(one)) {
-        RegexNode letters;
-        for (const char32_t c : spelled)
-          letters.children.push_back(RegexNode::of(folding().closure(CodePointSet(c))));
-        single.push_back(std::move(letters));
-      }
-      RegexNode here = single.size() == 1 ? std::move(single.front())
-                                          : RegexNode::of(Kind::alternatives, std::move(single));
-      if (ways.empty()) {
-        made.children.push_back(std::move(here));
-        continue;
-      }
-      ways.push_back(RegexNode::of(
-          Kind::sequence, {std::move(here), folded(run.substr(at + 1), begin, budget / 2)}));
-      made.children.push_back(RegexNode::of(Kind::alternatives, std::move(ways)));
-      return made;
+      made.children.push_back(end == at + 1 ? folded_character(run[at])
+                                            : joined(run.substr(at, end - at), begin, kMostWays));
+      at = end;
     }
     return made;
+  }
+
+  RegexNode folded_character(char32_t character) {
+    const CodePointSet one(character);
+    std::vector<RegexNode> ways{RegexNode::of(folding().closure(one))};
+    for (const std::u32string& spelled : folding().longer(one)) {
+      RegexNode letters;
+      for (const char32_t c : spelled)
+        letters.children.push_back(RegexNode::of(folding().closure(CodePointSet(c))));
+      ways.push_back(std::move(letters));
+    }
+    return ways.size() == 1 ? std::move(ways.front())
+                            : RegexNode::of(Kind::alternatives, std::move(ways));
+  }
+
+  /// All ways to join neighbours of `run`.
+  RegexNode joined(std::u32string_view run, size_t begin, int budget) {
+    if (run.empty()) return {};
+    if (budget < 2) text_.refuse(begin, "has too many spellings without case");
+    const auto then = [&](RegexNode first, size_t length) {
+      RegexNode rest = joined(run.substr(length), begin, budget / 2);
+      return RegexNode::of(Kind::sequence, {std::move(first), std::move(rest)});
+    };
+    std::vector<RegexNode> ways;
+    for (size_t length = 2; length <= kMostJoined && length <= run.size(); ++length) {
+      CodePointSet whole = folding().standing_for(run.substr(0, length));
+      if (!whole.empty()) ways.push_back(then(RegexNode::of(std::move(whole)), length));
+    }
+    ways.push_back(then(folded_character(run.front()), 1));
+    return ways.size() == 1 ? std::move(ways.front())
+                            : RegexNode::of(Kind::alternatives, std::move(ways));
   }
 
   RegexText text_;

@@ -162,8 +162,8 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
                                EncodeCache& cache, std::vector<int32_t>& ids,
                                std::vector<TokenSpan>& spans) const {
   VIADUCT_CHECK(ConfigError, model_->tells_places() && !options.exact_bytes,
-                "offsets are those of characters of a text, and a tokenizer of kind {} {}", kind(),
-                model_->tells_places() ? "cannot tell them of bytes" : "does not tell them");
+                "offsets are those of characters of a text: a tokenizer of kind {} {}", kind(),
+                model_->tells_places() ? "has none for exact bytes" : "does not tell them");
   const std::string whole = lossy_utf8(text);
   const auto append = [&](const std::vector<int32_t>& more) {
     if (!options.add_special_tokens) return;
