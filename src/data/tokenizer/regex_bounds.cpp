@@ -70,6 +70,22 @@ RegexNode guard_of(const CodePointSet& single, const CodePointSet& run) {
   return begin_or({not_behind(single), RegexNode::of(Kind::ahead, {RegexNode::of(run)}, true)});
 }
 
+/// Repeats of a set in groups around it, or around all of them, as such repeats.
+RegexNode simple(RegexNode node) {
+  for (RegexNode& child : node.children) child = simple(std::move(child));
+  if (node.kind != Kind::repeat && node.kind != Kind::atomic) return node;
+  RegexNode& child = node.children.front();
+  const bool grouped = child.kind == Kind::sequence && child.children.size() == 1;
+  if (grouped) {
+    RegexNode inner = std::move(child.children.front());
+    child = std::move(inner);
+  }
+  if (node.kind != Kind::atomic || !is_run(child) || child.greed == Greed::lazy) return node;
+  RegexNode run = std::move(child);
+  run.greed = Greed::possessive;
+  return run;
+}
+
 class Bounds {
  public:
   /// A way to match from the place where it is tried. `may_fail`: what follows may not match.
@@ -189,7 +205,7 @@ class Bounds {
 BoundedRegex bounded(RegexNode tree) {
   Bounds bounds;
   BoundedRegex made;
-  made.tree = bounds.begin(std::move(tree), false);
+  made.tree = bounds.begin(simple(std::move(tree)), false);
   made.count_all = bounds.count_all;
   made.asks_for_begin = has(made.tree, Kind::search_begin);
   return made;

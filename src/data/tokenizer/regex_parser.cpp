@@ -14,10 +14,8 @@ using Greed = RegexNode::Greed;
 
 constexpr int kMaxNesting = 200;
 constexpr int kMaxCount = 100000;  // Oniguruma's own limit
-// Without case: how many characters one may stand for, and how many ways there may be to join
-// neighbours.
+// Without case one character may stand for so many.
 constexpr size_t kMostJoined = 3;
-constexpr int kMostWays = 1 << 12;
 
 struct Modes {
   bool any_case = false, dot_takes_lines = false, extended = false;
@@ -48,9 +46,8 @@ class Parser {
   RegexNode sequence(Modes modes, int depth) {
     RegexNode made;
     std::u32string run;  // characters that case folding may join
-    size_t run_begin = 0;
     const auto finish_run = [&] {
-      if (!run.empty()) made.children.push_back(folded(run, run_begin));
+      if (!run.empty()) made.children.push_back(folded(run));
       run.clear();
     };
     while (!text_.done() && text_.peek() != '|' && text_.peek() != ')') {
@@ -63,14 +60,13 @@ class Parser {
       }
       const auto literal = take_literal(modes);
       if (literal && modes.any_case && !quantifier_follows()) {
-        if (run.empty()) run_begin = begin;
         run.push_back(*literal);
         continue;
       }
       finish_run();
       std::optional<RegexNode> node;
       if (literal) {
-        node = modes.any_case ? folded(std::u32string(1, *literal), begin)
+        node = modes.any_case ? folded(std::u32string(1, *literal))
                               : RegexNode::of(CodePointSet(*literal));
       } else {
         node = atom(modes, depth);
@@ -213,7 +209,7 @@ class Parser {
     if (modes.any_case) {
       if (!found.negated) {
         for (const std::u32string& spelled : folding().longer(found.set))
-          longer.push_back(folded(spelled, begin));
+          longer.push_back(folded(spelled));
       }
       found.set = folding().closure(found.set);
     }
@@ -395,20 +391,23 @@ class Parser {
     return *folding_;
   }
 
-  /// `run` in any case. One character may stand for several of it, and several for one.
-  RegexNode folded(std::u32string_view run, size_t begin) {
+  /// `run` in any case. One character may stand for several: as Oniguruma does, for the most that
+  /// one can stand for from each place on, and then the next place is behind them.
+  RegexNode folded(std::u32string_view run) {
     RegexNode made;
-    for (size_t at = 0; at < run.size();) {
-      size_t end = at + 1;  // of the characters that may be joined with each other
-      for (size_t next = at; next < end; ++next) {
-        for (size_t length = 2; length <= kMostJoined && next + length <= run.size(); ++length) {
-          if (!folding().standing_for(run.substr(next, length)).empty())
-            end = std::max(end, next + length);
-        }
+    while (!run.empty()) {
+      CodePointSet whole;
+      size_t length = kMostJoined + 1;
+      while (whole.empty() && --length > 1) {
+        if (length <= run.size()) whole = folding().standing_for(run.substr(0, length));
       }
-      made.children.push_back(end == at + 1 ? folded_character(run[at])
-                                            : joined(run.substr(at, end - at), begin, kMostWays));
-      at = end;
+      RegexNode letters;
+      for (const char32_t c : run.substr(0, length))
+        letters.children.push_back(folded_character(c));
+      if (length > 1)
+        letters = RegexNode::of(Kind::alternatives, {RegexNode::of(whole), std::move(letters)});
+      made.children.push_back(std::move(letters));
+      run.remove_prefix(length);
     }
     return made;
   }
@@ -422,24 +421,6 @@ class Parser {
         letters.children.push_back(RegexNode::of(folding().closure(CodePointSet(c))));
       ways.push_back(std::move(letters));
     }
-    return ways.size() == 1 ? std::move(ways.front())
-                            : RegexNode::of(Kind::alternatives, std::move(ways));
-  }
-
-  /// All ways to join neighbours of `run`.
-  RegexNode joined(std::u32string_view run, size_t begin, int budget) {
-    if (run.empty()) return {};
-    if (budget < 2) text_.refuse(begin, "has too many spellings without case");
-    const auto then = [&](RegexNode first, size_t length) {
-      RegexNode rest = joined(run.substr(length), begin, budget / 2);
-      return RegexNode::of(Kind::sequence, {std::move(first), std::move(rest)});
-    };
-    std::vector<RegexNode> ways;
-    for (size_t length = 2; length <= kMostJoined && length <= run.size(); ++length) {
-      CodePointSet whole = folding().standing_for(run.substr(0, length));
-      if (!whole.empty()) ways.push_back(then(RegexNode::of(std::move(whole)), length));
-    }
-    ways.push_back(then(folded_character(run.front()), 1));
     return ways.size() == 1 ? std::move(ways.front())
                             : RegexNode::of(Kind::alternatives, std::move(ways));
   }
