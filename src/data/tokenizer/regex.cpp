@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxPatternBytes = 1 << 16;
 // Steps back in one text: this many, and some for each character. From each place some are free.
-constexpr size_t kStepsBack = 2'000'000, kStepsBackPerCharacter = 1000, kFreeSteps = 1000;
+constexpr size_t kStepsBack = 2'000'000, kStepsBackPerCharacter = 200, kFreeSteps = 1000;
 // So many places are tried one by one where the free steps do not suffice.
 constexpr size_t kFirstStretch = 4096;
 
