@@ -25,6 +25,7 @@ using nlohmann::json;
 struct Options {
   std::string tokenizer, special = "recognised", unknown_bytes = "drop", output, json_key = "text";
   bool json_lines = false, exact_bytes = false, add_special_tokens = false, overwrite = false;
+  bool offsets = false;
   std::vector<std::string> inputs;
   int32_t vocab_size = 0;
 };
@@ -79,24 +80,34 @@ std::string describe_unknown(const std::string& line, size_t number, uint8_t byt
       at == std::string::npos ? "somewhere in its normal form" : fmt::format("at offset {}", at));
 }
 
+/// {"ids": [id, …], "offsets": [[begin, end], …]}
+json with_offsets(const std::vector<int32_t>& ids, const std::vector<TokenSpan>& spans) {
+  json offsets = json::array();
+  for (const TokenSpan& span : spans) offsets.push_back({span.begin, span.end});
+  return {{"ids", ids}, {"offsets", std::move(offsets)}};
+}
+
 int encode(const Options& options) {
   const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   const EncodeOptions how{options.special == "as-text", options.add_special_tokens,
                           options.exact_bytes};
   EncodeCache cache = tokenizer.make_cache();
   std::vector<int32_t> ids;
+  std::vector<TokenSpan> spans;
   std::string line, first;
   int64_t unknown_bytes = 0;
   for (size_t number = 1; read_line(line); ++number) {
     ids.clear();
+    spans.clear();
     if (options.json_lines) line = parse_string(line, number);
-    const UnknownBytes unknown = tokenizer.encode(line, how, cache, ids);
+    const UnknownBytes unknown = options.offsets ? tokenizer.encode(line, how, cache, ids, spans)
+                                                 : tokenizer.encode(line, how, cache, ids);
     if (unknown.count > 0) {
       if (first.empty()) first = describe_unknown(line, number, unknown.first);
       VIADUCT_CHECK(IoError, options.unknown_bytes != "refuse", "{}", first);
       unknown_bytes += unknown.count;
     }
-    write_line(json(ids).dump());
+    write_line((options.offsets ? with_offsets(ids, spans) : json(ids)).dump());
   }
   finish_output();
   if (unknown_bytes > 0) {
@@ -171,11 +182,16 @@ Subcommand add_tokenizer(CLI::App& root) {
       add_coder(*app, *options, "encode", "Each line of standard input to a JSON array of ids");
   auto* strings =
       encoder->add_flag("--json", options->json_lines, "each input line is a JSON string");
+  auto* raw = encoder
+                  ->add_flag("--bytes", options->exact_bytes,
+                             "bytes that are not UTF-8 become their own tokens, so that decode "
+                             "--bytes gives them back; without it they become U+FFFD")
+                  ->excludes(strings);
   encoder
-      ->add_flag("--bytes", options->exact_bytes,
-                 "bytes that are not UTF-8 become their own tokens, so that decode --bytes gives "
-                 "them back; without it they become U+FFFD")
-      ->excludes(strings);
+      ->add_flag("--offsets", options->offsets,
+                 "each output line is an object of the lists ids and offsets: which characters of "
+                 "the line each id comes from, [begin, end)")
+      ->excludes(raw);
   encoder
       ->add_option("--unknown-bytes", options->unknown_bytes,
                    "bytes that the vocabulary has no token for. drop: as Hugging Face's "

@@ -50,6 +50,19 @@ TEST_F(TokenizerCommand, TakesAndGivesJsonStrings) {
   EXPECT_EQ(run("decode --json" + folder_of("gpt2"), "[8582]\n").out, "\"\\ufffd\"\n");
 }
 
+TEST_F(TokenizerCommand, TellsWhereTokensComeFrom) {
+  EXPECT_EQ(run("encode --offsets --add-special-tokens" + folder_of("llama3_style"),
+                "x\u00e9<|eot_id|>\n")
+                .out,
+            R"({"ids":[901,87,128,102,903],"offsets":[[0,0],[0,1],[1,2],[1,2],[2,12]]})"
+            "\n");
+  std::filesystem::copy(test::test_data("tokenizer/spm_bpe/tokenizer.model"),
+                        folder_ / "tokenizer.model");
+  const Result refused = run("encode --offsets --tokenizer " + folder_.path().string(), "x\n");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("SentencePiece does not tell"), std::string::npos) << refused.err;
+}
+
 TEST_F(TokenizerCommand, TreatsSpecialTokensAsAsked) {
   const std::string folder = folder_of("llama3_style");
   const std::string text = "x<|eot_id|>\n";

@@ -1,9 +1,14 @@
 """Random tokenizers and texts for the oracle of tokenizers."""
 
 import json
+import os
 import random
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+with open(os.path.join(ROOT, "tests/data/tokenizer/pipelines/unigram.json"), encoding="utf-8") as file:
+    CHARSMAP = json.load(file)["tokenizer"]["normalizer"]
 
 WORDS = """the sea ate it KING Richard's don't I'LL we've it's naïve café cafe\u0301 Straße ſtrong ﬁrst ﬆop İstanbul Größe 123 4567 3.14 1,000
 x=y+z; {a:[1,2]} _under_score CamelCase http://a.b/c?d=e 你好 世界。 日本語 カタカナ ひらがな 한국어 각 Привет мир Ελληνικά שלום العربية हिन्दी ไทย
@@ -64,6 +69,13 @@ def pattern(rng, depth=0):
     return "|".join(ways)
 
 
+def precompiled():
+    """The character map of a test's tokenizer: the package makes such a normalizer only out of a file's text."""
+    document = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": CHARSMAP, "pre_tokenizer": None,
+                "post_processor": None, "decoder": None, "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    return Tokenizer.from_str(json.dumps(document)).normalizer
+
+
 def normalizer(rng):
     one = lambda: rng.choice([
         normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD, normalizers.Lowercase, normalizers.StripAccents, normalizers.Strip,
@@ -100,8 +112,23 @@ def added(rng):
     return made
 
 
+def aside(rng):
+    """Another source of chance, of the same state, for what shall not change the rest."""
+    return random.Random(repr(rng.getstate()[1][:8]))
+
+
+def post_processor(rng, vocabulary):
+    names = rng.sample(sorted(vocabulary), 2)
+    pair = [(name, vocabulary[name]) for name in names]
+    trim = lambda: processors.ByteLevel(add_prefix_space=rng.random() < 0.5, trim_offsets=rng.random() < 0.8)
+    template = lambda: processors.TemplateProcessing(single=[names[0], "$A", names[1]][rng.randrange(2):rng.randrange(2, 4)], special_tokens=pair)
+    return rng.choice([trim, trim, template, lambda: processors.Sequence([trim(), template()]),
+                       lambda: processors.RobertaProcessing(pair[0], pair[1], rng.random() < 0.7, rng.random() < 0.5)])()
+
+
 def tokenizer(rng):
     """A random tokenizer, trained on random texts."""
+    other = aside(rng)
     kind = rng.choice(["bytes", "bytes", "bytes", "bpe", "bpe", "unigram"])
     sample = [text(rng) for _ in range(60)]
     if kind == "bytes":
@@ -127,6 +154,9 @@ def tokenizer(rng):
             decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]),
             decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])])
     chosen = normalizer(rng)
+    if other.random() < 0.1:
+        mapped = precompiled()
+        chosen = mapped if chosen is None else normalizers.Sequence([mapped, chosen])
     if chosen is not None:
         made.normalizer = chosen
     made.train_from_iterator(sample, trainer)
@@ -142,4 +172,6 @@ def tokenizer(rng):
         if (normal, token.normalized) not in spelled:  # else it is left to chance which one `tokenizers` finds
             made.add_tokens([token])
         spelled.add((normal, token.normalized))
+    if other.random() < 0.6:
+        made.post_processor = post_processor(other, made.get_vocab())
     return made

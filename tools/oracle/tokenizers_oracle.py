@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ids, decoded texts and special tokens of Viaduct beside those of Hugging Face's `tokenizers`: random tokenizers with random texts, and the
+"""Ids, offsets, decoded texts and special tokens of Viaduct beside those of Hugging Face's `tokenizers`: random tokenizers with random texts, and the
 tokenizers inside PyPI packages. Prints what differs, with the seed; exit status 1 if anything does."""
 
 import argparse
@@ -33,18 +33,24 @@ class Viaduct:
 def compare(viaduct, theirs, folder, texts, ids_to_decode, report):
     """Pairs that were compared, or None if Viaduct refuses the tokenizer."""
     pairs = 0
-    for special_as_text in (False, True):
+    for special_as_text, add in ((False, False), (False, True), (True, False)):
         theirs.encode_special_tokens = special_as_text
-        want = [theirs.encode(text, add_special_tokens=False).ids for text in texts]
-        got = viaduct.lines("encode", folder, texts, "--json", "--special", "as-text" if special_as_text else "recognised")
-        if isinstance(got, str):
-            return got
-        for text, a, b in zip(texts, got, want):
+        encoded = [theirs.encode(text, add_special_tokens=add) for text in texts]
+        want = [e.ids for e in encoded]
+        options = ["--json", "--special", "as-text" if special_as_text else "recognised"] + ["--add-special-tokens"] * add
+        got = viaduct.lines("encode", folder, texts, *options)
+        placed = viaduct.lines("encode", folder, texts, *options, "--offsets")
+        for lines in (got, placed):
+            if isinstance(lines, str):
+                return lines
+        for text, a, b, e in zip(texts, got, placed, encoded):
             pairs += 1
-            if a != b:
-                report("encode", text, a, b)
+            if a != e.ids or b["ids"] != e.ids:
+                report("encode", text, (a, b["ids"]), e.ids)
+            elif b["offsets"] != [list(o) for o in e.offsets]:
+                report("offsets", text, b["offsets"], [list(o) for o in e.offsets])
     theirs.encode_special_tokens = False
-    lists = [ids for ids in want if ids] + ids_to_decode
+    lists = [ids for ids in want if ids] + ids_to_decode  # those with special tokens as text
     got = viaduct.lines("decode", folder, lists, "--json")
     if isinstance(got, str):
         return got
@@ -94,7 +100,7 @@ def random_tokenizers(viaduct, options):
             for what, given, ours, expected in found[:1]:
                 steps = json.loads(theirs.to_str())
                 print(f"seed {seed}: {len(found)} differ; {what} of {given!r}:\n  ours   {ours!r}\n  theirs {expected!r}\n  "
-                      + json.dumps({k: steps[k] for k in ("normalizer", "pre_tokenizer", "decoder", "added_tokens")}, ensure_ascii=False), flush=True)
+                      + json.dumps({k: steps[k] for k in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens")}, ensure_ascii=False), flush=True)
         seed += 1
     print(f"seeds {options.seed} to {seed - 1}: {pairs} pairs, {differing} differ; {refused} tokenizers refused")
     for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:12]:

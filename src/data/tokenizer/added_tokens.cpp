@@ -101,7 +101,7 @@ const AddedToken* AddedTokens::find(int32_t id) const {
 
 void AddedTokens::split(std::string_view text, bool normalized, bool special_as_text,
                         FunctionRef<void(std::string_view)> plain,
-                        FunctionRef<void(int32_t)> token) const {
+                        FunctionRef<void(int32_t, std::string_view)> token) const {
   const Trie& trie = normalized ? normalized_ : raw_;
   size_t done = 0;
   const auto emit_plain = [&](size_t end) {
@@ -137,7 +137,7 @@ void AddedTokens::split(std::string_view text, bool normalized, bool special_as_
     }
     if (begin >= end) continue;  // white space that the token before has taken
     emit_plain(begin);
-    token(found.id);
+    token(found.id, text.substr(begin, end - begin));
     done = end;
   }
   emit_plain(text.size());

@@ -39,12 +39,14 @@ class AddedTokens {
   const AddedToken* find(std::string_view content) const;
   const AddedToken* find(int32_t id) const;
 
-  /// Cuts well-formed `text` in order into added tokens (`token(id)`) and the text between
+  /// Cuts well-formed `text` in order into added tokens (`token`) and the text between
   /// (`plain`). Looks only for tokens whose `normalized` equals the argument, and not for special
   /// ones if `special_as_text`. As in Hugging Face's tokenizers, matches do not overlap, but a
   /// match may lie in the white space that the one before takes (`rstrip`): it counts as well.
+  /// `token` also gets the part of `text` that it takes.
   void split(std::string_view text, bool normalized, bool special_as_text,
-             FunctionRef<void(std::string_view)> plain, FunctionRef<void(int32_t)> token) const;
+             FunctionRef<void(std::string_view)> plain,
+             FunctionRef<void(int32_t, std::string_view)> token) const;
 
  private:
   /// A tree of bytes: `next` maps (node, byte) to a node, `token` a node to an index of `tokens_`.

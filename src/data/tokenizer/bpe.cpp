@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "data/tokenizer/byte_alphabet.h"
@@ -103,32 +104,38 @@ UnknownBytes Bpe::spell_known_bytes(std::string_view piece, std::vector<int32_t>
   return unknown;
 }
 
-UnknownBytes Bpe::spell_characters(std::string_view piece, std::vector<int32_t>& ids) const {
+UnknownBytes Bpe::spell_characters(std::string_view piece, std::vector<int32_t>& ids,
+                                   std::vector<size_t>* bytes_of_ids) const {
   UnknownBytes unknown;
+  const auto put = [&](int32_t id, size_t bytes) {
+    ids.push_back(id);
+    if (bytes_of_ids != nullptr) bytes_of_ids->push_back(bytes);
+  };
   // As in Hugging Face's tokenizers, an unknown token waits for the next known character; tokens of
   // bytes pass it by.
-  bool waiting = false;
+  size_t waiting = 0;  // its bytes
   while (!piece.empty()) {
     const CodePoint next = first_code_point(piece);
     const std::string_view bytes = piece.substr(0, next.bytes);
     piece.remove_prefix(next.bytes);
     if (const auto found = id_of_character_.find(next.value); found != id_of_character_.end()) {
-      if (waiting) ids.push_back(unknown_id_);
-      waiting = false;
-      ids.push_back(found->second);
+      if (waiting > 0) put(unknown_id_, waiting);
+      waiting = 0;
+      put(found->second, next.bytes);
       continue;
     }
     const auto has_token = [&](char c) { return id_of_byte_token_[static_cast<uint8_t>(c)] >= 0; };
     if (byte_fallback_ && std::all_of(bytes.begin(), bytes.end(), has_token)) {
-      for (const char c : bytes) ids.push_back(id_of_byte_token_[static_cast<uint8_t>(c)]);
+      for (const char c : bytes) put(id_of_byte_token_[static_cast<uint8_t>(c)], 1);
       continue;
     }
-    unknown.add({static_cast<int64_t>(bytes.size()), static_cast<uint8_t>(bytes.front())});
+    const std::string raw = byte_level_ ? *unspell_bytes(bytes) : std::string(bytes);
+    unknown.add({static_cast<int64_t>(raw.size()), static_cast<uint8_t>(raw.front())});
     if (unknown_id_ < 0) continue;
-    if (waiting && !fuse_unknown_) ids.push_back(unknown_id_);
-    waiting = true;
+    if (waiting > 0 && !fuse_unknown_) put(unknown_id_, std::exchange(waiting, 0));
+    waiting += next.bytes;
   }
-  if (waiting) ids.push_back(unknown_id_);
+  if (waiting > 0) put(unknown_id_, waiting);
   return unknown;
 }
 
@@ -150,6 +157,35 @@ UnknownBytes Bpe::encode(std::string_view piece, Buffers& any_buffers,
           : spell_characters(byte_level_ ? spell_bytes(piece) : piece, buffers.piece);
   merge_pairs(buffers.piece, merges_, buffers.merge);
   ids.insert(ids.end(), buffers.piece.begin(), buffers.piece.end());
+  return unknown;
+}
+
+UnknownBytes Bpe::encode_parts(std::string_view piece, Buffers& any_buffers,
+                               std::vector<int32_t>& ids, std::vector<PiecePart>& parts) const {
+  auto& buffers = static_cast<MergeBuffers&>(any_buffers);
+  if (ignore_merges_) {
+    if (const auto whole = find(piece)) {
+      ids.push_back(*whole);
+      parts.push_back({0, piece.size()});
+      return {};
+    }
+  }
+  std::vector<int32_t> characters;
+  std::vector<size_t> bytes;
+  const UnknownBytes unknown = spell_characters(piece, characters, &bytes);
+  buffers.piece = characters;
+  merge_pairs(buffers.piece, merges_, buffers.merge);
+  // A merged token is spelled as the tokens that it is made of.
+  size_t next = 0, end = 0;
+  for (const int32_t id : buffers.piece) {
+    const size_t begin = end;
+    for (size_t left = spelled_[id]->size(); left > 0 && next < characters.size(); ++next) {
+      end += bytes[next];
+      left -= std::min(left, spelled_[characters[next]]->size());
+    }
+    ids.push_back(id);
+    parts.push_back({begin, end});
+  }
   return unknown;
 }
 

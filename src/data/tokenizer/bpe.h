@@ -47,9 +47,13 @@ class Bpe final : public PieceModel {
   Bpe(BpeSpec spec, std::string_view source);
 
   std::string_view kind() const override { return byte_level_ ? "byte-level BPE" : "BPE"; }
+  bool is_bpe() const override { return true; }
   std::unique_ptr<Buffers> make_buffers() const override;
   UnknownBytes encode(std::string_view piece, Buffers& buffers,
                       std::vector<int32_t>& ids) const override;
+  UnknownBytes encode_parts(std::string_view piece, Buffers& buffers, std::vector<int32_t>& ids,
+                            std::vector<PiecePart>& parts) const override;
+  bool of_letters() const override { return byte_level_; }
   bool encode_bytes(std::string_view bytes, Buffers& buffers,
                     std::vector<int32_t>& ids) const override;
   std::optional<int32_t> unknown_token() const override {
@@ -64,8 +68,9 @@ class Bpe final : public PieceModel {
  private:
   struct MergeBuffers;
 
-  /// The ids of characters one by one, before merging.
-  UnknownBytes spell_characters(std::string_view piece, std::vector<int32_t>& ids) const;
+  /// The ids of characters one by one, before merging, and the bytes of each.
+  UnknownBytes spell_characters(std::string_view piece, std::vector<int32_t>& ids,
+                                std::vector<size_t>* bytes_of_ids = nullptr) const;
   UnknownBytes spell_known_bytes(std::string_view piece, std::vector<int32_t>& ids) const;
 
   bool byte_level_ = true;

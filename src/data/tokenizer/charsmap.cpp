@@ -69,6 +69,11 @@ size_t cluster_bytes(std::string_view text) {
   return bytes;
 }
 
+size_t count_characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
+
 }  // namespace
 
 Charsmap::Charsmap(std::string_view base64, std::string_view source) {
@@ -106,37 +111,55 @@ std::optional<std::string_view> Charsmap::replacement(std::string_view text) con
   return std::nullopt;
 }
 
-std::optional<std::string> Charsmap::normalize(std::string_view text) const {
-  std::string out;
-  bool changed = false;
-  const auto put = [&](std::string_view part) {
-    const auto found = replacement(part);
-    out += found ? *found : part;
-    changed |= found.has_value();
-    return found.has_value();
-  };
+template <class Put>
+void Charsmap::replace(std::string_view text, const Put& put) const {
   while (!text.empty()) {
     size_t bytes = cluster_bytes(text);
     const CodePoint first = first_code_point(text);
     if (bytes < kLongCluster && bytes > first.bytes) {
-      if (const auto whole = replacement(text.substr(0, bytes))) {
-        out += *whole;
-        changed = true;
+      const std::string_view cluster = text.substr(0, bytes);
+      if (const auto whole = replacement(cluster)) {
+        put(cluster, whole);
         text.remove_prefix(bytes);
         continue;
       }
     }
-    put(text.substr(0, first.bytes));
-    text.remove_prefix(first.bytes);
-    // The others of the cluster follow one by one.
-    bytes -= first.bytes;
+    // The characters of the cluster follow one by one.
     while (bytes > 0) {
       const size_t one = first_code_point(text).bytes;
-      put(text.substr(0, one));
+      const std::string_view character = text.substr(0, one);
+      put(character, replacement(character));
       text.remove_prefix(one);
       bytes -= std::min(bytes, one);
     }
   }
+}
+
+std::optional<std::string> Charsmap::normalize(std::string_view text) const {
+  std::string out;
+  bool changed = false;
+  replace(text, [&](std::string_view part, std::optional<std::string_view> found) {
+    out += found ? *found : part;
+    changed |= found.has_value();
+  });
+  if (!changed) return std::nullopt;
+  return out;
+}
+
+std::optional<std::vector<CharacterChange>> Charsmap::changes(std::string_view text) const {
+  std::vector<CharacterChange> out;
+  bool changed = false;
+  replace(text, [&](std::string_view part, std::optional<std::string_view> found) {
+    changed |= found.has_value();
+    const auto before = count_characters(part);
+    std::string_view put = found ? *found : part;
+    const auto after = count_characters(put);
+    for (; !put.empty(); put.remove_prefix(first_code_point(put).bytes))
+      out.push_back({first_code_point(put).value, 0});
+    // As in the library: the last ones are new, or the last one takes what is left out.
+    for (auto i = before; i < after; ++i) out[out.size() - 1 - (i - before)].change = 1;
+    if (after < before && !out.empty()) out.back().change -= static_cast<int>(before - after);
+  });
   if (!changed) return std::nullopt;
   return out;
 }

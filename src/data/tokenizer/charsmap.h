@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/tracked_text.h"
+
 namespace viaduct {
 
 class Charsmap {
@@ -18,8 +20,13 @@ class Charsmap {
   /// Replaces what the map has: short grapheme clusters as a whole, else single characters, as
   /// Hugging Face's tokenizers do. Nothing if nothing changes.
   std::optional<std::string> normalize(std::string_view text) const;
+  /// The same as changes of `text`.
+  std::optional<std::vector<CharacterChange>> changes(std::string_view text) const;
 
  private:
+  /// Calls `put(part, replacement)` for each part of `text`; no replacement: it stays.
+  template <class Put>
+  void replace(std::string_view text, const Put& put) const;
   /// What replaces a text: that of its shortest prefix in the map.
   std::optional<std::string_view> replacement(std::string_view text) const;
 

@@ -94,6 +94,20 @@ TokenTemplate read_template(const std::filesystem::path& folder, const SpecialId
   return around;
 }
 
+/// "clean_up_tokenization_spaces" of the configuration. As transformers 5, which cleans the text of
+/// BPE tokenizers only where a second member insists on it.
+bool cleans_spaces(const std::filesystem::path& folder, const TokenModel& model) {
+  const auto path = folder / "tokenizer_config.json";
+  const auto config = read_json_object(path);
+  if (!config) return false;
+  const auto is_set = [&](std::string_view name) {
+    return bool_member(*config, name, path.string(), false);
+  };
+  return is_set("clean_up_tokenization_spaces") &&
+         (!model.is_bpe() ||
+          is_set("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"));
+}
+
 }  // namespace
 
 Tokenizer load_tokenizer(const std::filesystem::path& folder) {
@@ -155,6 +169,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
         "merges.txt",
         folder.string());
   }
+  parts.cleans_spaces = cleans_spaces(folder, *parts.model);
   add_folder_tokens(folder, *parts.model, !json_model, parts.added);
   parts.special = read_special_ids(folder, *parts.model, parts.added, otherwise);
   if (!has_json) parts.around = read_template(folder, parts.special, sentencepiece);

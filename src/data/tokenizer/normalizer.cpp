@@ -20,17 +20,6 @@ std::string map_characters(std::string_view text, const Change& change) {
   return out;
 }
 
-/// SentencePiece's rule "nmt": controls are left out, spaces of several kinds become ' '.
-void clean_for_translation(char32_t c, std::string& out) {
-  const bool left_out = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
-                        c == 0x7F || c == 0x8F || c == 0x9F;
-  if (left_out) return;
-  const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
-                     (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
-                     c == 0xFEFF || c == 0xFFFD;
-  append_utf8(out, space ? U' ' : c);
-}
-
 std::optional<std::string> apply(NormalForm form, std::string_view text, RegexScratch&) {
   if (!may_change(text, form)) return std::nullopt;
   return to_form(text, form);
@@ -56,13 +45,9 @@ std::optional<std::string> apply(const Prefix& step, std::string_view text, Rege
 }
 
 std::optional<std::string> apply(const StripSpace& step, std::string_view text, RegexScratch&) {
-  const size_t before = text.size();
-  while (step.left && !text.empty() && is_white_space(first_code_point(text).value))
-    text.remove_prefix(first_code_point(text).bytes);
-  while (step.right && !text.empty() && is_white_space(last_code_point(text).value))
-    text.remove_suffix(last_code_point(text).bytes);
-  if (text.size() == before) return std::nullopt;
-  return std::string(text);
+  const std::string_view kept = stripped(step, text);
+  if (kept.size() == text.size()) return std::nullopt;
+  return std::string(kept);
 }
 
 std::optional<std::string> apply(CharacterStep step, std::string_view text, RegexScratch&) {
@@ -86,6 +71,24 @@ std::optional<std::string> apply(const Charsmap& map, std::string_view text, Reg
 }
 
 }  // namespace
+
+void clean_for_translation(char32_t c, std::string& out) {
+  const bool left_out = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
+                        c == 0x7F || c == 0x8F || c == 0x9F;
+  if (left_out) return;
+  const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                     (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                     c == 0xFEFF || c == 0xFFFD;
+  append_utf8(out, space ? U' ' : c);
+}
+
+std::string_view stripped(const StripSpace& step, std::string_view text) {
+  while (step.left && !text.empty() && is_white_space(first_code_point(text).value))
+    text.remove_prefix(first_code_point(text).bytes);
+  while (step.right && !text.empty() && is_white_space(last_code_point(text).value))
+    text.remove_suffix(last_code_point(text).bytes);
+  return text;
+}
 
 void Normalizer::add(NormalizerStep step) {
   steps_.push_back(std::move(step));

@@ -10,6 +10,7 @@
 
 #include "data/tokenizer/charsmap.h"
 #include "data/tokenizer/regex.h"
+#include "data/tokenizer/tracked_text.h"
 #include "data/tokenizer/unicode_forms.h"
 
 namespace viaduct {
@@ -34,6 +35,11 @@ enum class CharacterStep {
 using NormalizerStep =
     std::variant<NormalForm, Replacement, Prefix, StripSpace, CharacterStep, Charsmap>;
 
+/// SentencePiece's rule "nmt": controls are left out, spaces of several kinds become ' '.
+void clean_for_translation(char32_t c, std::string& out);
+/// What a StripSpace leaves of `text`.
+std::string_view stripped(const StripSpace& step, std::string_view text);
+
 /// Steps applied one after the other; none by default.
 class Normalizer {
  public:
@@ -43,6 +49,8 @@ class Normalizer {
   /// The normalized text, or nothing where it equals `text` (which is well-formed UTF-8). Linear in
   /// the text, but for patterns that go back without bound.
   std::optional<std::string> normalize(std::string_view text, RegexScratch& scratch) const;
+  /// The same, and where the bytes come from (normalizer_places.cpp).
+  void normalize(TrackedText& text, RegexScratch& scratch) const;
 
  private:
   std::vector<NormalizerStep> steps_;

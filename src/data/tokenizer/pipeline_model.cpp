@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/hash.h"
+#include "data/tokenizer/byte_alphabet.h"
 
 namespace viaduct {
 namespace {
@@ -47,6 +48,43 @@ void PipelineModel::encode(std::string_view normalized, Scratch& scratch,
                            std::vector<int32_t>& ids) const {
   pre_tokenizer_.split(normalized, scratch.at_start, static_cast<PieceScratch&>(scratch).regex,
                        [&](std::string_view piece) { encode_piece(piece, scratch, ids); });
+}
+
+void PipelineModel::normalize_tracked(TrackedText& text, Scratch& scratch) const {
+  normalizer_.normalize(text, static_cast<PieceScratch&>(scratch).regex);
+}
+
+void PipelineModel::encode_tracked(const TrackedView& normalized, Scratch& any_scratch,
+                                   std::vector<int32_t>& ids, TokenPlaces* places) const {
+  auto& scratch = static_cast<PieceScratch&>(any_scratch);
+  pre_tokenizer_.split(normalized, scratch.regex, [&](const TrackedView& piece) {
+    if (places == nullptr) {
+      encode_piece(piece.text, scratch, ids);
+    } else {
+      encode_piece(piece, scratch, ids, *places);
+    }
+  });
+}
+
+void PipelineModel::encode_piece(const TrackedView& given, PieceScratch& scratch,
+                                 std::vector<int32_t>& ids, TokenPlaces& places) const {
+  TrackedText letters;
+  TrackedView piece = given;
+  if (pieces_->of_letters()) {
+    for (size_t byte = 0; byte < given.text.size(); ++byte)
+      letters.append(spell_bytes(given.text.substr(byte, 1)), given.places[byte]);
+    piece = letters.view();
+  }
+  std::vector<PiecePart> parts;
+  const size_t before = ids.size();
+  scratch.unknown.add(pieces_->encode_parts(piece.text, *scratch.buffers, ids, parts));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& [begin, end, unknown] = parts[i];
+    TextPlace place{begin, end};
+    if (begin < end) place = {piece.places[begin].begin, piece.places[end - 1].end};
+    const auto spelling = pieces_->token(ids[before + i]);
+    places.add(place, unknown ? piece.text.substr(begin, end - begin) : *spelling);
+  }
 }
 
 void PipelineModel::encode_piece(std::string_view piece, Scratch& any_scratch,

@@ -16,10 +16,16 @@ class PipelineModel final : public TokenModel {
                 std::unique_ptr<const PieceModel> pieces);
 
   std::string_view kind() const override { return pieces_->kind(); }
+  bool is_bpe() const override { return pieces_->is_bpe(); }
   std::unique_ptr<Scratch> make_scratch() const override;
   std::optional<std::string> normalize(std::string_view text, Scratch& scratch) const override;
   void encode(std::string_view normalized, Scratch& scratch,
               std::vector<int32_t>& ids) const override;
+  bool tells_places() const override { return true; }
+  bool needs_places(bool changed) const override { return pre_tokenizer_.needs_places(changed); }
+  void normalize_tracked(TrackedText& text, Scratch& scratch) const override;
+  void encode_tracked(const TrackedView& normalized, Scratch& scratch, std::vector<int32_t>& ids,
+                      TokenPlaces* places) const override;
   bool encode_bytes(std::string_view bytes, Scratch& scratch,
                     std::vector<int32_t>& ids) const override;
   std::optional<int32_t> unknown_token() const override { return pieces_->unknown_token(); }
@@ -36,6 +42,9 @@ class PipelineModel final : public TokenModel {
 
  private:
   struct PieceScratch;
+
+  void encode_piece(const TrackedView& piece, PieceScratch& scratch, std::vector<int32_t>& ids,
+                    TokenPlaces& places) const;
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;

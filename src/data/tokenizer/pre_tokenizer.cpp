@@ -1,5 +1,8 @@
 #include "data/tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "base/error.h"
 
 namespace viaduct {
@@ -68,68 +71,134 @@ void PreTokenizer::add_step(Step step) {
   steps_.push_back(std::move(step));
 }
 
+namespace {
+
+/// A piece of which only the text counts.
+struct PlainView {
+  std::string_view text;
+  bool at_start = false;
+
+  PlainView part(size_t from, size_t to) const {
+    return {text.substr(from, to - from), at_start && from == 0};
+  }
+};
+
+bool is_at_start(const PlainView& piece) {
+  return piece.at_start;
+}
+bool is_at_start(const TrackedView& piece) {
+  return piece.begin == 0;
+}
+
+/// A piece in the making out of parts of another.
+class PlainMade {
+ public:
+  explicit PlainMade(const PlainView& from) : at_start_(from.at_start) {}
+  void append(const PlainView& part) { text_ += part.text; }
+  /// A text in the place of the byte `at` of `from`.
+  void append(std::string_view text, const PlainView&, size_t) { text_ += text; }
+  PlainView view() const { return {text_, at_start_}; }
+
+ private:
+  std::string text_;
+  bool at_start_;
+};
+
+class TrackedMade {
+ public:
+  explicit TrackedMade(const TrackedView& from) { made_.begin = from.begin; }
+  void append(const TrackedView& part) { made_.append(part); }
+  void append(std::string_view text, const TrackedView& from, size_t at) {
+    made_.append(text, from.places[at]);
+  }
+  TrackedView view() const { return made_.view(); }
+
+ private:
+  TrackedText made_;
+};
+
+template <class View>
+using Made = std::conditional_t<std::is_same_v<View, PlainView>, PlainMade, TrackedMade>;
+
+}  // namespace
+
 /// One call of `split`.
+template <class View>
 struct PreTokenizer::Run {
   const std::vector<Step>& steps;
   RegexScratch& scratch;
-  FunctionRef<void(std::string_view)> piece;
+  FunctionRef<void(const View&)> piece;
 
-  void apply(size_t step, std::string_view text, bool at_start) const {
-    if (text.empty()) return;
+  void apply(size_t step, const View& text) const {
+    if (text.text.empty()) return;
     if (step == steps.size()) {
       piece(text);
       return;
     }
-    std::visit([&](const auto& how) { take(how, step, text, at_start); }, steps[step]);
+    std::visit([&](const auto& how) { take(how, step, text); }, steps[step]);
   }
 
-  void take(const SplitStep& cut, size_t step, std::string_view text, bool at_start) const {
-    const auto next = [&](size_t begin, size_t end) {
-      apply(step + 1, text.substr(begin, end - begin), at_start && begin == 0);
-    };
+  void take(const SplitStep& cut, size_t step, const View& text) const {
+    const auto next = [&](size_t begin, size_t end) { apply(step + 1, text.part(begin, end)); };
     SpanJoiner joiner(cut.behavior, next);
     size_t done = 0;
-    cut.pattern.for_each_match(text, scratch, [&](Regex::Match match) {
+    cut.pattern.for_each_match(text.text, scratch, [&](Regex::Match match) {
       if (match.begin > done) joiner.add({done, match.begin, cut.invert});
       joiner.add({match.begin, match.end, !cut.invert});  // also where it is empty
       done = match.end;
     });
-    if (done < text.size()) joiner.add({done, text.size(), cut.invert});
+    if (done < text.text.size()) joiner.add({done, text.text.size(), cut.invert});
     joiner.finish();
   }
 
-  void take(const SpaceMarkStep& how, size_t step, std::string_view text, bool at_start) const {
+  void take(const SpaceMarkStep& how, size_t step, const View& text) const {
     using Prefix = SpaceMarkStep::Prefix;
-    std::string marked;
-    marked.reserve(text.size() + how.mark.size());
-    const bool begins = how.prefix == Prefix::always || (how.prefix == Prefix::first && at_start);
-    if (begins && text.front() != ' ' && !text.starts_with(how.mark)) marked += how.mark;
-    for (const char c : text) {
-      if (c == ' ') {
-        marked += how.mark;
-      } else {
-        marked += c;
-      }
+    Made<View> marked(text);
+    const bool begins =
+        how.prefix == Prefix::always || (how.prefix == Prefix::first && is_at_start(text));
+    if (begins && text.text.front() != ' ' && !text.text.starts_with(how.mark))
+      marked.append(how.mark, text, 0);
+    const size_t end = text.text.size();
+    for (size_t at = 0; at < end;) {
+      const size_t space = std::min(text.text.find(' ', at), end);
+      marked.append(text.part(at, space));
+      if (space < end) marked.append(how.mark, text, space);
+      at = space + 1;
     }
     if (how.cut) {
-      take(*how.cut, step, marked, at_start);
+      take(*how.cut, step, marked.view());
     } else {
-      apply(step + 1, marked, at_start);
+      apply(step + 1, marked.view());
     }
   }
 
-  void take(const SpacePrefixStep&, size_t step, std::string_view text, bool at_start) const {
-    if (text.front() == ' ') {
-      apply(step + 1, text, at_start);
-    } else {
-      apply(step + 1, " " + std::string(text), at_start);
-    }
+  void take(const SpacePrefixStep&, size_t step, const View& text) const {
+    if (text.text.front() == ' ') return apply(step + 1, text);
+    Made<View> begun(text);
+    begun.append(" ", text, 0);
+    begun.append(text);
+    apply(step + 1, begun.view());
   }
 };
 
 void PreTokenizer::split(std::string_view text, bool at_start, RegexScratch& scratch,
                          FunctionRef<void(std::string_view)> piece) const {
-  Run{steps_, scratch, piece}.apply(0, text, at_start);
+  const auto take_text = [&](const PlainView& found) { piece(found.text); };
+  Run<PlainView>{steps_, scratch, take_text}.apply(0, {text, at_start});
+}
+
+void PreTokenizer::split(const TrackedView& text, RegexScratch& scratch,
+                         FunctionRef<void(const TrackedView&)> piece) const {
+  Run<TrackedView>{steps_, scratch, piece}.apply(0, text);
+}
+
+bool PreTokenizer::needs_places(bool moved) const {
+  for (const Step& step : steps_) {
+    const auto* mark = std::get_if<SpaceMarkStep>(&step);
+    if (mark != nullptr && mark->prefix == SpaceMarkStep::Prefix::first && moved) return true;
+    moved |= !std::holds_alternative<SplitStep>(step);
+  }
+  return false;
 }
 
 std::string_view gpt2_pattern() {

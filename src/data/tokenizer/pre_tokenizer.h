@@ -10,6 +10,7 @@
 
 #include "base/function_ref.h"
 #include "data/tokenizer/regex.h"
+#include "data/tokenizer/tracked_text.h"
 
 namespace viaduct {
 
@@ -24,8 +25,9 @@ struct SplitStep {
   bool invert = false;
 };
 
-/// Spaces become a mark, a piece that does not begin with it gets one (`prefix`; `first`: only the
-/// piece at the very begin of a text), and each mark begins a piece if `cut` is there.
+/// Spaces become a mark, a piece that does not begin with it gets one (`prefix`; `first`: only a
+/// piece that comes from the very begin of the original text), and each mark begins a piece if
+/// `cut` is there.
 struct SpaceMarkStep {
   enum class Prefix { never, first, always };
   std::string mark;
@@ -50,9 +52,17 @@ class PreTokenizer {
   /// `at_start`: it begins the text that is encoded.
   void split(std::string_view text, bool at_start, RegexScratch& scratch,
              FunctionRef<void(std::string_view)> piece) const;
+  /// The same with the places of the pieces.
+  void split(const TrackedView& text, RegexScratch& scratch,
+             FunctionRef<void(const TrackedView&)> piece) const;
+
+  /// Whether the pieces depend on where the text comes from beyond `at_start`: a step asks for the
+  /// begin of the original after another that moves it, or after normalizers did (`moved`).
+  bool needs_places(bool moved) const;
 
  private:
   using Step = std::variant<SplitStep, SpaceMarkStep, SpacePrefixStep>;
+  template <class View>
   struct Run;
   class SpanJoiner;
 

@@ -1,124 +1,32 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizer/regex.h"
 
-#include <fmt/format.h>
 #include <pcre2.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/tokenizer/regex_bounds.h"
+#include "data/tokenizer/regex_speller.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
 namespace {
 
-using Kind = RegexNode::Kind;
-
 constexpr size_t kMaxPatternBytes = 1 << 16;
-// Steps back of one search: this many, and some for each character.
-constexpr size_t kStepsBack = 10'000'000, kStepsBackPerCharacter = 32;
+// Steps back in one text: this many, and some for each character. From each place some are free.
+constexpr size_t kStepsBack = 2'000'000, kStepsBackPerCharacter = 200, kFreeSteps = 1000;
+// So many places are tried one by one where the free steps do not suffice.
+constexpr size_t kFirstStretch = 4096;
 
 void collect_sets(const RegexNode& node, std::vector<const CodePointSet*>& sets) {
-  if (node.kind == Kind::set) {
+  if (node.kind == RegexNode::Kind::set) {
     const bool known = std::any_of(sets.begin(), sets.end(),
                                    [&](const CodePointSet* set) { return *set == node.set; });
     if (!known) sets.push_back(&node.set);
   }
   for (const RegexNode& child : node.children) collect_sets(child, sets);
 }
-
-/// A tree as a PCRE2 pattern over kinds of characters. It uses nothing of PCRE2's that depends on
-/// what a byte means.
-class Speller {
- public:
-  Speller(const RegexAlphabet& alphabet, const std::vector<const CodePointSet*>& sets)
-      : alphabet_(alphabet), sets_(sets) {}
-
-  std::string spell(const RegexNode& node) const {
-    switch (node.kind) {
-      case Kind::set:
-        return spell_set(node.set);
-      case Kind::sequence:
-        return "(?:" + joined(node, "") + ")";
-      case Kind::alternatives:
-        return "(?:" + joined(node, "|") + ")";
-      case Kind::repeat:
-        return spell_repeat(node);
-      case Kind::atomic:
-        return "(?>" + joined(node, "") + ")";
-      case Kind::ahead:
-        return (node.negated ? "(?!" : "(?=") + joined(node, "") + ")";
-      case Kind::behind:
-        return spell_behind(node);
-      case Kind::text_begin:
-        return "\\A";
-      case Kind::text_end:
-        return "\\z";
-      case Kind::keep:
-        return "\\K";
-    }
-    return {};
-  }
-
- private:
-  std::string joined(const RegexNode& node, std::string_view between) const {
-    std::string all;
-    for (const RegexNode& child : node.children) {
-      if (&child != &node.children.front()) all += between;
-      all += spell(child);
-    }
-    return all;
-  }
-
-  /// The alternatives stay at the top, where their lengths may differ.
-  std::string spell_behind(const RegexNode& node) const {
-    const RegexNode& inside = node.children.front();
-    const bool ways = inside.kind == Kind::alternatives;
-    return (node.negated ? "(?<!" : "(?<=") + (ways ? joined(inside, "|") : spell(inside)) + ")";
-  }
-
-  std::string spell_repeat(const RegexNode& node) const {
-    const RegexNode& child = node.children.front();
-    std::string inside = spell(child);
-    if (child.kind != Kind::set && child.kind != Kind::sequence && child.kind != Kind::alternatives)
-      inside = "(?:" + inside + ")";
-    const bool endless = node.most == RegexNode::kUnlimited;
-    if (endless && node.least == 0) {
-      inside += "*";
-    } else if (endless && node.least == 1) {
-      inside += "+";
-    } else if (node.least == 0 && node.most == 1) {
-      inside += "?";
-    } else {
-      inside += endless ? fmt::format("{{{},}}", node.least)
-                        : fmt::format("{{{},{}}}", node.least, node.most);
-    }
-    if (node.greed == RegexNode::Greed::lazy) inside += "?";
-    if (node.greed == RegexNode::Greed::possessive) inside += "+";
-    return inside;
-  }
-
-  std::string spell_set(const CodePointSet& set) const {
-    const auto place =
-        std::find_if(sets_.begin(), sets_.end(), [&](const auto* known) { return *known == set; });
-    const RegexAlphabet::Kinds& kinds =
-        alphabet_.members(static_cast<size_t>(place - sets_.begin()));
-    if (kinds.none()) return "(?:(?!))";
-    std::string inside;
-    for (size_t first = 0; first < alphabet_.kinds(); ++first) {
-      if (!kinds[first]) continue;
-      size_t last = first;
-      while (last + 1 < alphabet_.kinds() && kinds[last + 1]) ++last;
-      inside += fmt::format("\\x{:02x}", first);
-      if (last > first) inside += fmt::format("-\\x{:02x}", last);
-      first = last;
-    }
-    return kinds.count() == 1 ? inside : "[" + inside + "]";
-  }
-
-  const RegexAlphabet& alphabet_;
-  const std::vector<const CodePointSet*>& sets_;
-};
 
 std::string message_of(int code) {
   PCRE2_UCHAR buffer[256];
@@ -195,39 +103,98 @@ Regex::Regex(std::string_view pattern, const RegexNode& tree) : pattern_(pattern
                 "regular expression {}: it tells {} kinds of characters apart, at most {} are "
                 "supported",
                 pattern, alphabet_.kinds(), RegexAlphabet::kMaxKinds);
-  const std::string spelled = Speller(alphabet_, sets).spell(tree);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
-                            PCRE2_NO_AUTO_CAPTURE | PCRE2_DOLLAR_ENDONLY, &error, &offset,
-                            nullptr));
-  VIADUCT_CHECK(ConfigError, code_ != nullptr, "regular expression {}: {}", pattern,
-                message_of(error));
+  const BoundedRegex made = bounded(tree);
+  const auto compiled = [&](bool later) {
+    const std::string spelled = RegexSpeller(alphabet_, sets, later).spell(made.tree);
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    std::unique_ptr<pcre2_real_code_8, Free> code(pcre2_compile(
+        reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
+        PCRE2_NO_AUTO_CAPTURE | PCRE2_DOLLAR_ENDONLY | (made.count_all ? PCRE2_NO_AUTO_POSSESS : 0),
+        &error, &offset, nullptr));
+    VIADUCT_CHECK(ConfigError, code != nullptr, "regular expression {}: {}", pattern,
+                  message_of(error));
+    return code;
+  };
+  code_ = compiled(false);
+  if (made.asks_for_begin) later_code_ = compiled(true);
   // Without a JIT on this machine the interpreter does the same, slower.
   jit_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
-std::optional<Regex::Match> Regex::match(const std::vector<uint8_t>& kinds, size_t start,
-                                         RegexScratch& scratch) const {
-  RegexScratch::State& state = scratch.state();
-  const auto* subject = kinds.empty() ? reinterpret_cast<PCRE2_SPTR>("") : kinds.data();
-  int result = PCRE2_ERROR_JIT_STACKLIMIT;
-  if (jit_) {
-    result =
-        pcre2_jit_match(code_.get(), subject, kinds.size(), start, 0, state.match, state.context);
+/// The searches in one text, given as kinds of characters.
+struct Regex::Search {
+  const Regex& regex;
+  const std::vector<uint8_t>& kinds;
+  RegexScratch::State& state;
+  size_t steps_left = kStepsBack + kStepsBackPerCharacter * kinds.size();
+  size_t stretch = kFirstStretch;
+
+  /// The leftmost match from `begin` on.
+  std::optional<Match> next(size_t begin) {
+    for (size_t start = begin; start <= kinds.size();) {
+      const int result = run(start, kFreeSteps);
+      if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
+      if (result != PCRE2_ERROR_MATCHLIMIT && result != PCRE2_ERROR_JIT_STACKLIMIT)
+        return found(result, start);
+      // PCRE2 does not say where it went back too often: one place after the other, then.
+      const size_t end = std::min(kinds.size(), start + stretch);
+      stretch *= 2;
+      for (; start <= end; ++start) {
+        const int here = run_at(start, start > begin);
+        if (here != PCRE2_ERROR_NOMATCH) return found(here, start);
+      }
+    }
+    return std::nullopt;
   }
-  if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
-    result = pcre2_match(code_.get(), subject, kinds.size(), start, PCRE2_NO_JIT, state.match,
-                         state.context);
+
+ private:
+  int run(size_t start, size_t limit) const {
+    set_limit(limit);
+    if (!regex.jit_) return run_interpreter(*regex.code_, start, 0);
+    return pcre2_jit_match(regex.code_.get(), subject(), kinds.size(), start, 0, state.match,
+                           state.context);
   }
-  if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  VIADUCT_CHECK(Error, result >= 0, "regular expression {} failed at character {} of {}: {}",
-                pattern_, start, kinds.size(), message_of(result));
-  const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(state.match);
-  // \K in a look-ahead can move the reported start past the end; such a match has no extent.
-  if (offsets[1] < offsets[0] || offsets[0] < start) return Match{start, start};
-  return Match{offsets[0], offsets[1]};
-}
+
+  /// A match that begins at `start`. Steps beyond the free ones are taken from those left.
+  int run_at(size_t start, bool later) {
+    const auto& code = later && regex.later_code_ ? *regex.later_code_ : *regex.code_;
+    for (size_t limit = kFreeSteps;; limit *= 4) {
+      set_limit(limit);
+      const int result = run_interpreter(code, start, PCRE2_ANCHORED);
+      if (result != PCRE2_ERROR_MATCHLIMIT) return result;
+      VIADUCT_CHECK(Error, limit <= steps_left,
+                    "regular expression {} goes back too often at character {} of {}: the limit "
+                    "is {} times in a text, and {} times for each of its characters",
+                    regex.pattern_, start, kinds.size(), kStepsBack, kStepsBackPerCharacter);
+      steps_left -= limit;
+    }
+  }
+
+  int run_interpreter(const pcre2_real_code_8& code, size_t start, uint32_t options) const {
+    return pcre2_match(&code, subject(), kinds.size(), start, options | PCRE2_NO_JIT, state.match,
+                       state.context);
+  }
+
+  PCRE2_SPTR subject() const {
+    return kinds.empty() ? reinterpret_cast<PCRE2_SPTR>("") : kinds.data();
+  }
+
+  /// Set each time: a search nested in the visit of a match has its own.
+  void set_limit(size_t limit) const {
+    pcre2_set_match_limit(state.context,
+                          static_cast<uint32_t>(std::min<size_t>(limit, UINT32_MAX)));
+  }
+
+  Match found(int result, size_t start) const {
+    VIADUCT_CHECK(Error, result >= 0, "regular expression {} failed at character {} of {}: {}",
+                  regex.pattern_, start, kinds.size(), message_of(result));
+    const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(state.match);
+    // \K in a look-ahead can move the reported start past the end; such a match has no extent.
+    if (offsets[1] < offsets[0] || offsets[0] < start) return Match{start, start};
+    return Match{offsets[0], offsets[1]};
+  }
+};
 
 void Regex::for_each_match(std::string_view text, RegexScratch& scratch,
                            FunctionRef<void(Match)> visit) const {
@@ -243,7 +210,7 @@ void Regex::for_each_match(std::string_view text, RegexScratch& scratch,
   std::vector<uint8_t>& kinds = *state.texts[state.depth];
   const Depth nested(state.depth);
   const bool ascii = alphabet_.spell(text, kinds);
-  const size_t steps = kStepsBack + kStepsBackPerCharacter * kinds.size();
+  Search search{*this, kinds, state};
   size_t character = 0, byte = 0;  // the same place
   const auto byte_of = [&](size_t place) {
     if (ascii) return place;
@@ -255,10 +222,7 @@ void Regex::for_each_match(std::string_view text, RegexScratch& scratch,
   };
   std::optional<size_t> last_end;
   for (size_t from = 0; from <= kinds.size();) {
-    // Set anew each time: a search nested in `visit` has its own.
-    pcre2_set_match_limit(state.context,
-                          static_cast<uint32_t>(std::min<size_t>(steps, UINT32_MAX)));
-    const auto found = match(kinds, from, scratch);
+    const auto found = search.next(from);
     if (!found) return;
     if (found->begin == found->end && last_end == found->end) {
       ++from;
@@ -276,8 +240,7 @@ std::optional<Regex::Match> Regex::find(std::string_view text, size_t start,
   std::vector<uint8_t> before, kinds;
   alphabet_.spell(text.substr(0, start), before);
   alphabet_.spell(text, kinds);
-  pcre2_set_match_limit(scratch.state().context, kStepsBack);
-  const auto found = match(kinds, before.size(), scratch);
+  const auto found = Search{*this, kinds, scratch.state()}.next(before.size());
   if (!found) return std::nullopt;
   const auto byte_of = [&](size_t place) {
     size_t byte = 0;

@@ -53,8 +53,8 @@ class Regex {
   /// Calls `visit` for the matches in `text` (well-formed UTF-8), from left to right; each search
   /// begins where the last match ended, and an empty match there does not count. An empty text has
   /// none, as in Hugging Face's tokenizers. `visit` may use the
-  /// same scratch memory. Time and memory are linear in the text as long as the pattern does not go
-  /// back without bound; Error if a match exceeds its limit of steps or memory.
+  /// same scratch memory. Time and memory are linear in the text; Error if the pattern goes back
+  /// more often than the limit for a text of this length, or needs too much memory.
   void for_each_match(std::string_view text, RegexScratch& scratch,
                       FunctionRef<void(Match)> visit) const;
   /// The leftmost match in `text` that begins at or after `start`.
@@ -62,9 +62,7 @@ class Regex {
 
  private:
   Regex(std::string_view pattern, const RegexNode& tree);
-  /// The leftmost match from `start` on, in kinds of characters.
-  std::optional<Match> match(const std::vector<uint8_t>& kinds, size_t start,
-                             RegexScratch& scratch) const;
+  struct Search;
 
   struct Free {
     void operator()(pcre2_real_code_8* code) const;
@@ -72,6 +70,8 @@ class Regex {
   std::string pattern_;
   RegexAlphabet alphabet_;
   std::unique_ptr<pcre2_real_code_8, Free> code_;
+  // For places behind the begin of a search; null: the same.
+  std::unique_ptr<pcre2_real_code_8, Free> later_code_;
   bool jit_ = false;
 };
 

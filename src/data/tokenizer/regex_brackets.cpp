@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unicode_sets.h"
 

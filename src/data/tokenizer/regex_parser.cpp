@@ -14,7 +14,8 @@ using Greed = RegexNode::Greed;
 
 constexpr int kMaxNesting = 200;
 constexpr int kMaxCount = 100000;  // Oniguruma's own limit
-constexpr size_t kMaxFoldedText = 64;
+// Without case one character may stand for so many.
+constexpr size_t kMostJoined = 3;
 
 struct Modes {
   bool any_case = false, dot_takes_lines = false, extended = false;
@@ -45,9 +46,8 @@ class Parser {
   RegexNode sequence(Modes modes, int depth) {
     RegexNode made;
     std::u32string run;  // characters that case folding may join
-    size_t run_begin = 0;
     const auto finish_run = [&] {
-      if (!run.empty()) made.children.push_back(folded(run, run_begin));
+      if (!run.empty()) made.children.push_back(folded(run));
       run.clear();
     };
     while (!text_.done() && text_.peek() != '|' && text_.peek() != ')') {
@@ -60,14 +60,13 @@ class Parser {
       }
       const auto literal = take_literal(modes);
       if (literal && modes.any_case && !quantifier_follows()) {
-        if (run.empty()) run_begin = begin;
         run.push_back(*literal);
         continue;
       }
       finish_run();
       std::optional<RegexNode> node;
       if (literal) {
-        node = modes.any_case ? folded(std::u32string(1, *literal), begin)
+        node = modes.any_case ? folded(std::u32string(1, *literal))
                               : RegexNode::of(CodePointSet(*literal));
       } else {
         node = atom(modes, depth);
@@ -210,7 +209,7 @@ class Parser {
     if (modes.any_case) {
       if (!found.negated) {
         for (const std::u32string& spelled : folding().longer(found.set))
-          longer.push_back(folded(spelled, begin));
+          longer.push_back(folded(spelled));
       }
       found.set = folding().closure(found.set);
     }
@@ -392,40 +391,38 @@ class Parser {
     return *folding_;
   }
 
-  /// `run` in any case. One character may stand for several of it, and several for one.
-  RegexNode folded(std::u32string_view run, size_t begin, int budget = 256) {
+  /// `run` in any case. One character may stand for several: as Oniguruma does, for the most that
+  /// one can stand for from each place on, and then the next place is behind them.
+  RegexNode folded(std::u32string_view run) {
     RegexNode made;
-    for (size_t at = 0; at < run.size(); ++at) {
-      std::vector<RegexNode> ways;
-      for (size_t length = 2; length <= 3 && at + length <= run.size(); ++length) {
-        const CodePointSet whole = folding().standing_for(run.substr(at, length));
-        if (whole.empty()) continue;
-        if (run.size() > kMaxFoldedText || budget < 2)
-          text_.refuse(begin, "has too many spellings without case");
-        ways.push_back(RegexNode::of(
-            Kind::sequence,
-            {RegexNode::of(whole), folded(run.substr(at + length), begin, budget / 2)}));
+    while (!run.empty()) {
+      CodePointSet whole;
+      size_t length = kMostJoined + 1;
+      while (whole.empty() && --length > 1) {
+        if (length <= run.size()) whole = folding().standing_for(run.substr(0, length));
       }
-      const CodePointSet one(run[at]);
-      std::vector<RegexNode> single{RegexNode::of(folding().closure(one))};
-      for (const std::u32string& spelled : folding().longer(one)) {
-        RegexNode letters;
-        for (const char32_t c : spelled)
-          letters.children.push_back(RegexNode::of(folding().closure(CodePointSet(c))));
-        single.push_back(std::move(letters));
-      }
-      RegexNode here = single.size() == 1 ? std::move(single.front())
-                                          : RegexNode::of(Kind::alternatives, std::move(single));
-      if (ways.empty()) {
-        made.children.push_back(std::move(here));
-        continue;
-      }
-      ways.push_back(RegexNode::of(
-          Kind::sequence, {std::move(here), folded(run.substr(at + 1), begin, budget / 2)}));
-      made.children.push_back(RegexNode::of(Kind::alternatives, std::move(ways)));
-      return made;
+      RegexNode letters;
+      for (const char32_t c : run.substr(0, length))
+        letters.children.push_back(folded_character(c));
+      if (length > 1)
+        letters = RegexNode::of(Kind::alternatives, {RegexNode::of(whole), std::move(letters)});
+      made.children.push_back(std::move(letters));
+      run.remove_prefix(length);
     }
     return made;
+  }
+
+  RegexNode folded_character(char32_t character) {
+    const CodePointSet one(character);
+    std::vector<RegexNode> ways{RegexNode::of(folding().closure(one))};
+    for (const std::u32string& spelled : folding().longer(one)) {
+      RegexNode letters;
+      for (const char32_t c : spelled)
+        letters.children.push_back(RegexNode::of(folding().closure(CodePointSet(c))));
+      ways.push_back(std::move(letters));
+    }
+    return ways.size() == 1 ? std::move(ways.front())
+                            : RegexNode::of(Kind::alternatives, std::move(ways));
   }
 
   RegexText text_;

@@ -23,7 +23,8 @@ struct RegexNode {
     behind,        // the only child precedes, or not
     text_begin,
     text_end,
-    keep,  // the match begins here
+    search_begin,  // where the search for a match begins
+    keep,          // the match begins here
   };
   enum class Greed { greedy, lazy, possessive };
   static constexpr int kUnlimited = -1;

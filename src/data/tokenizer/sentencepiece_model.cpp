@@ -12,20 +12,26 @@ namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581 stands for a space
 
-/// The space flags of the model's NormalizerSpec (sentencepiece_model.proto: ModelProto field 3;
-/// its fields 3 and 4, both true by default). The library does not expose them.
-struct SpaceRules {
+/// What the library does not expose (sentencepiece_model.proto): of ModelProto's field 3, the
+/// NormalizerSpec, the space flags, its fields 3 and 4, both true by default; of field 2, the
+/// TrainerSpec, whether field 3 says that the model is a BPE (2).
+struct ModelRules {
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
+  bool is_bpe = false;
 };
 
-SpaceRules space_rules_of(std::string_view serialized) {
-  SpaceRules rules;
+ModelRules rules_of(std::string_view serialized) {
+  ModelRules rules;
   ProtobufFields model(serialized);
   while (const auto field = model.next()) {
-    if (field->number != 3) continue;
+    if (field->number != 2 && field->number != 3) continue;
     ProtobufFields spec(field->content);
     while (const auto entry = spec.next()) {
+      if (field->number == 2) {
+        if (entry->number == 3) rules.is_bpe = entry->value == 2;
+        continue;
+      }
       if (entry->number == 3) rules.add_dummy_prefix = entry->value != 0;
       if (entry->number == 4) rules.remove_extra_whitespaces = entry->value != 0;
     }
@@ -41,7 +47,7 @@ std::optional<int32_t> id_or_none(int id) {
 
 struct SentencePieceModel::Library {
   sentencepiece::SentencePieceProcessor processor;
-  SpaceRules spaces;
+  ModelRules rules;
   std::string unknown_text;
 };
 
@@ -53,13 +59,17 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, std::string_
                 status.ToString());
   VIADUCT_CHECK(IoError, processor.GetPieceSize() > 0, "{}: the SentencePiece model is empty",
                 source);
-  library_->spaces = space_rules_of(serialized);
+  library_->rules = rules_of(serialized);
   if (processor.unk_id() >= 0) {
     library_->unknown_text = processor.DecodeIds({processor.unk_id()});
   }
 }
 
 SentencePieceModel::~SentencePieceModel() = default;
+
+bool SentencePieceModel::is_bpe() const {
+  return library_->rules.is_bpe;
+}
 
 std::unique_ptr<TokenModel::Scratch> SentencePieceModel::make_scratch() const {
   return std::make_unique<Scratch>();
@@ -93,12 +103,12 @@ bool SentencePieceModel::decode(int32_t id, DecodeState& state, std::string& byt
   } else if (processor.IsUnknown(id)) {
     bytes += library_->unknown_text;
   } else {
-    const SpaceRules& spaces = library_->spaces;
-    if (state.at_start && (spaces.add_dummy_prefix || spaces.remove_extra_whitespaces) &&
+    const ModelRules& rules = library_->rules;
+    if (state.at_start && (rules.add_dummy_prefix || rules.remove_extra_whitespaces) &&
         piece.starts_with(kSpaceMark)) {
       piece.remove_prefix(kSpaceMark.size());
       // If extra spaces are removed, no space precedes the first other character.
-      first_space_taken = !spaces.remove_extra_whitespaces;
+      first_space_taken = !rules.remove_extra_whitespaces;
     }
     while (!piece.empty()) {
       const bool space = piece.starts_with(kSpaceMark);

@@ -22,6 +22,7 @@ class SentencePieceModel final : public TokenModel {
   ~SentencePieceModel() override;
 
   std::string_view kind() const override { return "SentencePiece"; }
+  bool is_bpe() const override;
   std::unique_ptr<Scratch> make_scratch() const override;
   /// Nothing: the library normalizes while it encodes.
   std::optional<std::string> normalize(std::string_view text, Scratch& scratch) const override;

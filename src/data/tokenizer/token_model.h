@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/token_places.h"
+#include "data/tokenizer/tracked_text.h"
+
 namespace viaduct {
 
 /// Position of a decoder in the text, and what it holds back until more tokens are known
@@ -50,6 +53,8 @@ class TokenModel {
 
   /// For people: "byte-level BPE", "SentencePiece".
   virtual std::string_view kind() const = 0;
+  /// Whether it merges pairs.
+  virtual bool is_bpe() const = 0;
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
 
   /// The normalized text, or nothing where it equals `text` (well-formed UTF-8).
@@ -57,6 +62,15 @@ class TokenModel {
   /// Appends the ids of normalized text.
   virtual void encode(std::string_view normalized, Scratch& scratch,
                       std::vector<int32_t>& ids) const = 0;
+  /// Whether places can be told: the next three can be called.
+  virtual bool tells_places() const { return false; }
+  /// Whether the ids depend on the places of a text that `normalize` changed, or did not change.
+  virtual bool needs_places(bool) const { return false; }
+  /// Normalizes a text with the places of its bytes.
+  virtual void normalize_tracked(TrackedText&, Scratch&) const {}
+  /// As `encode` of its text; also appends the places of the tokens, unless `places` is null.
+  virtual void encode_tracked(const TrackedView&, Scratch&, std::vector<int32_t>&,
+                              TokenPlaces*) const {}
   /// Appends the ids of bytes that are not text. False if the model encodes only text.
   virtual bool encode_bytes(std::string_view, Scratch&, std::vector<int32_t>&) const {
     return false;

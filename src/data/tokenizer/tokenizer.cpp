@@ -15,6 +15,7 @@ constexpr int64_t kMaxGap = 1 << 20;
 Tokenizer::Tokenizer(Parts parts, std::string_view source)
     : model_(std::move(parts.model)),
       decoder_(std::move(parts.decoder)),
+      cleans_spaces_(parts.cleans_spaces),
       around_(std::move(parts.around)),
       special_(std::move(parts.special)),
       vocab_size_(model_->size()) {
@@ -49,55 +50,133 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
   for (const int32_t id : special_.stop) check("a special token", id);
 }
 
+/// One call of `encode`.
+struct Tokenizer::Encoding {
+  const Tokenizer& tokenizer;
+  const bool special_as_text;
+  TokenModel::Scratch& scratch;
+  const std::string_view original;
+  std::vector<int32_t>& ids;
+  TokenPlaces* places;
+
+  size_t place_of(std::string_view part) const {
+    return static_cast<size_t>(part.data() - original.data());
+  }
+
+  /// A part of the original that is well-formed.
+  void encode(std::string_view text) const {
+    const auto token = [&](int32_t id, std::string_view matched) {
+      add(id);
+      const size_t begin = place_of(matched);
+      if (places != nullptr) places->add({begin, begin + matched.size()}, matched);
+    };
+    const auto plain = [&](std::string_view part) { encode_unnormalized(part); };
+    tokenizer.added_.split(text, false, special_as_text, plain, token);
+  }
+
+  void encode_unnormalized(std::string_view text) const {
+    const TokenModel& model = *tokenizer.model_;
+    if (places != nullptr) return encode_tracked(text);
+    const auto changed = model.normalize(text, scratch);
+    if (model.needs_places(changed.has_value())) return encode_tracked(text);
+    const std::string_view normalized = changed ? std::string_view(*changed) : text;
+    const auto token = [&](int32_t id, std::string_view) { add(id); };
+    const auto plain = [&](std::string_view part) {
+      model.encode(part, scratch, ids);
+      scratch.at_start = false;
+    };
+    if (tokenizer.any_normalized_) {
+      tokenizer.added_.split(normalized, true, special_as_text, plain, token);
+    } else if (!normalized.empty()) {
+      plain(normalized);
+    }
+  }
+
+  void encode_tracked(std::string_view text) const {
+    TrackedText tracked(text, place_of(text));
+    tokenizer.model_->normalize_tracked(tracked, scratch);
+    const TrackedView whole = tracked.view();
+    const auto view_of = [&](std::string_view part) {
+      const auto begin = static_cast<size_t>(part.data() - whole.text.data());
+      return whole.part(begin, begin + part.size());
+    };
+    const auto token = [&](int32_t id, std::string_view matched) {
+      add(id);
+      const TrackedView part = view_of(matched);
+      if (places != nullptr)
+        places->add({part.begin, part.places[matched.size() - 1].end}, matched);
+    };
+    const auto plain = [&](std::string_view part) {
+      tokenizer.model_->encode_tracked(view_of(part), scratch, ids, places);
+    };
+    tokenizer.added_.split(whole.text, true, special_as_text, plain, token);
+  }
+
+  void add(int32_t id) const {
+    ids.push_back(id);
+    scratch.at_start = false;
+  }
+};
+
+UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                               EncodeCache& cache, std::vector<int32_t>& ids,
+                               TokenPlaces* places) const {
+  TokenModel::Scratch& scratch = *cache.scratch_;
+  scratch.unknown = {};
+  scratch.at_start = true;
+  const Encoding encoding{*this, options.special_as_text, scratch, text, ids, places};
+  if (!options.exact_bytes || is_valid_utf8(text)) {
+    encoding.encode(text);
+    return scratch.unknown;
+  }
+  for (std::string_view rest = text; !rest.empty();) {
+    const Stretch stretch = first_stretch(rest);
+    rest.remove_prefix(stretch.text.size());
+    if (stretch.well_formed) {
+      encoding.encode(stretch.text);
+    } else {
+      VIADUCT_CHECK(ConfigError, model_->encode_bytes(stretch.text, scratch, ids),
+                    "a tokenizer of kind {} encodes only UTF-8 text", kind());
+    }
+  }
+  return scratch.unknown;
+}
+
 UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& options,
                                EncodeCache& cache, std::vector<int32_t>& ids) const {
-  cache.scratch_->unknown = {};
   std::string repaired;
-  const bool exact = options.exact_bytes && !is_valid_utf8(text);
-  if (!exact && !is_valid_utf8(text)) {
+  if (!options.exact_bytes && !is_valid_utf8(text)) {
     repaired = lossy_utf8(text);
     text = repaired;
   }
-  TokenModel::Scratch& scratch = *cache.scratch_;
-  scratch.at_start = true;
-  const auto token = [&](int32_t id) {
-    ids.push_back(id);
-    scratch.at_start = false;
+  const auto append = [&](const std::vector<int32_t>& more) {
+    if (options.add_special_tokens) ids.insert(ids.end(), more.begin(), more.end());
   };
-  const auto encode_plain = [&](std::string_view plain) {
-    model_->encode(plain, scratch, ids);
-    scratch.at_start = false;
+  append(around_.before);
+  const UnknownBytes unknown = encode(text, options, cache, ids, nullptr);
+  append(around_.after);
+  return unknown;
+}
+
+UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                               EncodeCache& cache, std::vector<int32_t>& ids,
+                               std::vector<TokenSpan>& spans) const {
+  VIADUCT_CHECK(ConfigError, model_->tells_places() && !options.exact_bytes,
+                "offsets are those of characters of a text: a tokenizer of kind {} {}", kind(),
+                model_->tells_places() ? "has none for exact bytes" : "does not tell them");
+  const std::string whole = lossy_utf8(text);
+  const auto append = [&](const std::vector<int32_t>& more) {
+    if (!options.add_special_tokens) return;
+    ids.insert(ids.end(), more.begin(), more.end());
+    spans.resize(spans.size() + more.size());
   };
-  const auto encode_unnormalized = [&](std::string_view plain) {
-    const auto changed = model_->normalize(plain, scratch);
-    const std::string_view normalized = changed ? std::string_view(*changed) : plain;
-    if (any_normalized_) {
-      added_.split(normalized, true, options.special_as_text, encode_plain, token);
-    } else if (!normalized.empty()) {
-      encode_plain(normalized);
-    }
-  };
-  if (options.add_special_tokens) {
-    ids.insert(ids.end(), around_.before.begin(), around_.before.end());
-  }
-  if (exact) {
-    for (std::string_view rest = text; !rest.empty();) {
-      const Stretch stretch = first_stretch(rest);
-      rest.remove_prefix(stretch.text.size());
-      if (stretch.well_formed) {
-        added_.split(stretch.text, false, options.special_as_text, encode_unnormalized, token);
-      } else {
-        VIADUCT_CHECK(ConfigError, model_->encode_bytes(stretch.text, scratch, ids),
-                      "a tokenizer of kind {} encodes only UTF-8 text", kind());
-      }
-    }
-  } else {
-    added_.split(text, false, options.special_as_text, encode_unnormalized, token);
-  }
-  if (options.add_special_tokens) {
-    ids.insert(ids.end(), around_.after.begin(), around_.after.end());
-  }
-  return cache.scratch_->unknown;
+  append(around_.before);
+  TokenPlaces places;
+  const UnknownBytes unknown = encode(whole, options, cache, ids, &places);
+  const auto found = places.spans(whole, around_.trims);
+  spans.insert(spans.end(), found.begin(), found.end());
+  append(around_.after);
+  return unknown;
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
@@ -173,12 +252,16 @@ std::string Tokenizer::unknown_bytes_became() const {
   return unknown ? "became " + token(*unknown).value_or("the unknown token") : "left out";
 }
 
+DecodeStream::DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  if (tokenizer.cleans_spaces_) cleanup_.emplace();
+}
+
 std::string DecodeStream::push(int32_t id) {
   if (!tokenizer_.decode_text(id, state_, held_)) append_utf8(held_, 0xFFFD);
   const size_t whole = held_.size() - unfinished_utf8_bytes(held_);
   std::string text = lossy_utf8(std::string_view(held_).substr(0, whole));
   held_.erase(0, whole);
-  return text;
+  return cleanup_ ? cleanup_->push(std::move(text)) : text;
 }
 
 std::string DecodeStream::finish() {
@@ -189,7 +272,9 @@ std::string DecodeStream::finish() {
   std::string text = lossy_utf8(held_);
   held_.clear();
   state_ = {};
-  return text;
+  if (!cleanup_) return text;
+  text = cleanup_->push(std::move(text));
+  return text + cleanup_->finish();
 }
 
 }  // namespace viaduct

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/space_cleanup.h"
 #include "data/tokenizer/text_decoder.h"
 #include "data/tokenizer/token_model.h"
+#include "data/tokenizer/token_places.h"
 
 namespace viaduct {
 
@@ -40,6 +42,8 @@ struct SpecialIds {
 /// The ids that `add_special_tokens` puts before and after.
 struct TokenTemplate {
   std::vector<int32_t> before, after;
+  /// What happens to the spans of tokens, in order.
+  std::vector<TokenPlaces::Trim> trims = {};
 };
 
 /// Memory that makes repeated encoding fast. Belongs to one tokenizer and one thread at a time.
@@ -63,6 +67,8 @@ class Tokenizer {
     SpecialIds special;
     /// From spellings to text; none: the model decodes.
     std::optional<TextDecoder> decoder;
+    /// Whether decoded text loses spaces before punctuation (space_cleanup.h).
+    bool cleans_spaces = false;
   };
   /// IoError, naming `source`, if an added token's id belongs to another token, if an id is out of
   /// range, and if `around` or `special` contain ids that are no tokens.
@@ -83,6 +89,11 @@ class Tokenizer {
   UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
                       std::vector<int32_t>& ids) const;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  /// As `encode`; also appends the characters of the text that each id comes from. An ill-formed
+  /// part that U+FFFD replaces counts as one character. ConfigError for exact bytes, and for kinds
+  /// that do not tell (SentencePiece).
+  UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+                      std::vector<int32_t>& ids, std::vector<TokenSpan>& spans) const;
 
   /// The exact bytes that `ids` stand for (not always UTF-8). Added tokens give their text.
   /// IoError for ids that are no tokens.
@@ -91,8 +102,8 @@ class Tokenizer {
   /// beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
-  /// The text of `ids` as Hugging Face's tokenizers decode it: well-formed UTF-8. IoError for ids
-  /// that are no tokens.
+  /// The text of `ids` as Hugging Face's libraries decode it: well-formed UTF-8, without spaces
+  /// before punctuation where the configuration says so. IoError for ids that are no tokens.
   std::string decode_text(std::span<const int32_t> ids) const;
 
   /// The treatment of UnknownBytes, for messages: "left out", "became <unk>".
@@ -104,11 +115,16 @@ class Tokenizer {
 
  private:
   friend class DecodeStream;
+  struct Encoding;
+  /// `places` may be null.
+  UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+                      std::vector<int32_t>& ids, TokenPlaces* places) const;
   /// Appends what a token adds to the text; bytes of several tokens may make up a character.
   bool decode_text(int32_t id, DecodeState& state, std::string& bytes) const;
 
   std::unique_ptr<const TokenModel> model_;
   std::optional<TextDecoder> decoder_;
+  bool cleans_spaces_ = false;
   AddedTokens added_;
   bool any_normalized_ = false;
   TokenTemplate around_;
@@ -120,7 +136,7 @@ class Tokenizer {
 /// whole characters only; what later tokens may still change is held back.
 class DecodeStream {
  public:
-  explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit DecodeStream(const Tokenizer& tokenizer);
 
   /// The text that the next token completes: well-formed UTF-8, ill-formed bytes and ids that are
   /// no tokens as U+FFFD.
@@ -132,6 +148,7 @@ class DecodeStream {
   const Tokenizer& tokenizer_;
   DecodeState state_;
   std::string held_;
+  std::optional<SpaceCleanup> cleanup_;
 };
 
 /// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files:

@@ -293,13 +293,20 @@ TokenTemplate parse_post_processor(const json& value, std::string_view source) {
     made.before.insert(made.before.begin(), outer.before.begin(), outer.before.end());
     made.after.insert(made.after.end(), outer.after.begin(), outer.after.end());
   };
+  const auto trim_spans = [&](const json& step) {
+    if (bool_member(step, "trim_offsets", source, true))
+      made.trims.push_back({bool_member(step, "add_prefix_space", source, true)});
+  };
   for_each_step(value, "the post_processor", "processors", source, [&](const json& step) {
     const std::string type = type_of(step, "the post_processor", source);
     if (type == "TemplateProcessing") {
       wrap(parse_template(step, source));
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      if (type == "RobertaProcessing") trim_spans(step);
       wrap({{named_id(step, "cls", source)}, {named_id(step, "sep", source)}});
-    } else if (type != "ByteLevel") {  // ByteLevel only changes offsets, which are not supported
+    } else if (type == "ByteLevel") {
+      trim_spans(step);
+    } else {
       fail<ConfigError>("{}: post_processor \"{}\" is not supported", source, type);
     }
   });

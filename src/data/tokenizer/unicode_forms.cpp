@@ -71,10 +71,15 @@ const FormData& form_data() {
 struct Letter {
   char32_t value = 0;
   uint8_t combining = 0;
+  int change = 0;  // CharacterChange
 };
 
 void decompose(char32_t c, bool compatibly, const FormData& data, std::vector<Letter>& out) {
-  const auto put = [&](char32_t value) { out.push_back({value, data.combining[value]}); };
+  int change = 0;
+  const auto put = [&](char32_t value) {
+    out.push_back({value, data.combining[value], change});
+    change = 1;
+  };
   const uint8_t flag = compatibly ? FormData::kDecomposesCompatibly : FormData::kDecomposes;
   if (!(data.flags[c] & flag)) return put(c);
   if (is_syllable(c)) {
@@ -130,6 +135,7 @@ void compose(std::vector<Letter>& letters, const FormData& data) {
     if (has_starter && last < static_cast<int>(letter.combining)) {
       if (const char32_t whole = composed(letters[starter].value, letter.value, data)) {
         letters[starter].value = whole;
+        letters[starter].change += letter.change - 1;
         continue;
       }
     }
@@ -152,6 +158,28 @@ bool composing(NormalForm form) {
   return form == NormalForm::nfc || form == NormalForm::nfkc;
 }
 
+/// Calls `put` for each letter of `text` in the form.
+template <class Put>
+void normalize(std::string_view text, NormalForm form, const Put& put) {
+  const FormData& data = form_data();
+  std::vector<Letter> letters;
+  const auto finish = [&] {
+    order_marks(letters);
+    if (composing(form)) compose(letters, data);
+    for (const Letter& letter : letters) put(letter);
+    letters.clear();
+  };
+  const bool compatibly = compatible(form);
+  while (!text.empty()) {
+    const CodePoint next = first_code_point(text);
+    text.remove_prefix(next.bytes);
+    // Nothing crosses the begin of an ASCII character.
+    if (next.value < 0x80) finish();
+    decompose(next.value, compatibly, data, letters);
+  }
+  finish();
+}
+
 }  // namespace
 
 bool may_change(std::string_view text, NormalForm form) {
@@ -172,26 +200,18 @@ bool may_change(std::string_view text, NormalForm form) {
 }
 
 std::string to_form(std::string_view text, NormalForm form) {
-  const FormData& data = form_data();
   std::string out;
   out.reserve(text.size());
-  std::vector<Letter> letters;
-  const auto finish = [&] {
-    order_marks(letters);
-    if (composing(form)) compose(letters, data);
-    for (const Letter& letter : letters) append_utf8(out, letter.value);
-    letters.clear();
-  };
-  const bool compatibly = compatible(form);
-  while (!text.empty()) {
-    const CodePoint next = first_code_point(text);
-    text.remove_prefix(next.bytes);
-    // Nothing crosses the begin of an ASCII character.
-    if (next.value < 0x80) finish();
-    decompose(next.value, compatibly, data, letters);
-  }
-  finish();
+  normalize(text, form, [&](const Letter& letter) { append_utf8(out, letter.value); });
   return out;
+}
+
+std::vector<CharacterChange> changes_to_form(std::string_view text, NormalForm form) {
+  std::vector<CharacterChange> changes;
+  normalize(text, form, [&](const Letter& letter) {
+    changes.push_back({letter.value, letter.change});
+  });
+  return changes;
 }
 
 std::string to_lower_case(std::string_view text) {

@@ -4,6 +4,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "data/tokenizer/tracked_text.h"
 
 namespace viaduct {
 
@@ -14,6 +17,9 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 bool may_change(std::string_view text, NormalForm form);
 /// `text` in the form.
 std::string to_form(std::string_view text, NormalForm form);
+/// The same as changes of `text`. What a composition takes counts where it is composed, as in the
+/// library, also if other marks stand between.
+std::vector<CharacterChange> changes_to_form(std::string_view text, NormalForm form);
 
 /// The lower case of each character for itself.
 std::string to_lower_case(std::string_view text);

@@ -61,8 +61,18 @@ std::unique_ptr<PieceModel::Buffers> Unigram::make_buffers() const {
   return std::make_unique<PathBuffers>();
 }
 
-UnknownBytes Unigram::encode(std::string_view piece, Buffers& any_buffers,
+UnknownBytes Unigram::encode(std::string_view piece, Buffers& buffers,
                              std::vector<int32_t>& ids) const {
+  return encode(piece, buffers, ids, nullptr);
+}
+
+UnknownBytes Unigram::encode_parts(std::string_view piece, Buffers& buffers,
+                                   std::vector<int32_t>& ids, std::vector<PiecePart>& parts) const {
+  return encode(piece, buffers, ids, &parts);
+}
+
+UnknownBytes Unigram::encode(std::string_view piece, Buffers& any_buffers,
+                             std::vector<int32_t>& ids, std::vector<PiecePart>* parts) const {
   auto& best = static_cast<PathBuffers&>(any_buffers).best;
   auto& places = static_cast<PathBuffers&>(any_buffers).places;
   best.assign(piece.size() + 1, {});
@@ -96,6 +106,8 @@ UnknownBytes Unigram::encode(std::string_view piece, Buffers& any_buffers,
   for (size_t end = piece.size(); end > 0; end = static_cast<size_t>(best[end].begin))
     places.push_back(end);
   UnknownBytes unknown;
+  const size_t ids_before = ids.size();
+  const size_t parts_before = parts == nullptr ? 0 : parts->size();
   size_t begin = 0;
   for (size_t i = places.size(); i > 0;) {
     size_t end = places[--i];
@@ -105,6 +117,11 @@ UnknownBytes Unigram::encode(std::string_view piece, Buffers& any_buffers,
     } else {  // neighbours without a token are one text
       while (i > 0 && best[places[i - 1]].id == spec_.unknown_id) end = places[--i];
       append_unknown(piece.substr(begin, end - begin), unknown, ids);
+    }
+    if (parts != nullptr) {
+      // The tokens of bytes all stand for the whole text.
+      for (size_t at = ids_before + parts->size() - parts_before; at < ids.size(); ++at)
+        parts->push_back({begin, end, ids[at] == spec_.unknown_id});
     }
     begin = end;
   }

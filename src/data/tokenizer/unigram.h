@@ -31,6 +31,8 @@ class Unigram final : public PieceModel {
   /// Linear in the piece. Error for a character without a token if the model has no unknown token.
   UnknownBytes encode(std::string_view piece, Buffers& buffers,
                       std::vector<int32_t>& ids) const override;
+  UnknownBytes encode_parts(std::string_view piece, Buffers& buffers, std::vector<int32_t>& ids,
+                            std::vector<PiecePart>& parts) const override;
   bool encode_bytes(std::string_view bytes, Buffers& buffers,
                     std::vector<int32_t>& ids) const override;
   std::optional<int32_t> unknown_token() const override { return spec_.unknown_id; }
@@ -48,6 +50,8 @@ class Unigram final : public PieceModel {
     const auto found = children_.find(uint64_t{node} << 8 | byte);
     return found == children_.end() ? 0 : found->second;
   }
+  UnknownBytes encode(std::string_view piece, Buffers& buffers, std::vector<int32_t>& ids,
+                      std::vector<PiecePart>* parts) const;
   /// Appends the tokens of the bytes, if all have one.
   bool append_byte_tokens(std::string_view bytes, std::vector<int32_t>& ids) const;
   void append_unknown(std::string_view text, UnknownBytes& unknown,

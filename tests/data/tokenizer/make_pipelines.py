@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_pipelines.py: writes pipelines/*.json, small tokenizers with the ids and texts that the `tokenizers` package gives, and patterns.json,
+"""make_pipelines.py: writes pipelines/*.json, small tokenizers with the ids, offsets and texts that the `tokenizers` package gives, and patterns.json,
 patterns with the pieces that it cuts. Needs tokenizers and sentencepiece (for a character map) from PyPI."""
 
 import base64
@@ -36,8 +36,12 @@ def make(name, texts, id_lists=(), **parts):
         known = vocabulary.get(added["content"]) if isinstance(vocabulary, dict) else None
         added["id"] = count + i if known is None else known
     theirs = Tokenizer.from_str(json.dumps(document))
-    cases = [{"text": t, "ids": (ids := theirs.encode(t, add_special_tokens=False).ids), "decoded": theirs.decode(ids, skip_special_tokens=False)}
-             for t in texts]
+    cases = []
+    for special in (False, True)[:1 if document["post_processor"] is None else 2]:
+        for t in texts:
+            encoded = theirs.encode(t, add_special_tokens=special)
+            cases.append({"text": t, "ids": encoded.ids, "offsets": encoded.offsets, "decoded": theirs.decode(encoded.ids, skip_special_tokens=False),
+                          **({"special": True} if special else {})})
     cases += [{"ids": ids, "decoded": theirs.decode(ids, skip_special_tokens=False)} for ids in id_lists]
     with open(os.path.join(HERE, "pipelines", name + ".json"), "w") as file:
         json.dump({"tokenizer": document, "cases": cases}, file, ensure_ascii=True)
@@ -105,10 +109,30 @@ make("empty_matches", ["the sea ate", "aXbYc", "", "XX"], model=BYTE_MODEL, deco
 make("letters_first", ["the sea", "\u00e9\u4f60\u597d"], model=BYTE_MODEL, decoder=BYTE_LEVEL, normalizer={"type": "ByteLevel"},
      pre_tokenizer={"type": "Split", "pattern": {"Regex": "\u0120?\\w+"}, "behavior": "Isolated", "invert": False})
 make("no_decoder", ["the sea"], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL)
+STEPS = lambda *steps: {"type": "Sequence", "normalizers": list(steps)}
+CUTS = lambda *steps: {"type": "Sequence", "pretokenizers": list(steps)}
+ISOLATED = lambda text: {"type": "Split", "pattern": {"String": text}, "behavior": "Isolated", "invert": False}
+MOVED = ["the sea", " the sea", "   the", "<s> the", "<s>the<s>the", "e\u0301 the", "\ufb01t", "thethe the", "\u2581the", " \u3000 ", "", "xthe"]
+for name, normalizer in [("strip", {"type": "Strip", "strip_left": True, "strip_right": False}), ("prepend", {"type": "Prepend", "prepend": "the"}),
+                         ("replace", {"type": "Replace", "pattern": {"Regex": "^ +|x"}, "content": ""}),
+                         ("forms", STEPS({"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Nmt"}))]:
+    make(f"first_after_{name}", MOVED, model=FALLBACK, pre_tokenizer=metaspace("first", False), normalizer=normalizer, added_tokens=CHAT)
+    make(f"first_in_cuts_after_{name}", MOVED, model=FALLBACK, pre_tokenizer=CUTS(ISOLATED("the"), metaspace("first")), normalizer=normalizer,
+         added_tokens=CHAT + [token("sea", normalized=True)])
+make("first_after_marks", MOVED, model=FALLBACK, pre_tokenizer=CUTS(metaspace("always", False), ISOLATED("\u2581"), metaspace("first")))
+make("trimmed", ["the sea", " the  sea ", "the\u00e9 \U0001fa77", "<s>  the"], model=BYTE_MODEL, pre_tokenizer={**BYTE_LEVEL, "add_prefix_space": True}, added_tokens=CHAT,
+     post_processor={**BYTE_LEVEL, "add_prefix_space": True})
+make("trimmed_in_template", [" the  sea ", "\u3000the", "<e>  the "], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL, added_tokens=CHAT, post_processor={
+     "type": "Sequence", "processors": [BYTE_LEVEL, {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+     {"SpecialToken": {"id": "b", "type_id": 0}}], "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+     "special_tokens": {x: {"id": x, "ids": [BYTE_MODEL["vocab"][x]], "tokens": [x]} for x in "ab"}}]})
+make("trimmed_by_roberta", [" the  sea ", "sea the"], model=BYTE_MODEL, pre_tokenizer=BYTE_LEVEL, post_processor={"type": "RobertaProcessing", "sep": ["a", BYTE_MODEL["vocab"]["a"]],
+     "cls": ["b", BYTE_MODEL["vocab"]["b"]], "trim_offsets": True, "add_prefix_space": True})
+make("left_out", ["a\u0301\u00e9bxc", "the\u00e9sea"], model={**BYTE_MODEL, "vocab": {k: v for k, v in BYTE_MODEL["vocab"].items() if k not in "\u00c3x"}}, pre_tokenizer=BYTE_LEVEL)
 
 PATTERNS = [
     (r"a{2}?b", "aabb b"), (r"a{2}+", "aaaaa"), (r"a{,2}", "aaab"), (r"a{1,2}+b?", "aaaab"), ("a++b|a", "aaab aa"), ("x{a", "x{a x"), ("a{,}", "a{,} a"), ("{|}|]", "{}]a"), (r"\{2}", "{{2}"),
-    ("(?i:'s|st|ss|ß|ﬁ)", "x'ſ ST ﬆ ſs ß ẞ fi ﬁ FI"), ("(?i:[ß])x", "ssx ßx Ssx sx"), ("(?i:k)", "kK\u212a"), ("(?i:t)", "rsStTﬅﬆ"), ("(?i:s)", "rsStTﬅﬆſ"), ("(?i:ﬆ)", "rsStTﬅﬆſt"), ("(?i)[^a-c]", "ABCDe"), ("(?i:[a-z]+)", "aBſ\u212aéK1"), ("a(?i)b|c", "aB C c b AB"), ("(?i:İ|ı|i)", "İIıi"),
+    ("(?i:'s|st|ss|ß|ﬁ)", "x'ſ ST ﬆ ſs ß ẞ fi ﬁ FI"), ("(?i:[ß])x", "ssx ßx Ssx sx"), ("(?i:k)", "kK\u212a"), ("(?i:t)", "rsStTﬅﬆ"), ("(?i:s)", "rsStTﬅﬆſ"), ("(?i:ﬆ)", "rsStTﬅﬆſt"), ("(?i)[^a-c]", "ABCDe"), ("(?i:[a-z]+)", "aBſ\u212aéK1"), ("a(?i)b|c", "aB C c b AB"), ("(?i:İ|ı|i)", "İIıi"), ("(?i:Strasse Fluss Kuss Fass Gasse Masse Tasse Kasse Rasse)", "straße FLUß kuss FASS gaẞe Maſse tasse kaſſe rasSE."), ("(?i:affinity)", "aﬃnitY aﬀinity afﬁnity"), ("(?i:sss|ffffi)", "sß ßs sss ffﬃ fffﬁ"), ("(?i:sß)", "sss sß ßs"),
     (r"\h+", "12fgz"), (r"\H+", "12fgz"), ("[[:punct:]]+", "a$+<_-«b"), ("[[:alpha:]]+", "aé1\u0345ⅷ²"), ("[[:word:]]+", "a_1é‿²"), ("[[:^space:]]+", "a\u0085b\u200bc"), ("[[:graph:]]+", "a b\u3000c\u00ad"),
     ("[[:cntrl:]]", "a\u0007b"), ("[[:alnum:]]+", "a1٣²b"), ("[[:upper:]]+", "AÉⅧaⒶ"), ("[[:lower:]]+", "aªé\u2170A"), ("[[:digit:]]+", "1٣²"), ("[[:xdigit:]]+", "fFgG１"), ("[[:blank:]]+", "a \t\u3000\nb"), ("[[:print:]]+", "a b\n\u0085"),
     (r"\d+", "٣1²"), (r"\w+", "é_1‿²\u0301-"), (r"\W+", "é_1‿²\u0301- ."), (r"[\w]+", "a²b¼c"), (r"[^\w\s]+", "a²¼ -b"), (r"[\W]+", "a²-"), (r"[\p{Word}]+", "a²b"), (r"\p{Punct}+", "a$-"), (r"[\p{Punct}]+", "a$-"), (r"\s+$", "a  \nb \n"), ("^a", "a\na\nba"), ("^", "a\nb\n"), ("$", "a\nb\n"), (r"\A.|.\z", "ab\ncd"), (r"a\Z", "a\nba\n"), (r".\z", "a\n"), (".+", "a\r\nb\u2028c"), ("(?m:.+)", "a\nb"),
@@ -116,6 +140,7 @@ PATTERNS = [
     (r"[\]\\\-]+", "]\\-a"), ("[[=a=]]+", "a=b"), ("[[.a.]]+", "a.b"), (r"[\b]", "\ba"), (r"[^\W\d_]+", "ab1_é"), (r"[\w&&[^\d]]+", "a1b"), (r"\p{^L}+", "a12b"), (r"\P{L}+", "a12b"), (r"\p{Han}+", "a漢字か"), (r"[\p{Hiragana}\p{Katakana}]+", "かカ漢ーa"),
     (r"\p{ uppercase letter }", "aA"), (r"\p{LC}+", "aAǅʰ1"), (r"\p{Emoji}", "😀1a"), (r"\p{Alphabetic}+", "aⅷ\u0345²"), (r"\p{S}+", "\U0001fa77\U0001fae8+a"), (r"\p{Lo}+", "\U00031350\U00011f04a"), (r"\p{M}+", "e\u0301\u0897a"), (r"\p{Cyrillic}+", "Приветx"),
     (r"(?x) a b # c", "ab a b"), (r"\u0041|\x42|\x{43}|\103", "ABCD"), (r"\t|\e|\a|\v|\f|\0", "\t\x1b\x07\x0b\x0c\0a"), (r"\R", "a\r\nb\u2028\n\n"), (r"\N+", "ab\nc"), (r"\O", "a\n"), (r"\b", "ab cd"), (r"\B", "ab cd"), (r"a\Kb", "abb"),
+    (r"\s+x|\s", "   a  x  "), (r"b?\s+x|.", "b  b xx  a  x"), (r"\s?[\sa]+!|.", "  a a!  a"), (r"[a-z][a-z0-9]+!|.", "abc1 b2!x"), (r"a??a+b|.", "aaac aab"), (r"x\s++y|.", "x   y x  z"), (r"(?=\s*+x)|a", "  x a"), (r"a*?b|a{2,}c|.", "aaab aaac aaa"), (r"(?:a+|b)(?:c|d)|.", "aaaaab bc aaac"), (r"a?+a+b|.", "aab b"), (r"(?!a*b)a|\w", "aac aab"),
     (r"(?>a|ab)c", "abc ac"), ("(?<x>a)b", "ab"), ("(?'x'a)b", "ab"), ("(?<=a|bc)d", "adbcdxd"), ("(?<!a|bc)d", "adbcdxd"), ("(?#x)a", "ab"), ("a**b|a?*c", "aab aac"), ("(?:)+a?", "ab"), ("a|", "ab"), ("a*?b", "aab"), ("(?=b)|c", "abcb"), (r"\G?a" if False else "a", "ba"),
     (r" ?[^(\s|[.,!?…。，、।۔،])]+", "Hello, world (x)|y"), (r"(?:a|b)*?c|(?:ab){1,2}?", "abcabab"), (r"\s+(?!\S)|\s+", "a  b \n c  "), ("é|\U0001f600", "aé\U0001f600"), (r"[\x{1F600}-\x{1F64F}]", "a\U0001f600"), (r"\\|\/|\-|\.", r"a\b/c-d."), ("(a|b|)*c", "abc"),
 ]

@@ -32,21 +32,36 @@ TEST_P(TokenizerPipeline, GivesTheIdsAndTextsOfTokenizers) {
     SCOPED_TRACE(item.dump());
     const auto ids = item["ids"].get<Ids>();
     if (item.contains("text")) {
-      EXPECT_EQ(tokenizer.encode(item["text"].get<std::string>()), ids);
+      const auto text = item["text"].get<std::string>();
+      EncodeOptions options;
+      options.add_special_tokens = item.contains("special");
+      EXPECT_EQ(tokenizer.encode(text, options), ids);
+      EncodeCache cache = tokenizer.make_cache();
+      Ids placed;
+      std::vector<TokenSpan> spans;
+      tokenizer.encode(text, options, cache, placed, spans);
+      EXPECT_EQ(placed, ids);
+      json offsets = json::array();
+      for (const TokenSpan& span : spans) offsets.push_back({span.begin, span.end});
+      EXPECT_EQ(offsets, item["offsets"]);
     }
     EXPECT_EQ(tokenizer.decode_text(ids), item["decoded"].get<std::string>());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, TokenizerPipeline,
-                         testing::Values("empty_matches", "form_lowercase", "form_nfc", "form_nfd",
-                                         "form_nfkc", "form_nfkd", "form_nmt", "form_strip",
-                                         "form_stripaccents", "legacy_prefix", "letters_first",
-                                         "metaspace_always", "metaspace_first", "metaspace_never",
-                                         "no_decoder", "spaces_taken_once", "spaces_taken_twice",
-                                         "unigram", "unigram_bytes", "unknown",
-                                         "unknown_between_bytes"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Files, TokenizerPipeline,
+    testing::Values("empty_matches", "first_after_forms", "first_after_marks",
+                    "first_after_prepend", "first_after_replace", "first_after_strip",
+                    "first_in_cuts_after_forms", "first_in_cuts_after_prepend",
+                    "first_in_cuts_after_replace", "first_in_cuts_after_strip", "form_lowercase",
+                    "form_nfc", "form_nfd", "form_nfkc", "form_nfkd", "form_nmt", "form_strip",
+                    "form_stripaccents", "left_out", "legacy_prefix", "letters_first",
+                    "metaspace_always", "metaspace_first", "metaspace_never", "no_decoder",
+                    "spaces_taken_once", "spaces_taken_twice", "trimmed", "trimmed_by_roberta",
+                    "trimmed_in_template", "unigram", "unigram_bytes", "unknown",
+                    "unknown_between_bytes"),
+    [](const auto& info) { return std::string(info.param); });
 
 SplitBehavior behavior_of(const std::string& name) {
   if (name == "removed") return SplitBehavior::removed;
@@ -80,6 +95,38 @@ TEST(RegexDialect, NamesWhatItCannotSayAndItsPlace) {
   }
   EXPECT_THAT([] { Regex regex("ab(?=c)\\1"); },
               testing::ThrowsMessage<ConfigError>(testing::HasSubstr("\"\\1\" at character 8")));
+}
+
+/// The matches of a pattern as their texts.
+std::vector<std::string> matches_of(const char* pattern, const std::string& text) {
+  RegexScratch scratch;
+  std::vector<std::string> found;
+  Regex(pattern).for_each_match(text, scratch, [&](Regex::Match match) {
+    found.push_back(text.substr(match.begin, match.end - match.begin));
+  });
+  return found;
+}
+
+// From each character of the run to its end took time quadratic in its length. The end has what the
+// patterns need, else the engine does not begin.
+TEST(RegexTime, TriesARunOnce) {
+  const std::string run(1 << 20, ' ');
+  const std::string text = run + "x" + run + "\n" + run + "_-y1";
+  EXPECT_THAT(matches_of(R"(\s+y|x)", text), testing::ElementsAre("x"));
+  EXPECT_THAT(matches_of(R"( +$)", text), testing::ElementsAre(run));
+  EXPECT_THAT(matches_of(R"((?>\s+)(?=x))", text), testing::ElementsAre(run));
+  EXPECT_THAT(matches_of(R"(x?(?:\s)+1)", text), testing::IsEmpty());
+  EXPECT_THAT(matches_of(R"([\sx][ ]+-|x)", text), testing::ElementsAre("x"));
+}
+
+// Steps back from several places add up.
+TEST(RegexTime, GivesUpWhereItGoesBackTooOften) {
+  const std::string text = std::string(6000, 'a') + "-!";
+  for (const char* pattern : {"b?[a-z]*a[a-z0-9]++!", R"(\w(?=\w*!))", "[a-z](?:[a-z]|[0-9])+!"}) {
+    EXPECT_THAT([&] { matches_of(pattern, text); },
+                testing::ThrowsMessage<Error>(testing::HasSubstr("goes back too often")))
+        << pattern;
+  }
 }
 
 // As many marks took time quadratic in their number.

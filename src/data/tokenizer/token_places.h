@@ -1,0 +1,43 @@
+#pragma once
+// Where the tokens of an encoded text come from: characters of the text, as Hugging Face's
+// tokenizers library reports them ("offsets").
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/tracked_text.h"
+
+namespace viaduct {
+
+/// Characters [begin, end) of the text; both are 0 for a token that the template adds.
+struct TokenSpan {
+  size_t begin = 0, end = 0;
+
+  bool operator==(const TokenSpan&) const = default;
+};
+
+/// Collects the places of tokens while a text is encoded.
+class TokenPlaces {
+ public:
+  /// The next token: its bytes of the original, and what it is known by.
+  void add(TextPlace place, std::string_view spelling);
+  size_t size() const { return places_.size(); }
+
+  /// Leaves out white space at the ends of tokens. `added_space`: a single space at the begin of
+  /// the first token may be one that the tokenizer put there.
+  struct Trim {
+    bool added_space = true;
+  };
+  /// The characters of `text`, the original, after `trims`, one after the other.
+  std::vector<TokenSpan> spans(std::string_view text, const std::vector<Trim>& trims) const;
+
+ private:
+  struct Entry {
+    TextPlace place;
+    size_t spaces_before = 0, spaces_after = 0;  // of the spelling
+  };
+  std::vector<Entry> places_;
+};
+
+}  // namespace viaduct
