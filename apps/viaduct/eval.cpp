@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "before_ranks.h"
-#include "dry_run_report.h"
+#include "dry_run_stages.h"
 #include "engine/dry_run.h"
 #include "number_checks.h"
 #include "override_scope.h"

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "before_ranks.h"
-#include "dry_run_report.h"
+#include "dry_run_stages.h"
 #include "generate/stop_text.h"
 #include "generate_output.h"
 #include "number_checks.h"

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "checkpoint/expert_slices.h"
 #include "model/parameter_maker.h"
 
 namespace viaduct {
@@ -41,12 +42,6 @@ std::string last_part(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
 
-Shape with_first(int64_t size, const Shape& rest) {
-  Shape shape{size};
-  for (int i = 0; i < rest.rank(); ++i) shape.append(rest[i]);
-  return shape;
-}
-
 }  // namespace
 
 std::vector<std::string> fused_expert_names(const TensorNames& names) {
@@ -59,57 +54,23 @@ std::vector<std::string> fused_expert_names(const TensorNames& names) {
   return fused;
 }
 
-SplitExperts::SplitExperts(std::unique_ptr<TensorSource> stored,
-                           const std::vector<std::string>& fused)
-    : DerivedSource(std::move(stored)) {
-  const auto add = [&](TensorInfo info, std::string from, int64_t expert) {
-    VIADUCT_CHECK(IoError,
-                  places_.emplace(info.name, Place{infos_.size(), std::move(from), expert}).second,
-                  "{}: tensor \"{}\" appears twice, of one expert and of all", where(),
-                  shown_name(info.name));
-    infos_.push_back(std::move(info));
-  };
-  for (const TensorInfo& info : stored_->tensors()) {
+std::unique_ptr<TensorSource> split_experts(std::unique_ptr<TensorSource> stored,
+                                            const std::vector<std::string>& fused) {
+  std::vector<ExpertSlice> slices;
+  for (const TensorInfo& info : stored->tensors()) {
     const auto parsed = parse(info.name, fused);
     if (!parsed || parsed->expert >= 0 || info.shape.rank() < 2) {
-      add(info, info.name, -1);
+      slices.push_back({.info = info, .stored = info.name});
       continue;
     }
     for (int64_t e = 0; e < info.shape[0]; ++e) {
       TensorInfo one = info;
       one.name = parsed->before + std::to_string(e) + "." + parsed->name;
       one.shape = info.shape.without_first();
-      add(std::move(one), info.name, e);
+      slices.push_back({.info = std::move(one), .stored = info.name, .expert = e});
     }
   }
-}
-
-const TensorInfo* SplitExperts::find(const std::string& name) const {
-  const auto at = places_.find(name);
-  return at == places_.end() ? nullptr : &infos_[at->second.info];
-}
-
-Tensor SplitExperts::tensor(const std::string& name) const {
-  const auto at = places_.find(name);
-  if (at == places_.end()) fail_missing(name);
-  if (at->second.expert < 0) return stored_->tensor(at->second.stored);
-  const TensorInfo& info = infos_[at->second.info];
-  const Tensor result = host_tensor(info.dtype, info.shape);
-  read_into(name, whole_piece(whole_box(info.shape)), static_cast<std::byte*>(result.raw()));
-  return result;
-}
-
-void SplitExperts::read_into(const std::string& name, const Piece& piece,
-                             std::byte* destination) const {
-  const auto at = places_.find(name);
-  if (at == places_.end()) fail_missing(name);
-  const Place& place = at->second;
-  if (place.expert < 0) return stored_->read_into(place.stored, piece, destination);
-  check_inside(name, infos_[place.info].shape, piece);
-  const Piece fused{{with_first(place.expert, piece.box.begin), with_first(1, piece.box.size)},
-                    piece.begin,
-                    piece.end};
-  stored_->read_into(place.stored, fused, destination);
+  return std::make_unique<ExpertSlices>(std::move(stored), slices);
 }
 
 JoinedExperts::JoinedExperts(const TensorSource& split, const std::vector<std::string>& fused)

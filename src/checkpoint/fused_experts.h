@@ -4,9 +4,11 @@
 // ("experts.3.gate_up_proj"), and back. Biases alike.
 
 #include <memory>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
-#include "checkpoint/derived_source.h"
+#include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
 
 namespace viaduct {
@@ -15,26 +17,10 @@ namespace viaduct {
 std::vector<std::string> fused_expert_names(const TensorNames& names);
 
 /// Shows a tensor that is stored for all experts as one tensor for each expert. Other tensors are
-/// unchanged.
-class SplitExperts : public DerivedSource {
- public:
-  /// `fused`: as fused_expert_names returns them.
-  SplitExperts(std::unique_ptr<TensorSource> stored, const std::vector<std::string>& fused);
-
-  Tensor tensor(const std::string& name) const override;
-  void read_into(const std::string& name, const Piece& piece,
-                 std::byte* destination) const override;
-  const TensorInfo* find(const std::string& name) const override;
-
- private:
-  struct Place {
-    size_t info = 0;      // in infos_
-    std::string stored;   // the name there
-    int64_t expert = -1;  // −1: not split
-  };
-
-  std::unordered_map<std::string, Place> places_;
-};
+/// unchanged. `fused`: as fused_expert_names returns them. IoError where an expert is in both
+/// forms.
+std::unique_ptr<TensorSource> split_experts(std::unique_ptr<TensorSource> stored,
+                                            const std::vector<std::string>& fused);
 
 /// The inverse, for export: joins the tensors of single experts into one of all. IoError for
 /// experts that are not 0, 1, … without gaps, or differ in shape or format.

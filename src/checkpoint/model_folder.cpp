@@ -99,9 +99,8 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (!config.has("model_type")) return weights;
   const TensorNames& names = model_family(config.text("model_type")).names;
   if (const auto fused = fused_expert_names(names); !fused.empty())
-    return std::make_unique<SplitExperts>(std::move(weights), fused);
-  if (SeparateExperts::are_together(*weights, names))
-    return std::make_unique<SeparateExperts>(std::move(weights), names);
+    return split_experts(std::move(weights), fused);
+  if (experts_are_together(*weights, names)) return separate_experts(std::move(weights), names);
   return weights;
 }
 

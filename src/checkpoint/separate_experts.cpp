@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/error.h"
-#include "base/json_reader.h"
 #include "model/parameter_maker.h"
 
 namespace viaduct {
@@ -47,7 +45,7 @@ std::string weight_of(const std::string& pattern, int64_t layer, int64_t expert)
 
 }  // namespace
 
-bool SeparateExperts::are_together(const TensorSource& stored, const TensorNames& names) {
+bool experts_are_together(const TensorSource& stored, const TensorNames& names) {
   if (names.expert_gate.empty() || fuses_experts(names)) return false;
   return std::any_of(stored.tensors().begin(), stored.tensors().end(), [](const TensorInfo& info) {
     const auto name = parse(info.name);
@@ -55,14 +53,18 @@ bool SeparateExperts::are_together(const TensorSource& stored, const TensorNames
   });
 }
 
-SeparateExperts::SeparateExperts(std::unique_ptr<TensorSource> stored, const TensorNames& names)
-    : DerivedSource(std::move(stored)) {
-  for (const TensorInfo& info : stored_->tensors()) {
+std::unique_ptr<TensorSource> separate_experts(std::unique_ptr<TensorSource> stored,
+                                               const TensorNames& names) {
+  std::vector<ExpertSlice> slices;
+  for (const TensorInfo& info : stored->tensors()) {
     const auto name = parse(info.name);
     const auto add_experts = [&](const std::string& pattern, int64_t rows, int64_t row) {
       for (int64_t e = 0; e < info.shape[0]; ++e)
-        add({weight_of(pattern, name->layer, e), info.dtype, {rows, info.shape[2]}},
-            {.stored = info.name, .expert = e, .row = row});
+        slices.push_back(
+            {.info = {weight_of(pattern, name->layer, e), info.dtype, {rows, info.shape[2]}},
+             .stored = info.name,
+             .expert = e,
+             .row = row});
     };
     if (name && is_gate_and_up(*name, info.shape)) {
       const int64_t rows = info.shape[1] / 2;
@@ -71,49 +73,13 @@ SeparateExperts::SeparateExperts(std::unique_ptr<TensorSource> stored, const Ten
     } else if (name && is_down(*name, info.shape)) {
       add_experts(names.expert_down, info.shape[1], 0);
     } else if (name && name->rest == "mlp.gate.weight") {
-      add({weight_of(names.router, name->layer), info.dtype, info.shape}, {.stored = info.name});
+      slices.push_back({.info = {weight_of(names.router, name->layer), info.dtype, info.shape},
+                        .stored = info.name});
     } else {
-      add(info, {.stored = info.name});
+      slices.push_back({.info = info, .stored = info.name});
     }
   }
-}
-
-void SeparateExperts::add(TensorInfo info, Place place) {
-  place.info = infos_.size();
-  VIADUCT_CHECK(IoError, places_.emplace(info.name, std::move(place)).second,
-                "{}: tensor \"{}\" appears twice, of one expert and of all", where(),
-                shown_name(info.name));
-  infos_.push_back(std::move(info));
-}
-
-const TensorInfo* SeparateExperts::find(const std::string& name) const {
-  const auto at = places_.find(name);
-  return at == places_.end() ? nullptr : &infos_[at->second.info];
-}
-
-Tensor SeparateExperts::tensor(const std::string& name) const {
-  const auto at = places_.find(name);
-  if (at == places_.end()) fail_missing(name);
-  if (at->second.expert < 0) return stored_->tensor(at->second.stored);
-  const TensorInfo& info = infos_[at->second.info];
-  const Tensor result = host_tensor(info.dtype, info.shape);
-  read_into(name, whole_piece(whole_box(info.shape)), static_cast<std::byte*>(result.raw()));
-  return result;
-}
-
-void SeparateExperts::read_into(const std::string& name, const Piece& piece,
-                                std::byte* destination) const {
-  const auto at = places_.find(name);
-  if (at == places_.end()) fail_missing(name);
-  const Place& place = at->second;
-  if (place.expert < 0) return stored_->read_into(place.stored, piece, destination);
-  check_inside(name, infos_[place.info].shape, piece);
-  const Box& box = piece.box;
-  const Piece together{
-      {{place.expert, place.row + box.begin[0], box.begin[1]}, {1, box.size[0], box.size[1]}},
-      piece.begin,
-      piece.end};
-  stored_->read_into(place.stored, together, destination);
+  return std::make_unique<ExpertSlices>(std::move(stored), slices);
 }
 
 }  // namespace viaduct

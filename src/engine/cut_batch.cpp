@@ -67,6 +67,11 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
 
   HostBatch cut;
   cut.shifted.resize(whole.shifted.size());
+  if (whole.sizes_only) {
+    cut.sizes_only = true;
+    for (const PaddedDocument& d : documents) cut.add_document_of(d.length / place.cp);
+    return cut;
+  }
   const std::vector<int64_t> sources = cut_sources(whole.document_offsets, place, pad);
   size_t next = 0;
   for (const PaddedDocument& d : documents) {

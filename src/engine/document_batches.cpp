@@ -28,6 +28,10 @@ std::vector<int64_t> rows_of(int64_t data_rank, int64_t rows, const MicroBatchPl
 }
 
 void append(const HostBatch& row, int32_t begin, int32_t end, HostBatch& batch) {
+  if (row.sizes_only) {
+    batch.sizes_only = true;
+    return batch.add_document_of(end - begin);
+  }
   const auto part = [&](const auto& from, auto& to) {
     to.insert(to.end(), from.begin() + begin, from.begin() + end);
   };

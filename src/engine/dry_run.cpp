@@ -22,9 +22,14 @@
 namespace viaduct {
 namespace {
 
-/// A micro-batch of the right sizes.
-HostBatch blank_batch(int64_t rows, int64_t length) {
+/// A micro-batch of the right sizes; with content only where something is computed.
+HostBatch blank_batch(int64_t rows, int64_t length, bool executes) {
   HostBatch batch;
+  if (!executes) {
+    batch.sizes_only = true;
+    for (int64_t row = 0; row < rows; ++row) batch.add_document_of(length);
+    return batch;
+  }
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t t = 0; t < length; ++t) {
       batch.ids.push_back(0);
@@ -180,10 +185,12 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   in_window(MemorySequence::setup, [&] {
     built.emplace(*rank.device, rank.ops, setup.model, run, make_groups(run, world));
   });
+  limits.deadline.check("dry run of a rank's setup");
   Engine& engine = *built;
   if (repeats) engine.leave_out_repeats(recorded.log);
   engine.give_up_at(limits.deadline);
   in_window(MemorySequence::initialize, [&] { engine.initialize(); });
+  limits.deadline.check("dry run of a rank's weights");
   for (const Parameter* parameter : engine.store().parameters()) {
     for (const Part& part : parameter->parts)
       result.tensors[part.name] = part.logical_shape.elements();
@@ -216,8 +223,9 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (second != nullptr) result.offload = second->counts() - before;
   if (with_evaluation || config.train.skip_train) {
     in_window(MemorySequence::evaluate, [&] {
-      engine.evaluate(evaluated_together(config),
-                      [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
+      engine.evaluate(evaluated_together(config), [&](int64_t) {
+        return blank_batch(config.train.micro_batch_size, length, false);
+      });
     });
   }
   result.model_flops =
@@ -229,15 +237,16 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
 void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int64_t> count) {
   const RunConfig& config = setup.config;
   const int64_t length = config.model.seq_length.value();
+  const bool executes = engine.device().executes();
   if (!config.context_parallel.hybrid_context_parallel) {
-    const HostBatch blank = blank_batch(config.train.micro_batch_size, length);
+    const HostBatch blank = blank_batch(config.train.micro_batch_size, length, executes);
     engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());
   const auto rows = static_cast<size_t>(batch_schedule(config).full());
   documents.share(std::vector(rows, std::vector{static_cast<int32_t>(length)}));
-  const auto blank_row = [&](int64_t) { return blank_batch(1, length); };
+  const auto blank_row = [&](int64_t) { return blank_batch(1, length, executes); };
   engine.run_micro_batches(documents.count(),
                            [&](int64_t i) { return documents.batch(i, blank_row); });
 }

@@ -4,23 +4,36 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "device/upload_values.h"
 #include "nn/context_parallel/layout.h"
 
 namespace viaduct {
 namespace {
 
-/// In the memory of `over`, if that is a tensor of this size.
-template <class T>
-Tensor to_device(Device& device, const std::vector<T>& values, const Tensor& over = {}) {
-  const Shape shape{static_cast<int64_t>(values.size())};
-  Tensor host = host_tensor(dtype_of<T>, shape);
-  if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
-  Tensor tensor = over.defined() && over.shape() == shape
-                      ? over
-                      : device.allocate(dtype_of<T>, shape, MemoryTag::batch);
-  device.copy_from_host(host, tensor);
-  return tensor;
-}
+/// The values of one list of a batch on the device, in the memory of `over` if that is a tensor of
+/// this size.
+class ListUpload {
+ public:
+  ListUpload(Device& device, const HostBatch& batch)
+      : device_(device), sizes_only_(batch.sizes_only), tokens_(batch.tokens()) {}
+
+  /// Of a list with one value for each token.
+  template <class T>
+  Tensor operator()(const std::vector<T>& values, const Tensor& over) const {
+    return of(values, sizes_only_ ? tokens_ : static_cast<int64_t>(values.size()), over);
+  }
+  template <class T>
+  Tensor of(const std::vector<T>& values, int64_t count, const Tensor& over) const {
+    return upload_values<T>(device_, {count}, MemoryTag::batch, over, [&](T* to) {
+      std::memcpy(to, values.data(), values.size() * sizeof(T));
+    });
+  }
+
+ private:
+  Device& device_;
+  bool sizes_only_;
+  int64_t tokens_;
+};
 
 void check_range(const char* what, const std::vector<int32_t>& values, int32_t lowest,
                  int64_t limit) {
@@ -42,17 +55,24 @@ void normalize(std::vector<float>& weights) {
   for (float& weight : weights) weight = static_cast<float>(weight / sum);
 }
 
-/// The same checks as for the tokens themselves.
-ShiftedTokens upload_shifted(Device& device, const HostShiftedTokens& host, size_t tokens,
-                             int64_t vocabulary, const ShiftedTokens& over) {
+void check_lists(const HostBatch& host, int64_t vocabulary, int64_t positions) {
+  const size_t tokens = host.ids.size();
   VIADUCT_CHECK(ShapeError,
-                host.ids.size() == tokens && host.targets.size() == tokens &&
-                    host.loss_weight.size() == tokens,
-                "batch: lists of further tokens differ in length, expected {} tokens", tokens);
-  check_range("id further on", host.ids, 0, vocabulary);
-  check_range("target further on", host.targets, -1, vocabulary);
-  return {to_device(device, host.ids, over.ids), to_device(device, host.targets, over.targets),
-          to_device(device, host.loss_weight, over.loss_weight)};
+                host.positions.size() == tokens && host.targets.size() == tokens &&
+                    host.loss_weight.size() == tokens && host.token_index.size() == tokens &&
+                    host.document_offsets.back() == static_cast<int32_t>(tokens),
+                "batch: lists of different lengths for {} tokens", tokens);
+  check_range("id", host.ids, 0, vocabulary);
+  check_range("target", host.targets, -1, vocabulary);
+  check_range("position", host.positions, 0, positions);
+  for (const HostShiftedTokens& further : host.shifted) {
+    VIADUCT_CHECK(ShapeError,
+                  further.ids.size() == tokens && further.targets.size() == tokens &&
+                      further.loss_weight.size() == tokens,
+                  "batch: lists of further tokens differ in length, expected {} tokens", tokens);
+    check_range("id further on", further.ids, 0, vocabulary);
+    check_range("target further on", further.targets, -1, vocabulary);
+  }
 }
 
 }  // namespace
@@ -68,27 +88,25 @@ void HostBatch::normalize_loss_weights() {
 
 Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions,
              const BatchPlace& place, const Batch* over) {
-  const size_t tokens = host.ids.size();
-  VIADUCT_CHECK(ShapeError,
-                host.positions.size() == tokens && host.targets.size() == tokens &&
-                    host.loss_weight.size() == tokens && host.token_index.size() == tokens &&
-                    host.document_offsets.back() == static_cast<int32_t>(tokens),
-                "batch: lists of different lengths for {} tokens", tokens);
-  check_range("id", host.ids, 0, vocabulary);
-  check_range("target", host.targets, -1, vocabulary);
-  check_range("position", host.positions, 0, positions);
+  VIADUCT_CHECK(ShapeError, !host.sizes_only || !device.executes(),
+                "batch: {} tokens without content, and the device computes", host.tokens());
+  if (!host.sizes_only) check_lists(host, vocabulary, positions);
   const Batch old = over == nullptr ? Batch() : *over;
+  const ListUpload to_device(device, host);
   Batch batch;
-  batch.ids = to_device(device, host.ids, old.ids);
-  batch.positions = to_device(device, host.positions, old.positions);
-  batch.targets = to_device(device, host.targets, old.targets);
-  batch.loss_weight = to_device(device, host.loss_weight, old.loss_weight);
-  batch.token_index = to_device(device, host.token_index, old.token_index);
-  batch.document_offsets = to_device(device, host.document_offsets, old.document_offsets);
+  batch.ids = to_device(host.ids, old.ids);
+  batch.positions = to_device(host.positions, old.positions);
+  batch.targets = to_device(host.targets, old.targets);
+  batch.loss_weight = to_device(host.loss_weight, old.loss_weight);
+  batch.token_index = to_device(host.token_index, old.token_index);
+  const auto offsets = static_cast<int64_t>(host.document_offsets.size());
+  batch.document_offsets = to_device.of(host.document_offsets, offsets, old.document_offsets);
   for (size_t depth = 0; depth < host.shifted.size(); ++depth) {
-    batch.shifted.push_back(
-        upload_shifted(device, host.shifted[depth], tokens, vocabulary,
-                       depth < old.shifted.size() ? old.shifted[depth] : ShiftedTokens()));
+    const HostShiftedTokens& further = host.shifted[depth];
+    const ShiftedTokens before = depth < old.shifted.size() ? old.shifted[depth] : ShiftedTokens();
+    batch.shifted.push_back({to_device(further.ids, before.ids),
+                             to_device(further.targets, before.targets),
+                             to_device(further.loss_weight, before.loss_weight)});
   }
   if (place.cp > 1) {
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,

@@ -30,8 +30,13 @@ struct HostBatch {
   /// Number of ranks that share the documents under hybrid context parallel; 0: the layout's
   /// context ranks.
   int context_ranks = 0;
+  /// Of dry runs: tokens without content. All lists but `document_offsets` are empty, and only a
+  /// device that computes nothing takes the batch.
+  bool sizes_only = false;
 
-  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+  int64_t tokens() const {
+    return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());
+  }
   /// Sum of the loss weights, the divisor of the mean loss.
   double scored_weight() const;
   /// Scales the loss weights, of each depth too, so that they sum to 1; unchanged if nothing is
@@ -39,6 +44,10 @@ struct HostBatch {
   void normalize_loss_weights();
   /// Closes a document at the tokens added so far.
   void end_document() { document_offsets.push_back(static_cast<int32_t>(tokens())); }
+  /// Appends a document of so many tokens, if only sizes count.
+  void add_document_of(int64_t length) {
+    document_offsets.push_back(static_cast<int32_t>(document_offsets.back() + length));
+  }
 };
 
 /// Copies to the device. ShapeError if the lists have different lengths, an id or target is outside

@@ -5,6 +5,7 @@ namespace viaduct {
 void add_shifted_tokens(HostBatch& batch, int64_t depths) {
   const size_t tokens = batch.ids.size();
   batch.shifted.clear();
+  if (batch.sizes_only) return batch.shifted.resize(static_cast<size_t>(depths));
   for (int64_t k = 1; k <= depths; ++k) {
     HostShiftedTokens further{std::vector<int32_t>(tokens, 0), std::vector<int32_t>(tokens, -1),
                               std::vector<float>(tokens, 0.0f)};

@@ -1,5 +1,8 @@
 #include "model/flops.h"
 
+#include <initializer_list>
+#include <utility>
+
 #include "base/error.h"
 #include "model/model_config.h"
 
@@ -7,24 +10,26 @@ namespace viaduct {
 namespace {
 
 void check(const FlopSizes& s) {
-  const auto positive = [](const char* name, int64_t value) {
-    VIADUCT_CHECK(ShapeError, value > 0, "flops: {} must be positive, found {}", name, value);
+  using Sizes = std::initializer_list<std::pair<const char*, int64_t>>;
+  const auto positive = [](Sizes sizes) {
+    for (const auto& [name, value] : sizes)
+      VIADUCT_CHECK(ShapeError, value > 0, "flops: {} must be positive, found {}", name, value);
   };
-  positive("layers", s.layers);
-  positive("hidden", s.hidden);
-  positive("feed_forward", s.feed_forward);
-  positive("heads", s.heads);
-  positive("key_value_heads", s.key_value_heads);
-  positive("head_dim", s.head_dim);
-  positive("vocabulary", s.vocabulary);
+  positive({{"layers", s.layers},
+            {"hidden", s.hidden},
+            {"feed_forward", s.feed_forward},
+            {"heads", s.heads},
+            {"key_value_heads", s.key_value_heads},
+            {"head_dim", s.head_dim},
+            {"vocabulary", s.vocabulary}});
   VIADUCT_CHECK(ShapeError, s.expert_layers >= 0 && s.expert_layers <= s.layers,
                 "flops: {} layers with experts of {}", s.expert_layers, s.layers);
   VIADUCT_CHECK(ShapeError, s.mtp_layers >= 0, "flops: {} layers of multi-token prediction",
                 s.mtp_layers);
   if (s.expert_layers > 0) {
-    positive("experts", s.experts);
-    positive("experts_of_token", s.experts_of_token);
-    positive("expert_feed_forward", s.expert_feed_forward);
+    positive({{"experts", s.experts},
+              {"experts_of_token", s.experts_of_token},
+              {"expert_feed_forward", s.expert_feed_forward}});
   }
   VIADUCT_CHECK(ShapeError, s.heads % s.key_value_heads == 0,
                 "flops: {} heads do not divide by {} key-value heads", s.heads, s.key_value_heads);

@@ -21,6 +21,15 @@ class NearMissRuns {
         deadline_(deadline) {}
 
   void run() {
+    try {
+      look();
+    } catch (const DeadlineError&) {
+      // What was found until then is shown.
+    }
+  }
+
+ private:
+  void look() {
     while (!deadline_.passed()) {
       // Those of them that are known need no more however the others change: all can be looked at
       // beside each other.
@@ -42,10 +51,9 @@ class NearMissRuns {
     }
   }
 
- private:
   LowerBound closest_bound(const Layout& layout) const {
     for (const auto& space : spaces_)
-      if (space->variant() == layout.variant) return space->closest(layout);
+      if (space->variant() == layout.variant) return space->closest(layout, deadline_);
     return {};
   }
 
@@ -160,7 +168,7 @@ class NearMissRuns {
       neighbors.pop();
       if (!next.refined) {
         next.refined = true;
-        add(next.space->closest(*next.layout), next);
+        add(next.space->closest(*next.layout, deadline_), next);
         continue;
       }
       try {

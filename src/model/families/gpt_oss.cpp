@@ -1,6 +1,8 @@
 // GPT-OSS (OpenAI 2025, gpt-oss model card, arXiv 2508.10925): experts with biases and a clamped
 // gate in every layer, a sink in each head's softmax, and a sliding window in every other layer.
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -11,7 +13,7 @@
 namespace viaduct::families {
 namespace {
 
-constexpr double kClamp = 7;
+constexpr double kClamp = 7;      // unless the file has another one
 constexpr double kSlope = 1.702;  // of the sigmoid
 
 /// Where config.json has no rope_scaling.
@@ -35,9 +37,8 @@ ModelConfig read_gpt_oss(HfConfig& config) {
                 "sigmoid(1.702 x) in these files)",
                 config.where(), activation);
   const double limit = config.number("swiglu_limit", kClamp);
-  VIADUCT_CHECK(ConfigError, limit == kClamp,
-                "{}: swiglu_limit {} is not supported (supported: {}, which transformers 4 uses "
-                "whatever the file says)",
+  VIADUCT_CHECK(ConfigError, limit > 0 && std::isfinite(limit),
+                "{}: swiglu_limit {}, expected a number above 0 ({} in the published models)",
                 config.where(), limit, kClamp);
   const double slope = config.number("swiglu_alpha", kSlope);
   VIADUCT_CHECK(ConfigError, slope == kSlope,
@@ -46,7 +47,11 @@ ModelConfig read_gpt_oss(HfConfig& config) {
   VIADUCT_CHECK(ConfigError, config.boolean("attention_bias", true),
                 "{}: attention_bias false is not supported (supported: true)", config.where());
   model.activation = ActivationKind::quick_gelu;
-  model.activation_clamp = kClamp;
+  model.activation_clamp = limit;
+  if (limit != kClamp)
+    model.notes.push_back(fmt::format(
+        "{}: swiglu_limit is {}; transformers 4 computes with {} whatever the file says",
+        config.where(), limit, kClamp));
   model.activation_offset = 1;
   model.attention_sinks = model.router_bias = true;
   model.qkv_bias = model.projection_bias = model.up_bias = model.down_bias = true;
@@ -69,8 +74,7 @@ nlohmann::ordered_json write_gpt_oss(const ModelConfig& model) {
   choices.expect(model.up_bias, "add_mlp_bias", "true", "false");
   choices.expect(model.activation == ActivationKind::quick_gelu, "activation_func", "quick_gelu",
                  "another one");
-  choices.expect(model.activation_clamp == kClamp, "activation_func_clamp_value", "7",
-                 model.activation_clamp);
+  choices.expect(model.activation_clamp > 0, "activation_func_clamp_value", "a number", "null");
   choices.expect(model.activation_offset == 1, "glu_linear_offset", "1", model.activation_offset);
   expect_local_experts(model, choices);
   choices.throw_if_any();
@@ -81,7 +85,7 @@ nlohmann::ordered_json write_gpt_oss(const ModelConfig& model) {
     json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", model.rotary.base}};
   }
   json["hidden_act"] = "silu";
-  json["swiglu_limit"] = kClamp;
+  json["swiglu_limit"] = model.activation_clamp;
   json["attention_bias"] = true;
   write_local_experts(model, json);
   auto types = nlohmann::ordered_json::array();

@@ -1,9 +1,10 @@
 #include "nn/context_parallel/layout.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "base/error.h"
+#include "device/upload_values.h"
 #include "nn/context_parallel/zigzag.h"
 
 namespace viaduct {
@@ -14,22 +15,17 @@ class Upload {
  public:
   Upload(Device& device, const ContextLayout* over) : device_(device), over_(over) {}
 
-  template <class T>
-  Tensor operator()(const std::vector<T>& values, const Shape& shape) {
-    const Tensor host = host_tensor(dtype_of<T>, shape);
-    if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
+  /// `fill` writes the values; where nothing executes it is not called.
+  template <class T, class Fill>
+  Tensor made_by(const Shape& shape, Fill&& fill) {
     const size_t next = made_.size();
-    const bool fits =
-        over_ != nullptr && next < over_->made.size() && over_->made[next].shape() == shape;
-    Tensor tensor =
-        fits ? over_->made[next] : device_.allocate(dtype_of<T>, shape, MemoryTag::batch);
-    device_.copy_from_host(host, tensor);
-    made_.push_back(tensor);
-    return tensor;
+    const Tensor old = over_ != nullptr && next < over_->made.size() ? over_->made[next] : Tensor();
+    return made_.emplace_back(
+        upload_values<T>(device_, shape, MemoryTag::batch, old, std::forward<Fill>(fill)));
   }
-  template <class T>
-  Tensor operator()(const std::vector<T>& values) {
-    return (*this)(values, {static_cast<int64_t>(values.size())});
+  Tensor operator()(const std::vector<int32_t>& values) {
+    return made_by<int32_t>({static_cast<int64_t>(values.size())},
+                            [&](int32_t* to) { std::ranges::copy(values, to); });
   }
   /// All that it has copied, in that order.
   std::vector<Tensor> take() { return std::move(made_); }
@@ -69,6 +65,35 @@ Tensor pieces(Upload& to_device, const std::vector<Document>& documents, int64_t
   return to_device(borders);
 }
 
+/// In document order, the row of each token among the rows of `inner` ranks one after the other,
+/// each with `tokens`: the first halves are in the order of the ranks, the second ones in reverse
+/// order.
+void join_halves(const std::vector<Document>& documents, int inner, int64_t tokens, int32_t* to) {
+  for (const Document& d : documents) {
+    for (int i = 0; i < inner; ++i) {
+      for (int64_t t = d.begin; t < d.begin + d.half(); ++t)
+        *to++ = static_cast<int32_t>(i * tokens + t);
+    }
+    for (int i = inner - 1; i >= 0; --i) {
+      for (int64_t t = d.begin + d.half(); t < d.end; ++t)
+        *to++ = static_cast<int32_t>(i * tokens + t);
+    }
+  }
+}
+
+/// Places in their documents of the tokens of each of `outer` ranks that have `inner` parts.
+void place_keys(const std::vector<Document>& documents, int inner, int outer, int32_t* to) {
+  for (int rank = 0; rank < outer; ++rank) {
+    for (const Document& d : documents) {
+      for (int half_number = 0; half_number < 2; ++half_number) {
+        const int64_t length = inner * d.half();
+        const int64_t first = zigzag_chunk(outer, rank, half_number) * length;
+        for (int64_t i = 0; i < length; ++i) *to++ = static_cast<int32_t>(first + i);
+      }
+    }
+  }
+}
+
 AttentionLayout make_layout(Upload& to_device, const std::vector<Document>& documents,
                             const std::vector<int64_t>& whole_token_index, int inner, int outer,
                             int outer_rank) {
@@ -76,54 +101,39 @@ AttentionLayout make_layout(Upload& to_device, const std::vector<Document>& docu
   const int64_t cp = int64_t{inner} * outer;
   AttentionLayout layout;
   layout.tokens = inner * tokens;
-  std::vector<int32_t> offsets{0}, joined, key_position;
-  std::vector<int64_t> query_index;
+  std::vector<int32_t> offsets{0};
   for (const Document& d : documents) {
     offsets.push_back(static_cast<int32_t>(inner * d.end));
     layout.max_document = std::max(layout.max_document, inner * (d.end - d.begin));
     const auto half = static_cast<double>(inner * d.half());
     layout.half_pairs += 2 * half * half;
-    // The first halves are in the order of the inner ranks, the second ones in reverse order.
-    for (int i = 0; i < inner; ++i) {
-      for (int64_t t = d.begin; t < d.begin + d.half(); ++t)
-        joined.push_back(static_cast<int32_t>(i * tokens + t));
-    }
-    for (int i = inner - 1; i >= 0; --i) {
-      for (int64_t t = d.begin + d.half(); t < d.end; ++t)
-        joined.push_back(static_cast<int32_t>(i * tokens + t));
-    }
-    for (int half_number = 0; half_number < 2; ++half_number) {
-      const int64_t length = inner * d.half();
-      const int64_t first = cp * d.begin + zigzag_chunk(outer, outer_rank, half_number) * length;
-      query_index.insert(query_index.end(), whole_token_index.begin() + first,
-                         whole_token_index.begin() + first + length);
-    }
   }
   layout.offsets = to_device(offsets);
-  layout.query_index = to_device(query_index);
+  layout.query_index = to_device.made_by<int64_t>({layout.tokens}, [&](int64_t* to) {
+    for (const Document& d : documents) {
+      for (int half_number = 0; half_number < 2; ++half_number) {
+        const int64_t length = inner * d.half();
+        const int64_t first = cp * d.begin + zigzag_chunk(outer, outer_rank, half_number) * length;
+        to = std::copy_n(whole_token_index.begin() + first, length, to);
+      }
+    }
+  });
   if (inner > 1) {
-    std::vector<int32_t> parted(joined.size());
-    for (size_t row = 0; row < joined.size(); ++row)
-      parted[static_cast<size_t>(joined[row])] = static_cast<int32_t>(row);
-    layout.joined_order = to_device(joined);
-    layout.parted_order = to_device(parted);
+    layout.joined_order = to_device.made_by<int32_t>(
+        {layout.tokens}, [&](int32_t* to) { join_halves(documents, inner, tokens, to); });
+    layout.parted_order = to_device.made_by<int32_t>({layout.tokens}, [&](int32_t* to) {
+      std::vector<int32_t> joined(static_cast<size_t>(layout.tokens));
+      join_halves(documents, inner, tokens, joined.data());
+      for (size_t row = 0; row < joined.size(); ++row) to[joined[row]] = static_cast<int32_t>(row);
+    });
   }
   layout.halves =
       pieces(to_device, documents, inner, [](const Document& d) { return d.begin + d.half(); });
   layout.all_none = pieces(to_device, documents, inner, [](const Document& d) { return d.end; });
   layout.none_all = pieces(to_device, documents, inner, [](const Document& d) { return d.begin; });
   if (outer > 1) {
-    for (int rank = 0; rank < outer; ++rank) {
-      for (const Document& d : documents) {
-        for (int half_number = 0; half_number < 2; ++half_number) {
-          const int64_t length = inner * d.half();
-          const int64_t first = zigzag_chunk(outer, rank, half_number) * length;
-          for (int64_t i = 0; i < length; ++i)
-            key_position.push_back(static_cast<int32_t>(first + i));
-        }
-      }
-    }
-    layout.key_position = to_device(key_position, {outer, layout.tokens});
+    layout.key_position = to_device.made_by<int32_t>(
+        {outer, layout.tokens}, [&](int32_t* to) { place_keys(documents, inner, outer, to); });
   }
   return layout;
 }
@@ -137,7 +147,8 @@ std::shared_ptr<const ContextLayout> make_context_layout(
   const std::vector<Document> documents = documents_of(offsets);
   VIADUCT_CHECK(
       ShapeError,
-      whole_token_index.size() == static_cast<size_t>(cp) * static_cast<size_t>(offsets.back()),
+      !device.executes() ||
+          whole_token_index.size() == static_cast<size_t>(cp) * static_cast<size_t>(offsets.back()),
       "context parallel: {} tokens here and {} in the whole micro-batch, expected {} "
       "times as many: the batch was not cut for {} ranks",
       offsets.back(), whole_token_index.size(), cp, cp);

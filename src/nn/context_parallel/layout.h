@@ -45,9 +45,9 @@ struct ContextLayout {
 };
 
 /// `offsets`: document offsets of this rank's tokens, all of even length; `whole_token_index`:
-/// global token indices of the whole micro-batch, cp · T. ShapeError if they do not fit. Tensors
-/// that have the shapes of those of `over` are in their memory, as a graph reads it; null: in new
-/// memory.
+/// global token indices of the whole micro-batch, cp · T; not read where nothing executes.
+/// ShapeError if they do not fit. Tensors that have the shapes of those of `over` are in their
+/// memory, as a graph reads it; null: in new memory.
 std::shared_ptr<const ContextLayout> make_context_layout(
     Device& device, const std::vector<int32_t>& offsets,
     const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner,

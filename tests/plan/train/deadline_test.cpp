@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "plan/near_miss_runs.h"
 #include "plan/reasons.h"
 #include "plan/search.h"
 #include "support/training.h"
@@ -120,6 +121,27 @@ TEST(DeadlineOfSearch, APredictionIsGivenUpAndSaid) {
   }
   EXPECT_GT(given_up, 0);
   EXPECT_GT(with_best, 0) << "the layouts that were predicted before are still there";
+}
+
+/// Pairs of dry runs of layers that near misses get, if the deadline passes at the look after
+/// `more` ones. No layout fits.
+int64_t pairs_of_near_misses(int64_t more) {
+  const PlanRequest asked = request();
+  std::vector<std::unique_ptr<SearchSpace>> spaces;
+  spaces.push_back(std::make_unique<SearchSpace>(asked));
+  SearchResult result;
+  result.capacity_bytes = 1;
+  for (const Layout& layout : spaces.front()->layouts())
+    result.rejected.push_back({.layout = layout, .seconds = 1, .bytes = 2});
+  ThreadPool pool(1);
+  look_at_near_misses(asked, spaces, pool, {}, result, after_looks(more));
+  EXPECT_EQ(result.rejected.size(), spaces.front()->layouts().size());
+  return spaces.front()->costs().pairs();
+}
+
+TEST(DeadlineOfNearMisses, EndsTheDryRunsOfTheirLayers) {
+  EXPECT_GT(pairs_of_near_misses(kNever), 0);
+  EXPECT_EQ(pairs_of_near_misses(3), 0);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "report/memory_usage.h"
 #include "run/rank_device.h"
 #include "support/training.h"
 
@@ -158,6 +159,19 @@ INSTANTIATE_TEST_SUITE_P(Models, DryRunTest,
                            return std::string(info.param.family) + "_" + info.param.recipe + "_" +
                                   info.param.attention;
                          });
+
+// Rows of 16 million tokens: their content would be hundreds of megabytes.
+TEST(DryRunOfLongRows, MakesNoContent) {
+  for (const char* context_ranks : {"1", "2"}) {
+    const RunSetup setup = setup_of(
+        tiny_run() + Overrides{"model.seq_length=16777216", "train.micro_batch_size=1",
+                               "train.global_batch_size=2", "dist.ranks=2",
+                               std::string("model.context_parallel_size=") + context_ranks});
+    const int64_t before = process_memory().peak_resident_bytes;
+    EXPECT_GT(dry_run(setup, {0}).peak.bytes, int64_t{1} << 30);
+    EXPECT_LT(process_memory().peak_resident_bytes - before, int64_t{100} << 20) << context_ranks;
+  }
+}
 
 }  // namespace
 }  // namespace viaduct

@@ -49,7 +49,8 @@ TEST(FusedExperts, SplitAndJoinedAreTheSameBytes) {
       {std::string(kAll) + "_bias", patterned(DType::bf16, {3, 6}, 2)},
       {"model.layers.0.mlp.router.weight", patterned(DType::f32, {3, 4}, 3)}};
   TemporaryFolder folder;
-  const SplitExperts split(stored(folder, tensors), fused());
+  const auto single = split_experts(stored(folder, tensors), fused());
+  const TensorSource& split = *single;
   EXPECT_EQ(split.tensors().size(), 7u);
   ASSERT_NE(split.find(kThird), nullptr);
   EXPECT_EQ(split.find(kThird)->shape, (Shape{4, 6}));
@@ -88,20 +89,20 @@ TEST(FusedExperts, PackedOnesAreDecodedOneAtATime) {
       read_quantization_config(R"({"quantization_config": {"quant_method": "mxfp4"}})", "test");
   const QuantizedWeights whole(stored(folder, tensors), *config);
   const Tensor expected = whole.tensor(kAll);  // [3, 64, 6]
-  const SplitExperts split(std::make_unique<QuantizedWeights>(
-                               std::make_unique<SafetensorsFolder>(folder.path()), *config),
-                           fused());
-  EXPECT_EQ(split.find(kThird)->shape, (Shape{64, 6}));
-  EXPECT_EQ(bytes_of(split.tensor(kThird)), bytes_of(expected.select(2)));
+  const auto split = split_experts(std::make_unique<QuantizedWeights>(
+                                       std::make_unique<SafetensorsFolder>(folder.path()), *config),
+                                   fused());
+  EXPECT_EQ(split->find(kThird)->shape, (Shape{64, 6}));
+  EXPECT_EQ(bytes_of(split->tensor(kThird)), bytes_of(expected.select(2)));
 }
 
 TEST(FusedExperts, RefuseWhatDoesNotFit) {
   TemporaryFolder twice;
   EXPECT_THAT(
       [&] {
-        SplitExperts(stored(twice, {{kAll, patterned(DType::f32, {3, 4, 6}, 1)},
-                                    {kThird, patterned(DType::f32, {4, 6}, 1)}}),
-                     fused());
+        split_experts(stored(twice, {{kAll, patterned(DType::f32, {3, 4, 6}, 1)},
+                                     {kThird, patterned(DType::f32, {4, 6}, 1)}}),
+                      fused());
       },
       ThrowsMessage<IoError>(HasSubstr("twice")));
   TemporaryFolder gap;

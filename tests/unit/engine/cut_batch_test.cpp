@@ -7,6 +7,8 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/shift_tokens.h"
+#include "nn/context_parallel/layout.h"
 
 namespace viaduct {
 namespace {
@@ -163,6 +165,47 @@ TEST(CutBatch, UploadGivesTheStreamRowsOfATensorRank) {
   EXPECT_EQ(batch.stream_tokens, 2);
   EXPECT_TRUE(batch.context != nullptr);
   EXPECT_THROW(upload(*device, batch_of({8}), 50, 8, place), ShapeError);  // not cut
+}
+
+/// Documents of these lengths without content.
+HostBatch sizes_of(const std::vector<int>& lengths) {
+  HostBatch batch;
+  batch.sizes_only = true;
+  for (const int length : lengths) batch.add_document_of(length);
+  return batch;
+}
+
+std::vector<Shape> shapes_of(const Batch& batch) {
+  std::vector<Shape> shapes;
+  for (const Tensor* tensor : {&batch.ids, &batch.positions, &batch.targets, &batch.loss_weight,
+                               &batch.token_index, &batch.document_offsets})
+    shapes.push_back(tensor->shape());
+  for (const ShiftedTokens& further : batch.shifted)
+    for (const Tensor* tensor : {&further.ids, &further.targets, &further.loss_weight})
+      shapes.push_back(tensor->shape());
+  if (batch.context)
+    for (const Tensor& tensor : batch.context->made) shapes.push_back(tensor.shape());
+  return shapes;
+}
+
+TEST(CutBatch, WithoutContentHasTheSizesOfOneWithIt) {
+  const auto device = make_sim_device();
+  const std::vector<int> lengths{11, 8, 5};
+  for (const int cp : {1, 2, 4}) {
+    BatchPlace place = place_of(cp, cp - 1, 2);
+    place.stream_part = 1, place.cp_inner = std::max(1, cp / 2);
+    const auto on_device = [&](HostBatch whole) {
+      add_shifted_tokens(whole, 2);
+      whole.normalize_loss_weights();
+      return upload(*device, cut_batch(std::move(whole), place, true), 50, 16, place);
+    };
+    const Batch full = on_device(batch_of(lengths)), sized = on_device(sizes_of(lengths));
+    EXPECT_EQ(shapes_of(sized), shapes_of(full)) << cp;
+    EXPECT_EQ(sized.max_document, full.max_document) << cp;
+    EXPECT_EQ(sized.stream_begin, full.stream_begin) << cp;
+    EXPECT_EQ(sized.stream_tokens, full.stream_tokens) << cp;
+  }
+  EXPECT_THROW(upload(*make_cpu_device(1), sizes_of(lengths), 50, 16), ShapeError);
 }
 
 }  // namespace

@@ -69,6 +69,20 @@ TEST(HfVersions, ValuesThatAreNotComputedAreRefused) {
   EXPECT_THAT(refusal(config), HasSubstr("swiglu_alpha 1.5 is not supported (supported: 1.702)"));
 }
 
+TEST(HfVersions, TheLimitOfGatedExpertsIsTheFiles) {
+  Json config = configs_of("5.24").at("gpt_oss");
+  config["swiglu_limit"] = 2.5;
+  const ModelConfig model = read_hf_config(config.dump(), "config.json");
+  EXPECT_EQ(model.activation_clamp, 2.5);
+  EXPECT_THAT(model.notes, testing::ElementsAre(HasSubstr("swiglu_limit is 2.5; transformers 4 "
+                                                          "computes with 7")));
+  EXPECT_EQ(Json::parse(write_hf_config(model)).at("swiglu_limit"), 2.5);
+  for (const double wrong : {0.0, -7.0}) {
+    config["swiglu_limit"] = wrong;
+    EXPECT_THAT(refusal(config), HasSubstr("swiglu_limit")) << wrong;
+  }
+}
+
 TEST(HfVersions, DefaultsAreThoseOfTheFamily) {
   for (const auto& [family, base] : {std::pair{"mixtral", 1e6}, {"gpt_oss", 150000.0}}) {
     Json config = configs_of("5.24").at(family);
