@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
+#include "checkpoint/model_folder.h"
 #include "data.h"
 #include "data/tokenize_files.h"
 #include "data/tokenizer/tokenizer.h"
@@ -67,7 +68,7 @@ std::string special_tokens(const Tokenizer& tokenizer) {
 
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
-  const Tokenizer tokenizer = load_tokenizer(arguments.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(arguments.tokenizer);
   TokenizeSettings settings;
   settings.inputs.assign(arguments.inputs.begin(), arguments.inputs.end());
   settings.output = arguments.output;

@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "checkpoint/model_folder.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
 #include "existing_output.h"
@@ -80,7 +81,7 @@ std::string describe_unknown(const std::string& line, size_t number, uint8_t byt
 }
 
 int encode(const Options& options) {
-  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   const EncodeOptions how{options.special == "as-text", options.add_special_tokens,
                           options.exact_bytes};
   EncodeCache cache = tokenizer.make_cache();
@@ -107,7 +108,7 @@ int encode(const Options& options) {
 }
 
 int decode(const Options& options) {
-  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   std::string line;
   for (size_t number = 1; read_line(line); ++number) {
     const std::vector<int32_t> ids = parse_ids(line, number);
