@@ -133,7 +133,8 @@ Subcommand add_data_tokenize(CLI::App& data) {
          "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line), "
          "also as .gz or .zst; - is standard input")
       ->required();
-  app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
+  app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files, or FILE.gguf")
+      ->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")
       ->check(new_path())
       ->required();

@@ -143,9 +143,10 @@ int train(const Options& options) {
 
 CLI::App* add_coder(CLI::App& parent, Options& options, const char* name, const char* what) {
   CLI::App* app = parent.add_subcommand(name, what);
-  app->add_option("--tokenizer", options.tokenizer,
-                  "Hugging Face folder, or folder with tokenizer.json, tokenizer.model, or "
-                  "vocab.json and merges.txt")
+  app->add_option(
+         "--tokenizer", options.tokenizer,
+         "Hugging Face folder, FILE.gguf, or folder with tokenizer.json, tokenizer.model, or "
+         "vocab.json and merges.txt")
       ->required();
   app->add_option(
          "--special", options.special,

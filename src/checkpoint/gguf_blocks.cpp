@@ -30,11 +30,10 @@ struct Bits {
   int skip = 0;
 };
 
-/// Integers of low and high bits, less `zero`; `is_signed`: two's complement of 8 bits.
+/// Integers of low and high bits, less `zero`. Those of 8 bits have a sign.
 struct Integers {
   Bits low, high;
   int zero = 0;
-  bool is_signed = false;
 
   bool any() const { return low.width > 0; }
 };
@@ -61,7 +60,7 @@ constexpr Layout kLayouts[] = {
     {Type::q4_1, {{4, 4, 16, 2, 4}}, 0, 2, 1, {}, {}, true},
     {Type::q5_0, {{4, 6, 16, 2, 4}, {1, 2, 1, 8, 1}, 16}},
     {Type::q5_1, {{4, 8, 16, 2, 4}, {1, 4, 1, 8, 1}}, 0, 2, 1, {}, {}, true},
-    {Type::q8_0, {{8, 2, 32}, {}, 0, true}},
+    {Type::q8_0, {{8, 2, 32}}},
     {Type::q2_k, {{2, 16, 32, 4, 2}}, 80, 82, 16, {{4, 0, 16}}, {{4, 0, 16, 1, 0, 4}}},
     {Type::q3_k,
      {{2, 32, 32, 4, 2}, {1, 0, 32, 8, 1}, 4},
@@ -71,12 +70,7 @@ constexpr Layout kLayouts[] = {
      {{4, 96, 8, 2, 4}, {2, 104, 4, 4, 2}, 32}},
     {Type::q4_k, {{4, 16, 32, 2, 4}}, 0, 2, 8, kScalesOf6Bits, kMinimumsOf6Bits},
     {Type::q5_k, {{4, 48, 32, 2, 4}, {1, 16, 32, 8, 1}}, 0, 2, 8, kScalesOf6Bits, kMinimumsOf6Bits},
-    {Type::q6_k,
-     {{4, 0, 64, 2, 4}, {2, 128, 32, 4, 2}, 32},
-     208,
-     -1,
-     16,
-     {{8, 192, 16}, {}, 0, true}},
+    {Type::q6_k, {{4, 0, 64, 2, 4}, {2, 128, 32, 4, 2}, 32}, 208, -1, 16, {{8, 192, 16}}},
     {Type::mxfp4, {{4, 1, 16, 2, 4}}, 0, -1, 1, {}, {}, false, true},
 };
 
@@ -90,30 +84,54 @@ const Layout& layout_of(GgufTensorType type) {
   return kLayouts[0];  // callers have a quantized type
 }
 
-/// Sets (`above` 0) or adds the bits of `count` integers, from bit `above` on.
+/// Adds the bits of a run to `to`, from bit `above` on. A run of known length becomes vector code.
+template <int kRun>
+void unpack_run(const uint8_t* from, int shift, int mask, int above, uint8_t* to) {
+  for (int i = 0; i < kRun; ++i) to[i] |= static_cast<uint8_t>((from[i] >> shift & mask) << above);
+}
+
+/// Adds the bits of `count` integers, a multiple of their run.
 void unpack(const Bits& bits, const uint8_t* block, int count, int above, uint8_t* to) {
   const int mask = (1 << bits.width) - 1;
-  for (int begin = 0, number = 0; begin < count; begin += bits.run, ++number) {
+  for (int number = 0; number * bits.run < count; ++number, to += bits.run) {
     const int group = number / bits.shared, place = number % bits.shared;
     const uint8_t* from = block + bits.offset + group * bits.run + place * bits.skip;
     const int shift = bits.first + place * bits.spacing;
-    const int end = std::min(bits.run, count - begin);
-    if (above == 0) {
-      for (int i = 0; i < end; ++i) to[begin + i] = static_cast<uint8_t>(from[i] >> shift & mask);
-    } else {
-      for (int i = 0; i < end; ++i)
-        to[begin + i] |= static_cast<uint8_t>((from[i] >> shift & mask) << above);
+    switch (bits.run) {
+      case 16:
+        unpack_run<16>(from, shift, mask, above, to);
+        break;
+      case 32:
+        unpack_run<32>(from, shift, mask, above, to);
+        break;
+      case 64:
+        unpack_run<64>(from, shift, mask, above, to);
+        break;
+      default:
+        for (int i = 0; i < bits.run; ++i) unpack_run<1>(from + i, shift, mask, above, to + i);
     }
   }
 }
 
 void unpack(const Integers& integers, const uint8_t* block, int count, int8_t* to) {
-  uint8_t bits[kLargestBlock] = {};
+  uint8_t bits[kLargestBlock];
+  std::fill_n(bits, count, uint8_t{0});
   unpack(integers.low, block, count, 0, bits);
   if (integers.high.width > 0) unpack(integers.high, block, count, integers.low.width, bits);
-  const int zero = integers.zero;  // without a sign all fit: the widest have 6 bits
-  for (int i = 0; i < count; ++i)
-    to[i] = integers.is_signed ? static_cast<int8_t>(bits[i]) : static_cast<int8_t>(bits[i] - zero);
+  const int zero = integers.zero;
+  for (int i = 0; i < count; ++i) to[i] = static_cast<int8_t>(bits[i] - zero);
+}
+
+/// The values of a group of codes.
+template <int kSize>
+void scale_group(const int8_t* codes, float step, float minimum, const Layout& layout, float* to) {
+  if (layout.minimum < 0) {
+    for (int i = 0; i < kSize; ++i) to[i] = step * static_cast<float>(codes[i]);
+  } else if (layout.adds_minimum) {
+    for (int i = 0; i < kSize; ++i) to[i] = step * static_cast<float>(codes[i]) + minimum;
+  } else {
+    for (int i = 0; i < kSize; ++i) to[i] = step * static_cast<float>(codes[i]) - minimum;
+  }
 }
 
 float half_at(const uint8_t* bytes) {
@@ -141,17 +159,15 @@ void decode(const Layout& layout, int elements, const uint8_t* block, float* to)
   if (layout.minimums.any()) unpack(layout.minimums, block, layout.groups, minimums);
   const float scale = half_at(block + layout.scale);
   const float minimum = layout.minimum >= 0 ? half_at(block + layout.minimum) : 0;
-  const int size = elements / layout.groups;
+  const int size = elements / layout.groups;  // 16 or 32
   for (int group = 0; group < layout.groups; ++group) {
     const float step = layout.scales.any() ? scale * static_cast<float>(scales[group]) : scale;
-    float less = layout.minimums.any() ? minimum * static_cast<float>(minimums[group]) : minimum;
-    if (layout.adds_minimum) less = -less;
-    const int8_t* from = codes + group * size;
-    float* target = to + group * size;
-    if (layout.minimum < 0) {
-      for (int i = 0; i < size; ++i) target[i] = step * static_cast<float>(from[i]);
+    const float less =
+        layout.minimums.any() ? minimum * static_cast<float>(minimums[group]) : minimum;
+    if (size == 16) {
+      scale_group<16>(codes + group * size, step, less, layout, to + group * size);
     } else {
-      for (int i = 0; i < size; ++i) target[i] = step * static_cast<float>(from[i]) - less;
+      scale_group<32>(codes + group * size, step, less, layout, to + group * size);
     }
   }
 }

@@ -32,7 +32,7 @@ constexpr int64_t kDefaultSequenceLength = 2048;
 /// The text of a config.json, given as a file, as the folder that holds it, or as a GGUF file.
 std::pair<std::string, std::filesystem::path> read_config_json(std::filesystem::path path) {
   if (std::filesystem::is_directory(path)) path /= "config.json";
-  check_given_path("", path, "a config.json of Hugging Face, or its folder");
+  check_given_path("", path, "a config.json of Hugging Face, its folder, or FILE.gguf");
   if (is_gguf(path)) return {gguf_config_text(GgufFile(path)), path};
   return {read_file(path, 1 << 20), path};
 }
