@@ -267,9 +267,12 @@ Converted convert_model(const ConvertSettings& settings) {
     const auto size = std::filesystem::file_size(to, absent);
     VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
                   settings.to.string());
-    const GgufWritten written =
-        write_gguf(to, from.name.empty() ? to.stem().string() : from.name, from.model,
-                   *from.weights, from.side_files, settings.dtype);
+    const GgufWritten written = write_gguf(to, from.name.empty() ? to.stem().string() : from.name,
+                                           from.model, *from.weights,
+                                           from.folder.kind == ModelFolderKind::gguf
+                                               ? TokenizerFiles(from.folder.path, from.side_texts)
+                                               : TokenizerFiles(from.folder.path),
+                                           settings.dtype);
     result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());
     result.tensors = written.tensors;
     result.bytes = written.bytes;

@@ -97,8 +97,7 @@ std::vector<Planned> plan_tensors(const ModelConfig& model, const TensorSource& 
 
 GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
                        const ModelConfig& model, const TensorSource& weights,
-                       const std::vector<std::filesystem::path>& side_files,
-                       std::optional<ExportFormat> format) {
+                       const TokenizerFiles& side_files, std::optional<ExportFormat> format) {
   VIADUCT_CHECK(ConfigError, format != ExportFormat::fp8,
                 "--dtype fp8: GGUF has no FP8 tensors; its 8-bit format is q8_0");
   GgufHeadWriter head;

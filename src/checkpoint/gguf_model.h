@@ -11,6 +11,7 @@
 
 #include "checkpoint/export_tensors.h"
 #include "checkpoint/tensor_source.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 namespace viaduct {
 
@@ -27,8 +28,7 @@ struct GgufWritten {
 /// GGUF lacks, and for models that llama.cpp cannot represent; IoError as rounded_tensor.
 GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
                        const ModelConfig& model, const TensorSource& weights,
-                       const std::vector<std::filesystem::path>& side_files,
-                       std::optional<ExportFormat> format);
+                       const TokenizerFiles& side_files, std::optional<ExportFormat> format);
 
 /// A GGUF file as the contents of a Hugging Face folder.
 struct GgufModel {

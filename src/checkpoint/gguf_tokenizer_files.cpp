@@ -84,7 +84,9 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
 /// The tokens with roles by their texts, which templates of conversations ask for.
 void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::string>& files) {
   const auto& tokens = keys.texts("tokenizer.ggml.tokens");
-  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  constexpr const char* kName = "tokenizer_config.json";
+  auto config = files.contains(kName) ? parse_json<nlohmann::ordered_json>(files[kName], kName)
+                                      : nlohmann::ordered_json::object();
   for (const auto& [field, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
                                    std::pair{"eos_token", "tokenizer.ggml.eos_token_id"},
                                    std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
@@ -94,7 +96,7 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
       config[field] = tokens[static_cast<size_t>(id)];
   }
   if (config.empty()) return;
-  files["tokenizer_config.json"] =
+  files[kName] =
       config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -112,6 +114,7 @@ std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
       files["tokenizer.json"] = keys.text(kWholeFile);
       files.erase("tokenizer_config.json");  // its template adds the same tokens
     }
+    add_tokenizer_config(keys, files);
     return files;
   }
   if (keys.has(kWholeFile)) {

@@ -273,6 +273,8 @@ TEST_F(ConvertCommand, AQuantizedGgufIsUsedLikeTheFolderMadeOfIt) {
   const std::string expected = said(folder_ / "hf", "");
   EXPECT_GT(expected.size(), 12u);
   EXPECT_EQ(said(file, ""), expected);
+  ASSERT_EQ(run(file, "wide.gguf").status, 0);
+  EXPECT_EQ(said(folder_ / "wide.gguf", ""), expected);
   EXPECT_EQ(said(file, "dist.ranks=2 model.tensor_model_parallel_size=2"), expected);
   // Fine-tuning from it, and the checkpoint holds the tokenizer and the template.
   const Result trained = test::run_viaduct(
@@ -313,6 +315,7 @@ TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   expect_refused(run(good, "new", "--to-format gguf"), 2, "end in .gguf");
   expect_refused(run(good, "new.gguf", "--to-format hf"), 2, "end in .gguf");
   expect_refused(run(good, "new.gguf", "--dtype fp8"), 2, "its 8-bit format is q8_0");
+  expect_refused(run(good, "new.gguf", "--dtype q4_k_m"), 2, "of the quantized ones only q8_0 is");
   expect_refused(run(golden("gpt2/model"), "new", "--to-format hf --dtype fp8"), 2,
                  "stored transposed");
   write_file_atomically(folder_ / "bad.gguf", "GGUF");

@@ -7,11 +7,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace viaduct {
 
 class TokenizerFiles {
  public:
+  /// None at all.
+  TokenizerFiles() : texts_(std::in_place) {}
   explicit TokenizerFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
   /// `where` names the file that holds them in messages.
   TokenizerFiles(std::filesystem::path where, std::map<std::string, std::string> texts)
