@@ -38,7 +38,7 @@ struct Integers {
   bool any() const { return low.width > 0; }
 };
 
-struct Layout {
+struct BlockLayout {
   GgufTensorType type;
   Integers codes;
   int scale = 0;     // offset of an FP16 number
@@ -55,7 +55,7 @@ constexpr Integers kScalesOf6Bits{{4, 4, 4, 2, 0, 0, 8}, {2, 4, 4, 2, 2, 4}};
 constexpr Integers kMinimumsOf6Bits{{4, 8, 4, 2, 4, 0, 4}, {2, 8, 4, 2, 2, 4}};
 
 using Type = GgufTensorType;
-constexpr Layout kLayouts[] = {
+constexpr BlockLayout kLayouts[] = {
     {Type::q4_0, {{4, 2, 16, 2, 4}, {}, 8}},
     {Type::q4_1, {{4, 4, 16, 2, 4}}, 0, 2, 1, {}, {}, true},
     {Type::q5_0, {{4, 6, 16, 2, 4}, {1, 2, 1, 8, 1}, 16}},
@@ -78,8 +78,8 @@ constexpr Layout kLayouts[] = {
 // ggml has no negative zero here.
 constexpr float kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-const Layout& layout_of(GgufTensorType type) {
-  for (const Layout& layout : kLayouts)
+const BlockLayout& layout_of(GgufTensorType type) {
+  for (const BlockLayout& layout : kLayouts)
     if (layout.type == type) return layout;
   return kLayouts[0];  // callers have a quantized type
 }
@@ -124,7 +124,8 @@ void unpack(const Integers& integers, const uint8_t* block, int count, int8_t* t
 
 /// The values of a group of codes.
 template <int kSize>
-void scale_group(const int8_t* codes, float step, float minimum, const Layout& layout, float* to) {
+void scale_group(const int8_t* codes, float step, float minimum, const BlockLayout& layout,
+                 float* to) {
   if (layout.minimum < 0) {
     for (int i = 0; i < kSize; ++i) to[i] = step * static_cast<float>(codes[i]);
   } else if (layout.adds_minimum) {
@@ -147,7 +148,7 @@ float halved_power(uint8_t exponent) {
   return std::bit_cast<float>(bits);
 }
 
-void decode(const Layout& layout, int elements, const uint8_t* block, float* to) {
+void decode(const BlockLayout& layout, int elements, const uint8_t* block, float* to) {
   int8_t codes[kLargestBlock], scales[kLargestBlock / 16] = {}, minimums[kLargestBlock / 16] = {};
   unpack(layout.codes, block, elements, codes);
   if (layout.is_microscaling) {
@@ -176,7 +177,7 @@ void decode(const Layout& layout, int elements, const uint8_t* block, float* to)
 
 void decode_gguf_elements(GgufTensorType type, const std::byte* blocks, int64_t begin, int64_t end,
                           float* to) {
-  const Layout& layout = layout_of(type);
+  const BlockLayout& layout = layout_of(type);
   const GgufType& known = gguf_type(type);
   const auto elements = static_cast<int>(known.block);
   const auto* bytes = reinterpret_cast<const uint8_t*>(blocks);
