@@ -8,7 +8,7 @@ namespace viaduct::gguf_cuts {
 /// The key with the text of a whole tokenizer.json.
 inline constexpr const char* kWholeFile = "tokenizer.huggingface.json";
 
-enum TokenType : int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
+enum TokenType : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5 };
 
 /// How text is split before merging, by llama.cpp's name.
 struct Cut {

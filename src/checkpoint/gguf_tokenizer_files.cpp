@@ -84,6 +84,7 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
 /// The tokens with roles by their texts, which templates of conversations ask for.
 void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::string>& files) {
   const auto& tokens = keys.texts("tokenizer.ggml.tokens");
+  const auto& types = keys.integers("tokenizer.ggml.token_type");
   constexpr const char* kName = "tokenizer_config.json";
   auto config = files.contains(kName) ? parse_json<nlohmann::ordered_json>(files[kName], kName)
                                       : nlohmann::ordered_json::object();
@@ -92,8 +93,11 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
                                    std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
                                    std::pair{"pad_token", "tokenizer.ggml.padding_token_id"}}) {
     const int64_t id = keys.integer(key, -1);
-    if (id >= 0 && id < static_cast<int64_t>(tokens.size()))
-      config[field] = tokens[static_cast<size_t>(id)];
+    if (id < 0 || id >= static_cast<int64_t>(tokens.size())) continue;
+    // Named ones are cut out of texts before anything else, which ordinary tokens are not.
+    const auto place = static_cast<size_t>(id);
+    const int64_t type = place < types.size() ? types[place] : int64_t{control};
+    if (type == unknown || type == control || type == user_defined) config[field] = tokens[place];
   }
   if (config.empty()) return;
   files[kName] =
