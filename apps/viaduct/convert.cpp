@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/gguf_file.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "subcommands.h"
@@ -52,10 +51,6 @@ int run(Arguments& arguments) {
   if (!arguments.format.empty()) arguments.settings.format = kFormats.at(arguments.format);
   if (!arguments.dtype.empty()) arguments.settings.dtype = export_format(arguments.dtype);
   if (loaded.config.dist.ranks > 1) {
-    VIADUCT_CHECK(ConfigError, !is_gguf(arguments.settings.from),
-                  "viaduct convert: {} is a GGUF file, so it cannot be cut into a layout directly: "
-                  "convert it to a folder first, then the folder to a checkpoint of that layout",
-                  arguments.settings.from.string());
     arguments.settings.plan =
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
   }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
+#include "checkpoint/model_folder.h"
 #include "data.h"
 #include "data/tokenize_files.h"
 #include "data/tokenizer/tokenizer.h"
@@ -67,7 +68,7 @@ std::string special_tokens(const Tokenizer& tokenizer) {
 
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
-  const Tokenizer tokenizer = load_tokenizer(arguments.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(arguments.tokenizer);
   TokenizeSettings settings;
   settings.inputs.assign(arguments.inputs.begin(), arguments.inputs.end());
   settings.output = arguments.output;
@@ -132,7 +133,8 @@ Subcommand add_data_tokenize(CLI::App& data) {
          "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line), "
          "also as .gz or .zst; - is standard input")
       ->required();
-  app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
+  app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files, or FILE.gguf")
+      ->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")
       ->check(new_path())
       ->required();

@@ -94,7 +94,7 @@ Subcommand add_eval(CLI::App& root) {
   CLI::App* app =
       root.add_subcommand("eval", "Loss, perplexity and bits per byte of a text or a data set");
   app->add_option("--model", request.inference.model,
-                  "Hugging Face folder, checkpoint or save folder")
+                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
       ->required();
   app->add_option("--data", request.data,
                   "A text file, which the model's tokenizer encodes, or PREFIX of a data set "

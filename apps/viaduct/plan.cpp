@@ -238,10 +238,11 @@ Subcommand add_plan(CLI::App& root) {
                                       "Find the fastest layout of a model on a cluster (--model), "
                                       "or predict step time and memory of "
                                       "one training configuration (--config)");
-  app->add_option("--model", options->search.model,
-                  "Searches for a layout of this model: a training configuration (.yaml), whose "
-                  "layout is not used, a Hugging Face folder or config.json, or a name such as "
-                  "llama3-8b");
+  app->add_option(
+      "--model", options->search.model,
+      "Searches for a layout of this model: a training configuration (.yaml), whose "
+      "layout is not used, a Hugging Face folder, config.json or GGUF file, or a name such as "
+      "llama3-8b");
   app->add_option("--config", options->config, "Predicts this configuration, as of viaduct train");
   app->add_option("--measured", options->measured,
                   "With --config: the metrics.jsonl of a run of it, to show beside the prediction");

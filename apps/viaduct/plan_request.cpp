@@ -63,7 +63,8 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
   auto& fields = request.overrides;
   if (model.ends_with(".yaml") || model.ends_with(".yml")) {
     request.file = model;
-  } else if (model.ends_with(".json") || std::filesystem::is_directory(model)) {
+  } else if (model.ends_with(".json") || model.ends_with(".gguf") ||
+             std::filesystem::is_directory(model)) {
     fields.push_back("model.hf_config=" + model);
   } else {
     fields = catalog_model(model);

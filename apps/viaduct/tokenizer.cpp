@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "checkpoint/model_folder.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
 #include "existing_output.h"
@@ -88,7 +89,7 @@ json with_offsets(const std::vector<int32_t>& ids, const std::vector<TokenSpan>&
 }
 
 int encode(const Options& options) {
-  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   const EncodeOptions how{options.special == "as-text", options.add_special_tokens,
                           options.exact_bytes};
   EncodeCache cache = tokenizer.make_cache();
@@ -118,7 +119,7 @@ int encode(const Options& options) {
 }
 
 int decode(const Options& options) {
-  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   std::string line;
   for (size_t number = 1; read_line(line); ++number) {
     const std::vector<int32_t> ids = parse_ids(line, number);
@@ -153,9 +154,10 @@ int train(const Options& options) {
 
 CLI::App* add_coder(CLI::App& parent, Options& options, const char* name, const char* what) {
   CLI::App* app = parent.add_subcommand(name, what);
-  app->add_option("--tokenizer", options.tokenizer,
-                  "Hugging Face folder, or folder with tokenizer.json, tokenizer.model, or "
-                  "vocab.json and merges.txt")
+  app->add_option(
+         "--tokenizer", options.tokenizer,
+         "Hugging Face folder, FILE.gguf, or folder with tokenizer.json, tokenizer.model, or "
+         "vocab.json and merges.txt")
       ->required();
   app->add_option(
          "--special", options.special,

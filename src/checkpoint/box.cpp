@@ -118,6 +118,24 @@ int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& 
   return copied;
 }
 
+void for_each_row(const Piece& piece, const Shape& shape,
+                  FunctionRef<void(int64_t offset, int64_t elements)> visit) {
+  const int rank = shape.rank();
+  const int64_t width = rank > 0 ? piece.box.size[rank - 1] : 1;
+  for (int64_t at = piece.begin; at < piece.end;) {
+    const int64_t column = at % width, elements = std::min(width - column, piece.end - at);
+    int64_t row = at / width, offset = 0, stride = rank > 0 ? shape[rank - 1] : 1;
+    for (int dim = rank - 2; dim >= 0; --dim) {
+      offset += (piece.box.begin[dim] + row % piece.box.size[dim]) * stride;
+      row /= piece.box.size[dim];
+      stride *= shape[dim];
+    }
+    if (rank > 0) offset += piece.box.begin[rank - 1] + column;
+    visit(offset, elements);
+    at += elements;
+  }
+}
+
 bool share_elements(const Piece& a, const Piece& b) {
   bool shared = false;
   for_each_shared_run(a, b, [&](int64_t, int64_t, int64_t) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/function_ref.h"
 #include "tensor/box.h"
 
 namespace viaduct {
@@ -32,6 +33,11 @@ Piece whole_piece(const Box& box);
 /// hold the elements of `from` and `to`, densely. Returns how many were copied.
 int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& to,
                     std::byte* to_data, int64_t element_bytes);
+
+/// Calls `visit(offset in the tensor, elements)` for the elements of a piece in its order, row by
+/// row along the last dim. The piece is inside a tensor of `shape`.
+void for_each_row(const Piece& piece, const Shape& shape,
+                  FunctionRef<void(int64_t offset, int64_t elements)> visit);
 
 /// True if an element is in both of two pieces of the same logical tensor.
 bool share_elements(const Piece& a, const Piece& b);

@@ -11,9 +11,10 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
   group.field("load", config.load,
               "Folder to resume from, with all state; auto: `save`, if it holds a checkpoint; "
               "null: start from scratch.");
-  group.field("pretrained_checkpoint", config.pretrained_checkpoint,
-              "Hugging Face folder or checkpoint that fine-tuning starts from: architecture, "
-              "tokenizer and weights come from there, optimizer and data start fresh.");
+  group.field(
+      "pretrained_checkpoint", config.pretrained_checkpoint,
+      "Hugging Face folder, GGUF file or checkpoint that fine-tuning starts from: architecture, "
+      "tokenizer and weights come from there, optimizer and data start fresh.");
   group
       .field("save_interval", config.save_interval,
              "Steps between checkpoints; 0: only at the end.")

@@ -36,8 +36,8 @@ bool is_absent_or_empty(const std::filesystem::path& folder) {
 
 /// The model to convert, from any kind of source.
 struct Input {
-  std::string name;                   // the model's; "" if the input does not say
-  std::optional<ModelFolder> folder;  // absent: a GGUF file
+  std::string name;  // the model's; "" if the input does not say
+  ModelFolder folder;
   std::unique_ptr<TensorSource> weights;
   ModelConfig model;
   std::string config;  // the text of a config.json of plain weights
@@ -46,23 +46,24 @@ struct Input {
   std::vector<std::string> notes;
 };
 
-Input read_folder(const std::filesystem::path& path) {
+Input read_folder(const ModelFolder& folder) {
   Input input;
-  input.folder = resolve_model_folder(path);
-  input.model = read_model_config(*input.folder);
-  input.weights = open_weights(*input.folder);
+  input.folder = folder;
+  input.model = read_model_config(input.folder);
+  input.weights = open_weights(input.folder);
   input.config =
-      with_heeded_fields(without_quantization_config(read_config_text(*input.folder)), input.model);
-  input.name = model_name(*input.folder);
-  input.side_files = model_side_files(input.folder->path);
+      with_heeded_fields(without_quantization_config(read_config_text(input.folder)), input.model);
+  input.name = model_name(input.folder);
+  input.side_files = model_side_files(input.folder.path);
   return input;
 }
 
-Input read_gguf_file(const std::filesystem::path& path) {
-  GgufModel read = read_gguf(path);
+Input read_gguf_file(const ModelFolder& file) {
+  GgufModel read = read_gguf(file.path);
   Input input;
+  input.folder = file;
   input.name = std::move(read.name);
-  input.model = read_hf_config(read.config, path.string());
+  input.model = read_hf_config(read.config, file.path.string());
   input.weights = std::move(read.weights);
   input.config = std::move(read.config);
   input.side_texts = std::move(read.files);
@@ -145,7 +146,8 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
         "different model{}",
         to.string(), further, own_names_text(from.model, config));
   }
-  if (from.folder) copy_model_side_files(from.folder->path, unfinished.path());
+  if (from.folder.kind != ModelFolderKind::gguf)
+    copy_model_side_files(from.folder.path, unfinished.path());
   for (const auto& [name, text] : from.side_texts)
     write_file_atomically(unfinished.path() / name, text);
   unfinished.finish();
@@ -187,8 +189,8 @@ void write_checkpoint(const Input& from, const TensorSource& tensors, int64_t st
   writer.add_file("config.json", from.config);
   for (const auto& file : from.side_files) writer.copy_file(file);
   for (const auto& [name, text] : from.side_texts) writer.add_file(name, text);
-  if (from.folder && from.folder->kind == ModelFolderKind::checkpoint) {
-    const std::filesystem::path run = from.folder->path / "config.yaml";
+  if (from.folder.kind == ModelFolderKind::checkpoint) {
+    const std::filesystem::path run = from.folder.path / "config.yaml";
     if (std::filesystem::exists(run)) writer.copy_file(run);
   }
   writer.commit(0, &lock);
@@ -216,8 +218,7 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
 }
 
 ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
-  const bool folder_to_checkpoint =
-      from.folder && from.folder->kind == ModelFolderKind::hugging_face;
+  const bool folder_to_checkpoint = from.folder.kind == ModelFolderKind::hugging_face;
   const ModelFormat format =
       settings.format.value_or(is_gguf(settings.to)   ? ModelFormat::gguf
                                : folder_to_checkpoint ? ModelFormat::checkpoint
@@ -245,8 +246,9 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
 Converted convert_model(const ConvertSettings& settings) {
   check_given_path("--from ", settings.from,
                    "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf");
+  const ModelFolder given = resolve_model_folder(settings.from);
   const Input from =
-      is_gguf(settings.from) ? read_gguf_file(settings.from) : read_folder(settings.from);
+      given.kind == ModelFolderKind::gguf ? read_gguf_file(given) : read_folder(given);
   check_tensors_fit(from.model, *from.weights);
   const ModelFormat format = output_format(settings, from);
   // "models/x/" is models/x.
@@ -265,9 +267,12 @@ Converted convert_model(const ConvertSettings& settings) {
     const auto size = std::filesystem::file_size(to, absent);
     VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
                   settings.to.string());
-    const GgufWritten written =
-        write_gguf(to, from.name.empty() ? to.stem().string() : from.name, from.model,
-                   *from.weights, from.side_files, settings.dtype);
+    const GgufWritten written = write_gguf(to, from.name.empty() ? to.stem().string() : from.name,
+                                           from.model, *from.weights,
+                                           from.folder.kind == ModelFolderKind::gguf
+                                               ? TokenizerFiles(from.folder.path, from.side_texts)
+                                               : TokenizerFiles(from.folder.path),
+                                           settings.dtype);
     result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());
     result.tensors = written.tensors;
     result.bytes = written.bytes;
@@ -282,8 +287,8 @@ Converted convert_model(const ConvertSettings& settings) {
       ++result.tensors;
       result.bytes += info.bytes();
     }
-    if (from.folder && from.folder->kind == ModelFolderKind::checkpoint) {
-      const CheckpointReader checkpoint(from.folder->path);  // optimizer state too
+    if (from.folder.kind == ModelFolderKind::checkpoint) {
+      const CheckpointReader checkpoint(from.folder.path);  // optimizer state too
       write_checkpoint(from, checkpoint, checkpoint.step(), checkpoint.state(), to, settings.plan);
     } else {
       write_checkpoint(from, *from.weights, 0, "{}", to, settings.plan);

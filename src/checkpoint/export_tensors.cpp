@@ -43,6 +43,13 @@ ExportFormat export_format(std::string_view name) {
     if (one.name == name) return one.format;
     known.emplace_back(one.name);
   }
+  for (const std::string_view quantized : {"q2_k", "q3_k", "q4_", "q5_", "q6_k", "mxfp4", "iq"}) {
+    VIADUCT_CHECK(
+        ConfigError, !name.starts_with(quantized),
+        "--dtype {}: GGUF files are not written in this format; of the quantized ones only "
+        "q8_0 is",
+        name);
+  }
   const auto near = nearest_name(name, known);
   fail<ConfigError>("--dtype: unknown format \"{}\"{}; supported are fp32, bf16, fp16, fp8, q8_0",
                     name, near ? fmt::format(" (did you mean {}?)", *near) : "");

@@ -8,7 +8,7 @@ namespace viaduct::gguf_cuts {
 /// The key with the text of a whole tokenizer.json.
 inline constexpr const char* kWholeFile = "tokenizer.huggingface.json";
 
-enum TokenType : int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
+enum TokenType : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5 };
 
 /// How text is split before merging, by llama.cpp's name.
 struct Cut {
@@ -16,7 +16,8 @@ struct Cut {
   const char* pattern;  // of a Split in Hugging Face's files; empty: GPT-2's, by ByteLevel
   bool ignore_merges;
   bool nfc;
-  bool digits;  // digits are split first, each by itself
+  bool digits;              // digits are split first, each by itself
+  bool adds_begin = false;  // where tokenizer.ggml.add_bos_token does not say
 };
 inline constexpr Cut kCuts[] = {
     {"gpt-2", "", false, false, false},
@@ -24,10 +25,19 @@ inline constexpr Cut kCuts[] = {
     {"llama-bpe",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
      R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     true, false, false},
+     true, false, false, true},
     {"qwen2",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
      R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
      false, true, false}};
+
+/// Further names of the same cuts.
+struct OtherName {
+  const char *name, *cut;
+};
+inline constexpr OtherName kOtherNames[] = {{"llama3", "llama-bpe"},
+                                            {"llama-v3", "llama-bpe"},
+                                            {"phi-2", "gpt-2"},
+                                            {"deepseek-r1-qwen", "qwen2"}};
 
 }  // namespace viaduct::gguf_cuts

@@ -6,42 +6,9 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "checkpoint/gguf_blocks.h"
 
 namespace viaduct {
-namespace {
-
-DType dtype_of_type(GgufTensorType type) {
-  switch (type) {
-    case GgufTensorType::f16:
-      return DType::f16;
-    case GgufTensorType::bf16:
-      return DType::bf16;
-    case GgufTensorType::f64:
-      return DType::f64;
-    case GgufTensorType::f32:
-    case GgufTensorType::q8_0:
-      break;
-  }
-  return DType::f32;
-}
-
-Tensor decoded_q8_0(const Tensor& bytes, const Shape& shape) {
-  Tensor result = host_tensor(DType::f32, shape);
-  auto* to = result.data<float>();
-  const auto* block = static_cast<const std::byte*>(bytes.raw());
-  for (int64_t begin = 0; begin < shape.elements(); begin += kQ8Block, block += kQ8BlockBytes) {
-    float16 scale;
-    std::memcpy(&scale, block, sizeof(scale));
-    for (int64_t i = 0; i < kQ8Block; ++i) {
-      const auto code = static_cast<int8_t>(block[2 + i]);
-      to[begin + i] = static_cast<float>(code) * static_cast<float>(scale);
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 bool is_gguf(const std::filesystem::path& path) {
   return path.extension() == ".gguf";
 }
@@ -63,7 +30,7 @@ GgufFile::GgufFile(MappedStorage storage, const std::string& where)
   check_read();
   for (const GgufTensor& tensor : head_.tensors) {
     index_.emplace(tensor.name, infos_.size());
-    infos_.push_back({tensor.name, dtype_of_type(tensor.type), tensor.shape});
+    infos_.push_back({tensor.name, gguf_type(tensor.type).dtype, tensor.shape});
   }
 }
 
@@ -76,23 +43,43 @@ const TensorInfo* GgufFile::find(const std::string& name) const {
   return at == index_.end() ? nullptr : &infos_[at->second];
 }
 
+const std::byte* GgufFile::begin_of(const GgufTensor& tensor) const {
+  return static_cast<const std::byte*>(mapped_.storage->data()) + head_.data_begin + tensor.offset;
+}
+
 Tensor GgufFile::tensor(const std::string& name) const {
   const auto at = index_.find(name);
   if (at == index_.end()) fail_missing(name);
   const GgufTensor& stored = head_.tensors[at->second];
-  const int64_t offset = head_.data_begin + stored.offset;
-  if (stored.type == GgufTensorType::q8_0) {
-    Tensor decoded =
-        decoded_q8_0(Tensor(mapped_.storage, DType::u8, {stored.bytes()}, offset), stored.shape);
+  if (gguf_type(stored.type).quantized()) {
+    Tensor decoded = host_tensor(DType::f32, stored.shape);
+    decode_gguf_elements(stored.type, begin_of(stored), 0, decoded.elements(),
+                         decoded.data<float>());
     check_read();
     return decoded;
   }
-  const Tensor view(mapped_.storage, infos_[at->second].dtype, stored.shape, offset);
+  const Tensor view(mapped_.storage, infos_[at->second].dtype, stored.shape,
+                    head_.data_begin + stored.offset);
   const auto address = reinterpret_cast<uintptr_t>(view.raw());
   if (address % static_cast<uintptr_t>(dtype_bytes(view.dtype())) == 0) return view;
   Tensor copy = host_tensor(view.dtype(), view.shape());
   std::memcpy(copy.raw(), view.raw(), static_cast<size_t>(view.bytes()));
   return copy;
+}
+
+void GgufFile::read_into(const std::string& name, const Piece& piece,
+                         std::byte* destination) const {
+  const auto at = index_.find(name);
+  if (at == index_.end()) fail_missing(name);
+  const GgufTensor& stored = head_.tensors[at->second];
+  if (!gguf_type(stored.type).quantized()) return TensorSource::read_into(name, piece, destination);
+  check_inside(name, stored.shape, piece);
+  auto* to = reinterpret_cast<float*>(destination);
+  for_each_row(piece, stored.shape, [&](int64_t begin, int64_t elements) {
+    decode_gguf_elements(stored.type, begin_of(stored), begin, begin + elements, to);
+    to += elements;
+  });
+  check_read();
 }
 
 Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& total) {

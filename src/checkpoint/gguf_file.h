@@ -1,5 +1,5 @@
 #pragma once
-// A GGUF file as a source of tensors under its own names, and Q8_0.
+// A GGUF file as a source of tensors under its own names, and the writing of Q8_0.
 
 #include <filesystem>
 #include <unordered_map>
@@ -14,8 +14,8 @@ namespace viaduct {
 /// True for paths that name GGUF files: they end in .gguf.
 bool is_gguf(const std::filesystem::path& path);
 
-/// The file is mapped; opening it validates its head (parse_gguf). Tensors of Q8_0 are decoded to
-/// FP32, exactly; others are views.
+/// The file is mapped; opening it validates its head (parse_gguf). Tensors of quantized types are
+/// decoded to FP32 (gguf_blocks.h); others are views.
 class GgufFile : public TensorSource {
  public:
   explicit GgufFile(const std::filesystem::path& path);
@@ -24,6 +24,9 @@ class GgufFile : public TensorSource {
 
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   Tensor tensor(const std::string& name) const override;
+  /// Of quantized types decodes only the blocks of the piece.
+  void read_into(const std::string& name, const Piece& piece,
+                 std::byte* destination) const override;
   void check_read() const override;
   std::string where() const override { return head_.keys.where(); }
   const TensorInfo* find(const std::string& name) const override;
@@ -31,6 +34,7 @@ class GgufFile : public TensorSource {
 
  private:
   GgufFile(MappedStorage storage, const std::string& where);
+  const std::byte* begin_of(const GgufTensor& tensor) const;
 
   MappedStorage mapped_;
   GgufHead head_;

@@ -122,15 +122,13 @@ GgufValue take_value(Cursor& cursor, const std::string& key, const std::string& 
   }
 }
 
-GgufTensorType tensor_type(uint32_t type, const std::string& where, const std::string& name) {
-  for (const auto known : {GgufTensorType::f32, GgufTensorType::f16, GgufTensorType::q8_0,
-                           GgufTensorType::f64, GgufTensorType::bf16}) {
-    if (static_cast<uint32_t>(known) == type) return known;
-  }
+GgufTensorType tensor_type(uint32_t number, const std::string& where, const std::string& shown) {
+  if (const GgufType* known = find_gguf_type(number)) return known->type;
+  const std::string_view name = unread_gguf_type(number);
   fail<IoError>(
-      "{}: tensor \"{}\" has ggml's type {}, which is not supported (supported: F32 0, F16 1, Q8_0 "
-      "8, F64 28, BF16 30)",
-      where, shown_name(name), type);
+      "{}: tensor \"{}\" is {}, which is not read (types that are: {})", where, shown,
+      name.empty() ? fmt::format("of the unknown type {} of ggml", number) : std::string(name),
+      gguf_type_names());
 }
 
 GgufTensor take_tensor(Cursor& cursor, const std::string& where) {
@@ -152,11 +150,11 @@ GgufTensor take_tensor(Cursor& cursor, const std::string& where) {
     sizes[i] = static_cast<int64_t>(size);
   }
   tensor.shape = Shape(sizes, static_cast<int>(dims));
-  tensor.type = tensor_type(cursor.take<uint32_t>("a type"), where, tensor.name);
-  VIADUCT_CHECK(IoError,
-                tensor.type != GgufTensorType::q8_0 || tensor.shape.dim(-1) % kQ8Block == 0,
-                "{}: tensor \"{}\" {}: rows of Q8_0 are multiples of {}", where, shown,
-                to_string(tensor.shape), kQ8Block);
+  tensor.type = tensor_type(cursor.take<uint32_t>("a type"), where, shown);
+  const GgufType& type = gguf_type(tensor.type);
+  VIADUCT_CHECK(IoError, tensor.shape.dim(-1) % type.block == 0,
+                "{}: tensor \"{}\" {}: rows of {} are multiples of {}", where, shown,
+                to_string(tensor.shape), type.name, type.block);
   const auto offset = cursor.take<uint64_t>("an offset");
   VIADUCT_CHECK(IoError, offset <= uint64_t{1} << 62, "{}: tensor \"{}\" starts at byte {}", where,
                 shown, offset);
@@ -189,37 +187,6 @@ void check_places(const GgufHead& head, int64_t alignment, int64_t data_bytes,
 }
 
 }  // namespace
-
-std::string_view gguf_type_name(GgufTensorType type) {
-  switch (type) {
-    case GgufTensorType::f32:
-      return "F32";
-    case GgufTensorType::f16:
-      return "F16";
-    case GgufTensorType::q8_0:
-      return "Q8_0";
-    case GgufTensorType::f64:
-      return "F64";
-    case GgufTensorType::bf16:
-      return "BF16";
-  }
-  return "?";
-}
-
-int64_t gguf_bytes(GgufTensorType type, int64_t elements) {
-  switch (type) {
-    case GgufTensorType::f32:
-      return elements * 4;
-    case GgufTensorType::f16:
-    case GgufTensorType::bf16:
-      return elements * 2;
-    case GgufTensorType::q8_0:
-      return elements / kQ8Block * kQ8BlockBytes;
-    case GgufTensorType::f64:
-      return elements * 8;
-  }
-  return 0;
-}
 
 int64_t aligned_for_gguf(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;

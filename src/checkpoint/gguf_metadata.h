@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "tensor/dtype.h"
+#include "checkpoint/gguf_types.h"
 #include "tensor/shape.h"
 
 namespace viaduct {
@@ -19,17 +19,6 @@ namespace viaduct {
 /// Integers of all widths are int64_t, flags in arrays too.
 using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string>>;
-
-/// The types of elements that are read and written, by ggml's numbers.
-enum class GgufTensorType : uint32_t { f32 = 0, f16 = 1, q8_0 = 8, f64 = 28, bf16 = 30 };
-
-/// Elements of a Q8_0 block: int8 codes after an f16 scale.
-inline constexpr int64_t kQ8Block = 32;
-inline constexpr int64_t kQ8BlockBytes = 2 + kQ8Block;
-
-std::string_view gguf_type_name(GgufTensorType type);
-/// Bytes of this many elements, a multiple of kQ8Block for q8_0.
-int64_t gguf_bytes(GgufTensorType type, int64_t elements);
 
 struct GgufTensor {
   std::string name;
@@ -82,8 +71,8 @@ enum class GgufContent { whole, head };
 
 /// Reads and validates the head of `file`, the whole content of a GGUF file, or only its head.
 /// IoError that starts with `where` unless every length and offset is inside the file, tensors do
-/// not overlap, and each name occurs once. A type of elements that is not supported is an IoError
-/// that names it.
+/// not overlap, and each name occurs once. A type of elements that is not read is an IoError that
+/// names it.
 GgufHead parse_gguf(std::string_view file, const std::string& where,
                     GgufContent content = GgufContent::whole);
 

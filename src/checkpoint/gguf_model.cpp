@@ -1,3 +1,5 @@
+// Writing; gguf_reading.cpp reads.
+
 #include "checkpoint/gguf_model.h"
 
 #include <cmath>
@@ -36,12 +38,6 @@ GgufTensorType type_of(DType dtype, const std::string& name) {
           "GGUF: tensor \"{}\" is {}, which llama.cpp does not read; choose a format with --dtype",
           shown_name(name), dtype_name(dtype));
   }
-}
-
-DType dtype_of_type(GgufTensorType type) {
-  return type == GgufTensorType::bf16  ? DType::bf16
-         : type == GgufTensorType::f16 ? DType::f16
-                                       : DType::f32;
 }
 
 GgufTensorType written_type(const TensorInfo& info, const GgufWeight& weight,
@@ -97,86 +93,11 @@ std::vector<Planned> plan_tensors(const ModelConfig& model, const TensorSource& 
   return planned;
 }
 
-/// The tensors of a file under Hugging Face's names.
-class GgufWeights : public TensorSource {
- public:
-  GgufWeights(GgufFile file, const ModelConfig& model) : file_(std::move(file)) {
-    const auto weights = gguf_weights(model);
-    const DType common = matrices_format();
-    for (const TensorInfo& stored : file_.tensors()) {
-      if (stored.name == kRopeFactors) continue;
-      const auto at = weights.find(stored.name);
-      VIADUCT_CHECK(IoError, at != weights.end(), "{}: tensor \"{}\" has no place in a {} model",
-                    where(), shown_name(stored.name), model.family);
-      Made made{at->second};
-      TensorInfo info{made.weight.name, stored.dtype, changed_shape(stored.shape, made.weight)};
-      if (made.weight.change == GgufWeight::Change::offset) info.dtype = DType::f32;
-      const bool small = stored.shape.rank() == 1 || stored.name == "position_embd.weight";
-      if (small && info.dtype == DType::f32 && common != DType::f32 &&
-          fits(from_gguf(file_.tensor(stored.name), made.weight), common))
-        info.dtype = common;
-      index_[info.name] = infos_.size();
-      infos_.push_back(std::move(info));
-      made_.push_back(std::move(made));
-    }
-    check_read();
-  }
-
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
-  Tensor tensor(const std::string& name) const override {
-    const auto at = index_.find(name);
-    if (at == index_.end()) fail_missing(name);
-    const GgufWeight& weight = made_[at->second].weight;
-    const Tensor made = from_gguf(file_.tensor(weight.gguf), weight);
-    Rounding exact;
-    return rounded_tensor(made, infos_[at->second].dtype, name, exact);
-  }
-  void check_read() const override { file_.check_read(); }
-  std::string where() const override { return file_.where(); }
-  const TensorInfo* find(const std::string& name) const override {
-    const auto at = index_.find(name);
-    return at == index_.end() ? nullptr : &infos_[at->second];
-  }
-
- private:
-  struct Made {
-    GgufWeight weight;
-  };
-
-  /// BF16 or FP16 where all matrices have it, else FP32.
-  DType matrices_format() const {
-    std::optional<DType> common;
-    for (const TensorInfo& info : file_.tensors()) {
-      if (info.shape.rank() < 2 || info.name == "position_embd.weight") continue;
-      if (common && *common != info.dtype) return DType::f32;
-      common = info.dtype;
-    }
-    return common == DType::bf16 || common == DType::f16 ? *common : DType::f32;
-  }
-  static bool fits(const Tensor& tensor, DType dtype) {
-    bool exact = true;
-    const auto* values = tensor.data<float>();
-    for (int64_t i = 0; i < tensor.elements() && exact; ++i) {
-      const float value = values[i];
-      const float stored = dtype == DType::bf16 ? static_cast<float>(static_cast<bfloat16>(value))
-                                                : static_cast<float>(static_cast<float16>(value));
-      exact = std::bit_cast<uint32_t>(stored) == std::bit_cast<uint32_t>(value);
-    }
-    return exact;
-  }
-
-  GgufFile file_;
-  std::vector<TensorInfo> infos_;
-  std::vector<Made> made_;
-  std::unordered_map<std::string, size_t> index_;
-};
-
 }  // namespace
 
 GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
                        const ModelConfig& model, const TensorSource& weights,
-                       const std::vector<std::filesystem::path>& side_files,
-                       std::optional<ExportFormat> format) {
+                       const TokenizerFiles& side_files, std::optional<ExportFormat> format) {
   VIADUCT_CHECK(ConfigError, format != ExportFormat::fp8,
                 "--dtype fp8: GGUF has no FP8 tensors; its 8-bit format is q8_0");
   GgufHeadWriter head;
@@ -227,7 +148,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
       tensor = to_gguf(weights.tensor(from), planned[i].weight);
       tensor = entry.type == GgufTensorType::q8_0
                    ? q8_0_blocks(tensor, from, written.rounding)
-                   : rounded_tensor(tensor, dtype_of_type(entry.type), from, written.rounding);
+                   : rounded_tensor(tensor, gguf_type(entry.type).dtype, from, written.rounding);
     }
     VIADUCT_CHECK(ShapeError, tensor.bytes() == entry.bytes(),
                   "{}: tensor \"{}\" is {}, expected {}", path.string(), entry.name,
@@ -241,23 +162,6 @@ GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
   weights.check_read();
   file.commit();
   return written;
-}
-
-GgufModel read_gguf(const std::filesystem::path& path) {
-  return read_gguf(GgufFile(path));
-}
-
-GgufModel read_gguf(GgufFile file) {
-  GgufModel read;
-  read.name = file.head().keys.text("general.name", "");
-  const Tensor factors = file.contains(kRopeFactors) ? file.tensor(kRopeFactors) : Tensor();
-  VIADUCT_CHECK(IoError, !factors || factors.dtype() == DType::f32, "{}: {} is {}, expected F32",
-                file.where(), kRopeFactors, describe(factors));
-  read.config = config_of_gguf(file.head(), factors);
-  read.files = tokenizer_of_gguf(file.head().keys, read.notes);
-  const ModelConfig model = read_hf_config(read.config, file.where());
-  read.weights = std::make_unique<GgufWeights>(std::move(file), model);
-  return read;
 }
 
 }  // namespace viaduct

@@ -11,6 +11,7 @@
 
 #include "checkpoint/export_tensors.h"
 #include "checkpoint/tensor_source.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 namespace viaduct {
 
@@ -27,8 +28,7 @@ struct GgufWritten {
 /// GGUF lacks, and for models that llama.cpp cannot represent; IoError as rounded_tensor.
 GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
                        const ModelConfig& model, const TensorSource& weights,
-                       const std::vector<std::filesystem::path>& side_files,
-                       std::optional<ExportFormat> format);
+                       const TokenizerFiles& side_files, std::optional<ExportFormat> format);
 
 /// A GGUF file as the contents of a Hugging Face folder.
 struct GgufModel {
@@ -39,14 +39,18 @@ struct GgufModel {
   std::vector<std::string> notes;
 };
 
-/// Reads the file's head. Q8_0 becomes FP32, exactly. A vector that is stored in FP32 beside
-/// matrices of BF16 or FP16 becomes one of these again if all its values fit exactly, as Hugging
-/// Face's folders have one format. IoError for damaged files and tensors that the model has no
-/// place for, ConfigError for models that are not supported.
+/// Reads the file's head. Quantized tensors become FP32 (gguf_blocks.h). A vector that is stored in
+/// FP32 beside matrices of BF16 or FP16 becomes one of these again if all its values fit exactly,
+/// as Hugging Face's folders have one format. IoError for damaged files and tensors that the model
+/// has no place for, ConfigError for models that are not supported.
 GgufModel read_gguf(const std::filesystem::path& path);
 
-/// The same for a file in memory.
 class GgufFile;
 GgufModel read_gguf(GgufFile file);
+
+/// Parts of it: the text of config.json, ConfigError also for one file of several; the weights of
+/// the model that this text describes.
+std::string gguf_config_text(const GgufFile& file);
+std::unique_ptr<TensorSource> gguf_model_weights(GgufFile file, const std::string& config);
 
 }  // namespace viaduct

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json_reader.h"
 #include "checkpoint/gguf_cuts.h"
 #include "checkpoint/gguf_sentencepiece.h"
@@ -29,15 +28,11 @@ struct Read {
   bool adds_begin = false;
 };
 
-const std::filesystem::path* file_of(const std::vector<std::filesystem::path>& files,
-                                     std::string_view name) {
-  for (const auto& file : files)
-    if (file.filename() == name) return &file;
-  return nullptr;
-}
+constexpr const char *kTokenizer = "tokenizer.json", *kConfiguration = "tokenizer_config.json",
+                     *kVocabulary = "vocab.json", *kMerges = "merges.txt";
 
-Json parse(const std::filesystem::path& path) {
-  return parse_json<Json>(read_file(path), path.string());
+Json parse(const TokenizerFiles& files, const char* name) {
+  return parse_json<Json>(files.text(name), files.where(name));
 }
 
 const Json& member(const Json& object, const char* name) {
@@ -99,15 +94,15 @@ void add_vocabulary(const Json& vocabulary, Read& read, const std::string& where
 }
 
 /// A tokenizer.json; nothing if it is not byte-level BPE.
-std::optional<Read> read_tokenizer_json(const std::filesystem::path& path) {
-  const Json file = parse(path);
+std::optional<Read> read_tokenizer_json(const TokenizerFiles& files) {
+  const Json file = parse(files, kTokenizer);
   const Json& model = member(file, "model");
   const auto pre = steps_of(member(file, "pre_tokenizer"), "pretokenizers");
   const bool byte_level = std::any_of(pre.begin(), pre.end(),
                                       [](const Json& step) { return is_type(step, "ByteLevel"); });
   if (!member(model, "merges").is_array() || !byte_level) return std::nullopt;
   Read read;
-  const std::string where = path.string();
+  const std::string where = files.where(kTokenizer);
   add_vocabulary(member(model, "vocab"), read, where);
   for (const Json& merge : member(model, "merges")) {
     const bool pair =
@@ -135,11 +130,10 @@ std::optional<Read> read_tokenizer_json(const std::filesystem::path& path) {
 }
 
 /// GPT-2's own two files.
-Read read_vocabulary_and_merges(const std::filesystem::path& vocabulary,
-                                const std::filesystem::path& merges) {
+Read read_vocabulary_and_merges(const TokenizerFiles& files) {
   Read read;
-  add_vocabulary(parse(vocabulary), read, vocabulary.string());
-  std::istringstream lines(read_file(merges));
+  add_vocabulary(parse(files, kVocabulary), read, files.where(kVocabulary));
+  std::istringstream lines(files.text(kMerges));
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (!line.empty() && !line.starts_with("#version")) read.merges.push_back(line);
@@ -150,22 +144,21 @@ Read read_vocabulary_and_merges(const std::filesystem::path& vocabulary,
   return read;
 }
 
-void add_chat_template(GgufHeadWriter& head, const std::vector<std::filesystem::path>& files) {
+void add_chat_template(GgufHeadWriter& head, const TokenizerFiles& files) {
   constexpr const char* kKey = "tokenizer.chat_template";
-  if (const auto* jinja = file_of(files, "chat_template.jinja")) {
-    head.add_text(kKey, read_file(*jinja));
-  } else if (const auto* config = file_of(files, "tokenizer_config.json")) {
-    const Json file = parse(*config);
+  if (files.has("chat_template.jinja")) {
+    head.add_text(kKey, files.text("chat_template.jinja"));
+  } else if (files.has(kConfiguration)) {
+    const Json file = parse(files, kConfiguration);
     if (const Json& text = member(file, "chat_template"); text.is_string())
       head.add_text(kKey, text.get<std::string>());
   }
 }
 
 /// Whether tokens are put around texts, as tokenizer_config.json says.
-void add_borders(GgufHeadWriter& head, const std::vector<std::filesystem::path>& files) {
-  const auto* config = file_of(files, "tokenizer_config.json");
-  if (config == nullptr) return;
-  const Json file = parse(*config);
+void add_borders(GgufHeadWriter& head, const TokenizerFiles& files) {
+  if (!files.has(kConfiguration)) return;
+  const Json file = parse(files, kConfiguration);
   for (const char* field : {"add_bos_token", "add_eos_token"}) {
     if (const Json& flag = member(file, field); flag.is_boolean())
       head.add_flag(std::string("tokenizer.ggml.") + field, flag.get<bool>());
@@ -173,16 +166,16 @@ void add_borders(GgufHeadWriter& head, const std::vector<std::filesystem::path>&
 }
 
 /// The added tokens of a tokenizer.json after the pieces; ids in between get unused pieces.
-void add_further_pieces(SentencePieces& pieces, const std::filesystem::path* tokenizer_json) {
-  if (tokenizer_json == nullptr) return;
-  const Json file = parse(*tokenizer_json);
+void add_further_pieces(SentencePieces& pieces, const TokenizerFiles& files) {
+  if (!files.has(kTokenizer)) return;
+  const Json file = parse(files, kTokenizer);
   const Json& added = member(file, "added_tokens");
   if (!added.is_array()) return;
   for (const Json& token : added) {
     const auto id = json_count(member(token, "id"));
     const Json& content = member(token, "content");
     VIADUCT_CHECK(IoError, id && *id < 1 << 24 && content.is_string(),
-                  "{}: an added token has no id or content", tokenizer_json->string());
+                  "{}: an added token has no id or content", files.where(kTokenizer));
     const auto place = static_cast<size_t>(*id);
     if (place < pieces.pieces.size() && pieces.pieces[place].type != unused) continue;
     while (pieces.pieces.size() <= place)
@@ -195,7 +188,7 @@ void add_further_pieces(SentencePieces& pieces, const std::filesystem::path* tok
 }  // namespace
 
 std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelConfig& model,
-                                            const std::vector<std::filesystem::path>& files) {
+                                            const TokenizerFiles& files) {
   for (const auto& [key, id] :
        {std::pair{"tokenizer.ggml.bos_token_id", model.begin_token},
         std::pair{"tokenizer.ggml.eos_token_id",
@@ -203,22 +196,21 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
         std::pair{"tokenizer.ggml.padding_token_id", model.padding_token}}) {
     if (id >= 0) head.add_u32(key, id);
   }
-  const auto* whole = file_of(files, "tokenizer.json");
-  const auto* vocabulary = file_of(files, "vocab.json");
-  const auto* merges = file_of(files, "merges.txt");
+  const bool whole = files.has(kTokenizer);
   std::optional<Read> read;
-  if (whole != nullptr) {
-    head.add_text(kWholeFile, read_file(*whole));
-    read = read_tokenizer_json(*whole);
-  } else if (vocabulary != nullptr && merges != nullptr) {
-    read = read_vocabulary_and_merges(*vocabulary, *merges);
+  if (whole) {
+    head.add_text(kWholeFile, files.text(kTokenizer));
+    read = read_tokenizer_json(files);
+  } else if (files.has(kVocabulary) && files.has(kMerges)) {
+    read = read_vocabulary_and_merges(files);
   }
   add_chat_template(head, files);
-  const auto* sentencepiece = file_of(files, "tokenizer.model");
-  if (!read && sentencepiece != nullptr) {
-    SentencePieces pieces = read_sentencepieces(read_file(*sentencepiece), sentencepiece->string());
+  constexpr const char* kPieces = "tokenizer.model";
+  const bool sentencepiece = files.has(kPieces);
+  if (!read && sentencepiece) {
+    SentencePieces pieces = read_sentencepieces(files.text(kPieces), files.where(kPieces));
     if (pieces.bpe) {
-      add_further_pieces(pieces, whole);
+      add_further_pieces(pieces, files);
       add_gguf_pieces(head, pieces, model.vocabulary);
       add_borders(head, files);
       if (!pieces.normalizes) return {};
@@ -229,7 +221,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
   }
   if (!read) {
     head.add_text("tokenizer.ggml.model", "none");
-    return {whole != nullptr || sentencepiece != nullptr
+    return {whole || sentencepiece
                 ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of BPE; the "
                   "file is written without a tokenizer"
                 : "GGUF: the model has no tokenizer, so the file has none"};

@@ -63,7 +63,7 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
   }
   Json post_processor = byte_level_json(false);
   const int64_t begin = keys.integer("tokenizer.ggml.bos_token_id", -1);
-  if (keys.flag("tokenizer.ggml.add_bos_token", false) && begin >= 0 &&
+  if (keys.flag("tokenizer.ggml.add_bos_token", cut.adds_begin) && begin >= 0 &&
       begin < static_cast<int64_t>(tokens.size()))
     post_processor = template_of(tokens[static_cast<size_t>(begin)], begin);
   const Json document = {
@@ -81,6 +81,29 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// The tokens with roles by their texts, which templates of conversations ask for.
+void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::string>& files) {
+  const auto& tokens = keys.texts("tokenizer.ggml.tokens");
+  const auto& types = keys.integers("tokenizer.ggml.token_type");
+  constexpr const char* kName = "tokenizer_config.json";
+  auto config = files.contains(kName) ? parse_json<nlohmann::ordered_json>(files[kName], kName)
+                                      : nlohmann::ordered_json::object();
+  for (const auto& [field, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                   std::pair{"eos_token", "tokenizer.ggml.eos_token_id"},
+                                   std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                   std::pair{"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+    const int64_t id = keys.integer(key, -1);
+    if (id < 0 || id >= static_cast<int64_t>(tokens.size())) continue;
+    // Named ones are cut out of texts before anything else, which ordinary tokens are not.
+    const auto place = static_cast<size_t>(id);
+    const int64_t type = place < types.size() ? types[place] : int64_t{control};
+    if (type == unknown || type == control || type == user_defined) config[field] = tokens[place];
+  }
+  if (config.empty()) return;
+  files[kName] =
+      config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
@@ -95,17 +118,21 @@ std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
       files["tokenizer.json"] = keys.text(kWholeFile);
       files.erase("tokenizer_config.json");  // its template adds the same tokens
     }
+    add_tokenizer_config(keys, files);
     return files;
   }
   if (keys.has(kWholeFile)) {
     files["tokenizer.json"] = keys.text(kWholeFile);
+    add_tokenizer_config(keys, files);
     return files;
   }
   if (kind == "none" || kind == "no_vocab") {
     notes.push_back(fmt::format("{}: has no tokenizer", keys.where()));
     return files;
   }
-  const std::string pre = keys.text("tokenizer.ggml.pre", "default");
+  std::string pre = keys.text("tokenizer.ggml.pre", "default");
+  for (const OtherName& other : kOtherNames)
+    if (pre == other.name) pre = other.cut;
   const Cut* cut = nullptr;
   for (const Cut& known : kCuts)
     if (pre == known.name) cut = &known;
@@ -117,6 +144,7 @@ std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
     return files;
   }
   files["tokenizer.json"] = tokenizer_json_of(keys, *cut);
+  add_tokenizer_config(keys, files);
   return files;
 }
 

@@ -15,17 +15,12 @@ enum class Order { halves_to_pairs, pairs_to_halves };
 
 Tensor reordered(const Tensor& tensor, const GgufWeight& weight, Order order) {
   const int64_t rows = tensor.rank() > 0 ? tensor.dim(0) : 0;
-  VIADUCT_CHECK(IoError, weight.heads > 0 && rows % (2 * weight.heads) == 0,
-                "tensor \"{}\": {} rows are not pairs of {} heads", weight.name, rows,
-                weight.heads);
   Tensor result = host_tensor(tensor.dtype(), tensor.shape());
   const auto row_bytes = static_cast<size_t>(tensor.bytes() / std::max<int64_t>(rows, 1));
-  const int64_t dims = rows / weight.heads, half = dims / 2;
   const auto* from = static_cast<const std::byte*>(tensor.raw());
   auto* to = static_cast<std::byte*>(result.raw());
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = row / dims, dim = row % dims;
-    const int64_t pair = head * dims + 2 * (dim % half) + dim / half;  // of a row in halves
+    const int64_t pair = row_in_gguf(row, rows, weight);
     const int64_t source = order == Order::halves_to_pairs ? row : pair;
     const int64_t target = order == Order::halves_to_pairs ? pair : row;
     std::memcpy(to + static_cast<size_t>(target) * row_bytes,
@@ -124,6 +119,15 @@ std::unordered_map<std::string, GgufWeight> gguf_weights(const ModelConfig& mode
     for (int64_t layer = 0; layer < (repeated ? model.layers : 1); ++layer) add(module, layer);
   }
   return weights;
+}
+
+int64_t row_in_gguf(int64_t row, int64_t rows, const GgufWeight& weight) {
+  VIADUCT_CHECK(IoError, weight.heads > 0 && rows % (2 * weight.heads) == 0,
+                "tensor \"{}\": {} rows are not pairs of {} heads", weight.name, rows,
+                weight.heads);
+  const int64_t dims = rows / weight.heads, half = dims / 2;
+  const int64_t head = row / dims, dim = row % dims;
+  return head * dims + 2 * (dim % half) + dim / half;
 }
 
 Tensor to_gguf(const Tensor& tensor, const GgufWeight& weight) {

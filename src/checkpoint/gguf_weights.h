@@ -38,6 +38,9 @@ std::unordered_map<std::string, GgufWeight> gguf_weights(const ModelConfig& mode
 /// that names the tensor if its shape does not divide. Only `offset` changes the dtype, to f32.
 Tensor to_gguf(const Tensor& tensor, const GgufWeight& weight);
 Tensor from_gguf(const Tensor& tensor, const GgufWeight& weight);
+/// The row of the file that has row `row` of a Hugging Face tensor with `rows` rows, where the
+/// change is `pairs`; IoError as above.
+int64_t row_in_gguf(int64_t row, int64_t rows, const GgufWeight& weight);
 /// The shape of the result of both.
 Shape changed_shape(const Shape& shape, const GgufWeight& weight);
 

@@ -11,11 +11,16 @@
 #include "base/json_members.h"
 #include "base/json_reader.h"
 #include "checkpoint/fused_experts.h"
+#include "checkpoint/gguf_file.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/pickled_weights.h"
 #include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/separate_experts.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -26,8 +31,13 @@ bool has(const std::filesystem::path& folder, const char* name) {
   return std::filesystem::exists(folder / name, ignored);
 }
 
+bool names_gguf_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return is_gguf(path) && !std::filesystem::is_directory(path, ignored);
+}
+
 bool has_weights(const ModelFolder& folder) {
-  return folder.kind == ModelFolderKind::checkpoint || has_safetensors(folder.path);
+  return folder.kind != ModelFolderKind::hugging_face || has_safetensors(folder.path);
 }
 
 struct OwnedCheckpoint {
@@ -47,13 +57,15 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   const std::string name = folder.string();
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
-  check_given_path("", folder, "a Hugging Face folder, a checkpoint or a save folder");
+  check_given_path("", folder, "a Hugging Face folder, FILE.gguf, a checkpoint or a save folder");
+  if (is_gguf(folder) && !std::filesystem::is_directory(status))
+    return {ModelFolderKind::gguf, folder};
+  refuse_pickle(folder);
   VIADUCT_CHECK(
       ConfigError, std::filesystem::is_directory(status),
-      "{}: not a folder (expected a Hugging Face folder, a checkpoint or a save folder{})", name,
-      folder.extension() == ".gguf"
-          ? "; viaduct convert --from " + name + " --to FOLDER makes one of it"
-          : "");
+      "{}: not a folder (expected a Hugging Face folder, FILE.gguf, a checkpoint or a save "
+      "folder)",
+      name);
   if (has(folder, kCheckpointIndexFile)) return {ModelFolderKind::checkpoint, folder};
   if (has_latest(folder))
     return {ModelFolderKind::checkpoint, folder / step_folder_name(latest_step(folder))};
@@ -71,6 +83,11 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
                 "{}: holds steps, but no file \"latest\" that names the newest complete one; name "
                 "a step folder",
                 name);
+  if (const std::string file = first_gguf(folder); !file.empty()) {
+    fail<IoError>("{}: not a model, but a folder with GGUF files; name one of them: {}", name,
+                  (folder / file).string());
+  }
+  refuse_pickle(folder);
   fail<IoError>(
       "{}: not a model: has neither config.json (Hugging Face folder), nor {} (checkpoint), nor "
       "\"latest\" (save folder)",
@@ -84,11 +101,17 @@ bool holds_hugging_face_model(const std::filesystem::path& folder) {
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::checkpoint)
     return std::make_unique<OpenedWeights>(folder.path);
+  if (folder.kind == ModelFolderKind::gguf) {
+    GgufFile file(folder.path);
+    const std::string config = gguf_config_text(file);
+    return gguf_model_weights(std::move(file), config);
+  }
   if (!has_safetensors(folder.path)) {
-    for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.gguf"})
-      VIADUCT_CHECK(IoError, !has(folder.path, other),
-                    "{}: weights as {} are not supported, only safetensors", folder.path.string(),
-                    other);
+    refuse_pickle(folder.path);
+    if (const std::string file = first_gguf(folder.path); !file.empty()) {
+      fail<IoError>("{}: has no safetensors; its weights are GGUF files: name one of them: {}",
+                    folder.path.string(), (folder.path / file).string());
+    }
   }
   std::unique_ptr<TensorSource> weights = std::make_unique<SafetensorsFolder>(folder.path);
   if (!has(folder.path, "config.json")) return weights;
@@ -116,12 +139,15 @@ DType type_of_weights(const ModelFolder& folder) {
 }
 
 std::string read_config_text(const ModelFolder& folder) {
+  if (folder.kind == ModelFolderKind::gguf) return gguf_config_text(GgufFile(folder.path));
   constexpr size_t kLargestConfig = size_t{1} << 20;
   return read_file(folder.path / "config.json", kLargestConfig);
 }
 
 ModelConfig read_model_config(const ModelFolder& folder) {
-  const std::string text = read_config_text(folder), where = (folder.path / "config.json").string();
+  const std::string text = read_config_text(folder);
+  if (folder.kind == ModelFolderKind::gguf) return read_hf_config(text, folder.path.string());
+  const std::string where = (folder.path / "config.json").string();
   if (folder.kind == ModelFolderKind::hugging_face)
     (void)read_quantization_config(text, where);  // refused before anything is built
   ModelConfig config = read_hf_config(text, where);
@@ -132,6 +158,10 @@ ModelConfig read_model_config(const ModelFolder& folder) {
 }
 
 std::string model_name(const ModelFolder& folder) {
+  if (folder.kind == ModelFolderKind::gguf) {
+    const std::string name = GgufFile(folder.path).head().keys.text("general.name", "");
+    return name.empty() ? folder.path.stem().string() : name;
+  }
   if (folder.kind == ModelFolderKind::hugging_face) {
     const std::string where = (folder.path / "config.json").string();
     const auto config = parse_json<nlohmann::json>(read_config_text(folder), where);
@@ -142,6 +172,36 @@ std::string model_name(const ModelFolder& folder) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(folder.path);
   const bool step = parse_step_folder_name(path.filename().string()).has_value();
   return (step ? path.parent_path() : path).filename().string();
+}
+
+Tokenizer open_tokenizer(const std::filesystem::path& path) {
+  check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
+  if (!names_gguf_file(path)) return load_tokenizer(path);
+  const GgufFile file(path);
+  std::vector<std::string> notes;
+  auto texts = tokenizer_of_gguf(file.head().keys, notes);
+  // Without a configuration beside it a text of notes says why there is no tokenizer.
+  VIADUCT_CHECK(ConfigError, notes.empty(), "{}", notes.front());
+  texts["config.json"] = gguf_config_text(file);
+  return load_tokenizer(TokenizerFiles(path, std::move(texts)));
+}
+
+bool has_tokenizer(const std::filesystem::path& path) {
+  if (!names_gguf_file(path)) return !tokenizer_files(path).empty();
+  std::vector<std::string> notes;
+  tokenizer_of_gguf(GgufFile(path).head().keys, notes);
+  return notes.empty();
+}
+
+std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path) {
+  if (names_gguf_file(path)) {
+    std::vector<std::string> notes;
+    return tokenizer_of_gguf(GgufFile(path).head().keys, notes);
+  }
+  std::map<std::string, std::string> texts;
+  for (const auto& files : {tokenizer_files(path), model_side_files(path)})
+    for (const auto& file : files) texts[file.filename().string()] = read_file(file);
+  return texts;
 }
 
 const std::vector<std::string>& model_side_file_names() {

@@ -1,30 +1,33 @@
 #pragma once
-// DIR of the command line: a Hugging Face folder, a checkpoint step folder, or a save folder (= its
-// latest step). And the files that belong to a model beside its weights.
+// DIR of the command line: a Hugging Face folder, a GGUF file, a checkpoint step folder, or a save
+// folder (= its latest step). And the files that belong to a model beside its weights.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/tensor_source.h"
+#include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
 #include "tensor/dtype.h"
 
 namespace viaduct {
 
-enum class ModelFolderKind { hugging_face, checkpoint };
+enum class ModelFolderKind { hugging_face, gguf, checkpoint };
 
 struct ModelFolder {
   ModelFolderKind kind = ModelFolderKind::hugging_face;
-  /// The folder that holds config.json, tokenizer files and weights: DIR, or the step folder in it.
+  /// What holds config.json, tokenizer files and weights: DIR, or the step folder in it.
   std::filesystem::path path;
 };
 
-/// The kind of `folder`. ConfigError if it is missing or not a folder; IoError if it is none of the
-/// three: a save folder without a complete step, or any other folder (the message names what is
-/// missing). Checks only that files exist; does not read them.
+/// The kind of `folder`. ConfigError if it is missing or another file, for weights of PyTorch with
+/// the reason and what converts them; IoError if it is a folder of no kind: a save folder without a
+/// complete step, or any other folder (the message names what is missing). Checks only that files
+/// exist; does not read them.
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
 /// Whether `folder` itself holds a Hugging Face model: a checkpoint that is saved there would hide
@@ -32,22 +35,31 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 bool holds_hugging_face_model(const std::filesystem::path& folder);
 
 /// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
-/// tensors, quantized matrices as BF16 (checkpoint/quantized_weights.h), of a checkpoint those that
-/// are weights (is_weight_name).
+/// tensors, quantized matrices as BF16 (checkpoint/quantized_weights.h), of a GGUF file as
+/// gguf_model.h says, of a checkpoint those that are weights (is_weight_name).
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 
 /// The type of most of the values that `open_weights` gives: f16, bf16, or f32 for any other and
 /// without weights.
 DType type_of_weights(const ModelFolder& folder);
 
-/// The text of the folder's config.json; IoError if it is missing or absurdly large.
+/// The text of the folder's config.json, which the metadata of a GGUF file stand for; IoError if it
+/// is missing or absurdly large.
 std::string read_config_text(const ModelFolder& folder);
 /// The architecture it describes; ConfigError also for quantized weights that are not supported.
 ModelConfig read_model_config(const ModelFolder& folder);
 
-/// What the model is called: as its config.json says (_name_or_path), else like the folder; a step
-/// has the name of its save folder.
+/// What the model is called: as its config.json says (_name_or_path) or a GGUF file (general.name),
+/// else like the folder or file; a step has the name of its save folder.
 std::string model_name(const ModelFolder& folder);
+
+/// A tokenizer, from the files of a folder or the metadata of a GGUF file; errors as
+/// load_tokenizer.
+Tokenizer open_tokenizer(const std::filesystem::path& path);
+/// Whether there is one to open.
+bool has_tokenizer(const std::filesystem::path& path);
+/// Tokenizer and generation settings by the names of their files, of a folder or a GGUF file.
+std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path);
 
 /// Names that tokenizer and generation settings have in Hugging Face folders.
 const std::vector<std::string>& model_side_file_names();

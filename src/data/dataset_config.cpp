@@ -153,7 +153,7 @@ FieldGroup tokenizer_fields(TokenizerConfig& config) {
   FieldGroup group("tokenizer", "Text to tokens and back.");
   group.field("tokenizer_model", config.tokenizer_model,
               "Folder with tokenizer files (a Hugging Face folder, or one with tokenizer.json, "
-              "tokenizer.model, or vocab.json and merges.txt).");
+              "tokenizer.model, or vocab.json and merges.txt), or a GGUF file.");
   constexpr double kMostTokens = 1 << 26;
   group
       .field(

@@ -21,9 +21,11 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
              "Model family, which gives every `auto` below its default; auto: the one of hf_config "
              "or of the checkpoint, else llama.")
       .one_of(family_names());
-  group.field("hf_config", config.hf_config,
-              "Hugging Face folder or config.json that the architecture is read from (no weights); "
-              "null: none.");
+  group.field(
+      "hf_config", config.hf_config,
+      "Hugging Face folder, config.json or GGUF file that the architecture is read from (no "
+      "weights); "
+      "null: none.");
   group.field("num_layers", config.num_layers, "Transformer blocks.").range(1, kMostLayers);
   group.field("hidden_size", config.hidden_size, "H: width of the residual stream.")
       .range(1, kMostWidth);

@@ -13,7 +13,7 @@
 namespace viaduct {
 
 struct InferenceRequest {
-  std::filesystem::path model;         // a folder as of resolve_model_folder
+  std::filesystem::path model;         // as of resolve_model_folder
   std::vector<std::string> overrides;  // section.field=value
   DistConfig dist;                     // defaults, as a launcher gives them
   /// Tokens of a row; none: as model.seq_length, else at most 2048.

@@ -7,6 +7,8 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "base/log.h"
+#include "checkpoint/gguf_file.h"
+#include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
@@ -27,23 +29,24 @@ namespace {
 // A model may allow more positions than are useful as a default length.
 constexpr int64_t kDefaultSequenceLength = 2048;
 
-/// The text of a config.json, given as a file or as the folder that holds it.
+/// The text of a config.json, given as a file, as the folder that holds it, or as a GGUF file.
 std::pair<std::string, std::filesystem::path> read_config_json(std::filesystem::path path) {
   if (std::filesystem::is_directory(path)) path /= "config.json";
-  check_given_path("", path, "a config.json of Hugging Face, or its folder");
+  check_given_path("", path, "a config.json of Hugging Face, its folder, or FILE.gguf");
+  if (is_gguf(path)) return {gguf_config_text(GgufFile(path)), path};
   return {read_file(path, 1 << 20), path};
 }
 
-void open_tokenizer(RunSetup& setup) {
+void take_tokenizer(RunSetup& setup) {
   const auto& named = setup.config.tokenizer.tokenizer_model;
   if (named) {
     setup.tokenizer_folder = *named;
-  } else if (setup.pretrained && !tokenizer_files(setup.pretrained->path).empty()) {
+  } else if (setup.pretrained && has_tokenizer(setup.pretrained->path)) {
     setup.tokenizer_folder = setup.pretrained->path;
   } else {
     return;
   }
-  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_folder));
+  setup.tokenizer.emplace(open_tokenizer(setup.tokenizer_folder));
 }
 
 /// Number of tokens of the tokenizer section: those of its files or of the tokenizer without files,
@@ -171,7 +174,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
   RunConfig& config = setup.config;
   const auto [base, base_text] = open_architecture(setup);
-  open_tokenizer(setup);
+  take_tokenizer(setup);
   take_opened(setup, base);
   if (config.dist.device.value_or("cpu") == "cuda") {
     for (std::string& line : set_environment(config.environment))
@@ -215,7 +218,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
 DataSetup prepare_data(RunConfig config) {
   RunSetup setup{.config = std::move(config)};
   const auto [base, text] = open_architecture(setup);
-  open_tokenizer(setup);
+  take_tokenizer(setup);
   take_opened(setup, base);
   DataSetup data{std::move(setup.config.dataset), {}, std::move(setup.tokenizer)};
   const ModelFields& model = setup.config.model;

@@ -20,7 +20,7 @@ struct RunSetup {
   std::string hf_config;
   std::optional<ModelFolder> pretrained;  // of checkpoint.pretrained_checkpoint
   std::optional<Tokenizer> tokenizer;
-  std::filesystem::path tokenizer_folder;  // empty without tokenizer
+  std::filesystem::path tokenizer_folder;  // or GGUF file; empty without tokenizer
   std::vector<std::string> notes;          // settings without effect, and notable decisions
   std::vector<std::string> warnings;       // legal settings that hardly anyone means
   std::vector<std::string> given;          // names of the fields that the user set

@@ -177,13 +177,13 @@ void compare_data(const std::vector<DatasetFingerprint>& data, const CheckpointR
 void compare_tokenizer(const std::filesystem::path& folder, const CheckpointReader& checkpoint,
                        Changes& changes) {
   if (folder.empty()) return;
-  for (const auto& file : tokenizer_files(folder)) {
-    const std::string name = file.filename().string();
-    for (const StoredFile& stored : checkpoint.files()) {
-      if (stored.name == name && stored.checksum != hash64(read_file(file)))
-        changes.add(kTokenizerContent,
-                    fmt::format("{} is not the file that the checkpoint holds", file.string()));
-    }
+  const auto texts = model_side_texts(folder);
+  for (const StoredFile& stored : checkpoint.files()) {
+    const auto at = texts.find(stored.name);
+    if (at != texts.end() && is_tokenizer_file(stored.name) &&
+        stored.checksum != hash64(at->second))
+      changes.add(kTokenizerContent, fmt::format("{} is not the file that the checkpoint holds",
+                                                 (folder / stored.name).string()));
   }
 }
 

@@ -171,12 +171,7 @@ std::map<std::string, std::string> Trainer::checkpoint_files() const {
   std::map<std::string, std::string> files{{"config.json", setup_.hf_config},
                                            {"config.yaml", to_yaml(config_)},
                                            {kDataFile, to_json(fingerprints_)}};
-  if (!setup_.tokenizer_folder.empty()) {
-    for (const auto& file : tokenizer_files(setup_.tokenizer_folder))
-      files[file.filename().string()] = read_file(file);
-    for (const auto& file : model_side_files(setup_.tokenizer_folder))
-      files[file.filename().string()] = read_file(file);
-  }
+  if (!setup_.tokenizer_folder.empty()) files.merge(model_side_texts(setup_.tokenizer_folder));
   return files;
 }
 

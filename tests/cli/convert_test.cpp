@@ -16,6 +16,7 @@
 #include "checkpoint/safetensors_writer.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -250,6 +251,42 @@ TEST_F(ConvertCommand, GgufAndBack) {
 }
 
 // Two exports of a model are the same file, whatever their names.
+// Every command takes the file where it takes a folder, cut over ranks too.
+TEST_F(ConvertCommand, AQuantizedGgufIsUsedLikeTheFolderMadeOfIt) {
+  const std::filesystem::path file = test_data("gguf_blocks/model.gguf");
+  ASSERT_EQ(run(file, "hf").status, 0);
+  ASSERT_EQ(run(file, "cut", "--to-format viaduct dist.ranks=2 model.tensor_model_parallel_size=2")
+                .status,
+            0);
+  ASSERT_EQ(run(file, "whole", "--to-format viaduct").status, 0);
+  const auto cut = open_checkpoint(folder_ / "cut"), whole = open_checkpoint(folder_ / "whole");
+  for (const TensorInfo& info : whole->tensors())
+    EXPECT_EQ(test::bytes_of(cut->tensor(info.name)), test::bytes_of(whole->tensor(info.name)))
+        << info.name;
+  const auto said = [](const std::filesystem::path& model, const char* layout) {
+    const Result result =
+        test::run_viaduct("generate --model " + model.string() +
+                          " --prompt abc --temperature 0 --max-new-tokens 12 " + layout);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const std::string expected = said(folder_ / "hf", "");
+  EXPECT_GT(expected.size(), 12u);
+  EXPECT_EQ(said(file, ""), expected);
+  ASSERT_EQ(run(file, "wide.gguf").status, 0);
+  EXPECT_EQ(said(folder_ / "wide.gguf", ""), expected);
+  EXPECT_EQ(said(file, "dist.ranks=2 model.tensor_model_parallel_size=2"), expected);
+  // Fine-tuning from it, and the checkpoint holds the tokenizer and the template.
+  const Result trained = test::run_viaduct(
+      "train checkpoint.pretrained_checkpoint=" + file.string() +
+      " dataset.mock=true train.train_iters=1 train.global_batch_size=1 model.seq_length=8 "
+      "validation.eval_iters=0 mixed_precision=fp32 checkpoint.save=" +
+      (folder_ / "run").string());
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  for (const char* name : {"tokenizer.json", "chat_template.jinja"})
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "run/step_00000001" / name)) << name;
+}
+
 TEST_F(ConvertCommand, GgufIsNamedAfterTheModel) {
   const auto named = [&](const std::filesystem::path& from, const char* file) {
     const Result out = run(from, file);
@@ -278,14 +315,13 @@ TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   expect_refused(run(good, "new", "--to-format gguf"), 2, "end in .gguf");
   expect_refused(run(good, "new.gguf", "--to-format hf"), 2, "end in .gguf");
   expect_refused(run(good, "new.gguf", "--dtype fp8"), 2, "its 8-bit format is q8_0");
+  expect_refused(run(good, "new.gguf", "--dtype q4_k_m"), 2, "of the quantized ones only q8_0 is");
   expect_refused(run(golden("gpt2/model"), "new", "--to-format hf --dtype fp8"), 2,
                  "stored transposed");
   write_file_atomically(folder_ / "bad.gguf", "GGUF");
   expect_refused(run(folder_ / "bad.gguf", "new"), 1, "the version");
   ASSERT_EQ(run(good, "good.gguf").status, 0);
   expect_refused(run(good, "good.gguf"), 2, "exists and is not empty; name a new file");
-  expect_refused(run(folder_ / "good.gguf", "new", "--to-format viaduct dist.ranks=2"), 2,
-                 "is a GGUF file, so it cannot be cut");
   expect_refused(run(good, "new.gguf", "dist.ranks=2"), 2, "a GGUF file has no layout of ranks");
 
   // An element that fp16 cannot hold.

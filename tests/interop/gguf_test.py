@@ -1,14 +1,17 @@
 """llama.cpp's package reads GGUF files of `viaduct convert`, and its files are converted back."""
 
 import json
+import pathlib
 import shutil
+import subprocess
+import sys
 import unittest
 
 import gguf
 import numpy as np
 import safetensors.numpy
 from gguf.constants import GGMLQuantizationType as Type
-from support import DATA, InteropTest, viaduct
+from support import BINARY, DATA, InteropTest, viaduct
 
 GOLDEN = {
     "llama": "llama",
@@ -136,6 +139,12 @@ class Gguf(InteropTest):
         for layer in range(4):
             tensor = tensors[f"blk.{layer}.ffn_up.weight"]
             np.testing.assert_array_equal(back[f"model.layers.{layer}.mlp.up_proj.weight"], gguf.quants.dequantize(tensor.data, Type.Q8_0))
+
+    def test_every_type_is_read_as_the_package_decodes_it(self):
+        oracle = pathlib.Path(__file__).resolve().parents[2] / "tools/oracle/gguf_types.py"
+        done = subprocess.run([sys.executable, "-B", oracle, "--viaduct", BINARY, "--rows", "8", "--columns", "256"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count(" 0 differ"), 14, done.stdout)
 
     def test_reads_a_file_of_the_package(self):
         source = DATA / "golden/llama_tied/model"

@@ -20,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char *kConfiguration = "tokenizer_config.json", *kMap = "special_tokens_map.json";
 constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                   "pad_token", "cls_token", "mask_token"};
 
@@ -53,8 +54,8 @@ std::optional<AddedToken> special_token(const json& value, const std::string& so
 /// adds them, which follows that of the members in the files.
 class SpecialTokens {
  public:
-  void read_configuration(const std::filesystem::path& path) {
-    const Document document = read_document(path, configured_);
+  void read_configuration(const TokenizerFiles& files) {
+    const Document document = read_document(files, kConfiguration, configured_);
     auto extra = list_of(document, "extra_special_tokens");
     auto additional = list_of(document, "additional_special_tokens");
     if (additional && (!extra || extra->empty())) std::swap(extra, additional);
@@ -62,8 +63,8 @@ class SpecialTokens {
     if (additional && !additional->empty()) additional_ = tokens_of(*additional, document.source);
   }
 
-  void read_map(const std::filesystem::path& path) {
-    const Document document = read_document(path, mapped_);
+  void read_map(const TokenizerFiles& files) {
+    const Document document = read_document(files, kMap, mapped_);
     if (const auto extra = list_of(document, "extra_special_tokens"))
       take_extra(*extra, document.source);
     if (const auto additional = list_of(document, "additional_special_tokens"))
@@ -112,9 +113,9 @@ class SpecialTokens {
     }
   }
 
-  Document read_document(const std::filesystem::path& path, Members& own) {
-    Document document{{}, path.string()};
-    document.content = parse_json<nlohmann::ordered_json>(read_file(path), document.source);
+  Document read_document(const TokenizerFiles& files, const char* name, Members& own) {
+    Document document{{}, files.where(name)};
+    document.content = parse_json<nlohmann::ordered_json>(files.text(name), document.source);
     VIADUCT_CHECK(IoError, document.content.is_object(), "{}: must be an object, found {}",
                   document.source, document.content.type_name());
     for (const auto& [key, value] : document.content.items()) {
@@ -207,23 +208,21 @@ void number_sentinels(const TokenModel& model, const std::vector<AddedToken>& ad
 
 }  // namespace
 
-void add_folder_tokens(const std::filesystem::path& folder, const TokenModel& model,
-                       bool ids_as_given, std::vector<AddedToken>& added) {
-  const auto config_path = folder / "tokenizer_config.json";
-  const auto map_path = folder / "special_tokens_map.json";
-  const auto config = read_json_object(config_path);
+void add_folder_tokens(const TokenizerFiles& files, const TokenModel& model, bool ids_as_given,
+                       std::vector<AddedToken>& added) {
+  const auto config = files.object(kConfiguration);
   const json* decoder = config ? find_member(*config, "added_tokens_decoder") : nullptr;
   SpecialTokens special;
-  if (config) special.read_configuration(config_path);
+  if (config) special.read_configuration(files);
   std::map<int32_t, AddedToken> listed;
   if (decoder != nullptr) {
-    listed = read_decoder(*decoder, config_path.string());
+    listed = read_decoder(*decoder, files.where(kConfiguration));
     for (auto& [id, token] : listed) token.special |= special.is_named(token.content);
   } else {
-    if (std::filesystem::exists(map_path)) special.read_map(map_path);
-    const auto path = folder / "added_tokens.json";
-    if (const auto document = read_json_object(path)) {
-      for (auto& [content, id] : parse_vocabulary(*document, path.string())) {
+    if (files.has(kMap)) special.read_map(files);
+    constexpr const char* kAdded = "added_tokens.json";
+    if (const auto document = files.object(kAdded)) {
+      for (auto& [content, id] : parse_vocabulary(*document, files.where(kAdded))) {
         AddedToken& token = listed[id];
         token.id = id;
         token.content = content;

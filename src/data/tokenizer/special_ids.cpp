@@ -92,26 +92,25 @@ int32_t end_of_text(int32_t eos, const Vocabulary& vocabulary) {
 
 }  // namespace
 
-SpecialIds read_special_ids(const std::filesystem::path& folder, const TokenModel& model,
+SpecialIds read_special_ids(const TokenizerFiles& files, const TokenModel& model,
                             const std::vector<AddedToken>& added, const SpecialIds& otherwise) {
   const Vocabulary vocabulary{model, added};
   SpecialIds special;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    const auto document = read_json_object(folder / name);
+    const auto document = files.object(name);
     if (!document) continue;
     take(special.bos, named_token(*document, "bos_token", vocabulary));
     take(special.eos, named_token(*document, "eos_token", vocabulary));
     take(special.pad, named_token(*document, "pad_token", vocabulary));
   }
   for (const char* name : {"generation_config.json", "config.json"}) {
-    const auto path = folder / name;
-    const auto document = read_json_object(path);
+    const auto document = files.object(name);
     if (!document) continue;
     const auto first = [&](std::string_view key) -> std::optional<int32_t> {
-      const auto ids = numbered_tokens(*document, key, path.string(), vocabulary);
+      const auto ids = numbered_tokens(*document, key, files.where(name), vocabulary);
       return ids.empty() ? std::nullopt : std::optional(ids.front());
     };
-    const auto ends = numbered_tokens(*document, "eos_token_id", path.string(), vocabulary);
+    const auto ends = numbered_tokens(*document, "eos_token_id", files.where(name), vocabulary);
     if (special.stop.empty()) special.stop = ends;
     take(special.bos, first("bos_token_id"));
     take(special.eos, ends.empty() ? std::nullopt : std::optional(ends.front()));

@@ -156,10 +156,14 @@ class DecodeStream {
 /// `merges.txt`. Tokens that only the files beside it name are added (folder_tokens.h). IoError for
 /// missing or malformed files, ConfigError for kinds and features that are not supported.
 Tokenizer load_tokenizer(const std::filesystem::path& folder);
+class TokenizerFiles;
+Tokenizer load_tokenizer(const TokenizerFiles& files);
 
 /// A tokenizer from the text of a `tokenizer.json`; errors name `source`.
 Tokenizer parse_tokenizer(std::string_view json, std::string_view source = "tokenizer.json");
 
+/// Whether a tokenizer may be made of a file of this name.
+bool is_tokenizer_file(std::string_view name);
 /// The files in `folder` that make up its tokenizer, for copying beside a checkpoint.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 

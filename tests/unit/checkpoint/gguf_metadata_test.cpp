@@ -87,7 +87,7 @@ TEST(GgufMetadata, RefusesDamage) {
   expect_refused(with<uint32_t>(good, dims, 5), "5 dims, expected 1 to 4");
   expect_refused(with<uint64_t>(good, dims + 4, uint64_t{1} << 57), "zero or overflow");
   expect_refused(with<uint64_t>(good, dims + 4, 0), "zero or overflow");
-  expect_refused(with<uint32_t>(good, dims + 20, 2), "ggml's type 2, which is not supported");
+  expect_refused(with<uint32_t>(good, dims + 20, 23), "is IQ4_XS, which is not read");
   expect_refused(with<uint32_t>(good, dims + 20, 8), "rows of Q8_0 are multiples of 32");
   expect_refused(with<uint64_t>(good, dims + 24, 0), "expected a multiple of 32 from 12 on");
   expect_refused(with<uint64_t>(good, dims + 24, 33), "expected a multiple of 32");

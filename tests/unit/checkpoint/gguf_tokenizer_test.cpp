@@ -19,12 +19,6 @@ using test::test_data;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry);
-  return files;
-}
-
 ModelConfig model_of(int64_t vocabulary) {
   ModelConfig model;
   model.vocabulary = vocabulary;
@@ -36,7 +30,7 @@ GgufKeys keys_of(const std::string& name, int64_t vocabulary, std::vector<std::s
                  bool keys_alone, ModelConfig model = {}) {
   model.vocabulary = vocabulary;
   GgufHeadWriter head;
-  notes = add_gguf_tokenizer(head, model, files_of(test_data("tokenizer") / name));
+  notes = add_gguf_tokenizer(head, model, TokenizerFiles(test_data("tokenizer") / name));
   std::string bytes = head.head();
   if (keys_alone) {
     const std::string key = "tokenizer.huggingface.json";
@@ -88,7 +82,7 @@ TEST(GgufTokenizer, DigitsApart) {
   TemporaryFolder folder;
   write_file_atomically(folder / "tokenizer.json", json.dump());
   GgufHeadWriter head;
-  EXPECT_THAT(add_gguf_tokenizer(head, model_of(1024), files_of(folder.path())),
+  EXPECT_THAT(add_gguf_tokenizer(head, model_of(1024), TokenizerFiles(folder.path())),
               testing::IsEmpty());
   std::string text = head.head();
   text.replace(text.find("tokenizer.huggingface.json"), 26, "tokenizer.huggingface.none");
@@ -177,7 +171,7 @@ TEST(GgufTokenizer, SaysWhatItCannotDo) {
       [] {
         GgufHeadWriter small;
         add_gguf_tokenizer(small, model_of(1000),
-                           files_of(test_data("tokenizer") / "bpe_shakespeare"));
+                           TokenizerFiles(test_data("tokenizer") / "bpe_shakespeare"));
       },
       ThrowsMessage<IoError>(HasSubstr("token 1023, but the model has a vocabulary of 1000")));
 }

@@ -83,11 +83,6 @@ TEST(ModelFolder, OthersAreRefusedWithTheReason) {
   TemporaryFolder other;
   write_file_atomically(other / "model.safetensors", "");
   expect(other.path(), "without config.json");
-  TemporaryFolder torch;
-  write_file_atomically(torch / "config.json", "{}");
-  write_file_atomically(torch / "pytorch_model.bin", "x");
-  EXPECT_THAT([&] { open_weights(resolve_model_folder(torch.path())); },
-              ThrowsMessage<IoError>(HasSubstr("only safetensors")));
 }
 
 TEST(ModelFolder, SideFilesAreCopied) {

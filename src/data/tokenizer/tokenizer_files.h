@@ -1,0 +1,37 @@
+#pragma once
+// The files that make up a tokenizer: those of a folder, or texts that another file holds under the
+// same names.
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace viaduct {
+
+class TokenizerFiles {
+ public:
+  /// None at all.
+  TokenizerFiles() : texts_(std::in_place) {}
+  explicit TokenizerFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  /// `where` names the file that holds them in messages.
+  TokenizerFiles(std::filesystem::path where, std::map<std::string, std::string> texts)
+      : folder_(std::move(where)), texts_(std::move(texts)) {}
+
+  bool has(const std::string& name) const;
+  /// IoError if it is missing, or larger than any tokenizer is.
+  std::string text(const std::string& name) const;
+  /// The JSON of a file, which must be an object; nothing if there is no such file.
+  std::optional<nlohmann::json> object(const std::string& name) const;
+  /// For messages.
+  std::string where(const std::string& name) const { return (folder_ / name).string(); }
+  std::string where() const { return folder_.string(); }
+
+ private:
+  std::filesystem::path folder_;
+  std::optional<std::map<std::string, std::string>> texts_;
+};
+
+}  // namespace viaduct
