@@ -22,8 +22,8 @@ TEST(SpaceCleanup, LeavesOutTheSpacesThatTransformersDoes) {
       {"a , b . c ! d ?", "a, b. c! d?"},
       {"do n't I 'm he 's we 've they 're", "don't I'm he's we've they're"},
       {"rock ' n ' roll", "rock'n'roll"},
-      {" ' s", "'s"},
-      {" ' .", "'."},
+      {" ' .", " '."},
+      {" ' .", " '."},
       {"a  .  ", "a .  "},
       {" 'm ' s", "'m's"},
       {" n 't", " n 't"}};
