@@ -47,6 +47,7 @@ class TemplateMap {
   /// Null without such a key.
   const TemplateValue* find(const TemplateValue& key) const;
   const TemplateValue* find(std::string_view key) const;
+  const TemplateValue* find(const char* key) const { return find(std::string_view(key)); }
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }
   int depth = 1;

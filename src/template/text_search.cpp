@@ -47,7 +47,7 @@ std::vector<std::string> split_at_space(std::string_view text, int64_t most, boo
   text = strip(text, !from_right, from_right);
   while (!text.empty()) {
     if (most-- == 0) {
-      parts.emplace_back(strip(text, from_right, !from_right));
+      parts.emplace_back(text);
       break;
     }
     size_t begin = 0, end = text.size();
