@@ -92,13 +92,14 @@ std::optional<TemplateValue> own_attribute(Runtime& runtime, const TemplateValue
   bool changes = false;
   const Method method = find_method(object, name, changes);
   if (changes) {
-    return TemplateValue::undefined(fmt::format(
-        "'{}' would change a {}, which templates must not", name, type_name(object)));
+    return TemplateValue::undefined(
+        fmt::format("'{}' would change a {}, which templates must not", name, type_name(object)));
   }
   if (method == nullptr) return std::nullopt;
-  TemplateValue bound = make_function(name, [&runtime, object, method](TemplateArguments& arguments) {
-    return method(runtime, object, arguments);
-  });
+  TemplateValue bound =
+      make_function(name, [&runtime, object, method](TemplateArguments& arguments) {
+        return method(runtime, object, arguments);
+      });
   bound.as_object()->depth = object.depth() + 1;
   if (bound.as_object()->depth > kDeepestValue) template_fault("values nested too deeply");
   return bound;
@@ -153,7 +154,8 @@ TemplateValue make_generator(int depth, std::function<std::vector<TemplateValue>
   return TemplateValue(std::shared_ptr<TemplateObject>(std::move(generator)));
 }
 
-TemplateValue make_function(std::string name, std::function<TemplateValue(TemplateArguments&)> call) {
+TemplateValue make_function(std::string name,
+                            std::function<TemplateValue(TemplateArguments&)> call) {
   return TemplateValue(std::shared_ptr<TemplateObject>(
       std::make_shared<TemplateCallable>(std::move(name), std::move(call))));
 }
@@ -231,9 +233,8 @@ TemplateValue get_slice(Runtime& runtime, const TemplateValue& object, const Tem
                         const TemplateValue& end, const TemplateValue& step) {
   check_defined(object);
   const bool sliceable =
-      object.is_text() ||
-      (object.is_list() &&
-       (object.as_list().form <= ListForm::tuple || object.as_list().form == ListForm::range));
+      object.is_text() || (object.is_list() && (object.as_list().form <= ListForm::tuple ||
+                                                object.as_list().form == ListForm::range));
   if (!sliceable) template_fault("a value of type '{}' has no slices", type_name(object));
   const auto bound = [](const TemplateValue& value) {
     check_defined(value);

@@ -16,9 +16,9 @@ Parameters::Parameters(const char* function, const TemplateArguments& arguments,
   }
   for (size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(names.begin(), names.end(), [&, &known = name](const char* other) {
-      return known == other;
-    });
+    const auto found =
+        std::find_if(names.begin(), names.end(),
+                     [&, &known = name](const char* other) { return known == other; });
     if (found == names.end()) template_fault("{} has no argument \"{}\"", function, name);
     const TemplateValue*& place = values_[static_cast<size_t>(found - names.begin())];
     if (place != nullptr) template_fault("{} has two values for \"{}\"", function, name);
@@ -29,7 +29,9 @@ Parameters::Parameters(const char* function, const TemplateArguments& arguments,
   }
 }
 
-bool Parameters::is_true(size_t i) const { return has(i) && jinja::is_true(*values_[i]); }
+bool Parameters::is_true(size_t i) const {
+  return has(i) && jinja::is_true(*values_[i]);
+}
 
 int64_t Parameters::integer(size_t i, int64_t standard) const {
   if (!has(i)) return standard;

@@ -18,7 +18,9 @@ constexpr const char* kSymbols[] = {"+", "-", "*", "/", "//", "%", "**"};
                  kSymbols[static_cast<int>(operation)], type_name(a), type_name(b));
 }
 
-[[noreturn]] void fail_large() { template_fault("an integer of more than 64 bits"); }
+[[noreturn]] void fail_large() {
+  template_fault("an integer of more than 64 bits");
+}
 
 int64_t floor_divide(int64_t a, int64_t b) {
   if (b == 0) template_fault("integer division or modulo by zero");
@@ -138,9 +140,8 @@ TemplateValue repeated(Runtime& runtime, const TemplateValue& value, int64_t cou
 }
 
 bool is_sequence(const TemplateValue& value) {
-  return value.is_text() ||
-         (value.is_list() &&
-          (value.as_list().form == ListForm::list || value.as_list().form == ListForm::tuple));
+  return value.is_text() || (value.is_list() && (value.as_list().form == ListForm::list ||
+                                                 value.as_list().form == ListForm::tuple));
 }
 
 TemplateValue joined(Runtime& runtime, const TemplateValue& a, const TemplateValue& b) {
@@ -173,8 +174,10 @@ TemplateValue arithmetic(Runtime& runtime, Operation operation, const TemplateVa
     return TemplateValue(percent_format(runtime, a.as_text(), b));
   }
   if (operation == Operation::multiply) {
-    if (is_sequence(a) && b.is_number() && !b.is_float()) return repeated(runtime, a, b.as_integer());
-    if (is_sequence(b) && a.is_number() && !a.is_float()) return repeated(runtime, b, a.as_integer());
+    if (is_sequence(a) && b.is_number() && !b.is_float())
+      return repeated(runtime, a, b.as_integer());
+    if (is_sequence(b) && a.is_number() && !a.is_float())
+      return repeated(runtime, b, a.as_integer());
   }
   fail_types(operation, a, b);
 }

@@ -10,10 +10,10 @@
 namespace viaduct {
 
 struct TemplateLimits {
-  int64_t steps = 50'000'000;                  // evaluated expressions, statements and items
-  int64_t made_bytes = int64_t{1} << 30;       // of all texts and lists made on the way
-  int64_t output_bytes = int64_t{256} << 20;   // of one text
-  int depth = 2000;                            // of nested evaluations (each some hundred bytes)
+  int64_t steps = 50'000'000;                 // evaluated expressions, statements and items
+  int64_t made_bytes = int64_t{1} << 30;      // of all texts and lists made on the way
+  int64_t output_bytes = int64_t{256} << 20;  // of one text
+  int depth = 2000;                           // of nested evaluations (each some hundred bytes)
 };
 
 class TemplateBudget {

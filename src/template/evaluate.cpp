@@ -154,7 +154,8 @@ TemplateArguments Interpreter::evaluate_arguments(const Expression& expression,
     const TemplateValue more = evaluate(*expression.more_named, scope);
     if (!more.is_map()) template_fault("behind ** stands a map, not '{}'", type_name(more));
     for (const auto& [name, value] : more.as_map().entries()) {
-      if (!name.is_text()) template_fault("names of arguments are texts, not '{}'", type_name(name));
+      if (!name.is_text())
+        template_fault("names of arguments are texts, not '{}'", type_name(name));
       arguments.named.emplace_back(name.as_text(), value);
     }
   }

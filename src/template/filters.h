@@ -2,8 +2,8 @@
 // Jinja's filters, with transformers' tojson.
 
 #include <string>
-#include <unordered_map>
 #include <string_view>
+#include <unordered_map>
 
 #include "template/runtime.h"
 

@@ -45,7 +45,8 @@ class PercentFormat {
   TemplateValue argument() {
     if (is_tuple_) {
       const auto& items = value_.as_list().items;
-      if (used_ >= items.size()) template_fault("not enough arguments for the format \"{}\"", format_);
+      if (used_ >= items.size())
+        template_fault("not enough arguments for the format \"{}\"", format_);
       return items[used_++];
     }
     if (used_++ > 0) template_fault("not enough arguments for the format \"{}\"", format_);
@@ -116,13 +117,14 @@ class PercentFormat {
       spec.alternate = spec.zero = false;
       spec.fill = " ";
       if (spec.align == 0) spec.align = '>';
-      return format_value(runtime_,
-                          TemplateValue(type == 's' ? to_text(runtime_, value) : to_repr(runtime_, value)),
-                          spec);
+      return format_value(
+          runtime_,
+          TemplateValue(type == 's' ? to_text(runtime_, value) : to_repr(runtime_, value)), spec);
     }
     if (type == 'c') {
       if (value.is_text() && code_points(value.as_text()) == 1) {
-        return padded(runtime_, value.as_text(), spec.width, spec.align == 0 ? '>' : spec.align, " ");
+        return padded(runtime_, value.as_text(), spec.width, spec.align == 0 ? '>' : spec.align,
+                      " ");
       }
       if (!value.is_integer()) template_fault("%c needs an integer or one character");
       spec.type = 'c';
@@ -149,7 +151,8 @@ class PercentFormat {
     if (value.is_float() && !(std::abs(value.as_float()) < 0x1p63)) {
       template_fault("an integer of more than 64 bits");
     }
-    const int64_t number = value.is_float() ? static_cast<int64_t>(value.as_float()) : value.as_integer();
+    const int64_t number =
+        value.is_float() ? static_cast<int64_t>(value.as_float()) : value.as_integer();
     const int64_t digits = std::exchange(spec.precision, -1);
     if (digits < 0) return format_value(runtime_, number, spec);
     FormatSpec inner = spec;  // at least so many digits
@@ -231,7 +234,8 @@ class BraceFormat {
   static std::optional<int64_t> integer(std::string_view text) {
     int64_t value = 0;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (problem != std::errc() || end != text.data() + text.size() || text[0] == '-') return std::nullopt;
+    if (problem != std::errc() || end != text.data() + text.size() || text[0] == '-')
+      return std::nullopt;
     return value;
   }
 
@@ -246,7 +250,8 @@ class BraceFormat {
         name.remove_prefix(stop);
       } else {
         const size_t stop = name.find(']');
-        if (name[0] != '[' || stop == std::string_view::npos) template_fault("a broken field in a format");
+        if (name[0] != '[' || stop == std::string_view::npos)
+          template_fault("a broken field in a format");
         const std::string_view index = name.substr(1, stop - 1);
         const auto number = integer(index);
         value = get_item(runtime_, value, number ? TemplateValue(*number) : TemplateValue(index));
@@ -272,7 +277,8 @@ class BraceFormat {
       }
       template_fault("no value \"{}\" for a format", name);
     }
-    if (place >= arguments_.positional.size()) template_fault("a format has more fields than values");
+    if (place >= arguments_.positional.size())
+      template_fault("a format has more fields than values");
     return arguments_.positional[place];
   }
 
@@ -284,11 +290,13 @@ class BraceFormat {
 
 }  // namespace
 
-std::string percent_format(Runtime& runtime, const std::string& format, const TemplateValue& value) {
+std::string percent_format(Runtime& runtime, const std::string& format,
+                           const TemplateValue& value) {
   return PercentFormat(runtime, format, value).text();
 }
 
-std::string brace_format(Runtime& runtime, const std::string& format, TemplateArguments& arguments) {
+std::string brace_format(Runtime& runtime, const std::string& format,
+                         TemplateArguments& arguments) {
   std::string text = BraceFormat(runtime, arguments).text(format, 0);
   runtime.budget.make_text(text.size());
   return text;

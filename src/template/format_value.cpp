@@ -32,8 +32,12 @@ std::string print_float(double value, const FormatSpec& spec, char type) {
   if (std::isnan(value)) return std::isupper(type) != 0 ? "NAN" : "nan";
   if (std::isinf(value)) return std::isupper(type) != 0 ? "INF" : "inf";
   const auto precision = static_cast<int>(spec.precision < 0 ? 6 : spec.precision);
-  const char format[] = {'%', spec.alternate ? '#' : '.', spec.alternate ? '.' : '*',
-                         spec.alternate ? '*' : type, spec.alternate ? type : '\0', '\0'};
+  const char format[] = {'%',
+                         spec.alternate ? '#' : '.',
+                         spec.alternate ? '.' : '*',
+                         spec.alternate ? '*' : type,
+                         spec.alternate ? type : '\0',
+                         '\0'};
   const int size = std::snprintf(nullptr, 0, format, precision, value);
   std::string text(static_cast<size_t>(size) + 1, '\0');
   std::snprintf(text.data(), text.size(), format, precision, value);
@@ -86,22 +90,25 @@ void group_digits(std::string& digits, char separator, size_t group) {
 }
 
 std::string format_number(Runtime& runtime, const TemplateValue& value, const FormatSpec& spec) {
-  const bool as_float = value.is_float() || (spec.type != 0 && std::string_view("eEfFgG%").find(spec.type) !=
-                                                                   std::string_view::npos);
+  const bool as_float =
+      value.is_float() ||
+      (spec.type != 0 && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos);
   const std::string_view allowed = as_float ? "eEfFgGn%" : "bcdoxXn";
   if (spec.type != 0 && allowed.find(spec.type) == std::string_view::npos) {
-    template_fault("unknown format code '{}' for a value of type '{}'", spec.type, type_name(value));
+    template_fault("unknown format code '{}' for a value of type '{}'", spec.type,
+                   type_name(value));
   }
   if (spec.precision > kLargestPrecision) template_fault("a precision above {}", kLargestPrecision);
   if (!as_float && spec.precision >= 0) template_fault("a precision for an integer");
   if (spec.type == 'c') {
     std::string text;
-    if (value.as_integer() < 0 || value.as_integer() > 0x10ffff) template_fault("%c is out of range");
+    if (value.as_integer() < 0 || value.as_integer() > 0x10ffff)
+      template_fault("%c is out of range");
     append_code_point(text, static_cast<char32_t>(value.as_integer()));
     return padded(runtime, text, spec.width, spec.align == 0 ? '<' : spec.align, spec.fill);
   }
-  const bool negative =
-      as_float ? std::signbit(value.as_float()) && !std::isnan(value.as_float()) : value.as_integer() < 0;
+  const bool negative = as_float ? std::signbit(value.as_float()) && !std::isnan(value.as_float())
+                                 : value.as_integer() < 0;
   Digits digits = as_float ? Digits{"", float_digits(value.as_float(), spec)}
                            : integer_digits(value.as_integer(), spec);
   const bool based = spec.type == 'x' || spec.type == 'X' || spec.type == 'o' || spec.type == 'b';
@@ -182,7 +189,8 @@ FormatSpec parse_format_spec(std::string_view spec) {
   if (next_is(',') || next_is('_')) parsed.grouping = spec[at++];
   if (next_is('.')) {
     ++at;
-    if (at >= spec.size() || spec[at] < '0' || spec[at] > '9') template_fault("a format without its precision");
+    if (at >= spec.size() || spec[at] < '0' || spec[at] > '9')
+      template_fault("a format without its precision");
     parsed.precision = number();
   }
   if (at < spec.size()) parsed.type = spec[at++];

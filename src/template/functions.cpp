@@ -27,7 +27,9 @@ TemplateValue make_range(Runtime& runtime, const TemplateArguments& arguments) {
     if (__builtin_add_overflow(at, step, &at)) break;
   }
   runtime.budget.make(items.size() * sizeof(TemplateValue));
-  return TemplateValue::list(std::move(items), ListForm::range);
+  std::string shown = fmt::format("range({}, {}", begin, end);
+  shown += step == 1 ? ")" : fmt::format(", {})", step);
+  return TemplateValue::range(std::move(items), std::move(shown));
 }
 
 /// dict(pairs or map, name=value …).
@@ -96,10 +98,10 @@ TemplateValue make_cycler(Runtime& runtime, const TemplateArguments& arguments) 
 TemplateValue make_joiner(const TemplateArguments& arguments) {
   const Parameters given("joiner", arguments, {"sep"});
   auto used = std::make_shared<bool>(false);
-  return make_function("joiner", [used, separator = given.get(0, TemplateValue(", "))](
-                                     TemplateArguments&) {
-    return std::exchange(*used, true) ? separator : TemplateValue("");
-  });
+  return make_function("joiner",
+                       [used, separator = given.get(0, TemplateValue(", "))](TemplateArguments&) {
+                         return std::exchange(*used, true) ? separator : TemplateValue("");
+                       });
 }
 
 TemplateValue raise_exception(Runtime& runtime, const TemplateArguments& arguments) {
@@ -117,8 +119,9 @@ TemplateValue now(Runtime& runtime, const TemplateArguments& arguments) {
 
 std::optional<TemplateValue> global_function(Runtime& runtime, std::string_view name) {
   const auto function = [&](TemplateValue (*call)(Runtime&, const TemplateArguments&)) {
-    return make_function(std::string(name),
-                         [&runtime, call](TemplateArguments& arguments) { return call(runtime, arguments); });
+    return make_function(std::string(name), [&runtime, call](TemplateArguments& arguments) {
+      return call(runtime, arguments);
+    });
   };
   if (name == "range") return function(make_range);
   if (name == "namespace") return function(make_namespace);
@@ -131,7 +134,8 @@ std::optional<TemplateValue> global_function(Runtime& runtime, std::string_view 
     });
   }
   if (name == "joiner") {
-    return function([](Runtime&, const TemplateArguments& arguments) { return make_joiner(arguments); });
+    return function(
+        [](Runtime&, const TemplateArguments& arguments) { return make_joiner(arguments); });
   }
   return std::nullopt;
 }

@@ -39,7 +39,8 @@ TemplateValue Interpreter::call(const TemplateValue& function, TemplateArguments
   check_defined(function);
   if (function.is_object()) {
     const TemplateValue::Object held = function.as_object();
-    if (auto* callable = dynamic_cast<TemplateCallable*>(held.get())) return callable->call(arguments);
+    if (auto* callable = dynamic_cast<TemplateCallable*>(held.get()))
+      return callable->call(arguments);
     if (auto* loop = dynamic_cast<TemplateLoop*>(held.get())) {
       if (!loop->recurse) {
         template_fault("the loop is called, but it has not the word \"recursive\"");

@@ -69,10 +69,10 @@ class Interpreter : public Runtime {
 
   const Tree& tree_;
   const std::string& where_;
-  Place place_;                  // of what is being done, for errors
+  Place place_;  // of what is being done, for errors
   std::string* output_ = nullptr;
   RenderedTemplate rendered_;
-  TemplateValue block_text_;     // what the filters of a block begin with
+  TemplateValue block_text_;  // what the filters of a block begin with
   std::vector<ScopePointer> captured_scopes_;
 };
 

@@ -9,7 +9,9 @@
 namespace viaduct::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 bool is_name_byte(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
          static_cast<unsigned char>(c) >= 0x80;
@@ -210,10 +212,9 @@ class Lexer {
   }
 
   void read_symbol(std::string& open) {
-    static constexpr std::string_view kSymbols[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-",
-                                                    "/",  "*",  "%",  "~",  "[",  "]",  "(", ")",
-                                                    "{",  "}",  ">",  "<",  "=",  ".",  ":", "|",
-                                                    ",",  ";"};
+    static constexpr std::string_view kSymbols[] = {
+        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
     for (const std::string_view symbol : kSymbols) {
       if (!next_is(symbol, at_)) continue;
       const char c = symbol[0];
@@ -222,7 +223,8 @@ class Lexer {
       if (c == '{') open += '}';
       if (c == ')' || c == ']' || c == '}') {
         if (open.empty()) fail(at_, fmt::format("unexpected \"{}\"", c));
-        if (open.back() != c) fail(at_, fmt::format("expected \"{}\", found \"{}\"", open.back(), c));
+        if (open.back() != c)
+          fail(at_, fmt::format("expected \"{}\", found \"{}\"", open.back(), c));
         open.pop_back();
       }
       add(TokenKind::symbol, std::string(symbol), at_);

@@ -12,7 +12,16 @@
 namespace viaduct::jinja {
 
 enum class TokenKind {
-  data, block_begin, block_end, variable_begin, variable_end, name, text, integer, number, symbol,
+  data,
+  block_begin,
+  block_end,
+  variable_begin,
+  variable_end,
+  name,
+  text,
+  integer,
+  number,
+  symbol,
   end,
 };
 

@@ -58,7 +58,9 @@ TemplateValue list_index(Runtime& runtime, const TemplateValue& self, Arguments&
   const Parameters given("index", arguments, {"value", "start", "stop"}, 1);
   const auto& items = self.as_list().items;
   const auto size = static_cast<int64_t>(items.size());
-  const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  const auto clamp = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+  };
   const int64_t stop = clamp(given.integer(2, size));
   for (int64_t i = clamp(given.integer(1, 0)); i < stop; ++i) {
     if (equals(runtime, items[static_cast<size_t>(i)], given[0])) return i;

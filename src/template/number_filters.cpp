@@ -154,7 +154,7 @@ TemplateValue attribute(Runtime& runtime, const TemplateValue& value, Arguments&
 
 const FilterTable& number_filters() {
   static const FilterTable kFilters = {
-      {"int", to_integer},         {"float", to_float}, {"abs", absolute},   {"round", round},
+      {"int", to_integer},        {"float", to_float},  {"abs", absolute},  {"round", round},
       {"default", default_value}, {"d", default_value}, {"attr", attribute}};
   return kFilters;
 }

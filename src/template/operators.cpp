@@ -120,9 +120,8 @@ bool contains(Runtime& runtime, const TemplateValue& container, const TemplateVa
   }
   if (container.is_list()) {
     const auto& items = container.as_list().items;
-    return std::any_of(items.begin(), items.end(), [&](const TemplateValue& other) {
-      return equals(runtime, item, other);
-    });
+    return std::any_of(items.begin(), items.end(),
+                       [&](const TemplateValue& other) { return equals(runtime, item, other); });
   }
   const std::vector<TemplateValue> items = iterate(runtime, container);
   return std::any_of(items.begin(), items.end(),

@@ -116,9 +116,9 @@ class Parser {
   }
 
   [[noreturn]] void fail_unknown(const Token& token, const Ends& ends) {
-    std::vector<std::string> known = {"for",    "if",    "set",   "macro",      "call",  "filter",
-                                      "with",   "print", "block", "generation", "break", "continue",
-                                      "raw"};
+    std::vector<std::string> known = {"for",    "if",       "set",   "macro", "call",
+                                      "filter", "with",     "print", "block", "generation",
+                                      "break",  "continue", "raw"};
     known.insert(known.end(), ends.begin(), ends.end());
     const auto near = nearest_name(token.text, known);
     std::string message = fmt::format("unknown tag \"{}\"", token.text);

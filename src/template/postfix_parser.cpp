@@ -76,10 +76,9 @@ ExpressionPointer ExpressionParser::parse_test(ExpressionPointer operand) {
   const bool ends = stream_.is_name("else") || stream_.is_name("or") || stream_.is_name("and");
   if (stream_.is_symbol("(")) {
     parse_arguments(*made);
-  } else if (!ends &&
-             (next.kind == TokenKind::name || next.kind == TokenKind::text ||
-              next.kind == TokenKind::integer || next.kind == TokenKind::number ||
-              stream_.is_symbol("[") || stream_.is_symbol("{"))) {
+  } else if (!ends && (next.kind == TokenKind::name || next.kind == TokenKind::text ||
+                       next.kind == TokenKind::integer || next.kind == TokenKind::number ||
+                       stream_.is_symbol("[") || stream_.is_symbol("{"))) {
     if (stream_.is_name("is")) stream_.fail(next.place, "\"is\" directly behind a test");
     made->parts.push_back(parse_postfix(parse_primary()));
   }

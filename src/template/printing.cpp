@@ -45,14 +45,8 @@ void append_items(Runtime& runtime, std::string& text, const TemplateList& list)
 
 void append_list(Runtime& runtime, std::string& text, const TemplateList& list) {
   if (list.form == ListForm::range) {
-    const auto& items = list.items;
-    if (items.empty()) template_fault("an empty range has no text");
-    const int64_t first = items[0].as_integer();
-    const int64_t step = items.size() > 1 ? items[1].as_integer() - first : 1;
-    const int64_t end = items.back().as_integer() + (step > 0 ? 1 : -1);
-    text += fmt::format("range({}, {}", first, end);
-    if (step != 1) text += fmt::format(", {}", step);
-    text += ')';
+    if (list.shown.empty()) template_fault("a slice of a range has no text");
+    text += list.shown;
     return;
   }
   static constexpr const char* kOpen[] = {"[", "(", "dict_keys([", "dict_values([", "dict_items(["};
@@ -79,7 +73,7 @@ void append_map(Runtime& runtime, std::string& text, const TemplateMap& map) {
 
 void append_object(Runtime& runtime, std::string& text, const TemplateObject& object) {
   if (const auto* space = dynamic_cast<const TemplateNamespace*>(&object)) {
-    text += "<TemplateNamespace ";
+    text += "<Namespace ";
     append_map(runtime, text, space->members);
     text += '>';
   } else if (const auto* loop = dynamic_cast<const TemplateLoop*>(&object)) {
@@ -122,7 +116,8 @@ std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific).ptr;
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific).ptr;
   const std::string_view all(buffer, static_cast<size_t>(end - buffer));
   const size_t e = all.find('e');
   std::string digits;
@@ -136,7 +131,8 @@ std::string float_text(double value) {
     if (digits.size() > 1) text += "." + digits.substr(1);
     return text + fmt::format("e{}{:02d}", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   const auto whole = static_cast<size_t>(exponent) + 1;
   if (digits.size() <= whole) return sign + digits + std::string(whole - digits.size(), '0') + ".0";
   return sign + digits.substr(0, whole) + "." + digits.substr(whole);

@@ -43,7 +43,8 @@ TemplateValue get_slice(Runtime& runtime, const TemplateValue& object, const Tem
                         const TemplateValue& end, const TemplateValue& step);
 /// A generator that `make` fills when it is read.
 TemplateValue make_generator(int depth, std::function<std::vector<TemplateValue>()> make);
-TemplateValue make_function(std::string name, std::function<TemplateValue(TemplateArguments&)> call);
+TemplateValue make_function(std::string name,
+                            std::function<TemplateValue(TemplateArguments&)> call);
 /// TemplateFault if the value is undefined: its use, where Python raises UndefinedError.
 void check_defined(const TemplateValue& value);
 

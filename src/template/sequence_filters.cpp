@@ -100,7 +100,8 @@ TemplateValue sort(Runtime& runtime, const TemplateValue& value, Arguments& argu
       std::string_view names = given[2].as_text();
       while (true) {
         const size_t comma = std::min(names.find(','), names.size());
-        keys.push_back(sort_key(runtime, item, TemplateValue(names.substr(0, comma)), given.is_true(1)));
+        keys.push_back(
+            sort_key(runtime, item, TemplateValue(names.substr(0, comma)), given.is_true(1)));
         if (comma == names.size()) break;
         names.remove_prefix(comma + 1);
       }
@@ -155,7 +156,8 @@ TemplateValue extreme(Runtime& runtime, const TemplateValue& value, Arguments& a
   std::optional<TemplateValue> best, best_key;
   for (TemplateValue& item : iterate(runtime, value)) {
     TemplateValue key = sort_key(runtime, item, given.get(1, {}), given.is_true(0));
-    const bool better = !best || (largest ? less(runtime, *best_key, key) : less(runtime, key, *best_key));
+    const bool better =
+        !best || (largest ? less(runtime, *best_key, key) : less(runtime, key, *best_key));
     if (!better) continue;
     best = std::move(item);
     best_key = std::move(key);
@@ -262,11 +264,11 @@ TemplateValue attribute_path(Runtime& runtime, TemplateValue item, const Templat
   while (true) {
     const size_t dot = std::min(rest.find('.'), rest.size());
     const std::string part(rest.substr(0, dot));
-    const bool digits = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
-      return c >= '0' && c <= '9';
-    });
+    const bool digits = !part.empty() && std::all_of(part.begin(), part.end(),
+                                                     [](char c) { return c >= '0' && c <= '9'; });
     item = get_item(runtime, item,
-                    digits && part.size() < 18 ? TemplateValue(int64_t{std::stoll(part)}) : TemplateValue(part));
+                    digits && part.size() < 18 ? TemplateValue(int64_t{std::stoll(part)})
+                                               : TemplateValue(part));
     if (dot == rest.size()) return item;
     rest.remove_prefix(dot + 1);
   }
@@ -279,23 +281,13 @@ TemplateValue sort_key(Runtime& runtime, const TemplateValue& item, const Templa
 }
 
 const FilterTable& sequence_filters() {
-  static const FilterTable kFilters = {{"length", length},
-                                       {"count", length},
-                                       {"list", list},
-                                       {"first", first},
-                                       {"last", last},
-                                       {"reverse", reverse},
-                                       {"join", join},
-                                       {"sort", sort},
-                                       {"dictsort", dict_sort},
-                                       {"unique", unique},
-                                       {"min", extreme<false>},
-                                       {"max", extreme<true>},
-                                       {"sum", sum},
-                                       {"batch", batch},
-                                       {"slice", slice},
-                                       {"items", items},
-                                       {"groupby", group_by}};
+  static const FilterTable kFilters = {
+      {"length", length}, {"count", length},       {"list", list},
+      {"first", first},   {"last", last},          {"reverse", reverse},
+      {"join", join},     {"sort", sort},          {"dictsort", dict_sort},
+      {"unique", unique}, {"min", extreme<false>}, {"max", extreme<true>},
+      {"sum", sum},       {"batch", batch},        {"slice", slice},
+      {"items", items},   {"groupby", group_by}};
   return kFilters;
 }
 

@@ -15,15 +15,45 @@ struct Place {
 };
 
 enum class Operation {
-  add, subtract, multiply, divide, floor_divide, modulo, power, concat,
-  logical_and, logical_or,
-  equal, unequal, less, less_equal, greater, greater_equal, in, not_in,
-  logical_not, negative, positive,
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  modulo,
+  power,
+  concat,
+  logical_and,
+  logical_or,
+  equal,
+  unequal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
+  not_in,
+  logical_not,
+  negative,
+  positive,
 };
 
 enum class ExpressionKind {
-  constant, name, list, tuple, map, attribute, item, slice, call, filter, test, unary, binary,
-  comparison, conditional,
+  constant,
+  name,
+  list,
+  tuple,
+  map,
+  attribute,
+  item,
+  slice,
+  call,
+  filter,
+  test,
+  unary,
+  binary,
+  comparison,
+  conditional,
 };
 
 struct Expression;
@@ -47,8 +77,8 @@ struct Expression {
   // filter, test: the operand (null for the text of a block), then arguments. unary, binary: the
   // operands. comparison: the operands. conditional: condition, then, else (may be null).
   std::vector<ExpressionPointer> parts;
-  std::vector<Operation> operations;  // comparison: between the operands
-  std::vector<NamedArgument> named;   // call, filter, test
+  std::vector<Operation> operations;              // comparison: between the operands
+  std::vector<NamedArgument> named;               // call, filter, test
   ExpressionPointer more_positional, more_named;  // call, filter, test: *list and **map
 };
 
@@ -62,8 +92,21 @@ struct Target {
 };
 
 enum class StatementKind {
-  text, output, loop, condition, macro, call_block, filter_block, set, set_block, with, block,
-  generation, loop_break, loop_continue, unsupported,
+  text,
+  output,
+  loop,
+  condition,
+  macro,
+  call_block,
+  filter_block,
+  set,
+  set_block,
+  with,
+  block,
+  generation,
+  loop_break,
+  loop_continue,
+  unsupported,
 };
 
 struct Statement;
@@ -95,10 +138,10 @@ struct Statement {
   std::vector<Target> targets;                 // loop, set, set_block, with
   std::vector<Body> bodies;                    // loop: body, else; condition: branches, then else;
                                                // others: one
-  bool recursive = false;            // loop
-  bool reads_loop = false;           // loop: whether the body reads `loop`
-  int loop_name = -1;                // loop: the number of that name
-  std::shared_ptr<MacroTree> macro;  // macro, call_block
+  bool recursive = false;                      // loop
+  bool reads_loop = false;                     // loop: whether the body reads `loop`
+  int loop_name = -1;                          // loop: the number of that name
+  std::shared_ptr<MacroTree> macro;            // macro, call_block
 };
 
 struct Tree {

@@ -85,7 +85,14 @@ TemplateValue TemplateValue::list(std::vector<TemplateValue> items, ListForm for
   for (const TemplateValue& item : items) deepest = std::max(deepest, item.depth());
   TemplateValue value;
   value.value_ = std::make_shared<const TemplateList>(
-      TemplateList{std::move(items), form, checked_depth(deepest + 1)});
+      TemplateList{std::move(items), form, checked_depth(deepest + 1), {}});
+  return value;
+}
+
+TemplateValue TemplateValue::range(std::vector<TemplateValue> items, std::string shown) {
+  TemplateValue value;
+  value.value_ = std::make_shared<const TemplateList>(
+      TemplateList{std::move(items), ListForm::range, 1, std::move(shown)});
   return value;
 }
 
@@ -143,7 +150,8 @@ std::string hash_text(const TemplateValue& key) {
     std::string hash = "(";
     for (const TemplateValue& item : key.as_list().items) {
       const std::string part = hash_text(item);
-      if (hash.size() + part.size() > (size_t{1} << 20)) template_fault("a key of a map is too long");
+      if (hash.size() + part.size() > (size_t{1} << 20))
+        template_fault("a key of a map is too long");
       hash += fmt::format("{}:", part.size());
       hash += part;
     }

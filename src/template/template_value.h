@@ -1,6 +1,6 @@
 #pragma once
-// What a template computes with: Python's values as far as templates can tell them apart. A value is
-// cheap to copy: texts, lists and maps are shared and do not change after they are made.
+// What a template computes with: Python's values as far as templates can tell them apart. A value
+// is cheap to copy: texts, lists and maps are shared and do not change after they are made.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,8 @@ struct TemplateUndefined {
 };
 struct TemplateNone {};
 
-/// A text in UTF-8. `markup`: Python's Markup (what |safe makes), which escapes what is added to it.
+/// A text in UTF-8. `markup`: Python's Markup (what |safe makes), which escapes what is added to
+/// it.
 struct TemplateText {
   std::string bytes;
   bool markup = false;
@@ -34,7 +35,8 @@ enum class ListForm { list, tuple, keys, values, items, range };
 struct TemplateList {
   std::vector<TemplateValue> items;
   ListForm form = ListForm::list;
-  int depth = 1;  // of nested lists and maps
+  int depth = 1;      // of nested lists and maps
+  std::string shown;  // of a range: its text
 };
 
 /// A map in the order of insertion. Keys are anything that Python can hash.
@@ -84,6 +86,7 @@ class TemplateValue {
   static TemplateValue undefined(std::string message);
   /// Both check the depth of nesting: TemplateFault beyond kDeepestValue.
   static TemplateValue list(std::vector<TemplateValue> items, ListForm form = ListForm::list);
+  static TemplateValue range(std::vector<TemplateValue> items, std::string shown);
   static TemplateValue map(TemplateMap map);
   /// The value of a JSON text, in the order of its keys, read within the limits of
   /// base/json_reader.h. IoError that starts with `where` if it is not JSON.

@@ -158,7 +158,8 @@ TemplateValue word_count(Runtime& runtime, const TemplateValue& value, Arguments
 }
 
 TemplateValue tojson(Runtime& runtime, const TemplateValue& value, Arguments& arguments) {
-  const Parameters given("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
+  const Parameters given("tojson", arguments,
+                         {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
   style.ascii = given.is_true(0);
   style.sort_keys = given.is_true(3);
@@ -187,13 +188,23 @@ TemplateValue tojson(Runtime& runtime, const TemplateValue& value, Arguments& ar
 }  // namespace
 
 const FilterTable& text_filters() {
-  static const FilterTable kFilters = {
-      {"trim", trim},       {"upper", upper},         {"lower", lower},
-      {"title", title},     {"capitalize", capitalize}, {"string", string},
-      {"safe", safe},       {"escape", escape},       {"e", escape},
-      {"forceescape", force_escape}, {"replace", replace}, {"format", format},
-      {"indent", indent},   {"center", center},       {"truncate", truncate},
-      {"wordcount", word_count}, {"tojson", tojson}};
+  static const FilterTable kFilters = {{"trim", trim},
+                                       {"upper", upper},
+                                       {"lower", lower},
+                                       {"title", title},
+                                       {"capitalize", capitalize},
+                                       {"string", string},
+                                       {"safe", safe},
+                                       {"escape", escape},
+                                       {"e", escape},
+                                       {"forceescape", force_escape},
+                                       {"replace", replace},
+                                       {"format", format},
+                                       {"indent", indent},
+                                       {"center", center},
+                                       {"truncate", truncate},
+                                       {"wordcount", word_count},
+                                       {"tojson", tojson}};
   return kFilters;
 }
 

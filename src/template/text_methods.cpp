@@ -165,12 +165,15 @@ TemplateValue justify(Runtime& runtime, const TemplateValue& self, Arguments& ar
   const Parameters given("justify", arguments, {"width", "fillchar"}, 1);
   const std::string fill = given.has(1) ? given.text(1) : " ";
   if (code_points(fill) != 1) template_fault("the fill character must be one character");
-  if (align != '^') return TemplateValue(padded(runtime, self.as_text(), given.integer(0, 0), align, fill));
+  if (align != '^')
+    return TemplateValue(padded(runtime, self.as_text(), given.integer(0, 0), align, fill));
   // Python's center puts an odd character to the left where the width is odd.
-  const int64_t width = given.integer(0, 0), size = static_cast<int64_t>(code_points(self.as_text()));
+  const int64_t width = given.integer(0, 0),
+                size = static_cast<int64_t>(code_points(self.as_text()));
   if (width <= size) return self;
   const int64_t left = (width - size) / 2 + ((width - size) & width & 1);
-  return TemplateValue(padded(runtime, padded(runtime, self.as_text(), size + left, '>', fill), width, '<', fill));
+  return TemplateValue(
+      padded(runtime, padded(runtime, self.as_text(), size + left, '>', fill), width, '<', fill));
 }
 
 TemplateValue zfill(Runtime& runtime, const TemplateValue& self, Arguments& arguments) {
@@ -182,7 +185,8 @@ TemplateValue zfill(Runtime& runtime, const TemplateValue& self, Arguments& argu
                        padded(runtime, digits, given.integer(0, 0) - (sign ? 1 : 0), '>', "0"));
 }
 
-TemplateValue split_lines_method(Runtime& runtime, const TemplateValue& self, Arguments& arguments) {
+TemplateValue split_lines_method(Runtime& runtime, const TemplateValue& self,
+                                 Arguments& arguments) {
   const Parameters given("splitlines", arguments, {"keepends"});
   runtime.budget.make(self.as_text().size());
   return texts(runtime, split_lines(self.as_text(), given.is_true(0)));
@@ -193,7 +197,8 @@ TemplateValue remove_affix(Runtime&, const TemplateValue& self, Arguments& argum
   const Parameters given("removeprefix", arguments, {"text"}, 1);
   const std::string& text = self.as_text();
   const std::string& affix = given.text(0);
-  if (suffix && text.ends_with(affix)) return TemplateValue(text.substr(0, text.size() - affix.size()));
+  if (suffix && text.ends_with(affix))
+    return TemplateValue(text.substr(0, text.size() - affix.size()));
   if (!suffix && text.starts_with(affix)) return TemplateValue(text.substr(affix.size()));
   return self;
 }

@@ -15,8 +15,12 @@ bool all_of(std::string_view text, Belongs&& belongs) {
   return !text.empty();
 }
 
-bool has_lower(char32_t value) { return upper_of(value) != value; }
-bool has_upper(char32_t value) { return lower_of(value) != value; }
+bool has_lower(char32_t value) {
+  return upper_of(value) != value;
+}
+bool has_upper(char32_t value) {
+  return lower_of(value) != value;
+}
 
 }  // namespace
 
@@ -130,13 +134,22 @@ std::string to_swapped_case(std::string_view text) {
   return result;
 }
 
-bool all_space(std::string_view text) { return all_of(text, is_space); }
-bool all_alphabetic(std::string_view text) { return all_of(text, is_alphabetic); }
-bool all_digits(std::string_view text) { return all_of(text, is_decimal_digit); }
-bool all_alphanumeric(std::string_view text) {
-  return all_of(text, [](char32_t value) { return is_alphabetic(value) || is_decimal_digit(value); });
+bool all_space(std::string_view text) {
+  return all_of(text, is_space);
 }
-bool all_printable(std::string_view text) { return text.empty() || all_of(text, is_printable); }
+bool all_alphabetic(std::string_view text) {
+  return all_of(text, is_alphabetic);
+}
+bool all_digits(std::string_view text) {
+  return all_of(text, is_decimal_digit);
+}
+bool all_alphanumeric(std::string_view text) {
+  return all_of(text,
+                [](char32_t value) { return is_alphabetic(value) || is_decimal_digit(value); });
+}
+bool all_printable(std::string_view text) {
+  return text.empty() || all_of(text, is_printable);
+}
 bool is_identifier(std::string_view text) {
   if (text.empty() || is_decimal_digit(static_cast<unsigned char>(text[0]))) return false;
   return all_of(text, [](char32_t value) {

@@ -83,9 +83,11 @@ std::string from_code_points(std::u32string_view text) {
 }
 
 bool is_space(char32_t value) {
-  if (value < 0x80) return value == ' ' || (value >= 9 && value <= 13) || (value >= 28 && value <= 31);
-  return value == 0x85 || value == 0xa0 || value == 0x1680 || (value >= 0x2000 && value <= 0x200a) ||
-         value == 0x2028 || value == 0x2029 || value == 0x202f || value == 0x205f || value == 0x3000;
+  if (value < 0x80)
+    return value == ' ' || (value >= 9 && value <= 13) || (value >= 28 && value <= 31);
+  return value == 0x85 || value == 0xa0 || value == 0x1680 ||
+         (value >= 0x2000 && value <= 0x200a) || value == 0x2028 || value == 0x2029 ||
+         value == 0x202f || value == 0x205f || value == 0x3000;
 }
 
 namespace {
@@ -116,9 +118,8 @@ std::string_view strip(std::string_view text, bool left, bool right) {
 
 std::string_view strip(std::string_view text, std::string_view set, bool left, bool right) {
   const std::u32string characters = to_code_points(set);
-  return strip_if(text, left, right, [&](char32_t value) {
-    return characters.find(value) != std::u32string::npos;
-  });
+  return strip_if(text, left, right,
+                  [&](char32_t value) { return characters.find(value) != std::u32string::npos; });
 }
 
 char32_t lower_of(char32_t value) {
@@ -144,7 +145,9 @@ void append_upper(std::string& text, char32_t value, bool title) {
   append_code_point(text, upper_of(value));
 }
 
-bool is_cased(char32_t value) { return lower_of(value) != value || upper_of(value) != value; }
+bool is_cased(char32_t value) {
+  return lower_of(value) != value || upper_of(value) != value;
+}
 
 /// A capital sigma at the end of a word is another letter than inside.
 bool ends_word(std::string_view text, size_t begin, size_t end) {

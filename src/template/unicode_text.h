@@ -10,7 +10,9 @@
 
 namespace viaduct::jinja {
 
-inline bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+inline bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
+}
 
 /// The number of characters.
 size_t code_points(std::string_view text);

@@ -65,7 +65,8 @@ bool in(Runtime& runtime, const TemplateValue& value, Arguments& arguments) {
   const Parameters given("in", arguments, {"seq"}, 1);
   return contains(runtime, given[0], value);
 }
-TemplateValue remainder(Runtime& runtime, const TemplateValue& value, const TemplateValue& divisor) {
+TemplateValue remainder(Runtime& runtime, const TemplateValue& value,
+                        const TemplateValue& divisor) {
   return arithmetic(runtime, Operation::modulo, value, divisor);
 }
 bool odd(Runtime& runtime, const TemplateValue& value, Arguments& arguments) {

@@ -1,5 +1,7 @@
-// chat_template FILE…: renders templates for ./viaduct.sh oracle templates. A line of standard input is
-// {"template": number of FILE, "variables": {…}, "now"?: [year, month, …, microsecond]}; a line of output
+// chat_template FILE…: renders templates for ./viaduct.sh oracle templates. A line of standard
+// input is
+// {"template": number of FILE, "variables": {…}, "now"?: [year, month, …, microsecond]}; a line of
+// output
 // {"text", "generations"} or {"error"}.
 
 #include <cstdio>

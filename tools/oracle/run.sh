@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports|tokenizers [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports|tokenizers|templates [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,6 +16,13 @@ if [[ ${1:-} == tokenizers ]]; then
       echo "oracle: warning: $package cannot be installed; its tokenizers are left out" >&2
   done
   exec "$environment/bin/python" -B "$here/tokenizers_oracle.py" --viaduct "$root/build/release/viaduct" "${@:2}"
+fi
+if [[ ${1:-} == templates ]]; then
+  environment=$root/build/templates-env
+  "$root/tools/python_env.sh" "$environment" "$here/templates-requirements.txt"
+  cmake --build "$root/build/release" --target chat_template
+  exec "$environment/bin/python" -B "$here/templates_oracle.py" --tool "$root/build/release/tests/interop/tools/chat_template" \
+    --folder "$root/build/llama-cpp-python" "${@:2}"
 fi
 case ${1:-} in
   families | scale | smollm2 | decode)

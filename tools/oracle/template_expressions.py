@@ -1,6 +1,7 @@
 """Small templates for templates_oracle.py, each about one rule of Jinja or Python."""
 
 VARIABLES = {
+    "messages": [], "tools": None, "documents": None,
     "n": 7, "f": 2.5, "s": "Hello, World", "u": "Grüße ß 世界 ΑΣ", "e": "", "none": None, "t": True, "zero": 0, "big": 1e16, "tiny": 1e-5,
     "l": [3, 1, 2], "w": ["b", "A", "c"], "d": {"b": 1, "a": {"x": [1, "two", None, True, 1.0]}, "items": "entry"}, "nested": [[1, 2], [3, 4]],
     "people": [{"name": "Ann", "age": 3, "city": "X"}, {"name": "bob", "age": 1}, {"name": "Cy", "age": 2, "city": "x"}],
@@ -54,8 +55,77 @@ CODE = [
     "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}", "{% set j = joiner('|') %}{{ j() }}a{{ j() }}b{{ j() }}", "{{ x.y is defined }}", "{{ d.x.y is defined }}", "{{ d.x is defined and d.x.y }}", "{{ d['a']['x'][0] is defined }}", "{% if d.b is defined and d.b is not none and d.b == 1 %}yes{% endif %}",
     "{{ '' if true }}{{ 'x' if false }}", "{{ ('a', 'b')|join }}", "{{ messages|length }}{{ messages[0] is defined }}{{ messages[0].role }}", "{{ messages[-1] }}", "{{ messages[:1] }}", "{{ tools is none }}{{ tools is defined }}{{ documents }}", "{{ 'a' * 3 ~ 'b' }}{{ 'x' ~ 1 + 2 }}", "{{ 'a\\\nb' }}", "{{ 1.0 }}{{ 1. }}", "{{ 1if t else 2 }}", "{{ l.0 }}{{ nested.1.0 }}", "{{ 'a' in ['a'] and 'b' not in 'abc' }}", "{{ not t is false }}", "{{ 5 is odd and 4 is even }}", "{{ l is sequence and l is not mapping }}", "{{ s is string is true }}", "{{ n is divisibleby 7 and t }}",
     "{%- for m in people -%}\n{{ m.name }}\n{%- if not loop.last %}, {% endif -%}\n{%- endfor -%}", "{% for p in people|selectattr('age', 'ge', 2) %}{{ p.name }}{% if loop.last %}!{% endif %}{% endfor %}", "{{ people|map(attribute='name')|join(', ') }}", "{{ people[0].items()|list }}", "{% for k, v in people[0]|dictsort %}{{ k }}:{{ v }} {% endfor %}", "{% for k, v in people[0]|items %}{{ k }}:{{ v }} {% endfor %}",
-    "{{ l.pop is defined }}{{ l.append }}", "{{ ''.__class__ }}", "{{ ''['__class__'] }}", "{{ (l|attr('__class__')) }}", "{{ range.__call__ }}", "{{ {'_x': 1}._x }}", "{{ {'__class__': 1}['__class__'] }}", "{{ '%s' % html|safe }}", "{% for i in range(2) %}{% macro q() %}{{ i }}{% endmacro %}{{ q() }}{% endfor %}", "{{ caller }}{{ varargs }}", "{{ self }}", "{{ d.get('a').get('x')|length }}", "{{ d.items()|length }}{{ d.keys()|first }}", "{{ d.keys()|sort }}", "{{ d.values()|list|length }}", "{{ d|length }}{{ d|list }}", "{{ 'ab'|list|reverse|join }}", "{{ [1, [2, [3]]]|string }}", "{{ [[1, 2], [3]]|sum(start=[]) }}", "{{ ['b', 'a']|sort|join(',') }}", "{{ [3, 'a']|sort }}", "{{ [none, 1]|sort }}", "{{ [{'a': 1}, {'a': 0}]|sort(attribute='a') }}", "{{ [2, 1]|max }}{{ ['b', 'A']|min }}{{ []|max }}", "{{ 'ΑΣ ΑΣΑ'|lower }}{{ 'ŉǆ'|upper }}{{ 'ﬁ'|capitalize }}", "{{ ['\\u200b', '\\xad', 'é', '\\x7f', '\\U0001f600', '\\ue000', '\\u0378'] }}",
+    "{{ l.pop is defined }}{{ l.append }}", "{{ ''.__class__ }}", "{{ ''['__class__'] }}", "{{ (l|attr('__class__')) }}", "{{ range.__call__ }}", "{{ {'_x': 1}._x }}", "{{ {'__class__': 1}['__class__'] }}", "{{ '%s' % html|safe }}", "{% for i in range(2) %}{% macro q() %}{{ i }}{% endmacro %}{{ q() }}{% endfor %}", "{{ caller }}{{ varargs }}", "{{ self }}", "{{ d.get('a').get('x')|length }}", "{{ d.items()|length }}{{ d.keys()|first }}", "{{ d.keys()|sort }}", "{{ d.values()|list|length }}", "{{ d|length }}{{ d|list }}", "{{ 'ab'|list|reverse|join }}", "{{ [1, [2, [3]]]|string }}", "{% set q = none %}{{ q[1:] }}", "{% set q = 5 %}{{ q[1:] }}", "{{ d[1:] }}", "{% set q = [1,2,3] %}{{ q[1:none] }}{{ q['a':] }}", "{{ [[1, 2], [3]]|sum(start=[]) }}", "{{ ['b', 'a']|sort|join(',') }}", "{{ [3, 'a']|sort }}", "{{ [none, 1]|sort }}", "{{ [{'a': 1}, {'a': 0}]|sort(attribute='a') }}", "{{ [2, 1]|max }}{{ ['b', 'A']|min }}{{ []|max }}", "{{ 'ΑΣ ΑΣΑ'|lower }}{{ 'ŉǆ'|upper }}{{ 'ﬁ'|capitalize }}", "{{ ['\\u200b', '\\xad', 'é', '\\x7f', '\\U0001f600', '\\ue000', '\\u0378'] }}",
 ]
+
+# Chat templates of our own, with what published ones do.
+CHATS = [
+    """{%- for message in messages %}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) and messages[0].role != 'system' %}
+        {{- raise_exception('roles must alternate: ' ~ message['role']) }}
+    {%- endif %}
+    {{- '<|' + message.role + '|>\n' }}
+    {%- if message.role == 'assistant' %}
+        {% generation %}
+        {{- message['content'] | trim + eos_token }}
+        {% endgeneration %}
+    {%- else %}
+        {{- message.content | trim }}
+    {%- endif %}
+    {{- '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|assistant|>\n' }}
+{%- endif %}
+""",
+    """{%- macro render(content) -%}
+    {%- if content is string -%}
+        {{ content }}
+    {%- elif content is iterable and content is not mapping -%}
+        {%- for part in content if part.type == 'text' -%}
+            {{ part['text'] }}{% if not loop.last %} | {% endif %}
+        {%- endfor -%}
+    {%- else -%}
+        [{{ content|tojson }}]
+    {%- endif -%}
+{%- endmacro -%}
+{%- set ns = namespace(last=-1, tools=0) -%}
+{%- for message in messages[::-1] -%}
+    {%- set index = messages|length - 1 - loop.index0 -%}
+    {%- if ns.last < 0 and message.role == 'user' -%}{%- set ns.last = index -%}{%- endif -%}
+{%- endfor -%}
+{{- bos_token if bos_token is defined and bos_token -}}
+{%- if tools -%}
+# Tools ({{ strftime_now('%d %B %Y') }})
+{% for tool in tools %}
+{{ loop.index }}. {{ tool.function.name }}: {{ tool.function.description|default('?', true) }}
+{% for name, schema in tool.function.parameters.properties.items() %}
+   - {{ '%-8s' % name }} {{ schema|tojson(separators=(',', ':')) }}{{ ' *' if name in tool.function.parameters.get('required', []) }}
+{% endfor %}
+{{ tool | tojson(indent=2) | indent(4) }}
+{% endfor %}
+{%- endif -%}
+{%- for message in messages -%}
+    {%- if message.tool_calls is defined and message.tool_calls -%}
+        {%- for call in message.tool_calls -%}
+            {%- set function = call.function if call.function is defined else call -%}
+            {%- set ns.tools = ns.tools + 1 -%}
+            <call n={{ ns.tools }}>{{ function.name }}({% for key, value in function.arguments|dictsort %}{{ key }}={{ value|string|upper if value is string else value }}{{ ', ' if not loop.last }}{% endfor %})</call>
+        {%- endfor -%}
+    {%- endif -%}
+    {%- set text = render(message.content) -%}
+    {%- if '</think>' in text -%}
+        {%- set thinking = text.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') -%}
+        {%- set text = text.split('</think>')[-1].lstrip('\n') -%}
+        {%- if loop.index0 > ns.last %}[{{ thinking }}]{% endif -%}
+    {%- endif -%}
+    {%- if message.reasoning_content is string and loop.index0 > ns.last %}({{ message.reasoning_content }}){% endif %}
+{{ message.role|title }}: {{ text.strip() }}
+{% endfor %}
+{%- if add_generation_prompt %}Assistant:{% if enable_thinking is defined and enable_thinking is false %} <think></think>{% endif %}{% endif %}
+""",
+]
+
 
 def split(line):
     """Expressions with | between them: a part that does not stand alone belongs to the one before it, so every prefix is tried."""

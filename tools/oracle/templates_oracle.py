@@ -77,7 +77,7 @@ def compare(tool, named_texts, requests):
 
 
 def report(name, variables, mine, other):
-    print(f"{name}: {json.dumps(variables.get("messages"), ensure_ascii=False)[:300]}")
+    print(f"{name}: {json.dumps(variables['messages'], ensure_ascii=False)[:300]}")
     if "text" in mine and "text" in other and mine["text"] != other["text"]:
         at = len(os.path.commonprefix([mine["text"], other["text"]]))
         mine, other = mine["text"][max(at - 40, 0):at + 80], other["text"][max(at - 40, 0):at + 80]
@@ -102,14 +102,37 @@ def run(tool, named_texts, requests, what, limit):
     return differing
 
 
+def store(path):
+    """The cases of tests/unit/template: texts and ranges, or null where Python raises."""
+    def results(texts, many):
+        for text in texts:
+            for variables in many:
+                other = theirs(text, variables)
+                if " at 0x" in other.get("text", "") or ("error" in other and text.startswith("{{") and "|" in text):
+                    continue
+                yield {"template": text, "text": other.get("text"), "generations": other.get("generations", [])}
+
+    chats = [dict(case, messages=normalized(case["messages"])) for case in template_conversations.CASES]
+    document = {"variables": template_expressions.VARIABLES, "cases": list(results(template_expressions.TEMPLATES, [template_expressions.VARIABLES])),
+                "conversations": chats, "chats": [{"template": text, "texts": [theirs(text, variables).get("text") for variables in chats]}
+                                                  for text in template_expressions.CHATS]}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(document, file, ensure_ascii=False, indent=0)
+        file.write("\n")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--viaduct", help="not used")
-    parser.add_argument("--tool", required=True, help="the program chat_template (tests/interop/chat_template_tool.cpp)")
-    parser.add_argument("--folder", required=True, help="where the source package is, or is downloaded to")
+    parser.add_argument("--tool", help="the program chat_template (tests/interop/chat_template_tool.cpp)")
+    parser.add_argument("--folder", help="where the source package is, or is downloaded to")
     parser.add_argument("--show", type=int, default=20, help="differences that are shown")
+    parser.add_argument("--store", metavar="FILE", help="write what Python renders of our own templates, for tests/unit/template, and nothing else")
     options = parser.parse_args()
     chat_template_utils.datetime = FixedClock
+    if options.store:
+        return store(options.store)
     os.makedirs(options.folder, exist_ok=True)
     templates = list(published(options.folder))
     requests = []
@@ -118,8 +141,11 @@ def main():
             ready = dict(variables, messages=normalized(variables["messages"]))
             requests.append((number, ready))
     differing = run(options.tool, templates, requests, f"{len(templates)} templates, {len(template_conversations.CASES)} conversations", options.show)
+    own = [("own", text) for text in template_expressions.CHATS]
+    requests = [(number, dict(variables, messages=normalized(variables["messages"]))) for number in range(len(own)) for variables in template_conversations.CASES]
+    differing += run(options.tool, own, requests, "own chat templates", options.show)
     expressions = [(text, text) for text in template_expressions.TEMPLATES]
-    requests = [(number, dict(template_expressions.VARIABLES, messages=[])) for number in range(len(expressions))]
+    requests = [(number, template_expressions.VARIABLES) for number in range(len(expressions))]
     differing += run(options.tool, expressions, requests, "expressions", options.show)
     return 1 if differing else 0
 
