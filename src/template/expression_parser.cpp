@@ -17,15 +17,15 @@ ExpressionPointer binary(Operation operation, Place place, ExpressionPointer lef
                          ExpressionPointer right) {
   ExpressionPointer made = make(ExpressionKind::binary, place);
   made->operation = operation;
-  made->parts.push_back(std::move(left));
-  made->parts.push_back(std::move(right));
+  adopt(*made, std::move(left));
+  adopt(*made, std::move(right));
   return made;
 }
 
 ExpressionPointer unary(Operation operation, Place place, ExpressionPointer operand) {
   ExpressionPointer made = make(ExpressionKind::unary, place);
   made->operation = operation;
-  made->parts.push_back(std::move(operand));
+  adopt(*made, std::move(operand));
   return made;
 }
 
@@ -64,9 +64,9 @@ ExpressionPointer ExpressionParser::parse(bool conditional) {
   ExpressionPointer result = parse_or();
   while (stream_.skip_name("if")) {
     ExpressionPointer made = make(ExpressionKind::conditional, place);
-    made->parts.push_back(parse_or());
-    made->parts.push_back(std::move(result));
-    made->parts.push_back(stream_.skip_name("else") ? parse() : nullptr);
+    adopt(*made, parse_or());
+    adopt(*made, std::move(result));
+    adopt(*made, stream_.skip_name("else") ? parse() : nullptr);
     result = std::move(made);
     place = stream_.current().place;
   }
@@ -104,10 +104,10 @@ ExpressionPointer ExpressionParser::parse_comparison() {
   const auto add = [&](Operation operation, Place place) {
     if (!comparison) {
       comparison = make(ExpressionKind::comparison, place);
-      comparison->parts.push_back(std::move(first));
+      adopt(*comparison, std::move(first));
     }
     comparison->operations.push_back(operation);
-    comparison->parts.push_back(parse_sum());
+    adopt(*comparison, parse_sum());
   };
   while (true) {
     const Place place = stream_.current().place;
@@ -140,8 +140,8 @@ ExpressionPointer ExpressionParser::parse_concat() {
   if (!stream_.is_symbol("~")) return first;
   ExpressionPointer made = make(ExpressionKind::binary, stream_.current().place);
   made->operation = Operation::concat;
-  made->parts.push_back(std::move(first));
-  while (stream_.skip_symbol("~")) made->parts.push_back(parse_product());
+  adopt(*made, std::move(first));
+  while (stream_.skip_symbol("~")) adopt(*made, parse_product());
   return made;
 }
 
@@ -231,7 +231,7 @@ ExpressionPointer ExpressionParser::parse_tuple(bool conditional, std::string_vi
   if (!is_tuple && !items.empty()) return std::move(items[0]);
   if (!is_tuple && !in_brackets) stream_.fail_expected("an expression");
   ExpressionPointer made = make(ExpressionKind::tuple, place);
-  made->parts = std::move(items);
+  for (ExpressionPointer& item : items) adopt(*made, std::move(item));
   return made;
 }
 
@@ -240,7 +240,7 @@ ExpressionPointer ExpressionParser::parse_list() {
   while (!stream_.is_symbol("]")) {
     if (!made->parts.empty()) stream_.expect_symbol(",");
     if (stream_.is_symbol("]")) break;
-    made->parts.push_back(parse());
+    adopt(*made, parse());
   }
   stream_.expect_symbol("]");
   return made;
@@ -251,9 +251,9 @@ ExpressionPointer ExpressionParser::parse_map() {
   while (!stream_.is_symbol("}")) {
     if (!made->parts.empty()) stream_.expect_symbol(",");
     if (stream_.is_symbol("}")) break;
-    made->parts.push_back(parse());
+    adopt(*made, parse());
     stream_.expect_symbol(":");
-    made->parts.push_back(parse());
+    adopt(*made, parse());
   }
   stream_.expect_symbol("}");
   return made;

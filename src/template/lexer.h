@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "template/syntax_tree.h"
-#include "template/template_error.h"
 
 namespace viaduct::jinja {
 

@@ -18,7 +18,11 @@ class Parser {
 
   Tree parse() {
     Tree tree;
-    tree.body = parse_body({});
+    try {
+      tree.body = parse_body({});
+    } catch (const TemplateFault& fault) {
+      stream_.fail(stream_.current().place, fault.what());
+    }
     tree.names = stream_.take_names();
     return tree;
   }

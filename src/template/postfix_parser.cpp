@@ -9,7 +9,7 @@ ExpressionPointer around(ExpressionKind kind, Place place, ExpressionPointer ope
   auto made = std::make_unique<Expression>();
   made->kind = kind;
   made->place = place;
-  made->parts.push_back(std::move(operand));
+  adopt(*made, std::move(operand));
   return made;
 }
 
@@ -80,7 +80,7 @@ ExpressionPointer ExpressionParser::parse_test(ExpressionPointer operand) {
                        next.kind == TokenKind::integer || next.kind == TokenKind::number ||
                        stream_.is_symbol("[") || stream_.is_symbol("{"))) {
     if (stream_.is_name("is")) stream_.fail(next.place, "\"is\" directly behind a test");
-    made->parts.push_back(parse_postfix(parse_primary()));
+    adopt(*made, parse_postfix(parse_primary()));
   }
   if (!negated) return made;
   ExpressionPointer opposite = around(ExpressionKind::unary, place, std::move(made));
@@ -105,7 +105,7 @@ ExpressionPointer ExpressionParser::parse_subscript(ExpressionPointer operand) {
     auto index = std::make_unique<Expression>();
     index->value = name.value;
     index->place = name.place;
-    made->parts.push_back(std::move(index));
+    adopt(*made, std::move(index));
     return made;
   }
   ExpressionPointer made = parse_slice_or_index(std::move(operand), token.place);
@@ -122,24 +122,24 @@ ExpressionPointer ExpressionParser::parse_slice_or_index(ExpressionPointer objec
         auto tuple = std::make_unique<Expression>();
         tuple->kind = ExpressionKind::tuple;
         tuple->place = place;
-        tuple->parts.push_back(std::move(first));
-        while (stream_.skip_symbol(",") && !stream_.is_symbol("]")) tuple->parts.push_back(parse());
+        adopt(*tuple, std::move(first));
+        while (stream_.skip_symbol(",") && !stream_.is_symbol("]")) adopt(*tuple, parse());
         first = std::move(tuple);
       }
       ExpressionPointer made = around(ExpressionKind::item, place, std::move(object));
-      made->parts.push_back(std::move(first));
+      adopt(*made, std::move(first));
       return made;
     }
   }
   ExpressionPointer made = around(ExpressionKind::slice, place, std::move(object));
-  made->parts.push_back(std::move(first));
+  adopt(*made, std::move(first));
   const auto parse_bound = [&]() -> ExpressionPointer {
     if (stream_.is_symbol(":") || stream_.is_symbol("]") || stream_.is_symbol(",")) return nullptr;
     return parse();
   };
   stream_.expect_symbol(":");
-  made->parts.push_back(parse_bound());
-  made->parts.push_back(stream_.skip_symbol(":") ? parse_bound() : nullptr);
+  adopt(*made, parse_bound());
+  adopt(*made, stream_.skip_symbol(":") ? parse_bound() : nullptr);
   return made;
 }
 
@@ -164,9 +164,11 @@ void ExpressionParser::parse_arguments(Expression& call) {
     if (stream_.skip_symbol("*")) {
       ensure(!call.more_positional && !call.more_named);
       call.more_positional = parse();
+      note_depth(call, *call.more_positional);
     } else if (stream_.skip_symbol("**")) {
       ensure(!call.more_named);
       call.more_named = parse();
+      note_depth(call, *call.more_named);
     } else if (stream_.is_kind(TokenKind::name) && stream_.following().kind == TokenKind::symbol &&
                stream_.following().text == "=") {
       ensure(!call.more_named);
@@ -174,6 +176,7 @@ void ExpressionParser::parse_arguments(Expression& call) {
       argument.name = stream_.take().text;
       stream_.take();
       argument.value = parse();
+      note_depth(call, *argument.value);
       for (const NamedArgument& other : call.named) {
         if (other.name == argument.name) {
           stream_.fail(place, fmt::format("the argument \"{}\" appears twice", other.name));
@@ -182,7 +185,7 @@ void ExpressionParser::parse_arguments(Expression& call) {
       call.named.push_back(std::move(argument));
     } else {
       ensure(!call.more_positional && !call.more_named && call.named.empty());
-      call.parts.push_back(parse());
+      adopt(call, parse());
     }
   }
   stream_.expect_symbol(")");

@@ -1,11 +1,13 @@
 #pragma once
 // The tree of a parsed template. Names are numbered, so that scopes compare numbers.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "template/template_error.h"
 #include "template/template_value.h"
 
 namespace viaduct::jinja {
@@ -68,6 +70,7 @@ struct NamedArgument {
 struct Expression {
   ExpressionKind kind = ExpressionKind::constant;
   Place place;
+  int depth = 1;                         // of the tree below
   Operation operation = Operation::add;  // unary, binary
   int name = -1;                         // name: its number
   TemplateValue value;                   // constant
@@ -81,6 +84,20 @@ struct Expression {
   std::vector<NamedArgument> named;               // call, filter, test
   ExpressionPointer more_positional, more_named;  // call, filter, test: *list and **map
 };
+
+/// A deeper tree is refused, since whoever walks it recurses.
+inline constexpr int kDeepestTree = 1000;
+
+/// Whenever a part is added. TemplateFault beyond kDeepestTree.
+inline void note_depth(Expression& parent, const Expression& part) {
+  parent.depth = std::max(parent.depth, part.depth + 1);
+  if (parent.depth > kDeepestTree) template_fault("an expression that is nested too deeply");
+}
+/// Adds a part, which may be null.
+inline void adopt(Expression& parent, ExpressionPointer part) {
+  if (part) note_depth(parent, *part);
+  parent.parts.push_back(std::move(part));
+}
 
 /// What is assigned to: a name, an attribute of a namespace, or a tuple of those.
 struct Target {
