@@ -13,7 +13,7 @@ struct TemplateLimits {
   int64_t steps = 50'000'000;                 // evaluated expressions, statements and items
   int64_t made_bytes = int64_t{1} << 30;      // of all texts and lists made on the way
   int64_t output_bytes = int64_t{256} << 20;  // of one text
-  int depth = 2000;                           // of nested evaluations (each some hundred bytes)
+  int depth = 1200;                           // of nested evaluations (each some hundred bytes)
 };
 
 class TemplateBudget {
@@ -37,6 +37,11 @@ class TemplateBudget {
   void make_text(size_t bytes) {
     check_text(bytes);
     make(bytes);
+  }
+  /// Before a text of `bytes` is searched for one of `other` bytes, at worst by comparing all of it
+  /// everywhere.
+  void search(size_t bytes, size_t other) {
+    step(static_cast<int64_t>(static_cast<double>(bytes) * static_cast<double>(other + 1) / 1024));
   }
   void check_text(size_t bytes) const {
     if (static_cast<int64_t>(bytes) > limits_.output_bytes) {

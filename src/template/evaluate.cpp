@@ -106,6 +106,7 @@ TemplateValue Interpreter::evaluate_binary(const Expression& expression,
     std::string text;
     for (const ExpressionPointer& part : expression.parts) {
       append_text(*this, text, evaluate(*part, scope));
+      budget.check_text(text.size());
     }
     place_ = expression.place;
     budget.make_text(text.size());

@@ -111,7 +111,7 @@ bool contains(Runtime& runtime, const TemplateValue& container, const TemplateVa
       check_defined(item);
       template_fault("'in <text>' needs a text as its left operand, found '{}'", type_name(item));
     }
-    runtime.budget.step(static_cast<int64_t>(container.as_text().size() / 256));
+    runtime.budget.search(container.as_text().size(), item.as_text().size());
     return container.as_text().find(item.as_text()) != std::string::npos;
   }
   if (container.is_map()) return container.as_map().find(item) != nullptr;

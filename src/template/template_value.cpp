@@ -27,14 +27,15 @@ std::string hash_of_text(std::string_view text) {
 }  // namespace
 
 void TemplateMap::set(TemplateValue key, TemplateValue value) {
-  std::string hash = hash_text(key);
   depth = checked_depth(std::max(depth, std::max(key.depth(), value.depth()) + 1));
   if (places_.empty() && entries_.size() < kSmallMap) {
-    for (Entry& entry : entries_) {
-      if (hash_text(entry.first) == hash) {
-        entry.second = std::move(value);
-        return;
-      }
+    if (!key.is_text())
+      hash_text(key);  // a key that cannot be hashed is refused in an empty map too
+    if (const TemplateValue* found = find(key)) {
+      const auto known = std::find_if(entries_.begin(), entries_.end(),
+                                      [&](const Entry& entry) { return &entry.second == found; });
+      known->second = std::move(value);
+      return;
     }
     entries_.emplace_back(std::move(key), std::move(value));
     return;
@@ -42,7 +43,7 @@ void TemplateMap::set(TemplateValue key, TemplateValue value) {
   if (places_.empty()) {
     for (size_t i = 0; i < entries_.size(); ++i) places_.emplace(hash_text(entries_[i].first), i);
   }
-  const auto [place, added] = places_.emplace(std::move(hash), entries_.size());
+  const auto [place, added] = places_.emplace(hash_text(key), entries_.size());
   if (added) {
     entries_.emplace_back(std::move(key), std::move(value));
   } else {

@@ -19,6 +19,7 @@ TemplateValue trim(Runtime& runtime, const TemplateValue& value, Arguments& argu
   const Parameters given("trim", arguments, {"chars"});
   const std::string text = to_text(runtime, value);
   if (!given.has(0) || given[0].is_none()) return TemplateValue(strip(text, true, true));
+  runtime.budget.search(text.size(), given.text(0).size());
   return TemplateValue(strip(text, given.text(0), true, true));
 }
 TemplateValue upper(Runtime& runtime, const TemplateValue& value, Arguments& arguments) {

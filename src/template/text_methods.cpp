@@ -16,9 +16,10 @@ namespace {
 using Arguments = TemplateArguments;
 
 template <bool left, bool right>
-TemplateValue strip_method(Runtime&, const TemplateValue& self, Arguments& arguments) {
+TemplateValue strip_method(Runtime& runtime, const TemplateValue& self, Arguments& arguments) {
   const Parameters given("strip", arguments, {"chars"});
   if (!given.has(0) || given[0].is_none()) return TemplateValue(strip(self.as_text(), left, right));
+  runtime.budget.search(self.as_text().size(), given.text(0).size());
   return TemplateValue(strip(self.as_text(), given.text(0), left, right));
 }
 
@@ -40,6 +41,7 @@ TemplateValue split(Runtime& runtime, const TemplateValue& self, Arguments& argu
     return texts(runtime, split_at_space(self.as_text(), most, from_right));
   }
   if (given.text(0).empty()) template_fault("split: the separator is empty");
+  runtime.budget.search(self.as_text().size(), given.text(0).size());
   return texts(runtime, split_at(self.as_text(), given.text(0), most, from_right));
 }
 
@@ -49,6 +51,7 @@ TemplateValue partition(Runtime& runtime, const TemplateValue& self, Arguments& 
   const std::string& text = self.as_text();
   const std::string& separator = given.text(0);
   if (separator.empty()) template_fault("partition: the separator is empty");
+  runtime.budget.search(text.size(), separator.size());
   const size_t at = from_right ? text.rfind(separator) : text.find(separator);
   if (at == std::string::npos) {
     if (from_right) return texts(runtime, {"", "", text}, ListForm::tuple);
@@ -107,7 +110,7 @@ template <bool from_right, bool must>
 TemplateValue find(Runtime& runtime, const TemplateValue& self, Arguments& arguments) {
   const Parameters given("find", arguments, {"text", "start", "end"}, 1);
   const std::string& other = given.text(0);
-  runtime.budget.step(static_cast<int64_t>(self.as_text().size()) / 64);
+  runtime.budget.search(self.as_text().size(), other.size());
   size_t begin = 0;
   std::string_view part;
   size_t at = std::string_view::npos;
@@ -124,7 +127,7 @@ TemplateValue find(Runtime& runtime, const TemplateValue& self, Arguments& argum
 TemplateValue count(Runtime& runtime, const TemplateValue& self, Arguments& arguments) {
   const Parameters given("count", arguments, {"text", "start", "end"}, 1);
   const std::string& other = given.text(0);
-  runtime.budget.step(static_cast<int64_t>(self.as_text().size()) / 64);
+  runtime.budget.search(self.as_text().size(), other.size());
   size_t begin = 0;
   std::string_view part;
   if (!bounded(given, 1, self.as_text(), begin, part)) return 0;

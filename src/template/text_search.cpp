@@ -56,8 +56,11 @@ std::vector<std::string> split_at_space(std::string_view text, int64_t most, boo
     }
     size_t begin = 0, end = text.size();
     if (from_right) {
-      for (size_t at = 0; at < text.size();) {
-        if (is_space(next_code_point(text, at))) begin = at;
+      for (size_t at = text.size(); at > 0 && begin == 0;) {
+        const size_t behind = at--;
+        while (at > 0 && is_continuation(text[at])) --at;
+        size_t end_of = at;
+        if (is_space(next_code_point(text, end_of))) begin = behind;
       }
     } else {
       for (size_t at = 0; at < text.size();) {
@@ -77,6 +80,7 @@ std::vector<std::string> split_at_space(std::string_view text, int64_t most, boo
 
 std::string replaced(Runtime& runtime, std::string_view text, std::string_view old,
                      std::string_view with, int64_t most) {
+  runtime.budget.search(text.size(), old.size());
   std::string result;
   const auto add = [&](std::string_view part) {
     runtime.budget.check_text(result.size() + part.size());

@@ -149,19 +149,18 @@ bool is_cased(char32_t value) {
   return lower_of(value) != value || upper_of(value) != value;
 }
 
-/// A capital sigma at the end of a word is another letter than inside.
-bool ends_word(std::string_view text, size_t begin, size_t end) {
-  bool before = false;
-  for (size_t at = 0; at < begin;) {
+/// Characters that do not count where a word ends.
+bool is_case_ignorable(char32_t value) {
+  return value == '\'' || value == 0xad || value == '.' || value == ':';
+}
+
+/// Whether no letter follows at `at`.
+bool ends_word(std::string_view text, size_t at) {
+  while (at < text.size()) {
     const char32_t value = next_code_point(text, at);
-    if (value != '\'' && value != 0xad && value != '.' && value != ':') before = is_cased(value);
+    if (!is_case_ignorable(value)) return !is_cased(value);
   }
-  while (end < text.size()) {
-    const char32_t value = next_code_point(text, end);
-    if (value == '\'' || value == 0xad || value == '.' || value == ':') continue;
-    return before && !is_cased(value);
-  }
-  return before;
+  return true;
 }
 
 }  // namespace
@@ -169,16 +168,18 @@ bool ends_word(std::string_view text, size_t begin, size_t end) {
 std::string to_lower(std::string_view text) {
   std::string lower;
   lower.reserve(text.size());
+  bool inside = false;  // whether a letter stands before
   for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
     const char32_t value = next_code_point(text, at);
     if (value == 0x130) {
       lower += "i\xcc\x87";
     } else if (value == 0x3a3) {
-      append_code_point(lower, ends_word(text, begin, at) ? 0x3c2 : 0x3c3);
+      // At the end of a word this letter is another one than inside.
+      append_code_point(lower, inside && ends_word(text, at) ? 0x3c2 : 0x3c3);
     } else {
       append_code_point(lower, lower_of(value));
     }
+    if (!is_case_ignorable(value)) inside = is_cased(value);
   }
   return lower;
 }
