@@ -23,7 +23,8 @@ usage: ./viaduct.sh COMMAND [arguments]
                         family, `oracle scale` models of real widths, `oracle smollm2` a trained model; these three write
                         docs/parity.md; `oracle exports` opens exports with the newest packages, `oracle tokenizers` compares
                         ids and texts with the `tokenizers` package (small), `oracle gguf` the values of quantized
-                        tensors with the `gguf` package (small)
+                        tensors with the `gguf` package (small), `oracle templates` chat
+                        templates with `transformers` (small)
   peers steps|gemms|experts [options]
                         time PyTorch, oneDNN and OpenBLAS alternating with Viaduct, and print the ratios (large
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for all options

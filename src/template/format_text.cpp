@@ -1,0 +1,305 @@
+// "%s" % x and "{}".format(x).
+
+#include <charconv>
+#include <cmath>
+
+#include "template/format.h"
+#include "template/printing.h"
+#include "template/unicode_text.h"
+
+namespace viaduct::jinja {
+namespace {
+
+class PercentFormat {
+ public:
+  PercentFormat(Runtime& runtime, const std::string& format, const TemplateValue& value)
+      : runtime_(runtime), format_(format), value_(value) {
+    is_tuple_ = value.is_list() && value.as_list().form == ListForm::tuple;
+    is_mapping_ = value.is_map() || value.is_undefined() || (value.is_list() && !is_tuple_);
+  }
+
+  std::string text() {
+    std::string result;
+    while (at_ < format_.size()) {
+      const size_t percent = std::min(format_.find('%', at_), format_.size());
+      result.append(format_, at_, percent - at_);
+      at_ = percent;
+      if (at_ >= format_.size()) break;
+      ++at_;
+      result += field();
+      runtime_.budget.check_text(result.size());
+    }
+    const size_t count = is_tuple_ ? value_.as_list().items.size() : 1;
+    if (!named_ && !is_mapping_ && used_ < count) {
+      template_fault("not all arguments were used by the format \"{}\"", format_);
+    }
+    runtime_.budget.make_text(result.size());
+    return result;
+  }
+
+ private:
+  char next() {
+    if (at_ >= format_.size()) template_fault("an incomplete format \"{}\"", format_);
+    return format_[at_++];
+  }
+  TemplateValue argument() {
+    if (is_tuple_) {
+      const auto& items = value_.as_list().items;
+      if (used_ >= items.size())
+        template_fault("not enough arguments for the format \"{}\"", format_);
+      return items[used_++];
+    }
+    if (used_++ > 0) template_fault("not enough arguments for the format \"{}\"", format_);
+    return value_;
+  }
+  TemplateValue named_argument() {
+    const size_t end = format_.find(')', at_);
+    if (end == std::string::npos) template_fault("an incomplete key in the format \"{}\"", format_);
+    const std::string name = format_.substr(at_, end - at_);
+    at_ = end + 1;
+    named_ = true;
+    if (!value_.is_map()) template_fault("the format \"{}\" needs a map", format_);
+    const TemplateValue* found = value_.as_map().find(std::string_view(name));
+    if (found == nullptr) template_fault("no value \"{}\" for the format \"{}\"", name, format_);
+    return *found;
+  }
+  int64_t number() {
+    if (at_ < format_.size() && format_[at_] == '*') {
+      ++at_;
+      const TemplateValue given = argument();
+      if (!given.is_integer()) template_fault("'*' in a format needs an integer");
+      return given.as_integer();
+    }
+    int64_t value = 0;
+    while (at_ < format_.size() && format_[at_] >= '0' && format_[at_] <= '9') {
+      value = value * 10 + (format_[at_++] - '0');
+      if (value > INT32_MAX) template_fault("too many digits in a format");
+    }
+    return value;
+  }
+
+  std::string field() {
+    std::optional<TemplateValue> named;
+    if (at_ < format_.size() && format_[at_] == '(') {
+      ++at_;
+      named = named_argument();
+    }
+    FormatSpec spec;
+    for (; at_ < format_.size(); ++at_) {
+      const char flag = format_[at_];
+      if (flag == '-') {
+        spec.align = '<';
+      } else if (flag == '+' || (flag == ' ' && spec.sign != '+')) {
+        spec.sign = flag;
+      } else if (flag == '0') {
+        spec.zero = true;
+      } else if (flag == '#') {
+        spec.alternate = true;
+      } else if (flag != ' ') {
+        break;
+      }
+    }
+    spec.width = number();
+    if (spec.width < 0) spec.align = '<', spec.width = -spec.width;
+    if (at_ < format_.size() && format_[at_] == '.') {
+      ++at_;
+      spec.precision = std::max<int64_t>(number(), 0);
+    }
+    char type = next();
+    while (type == 'l' || type == 'h' || type == 'L') type = next();
+    if (type == '%') return "%";
+    return converted(named ? *named : argument(), type, spec);
+  }
+
+  std::string converted(const TemplateValue& value, char type, FormatSpec spec) {
+    if (type == 's' || type == 'r' || type == 'a') {
+      spec.sign = '-';
+      spec.alternate = spec.zero = false;
+      spec.fill = " ";
+      if (spec.align == 0) spec.align = '>';
+      return format_value(
+          runtime_,
+          TemplateValue(type == 's' ? to_text(runtime_, value) : to_repr(runtime_, value)), spec);
+    }
+    if (type == 'c') {
+      if (value.is_text() && code_points(value.as_text()) == 1) {
+        return padded(runtime_, value.as_text(), spec.width, spec.align == 0 ? '>' : spec.align,
+                      " ");
+      }
+      if (!value.is_integer()) template_fault("%c needs an integer or one character");
+      spec.type = 'c';
+      if (spec.align == 0) spec.align = '>';
+      return format_value(runtime_, value, spec);
+    }
+    const bool integral = std::string_view("diuxXo").find(type) != std::string_view::npos;
+    if (!integral && std::string_view("eEfFgG").find(type) == std::string_view::npos) {
+      template_fault("unsupported format character '{}' in \"{}\"", type, format_);
+    }
+    check_defined(value);
+    if (!value.is_number()) {
+      template_fault("%{} needs a number, found '{}'", type, type_name(value));
+    }
+    if (spec.align == '<') spec.zero = false;
+    if (!integral) {
+      spec.type = type;
+      return format_value(runtime_, value.as_float(), spec);
+    }
+    if (value.is_float() && (type == 'x' || type == 'X' || type == 'o')) {
+      template_fault("%{} needs an integer, found 'float'", type);
+    }
+    spec.type = type == 'i' || type == 'u' ? 'd' : type;
+    if (value.is_float() && !(std::abs(value.as_float()) < 0x1p63)) {
+      template_fault("an integer of more than 64 bits");
+    }
+    const int64_t number =
+        value.is_float() ? static_cast<int64_t>(value.as_float()) : value.as_integer();
+    const int64_t digits = std::exchange(spec.precision, -1);
+    if (digits < 0) return format_value(runtime_, number, spec);
+    FormatSpec inner = spec;  // at least so many digits
+    inner.width = digits + (number < 0 || spec.sign != '-' ? 1 : 0);
+    inner.align = '=';
+    inner.fill = "0";
+    return padded(runtime_, format_value(runtime_, number, inner), spec.width,
+                  spec.align == 0 ? '>' : spec.align, " ");
+  }
+
+  Runtime& runtime_;
+  const std::string& format_;
+  const TemplateValue& value_;
+  bool is_tuple_ = false, is_mapping_ = false, named_ = false;
+  size_t at_ = 0, used_ = 0;
+};
+
+class BraceFormat {
+ public:
+  BraceFormat(Runtime& runtime, TemplateArguments& arguments)
+      : runtime_(runtime), arguments_(arguments) {}
+
+  std::string text(std::string_view format, int depth) {
+    if (depth > 2) template_fault("formats nested too deeply");
+    std::string result;
+    for (size_t at = 0; at < format.size();) {
+      const char c = format[at++];
+      if (c != '{' && c != '}') {
+        result += c;
+        continue;
+      }
+      if (at < format.size() && format[at] == c) {
+        result += c;
+        ++at;
+        continue;
+      }
+      if (c == '}') template_fault("a single '}}' in a format");
+      size_t end = at;
+      for (int open = 1; end < format.size(); ++end) {
+        if (format[end] == '{') ++open;
+        if (format[end] == '}' && --open == 0) break;
+      }
+      if (end >= format.size()) template_fault("a format with '{{' without '}}'");
+      result += field(format.substr(at, end - at), depth);
+      runtime_.budget.check_text(result.size());
+      at = end + 1;
+    }
+    return result;
+  }
+
+ private:
+  std::string field(std::string_view field, int depth) {
+    size_t name_end = 0;
+    for (bool index = false; name_end < field.size(); ++name_end) {
+      const char c = field[name_end];
+      if (c == '[') index = true;
+      if (c == ']') index = false;
+      if (!index && (c == '!' || c == ':')) break;
+    }
+    TemplateValue value = looked_up(field.substr(0, name_end));
+    std::string_view rest = field.substr(name_end);
+    if (rest.starts_with('!')) {
+      const char conversion = rest.size() > 1 ? rest[1] : ' ';
+      if (conversion == 'r' || conversion == 'a') {
+        value = TemplateValue(to_repr(runtime_, value));
+      } else if (conversion == 's') {
+        value = TemplateValue(to_text(runtime_, value));
+      } else {
+        template_fault("unknown conversion '!{}' in a format", conversion);
+      }
+      rest.remove_prefix(2);
+    }
+    if (!rest.empty() && rest[0] != ':') template_fault("expected ':' after a conversion");
+    if (!rest.empty()) rest.remove_prefix(1);
+    if (rest.empty()) return to_text(runtime_, value);
+    return format_value(runtime_, value, parse_format_spec(text(rest, depth + 1)));
+  }
+
+  static std::optional<int64_t> integer(std::string_view text) {
+    int64_t value = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (problem != std::errc() || end != text.data() + text.size() || text[0] == '-')
+      return std::nullopt;
+    return value;
+  }
+
+  TemplateValue looked_up(std::string_view name) {
+    const size_t end = std::min(name.find_first_of(".["), name.size());
+    TemplateValue value = argument(name.substr(0, end));
+    name.remove_prefix(end);
+    while (!name.empty()) {
+      if (name[0] == '.') {
+        const size_t stop = std::min(name.find_first_of(".[", 1), name.size());
+        value = get_attribute(runtime_, value, std::string(name.substr(1, stop - 1)));
+        name.remove_prefix(stop);
+      } else {
+        const size_t stop = name.find(']');
+        if (name[0] != '[' || stop == std::string_view::npos)
+          template_fault("a broken field in a format");
+        const std::string_view index = name.substr(1, stop - 1);
+        const auto number = integer(index);
+        value = get_item(runtime_, value, number ? TemplateValue(*number) : TemplateValue(index));
+        name.remove_prefix(stop + 1);
+      }
+    }
+    return value;
+  }
+
+  TemplateValue argument(std::string_view name) {
+    size_t place = 0;
+    if (name.empty()) {
+      if (numbered_ == 'm') template_fault("'{{}}' beside '{{0}}' in a format");
+      numbered_ = 'a';
+      place = next_++;
+    } else if (const auto number = integer(name)) {
+      if (numbered_ == 'a') template_fault("'{{0}}' beside '{{}}' in a format");
+      numbered_ = 'm';
+      place = static_cast<size_t>(*number);
+    } else {
+      for (const auto& [given, value] : arguments_.named) {
+        if (given == name) return value;
+      }
+      template_fault("no value \"{}\" for a format", name);
+    }
+    if (place >= arguments_.positional.size())
+      template_fault("a format has more fields than values");
+    return arguments_.positional[place];
+  }
+
+  Runtime& runtime_;
+  TemplateArguments& arguments_;
+  char numbered_ = 0;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+std::string percent_format(Runtime& runtime, const std::string& format,
+                           const TemplateValue& value) {
+  return PercentFormat(runtime, format, value).text();
+}
+
+std::string brace_format(Runtime& runtime, const std::string& format,
+                         TemplateArguments& arguments) {
+  std::string text = BraceFormat(runtime, arguments).text(format, 0);
+  runtime.budget.make_text(text.size());
+  return text;
+}
+
+}  // namespace viaduct::jinja

@@ -1,0 +1,79 @@
+#pragma once
+// Walks the tree of a template and makes its text.
+
+#include <string>
+#include <vector>
+
+#include "template/chat_template.h"
+#include "template/runtime.h"
+#include "template/scope.h"
+#include "template/syntax_tree.h"
+
+namespace viaduct::jinja {
+
+class Interpreter : public Runtime {
+ public:
+  Interpreter(const Tree& tree, const std::string& where, const TemplateLimits& limits)
+      : Runtime(limits), tree_(tree), where_(where) {}
+  ~Interpreter() override;
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+  RenderedTemplate render(const TemplateVariables& variables);
+
+  TemplateValue call(const TemplateValue& function, TemplateArguments& arguments) override;
+  TemplateValue filter(const std::string& name, const TemplateValue& value,
+                       TemplateArguments& arguments) override;
+  bool test(const std::string& name, const TemplateValue& value,
+            TemplateArguments& arguments) override;
+
+ private:
+  enum class Flow { normal, broken, continued };
+
+  // evaluate.cpp
+  TemplateValue evaluate(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_name(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_items(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_access(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_binary(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_unary(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_comparison(const Expression& expression, const ScopePointer& scope);
+  TemplateValue evaluate_call(const Expression& expression, const ScopePointer& scope,
+                              const TemplateValue* caller);
+  TemplateValue evaluate_filter_or_test(const Expression& expression, const ScopePointer& scope);
+  /// The arguments of a call, filter or test; `first` is the place of the first one in its parts.
+  TemplateArguments evaluate_arguments(const Expression& expression, const ScopePointer& scope);
+
+  // execute.cpp
+  Flow execute(const Body& body, const ScopePointer& scope);
+  Flow execute(const Statement& statement, const ScopePointer& scope);
+  void write(std::string_view text);
+  /// The text that a body makes.
+  std::string captured(const Body& body, const ScopePointer& scope);
+  void execute_output(const Statement& statement, const ScopePointer& scope);
+  Flow execute_condition(const Statement& statement, const ScopePointer& scope);
+  void execute_set_block(const Statement& statement, const ScopePointer& scope);
+  void execute_call_block(const Statement& statement, const ScopePointer& scope);
+  Flow execute_with(const Statement& statement, const ScopePointer& scope);
+  void execute_generation(const Statement& statement, const ScopePointer& scope);
+  void assign(const Target& target, const TemplateValue& value, Scope& scope);
+  Flow execute_loop(const Statement& statement, const ScopePointer& scope);
+  void run_loop(const Statement& statement, const ScopePointer& scope, const TemplateValue& over,
+                int level);
+
+  // macro.cpp
+  TemplateValue make_macro(const std::shared_ptr<MacroTree>& macro, const ScopePointer& scope);
+  TemplateValue call_macro(const MacroTree& macro, const ScopePointer& scope,
+                           TemplateArguments& arguments);
+  int number_of(std::string_view name) const;
+
+  const Tree& tree_;
+  const std::string& where_;
+  Place place_;  // of what is being done, for errors
+  std::string* output_ = nullptr;
+  RenderedTemplate rendered_;
+  TemplateValue block_text_;  // what the filters of a block begin with
+  std::vector<ScopePointer> captured_scopes_;
+};
+
+}  // namespace viaduct::jinja
