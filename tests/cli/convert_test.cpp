@@ -277,11 +277,12 @@ TEST_F(ConvertCommand, AQuantizedGgufIsUsedLikeTheFolderMadeOfIt) {
   EXPECT_EQ(said(folder_ / "wide.gguf", ""), expected);
   EXPECT_EQ(said(file, "dist.ranks=2 model.tensor_model_parallel_size=2"), expected);
   // Fine-tuning from it, and the checkpoint holds the tokenizer and the template.
-  const Result trained = test::run_viaduct(
-      "train checkpoint.pretrained_checkpoint=" + file.string() +
-      " dataset.mock=true train.train_iters=1 train.global_batch_size=1 model.seq_length=8 "
-      "validation.eval_iters=0 mixed_precision=fp32 checkpoint.save=" +
-      (folder_ / "run").string());
+  const Result trained =
+      test::run_viaduct("train checkpoint.pretrained_checkpoint=" + file.string() +
+                        " dataset.mock=true train.train_iters=1 train.global_batch_size=1 "
+                        "train.micro_batch_size=1 model.seq_length=8 "
+                        "validation.eval_iters=0 mixed_precision=fp32 checkpoint.save=" +
+                        (folder_ / "run").string());
   ASSERT_EQ(trained.status, 0) << trained.err;
   for (const char* name : {"tokenizer.json", "chat_template.jinja"})
     EXPECT_TRUE(std::filesystem::exists(folder_ / "run/step_00000001" / name)) << name;
