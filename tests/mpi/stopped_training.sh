@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# stopped_training.sh VIADUCT MPIRUN…: sends SIGTERM to one rank's process. ranks end after a step that they agree on, which is saved though no
+# stopped_training.sh VIADUCT MPIRUN…: sends SIGTERM to one rank's process. All ranks end after a step that they agree on, which is saved though no
 # save is due, and two ranks resume from it to the end.
 set -uo pipefail
 viaduct=$1
