@@ -1,8 +1,6 @@
 #include "template/lexer.h"
 
-#include <charconv>
-#include <cmath>
-
+#include "template/literals.h"
 #include "template/template_error.h"
 #include "template/unicode_text.h"
 
@@ -198,13 +196,13 @@ class Lexer {
       if (open.empty() && read_end(block)) return;
       const char c = text_[at_];
       if (is_digit(c)) {
-        read_number();
+        read_literal(TokenKind::number);
       } else if (is_name_byte(c)) {
         const size_t begin = at_;
         while (at_ < text_.size() && is_name_byte(text_[at_])) ++at_;
         add(TokenKind::name, text_.substr(begin, at_ - begin), begin);
       } else if (c == '"' || c == '\'') {
-        read_text(c);
+        read_literal(TokenKind::text);
       } else {
         read_symbol(open);
       }
@@ -234,124 +232,19 @@ class Lexer {
     fail(at_, fmt::format("unexpected character \"{}\"", text_[at_]));
   }
 
-  /// Digits, with single underscores between them.
-  std::string digits() {
-    std::string found;
-    while (at_ < text_.size()) {
-      if (is_digit(text_[at_])) {
-        found += text_[at_++];
-      } else if (text_[at_] == '_' && !found.empty() && at_ + 1 < text_.size() &&
-                 is_digit(text_[at_ + 1])) {
-        ++at_;
-      } else {
-        break;
-      }
-    }
-    return found;
-  }
-
-  void read_number() {
+  /// A number or a text in quotes.
+  void read_literal(TokenKind text_kind) {
     const size_t begin = at_;
-    if (text_[at_] == '0' && at_ + 1 < text_.size()) {
-      const char form = static_cast<char>(text_[at_ + 1] | 0x20);
-      if (form == 'x' || form == 'o' || form == 'b') {
-        read_based_number(form == 'x' ? 16 : form == 'o' ? 8 : 2, begin);
+    try {
+      if (text_kind == TokenKind::text) {
+        add(TokenKind::text, read_quoted_text(text_, at_), begin);
         return;
       }
-    }
-    std::string number = digits();
-    bool is_float = false;
-    const bool after_dot = begin > 0 && text_[begin - 1] == '.';
-    if (!after_dot && at_ + 1 < text_.size() && text_[at_] == '.' && is_digit(text_[at_ + 1])) {
-      is_float = true;
-      ++at_;
-      number += '.' + digits();
-    }
-    if (!after_dot && at_ < text_.size() && (text_[at_] | 0x20) == 'e') {
-      size_t power = at_ + 1;
-      if (power < text_.size() && (text_[power] == '+' || text_[power] == '-')) ++power;
-      if (power < text_.size() && is_digit(text_[power])) {
-        is_float = true;
-        number += text_.substr(at_, power - at_);
-        at_ = power;
-        number += digits();
-      }
-    }
-    if (is_float) {
-      add(TokenKind::number, number, begin, std::strtod(number.c_str(), nullptr));
-      return;
-    }
-    add_integer(number, 10, begin);
-  }
-  void read_based_number(int base, size_t begin) {
-    at_ += 2;
-    std::string number;
-    while (at_ < text_.size() && (is_name_byte(text_[at_]))) {
-      if (text_[at_] != '_') number += text_[at_];
-      ++at_;
-    }
-    add_integer(number, base, begin);
-  }
-  void add_integer(const std::string& number, int base, size_t begin) {
-    int64_t value = 0;
-    const char* end = number.data() + number.size();
-    const auto [stop, problem] = std::from_chars(number.data(), end, value, base);
-    if (problem == std::errc::result_out_of_range) {
-      fail(begin, fmt::format("the integer {} has more than 64 bits", number));
-    }
-    if (problem != std::errc() || stop != end) fail(begin, "not a number");
-    add(TokenKind::integer, number, begin, value);
-  }
-
-  void read_text(char quote) {
-    const size_t begin = at_;
-    std::string text;
-    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
-      if (text_[at_] != '\\' || at_ + 1 >= text_.size()) {
-        text += text_[at_];
-        continue;
-      }
-      read_escape(text, begin);
-    }
-    if (at_ >= text_.size()) fail(begin, fmt::format("a text without its end, {}", quote));
-    ++at_;
-    add(TokenKind::text, std::move(text), begin);
-  }
-  /// An escape as in Python's texts, from its backslash to its last character.
-  void read_escape(std::string& text, size_t begin) {
-    const char c = text_[++at_];
-    static constexpr std::string_view kFrom = "\\'\"abfnrtv", kTo = "\\'\"\a\b\f\n\r\t\v";
-    if (const size_t known = kFrom.find(c); known != std::string_view::npos) {
-      text += kTo[known];
-    } else if (c == '\n') {
-      // A line that goes on.
-    } else if (c == 'x' || c == 'u' || c == 'U') {
-      const size_t count = c == 'x' ? 2 : c == 'u' ? 4 : 8;
-      uint32_t value = 0;
-      const char* from = text_.data() + at_ + 1;
-      const char* to = text_.data() + std::min(text_.size(), at_ + 1 + count);
-      const auto [stop, problem] = std::from_chars(from, to, value, 16);
-      if (problem != std::errc() || stop != from + count || value > 0x10ffff ||
-          (value >= 0xd800 && value < 0xe000)) {
-        fail(begin, "a text with a broken escape");
-      }
-      append_code_point(text, value);
-      at_ += count;
-    } else if (c >= '0' && c <= '7') {
-      uint32_t value = 0;
-      size_t count = 0;
-      while (count < 3 && at_ + count < text_.size() && text_[at_ + count] >= '0' &&
-             text_[at_ + count] <= '7') {
-        value = value * 8 + static_cast<uint32_t>(text_[at_ + count] - '0');
-        ++count;
-      }
-      append_code_point(text, value);
-      at_ += count - 1;
-    } else if (c == 'N') {
-      fail(begin, "a text with \\N: names of characters are not known");
-    } else {
-      text += '\\';
-      text += c;
+      const TemplateValue number = read_number(text_, at_);
+      const TokenKind kind = number.is_float() ? TokenKind::number : TokenKind::integer;
+      add(kind, text_.substr(begin, at_ - begin), begin, number);
+    } catch (const TemplateFault& fault) {
+      fail(begin, fault.what());
     }
   }
 

@@ -5,5 +5,5 @@ mpirun=$1
 shift
 [[ -x $mpirun ]] || { echo "skipped: there is no mpirun (package openmpi-bin)" | tee /dev/stderr; exit 0; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Seconds between SIGTERM and SIGKILL; none unless a test says otherwise: ranks that end have nothing to save.
-exec "$mpirun" --oversubscribe --bind-to none --mca odls_base_sigkill_timeout "${VIADUCT_MPIRUN_GRACE:-0}" "$@"
+# No grace period: terminated ranks have nothing to save here.
+exec "$mpirun" --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 "$@"

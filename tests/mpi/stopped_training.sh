@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# stopped_training.sh WHOM SIGNAL VIADUCT MPIRUN…: sends SIGNAL to one rank's process (WHOM: rank) or to mpirun, which passes it on (WHOM: launcher).
-# All ranks end after a step that they agree on, which is saved though no save is due, and two ranks resume from it to the end.
+# stopped_training.sh VIADUCT MPIRUN…: sends SIGTERM to one rank's process. All ranks end after a step that they agree on, which is saved though no
+# save is due, and two ranks resume from it to the end.
 set -uo pipefail
-whom=$1 signal=$2 viaduct=$3
-shift 3
+viaduct=$1
+shift
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export VIADUCT_MPIRUN_GRACE=60
 run=("$@" -n 2 "$viaduct" train dataset.mock=true model.family=llama model.vocab_size=128 model.num_layers=2 model.hidden_size=32
   model.num_attention_heads=2 model.ffn_hidden_size=64 model.seq_length=32 train.global_batch_size=4 train.micro_batch_size=1
   validation.eval_iters=0 "checkpoint.save=$folder/run" checkpoint.save_interval=0 logger.log_interval=1 dist.threads_per_rank=1)
@@ -20,13 +19,10 @@ launcher=$!
 until grep -qs '"step":2,' "$folder/run/metrics.jsonl"; do
   kill -0 "$launcher" 2>/dev/null || { cat "$folder/said"; grep -q 'skipped: there is no mpirun' "$folder/said"; exit; }
 done
-target=$launcher
-[[ $whom == launcher ]] || target=$(pgrep -P "$launcher" | tail -1)
-kill "-$signal" "$target"
+kill -TERM "$(pgrep -P "$launcher" | tail -1)"
 wait "$launcher"
 status=$?
-# A launcher that is told to end has a status of its own.
-[[ $whom == launcher || $status -eq 0 ]] || fail "expected status 0, got $status"
+[[ $status -eq 0 ]] || fail "expected status 0, got $status"
 tail -1 "$folder/run/metrics.jsonl" | grep -q '"stopped":"signal"' || fail "expected the end to be logged"
 [[ -e $folder/run/latest ]] || fail "expected a checkpoint"
 step=$(sed -n 's/^step_0*//p' "$folder/run/latest")

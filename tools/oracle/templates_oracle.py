@@ -31,8 +31,8 @@ class FixedClock(datetime.datetime):
 def published(folder):
     """The templates in the source package, downloaded into the folder unless it is there."""
     if not glob.glob(os.path.join(folder, "llama_cpp_python-*.tar.gz")):
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
-                        "--no-build-isolation", "--dest", folder, "llama-cpp-python"], check=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", "llama-cpp-python",
+                        "--dest", folder, "llama-cpp-python"], check=True)
     archive = sorted(glob.glob(os.path.join(folder, "llama_cpp_python-*.tar.gz")))[-1]
     with tarfile.open(archive) as files:
         for member in sorted(files.getmembers(), key=lambda member: member.name):
@@ -124,7 +124,6 @@ def store(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--viaduct", help="not used")
     parser.add_argument("--tool", help="the program chat_template (tests/interop/chat_template_tool.cpp)")
     parser.add_argument("--folder", help="where the source package is, or is downloaded to")
     parser.add_argument("--show", type=int, default=20, help="differences that are shown")

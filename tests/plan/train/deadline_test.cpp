@@ -135,7 +135,6 @@ int64_t pairs_of_near_misses(int64_t more) {
     result.rejected.push_back({.layout = layout, .seconds = 1, .bytes = 2});
   ThreadPool pool(1);
   look_at_near_misses(asked, spaces, pool, {}, result, after_looks(more));
-  EXPECT_EQ(result.rejected.size(), spaces.front()->layouts().size());
   return spaces.front()->costs().pairs();
 }
 

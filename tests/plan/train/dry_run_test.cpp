@@ -163,10 +163,11 @@ INSTANTIATE_TEST_SUITE_P(Models, DryRunTest,
 // Rows of 16 million tokens: their content would be hundreds of megabytes.
 TEST(DryRunOfLongRows, MakesNoContent) {
   for (const char* context_ranks : {"1", "2"}) {
-    const RunSetup setup = setup_of(
-        tiny_run() + Overrides{"model.seq_length=16777216", "train.micro_batch_size=1",
-                               "train.global_batch_size=2", "dist.ranks=2",
-                               std::string("model.context_parallel_size=") + context_ranks});
+    const RunSetup setup =
+        setup_of(tiny_run() +
+                 Overrides{"model.seq_length=16777216", "model.max_position_embeddings=16777216",
+                           "train.micro_batch_size=1", "train.global_batch_size=2", "dist.ranks=2",
+                           std::string("model.context_parallel_size=") + context_ranks});
     const int64_t before = process_memory().peak_resident_bytes;
     EXPECT_GT(dry_run(setup, {0}).peak.bytes, int64_t{1} << 30);
     EXPECT_LT(process_memory().peak_resident_bytes - before, int64_t{100} << 20) << context_ranks;

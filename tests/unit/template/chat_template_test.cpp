@@ -52,7 +52,7 @@ TEST(ChatTemplate, ErrorsOfRenderingHaveTheirPlace) {
 }
 
 TEST(ChatTemplate, EndsWhereATemplateWouldNotEnd) {
-  const TemplateLimits few{.steps = 100'000};
+  const TemplateLimits few{.steps = 100'000, .output_bytes = 1 << 20};
   EXPECT_THAT(
       error_of("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", few),
       HasSubstr("more than 100000 steps"));
@@ -65,7 +65,8 @@ TEST(ChatTemplate, EndsWhereATemplateWouldNotEnd) {
   EXPECT_THAT(error_of("{{ [1] * 99999999 * 99 }}"), HasSubstr("more than"));
   EXPECT_THAT(error_of("{{ '%999999999s' % 1 }}"), HasSubstr("a text of more than"));
   EXPECT_THAT(error_of("{% set n = namespace(x='abcdefgh') %}{% for i in range(99) %}"
-                       "{% set n.x = n.x ~ n.x %}{% endfor %}"),
+                       "{% set n.x = n.x ~ n.x %}{% endfor %}",
+                       few),
               HasSubstr("a text of more than"));
   EXPECT_THAT(error_of("{% set n = namespace(x=[]) %}{% for i in range(999) %}{% set n.x = [n.x] "
                        "%}{% endfor %}"),
@@ -78,7 +79,8 @@ TEST(ChatTemplate, EndsWhereATemplateWouldNotEnd) {
 }
 
 TEST(ChatTemplate, DeepSyntaxIsRefusedAndNotFollowed) {
-  EXPECT_THAT(error_of("{{ " + std::string(100'000, '(') + " }}"), HasSubstr("nested too deeply"));
+  EXPECT_THAT(error_of("{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}"),
+              HasSubstr("nested too deeply"));
   EXPECT_THAT(error_of("{{ " + std::string(100'000, '-') + "1 }}"), HasSubstr("nested too deeply"));
   std::string ifs;
   for (int i = 0; i < 10'000; ++i) ifs += "{% if 1 %}";

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "support/temporary_folder.h"
+#include "support/paths.h"
 #include "template/chat_template.h"
 
 namespace viaduct {
