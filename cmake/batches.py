@@ -21,7 +21,8 @@ TYPE = re.compile(r"(?:struct|class|union|enum class|enum) (?:alignas\(.*?\) |\[
 ALIAS = re.compile(r"using (\w+) =")
 VARIABLE = re.compile(r"[^(;]*?\b(\w+)(?:\[[^\]]*\])*(?: =|\{|;)")
 FUNCTION = re.compile(r"[^(;={]*?\b(\w+)(?=\()")
-SKIPPED = re.compile(r"(?:using namespace|using [\w:]+;|static_assert|TEST|INSTANTIATE|public:|private:|[^\w\[])")
+BROUGHT_IN = re.compile(r"using [\w:]+::(\w+);")
+SKIPPED = re.compile(r"(?:using namespace|static_assert|TEST|INSTANTIATE|public:|private:|[^\w\[])")
 
 
 def parameters(text):
@@ -72,7 +73,7 @@ def definitions(text):
                 continue
             if rule := TYPE.match(line[0]):
                 found.setdefault(rule[1], set()).add("type")
-            elif rule := ALIAS.match(line[0]):
+            elif rule := ALIAS.match(line[0]) or BROUGHT_IN.match(line[0]):
                 found.setdefault(rule[1], set()).add(line[0])
             elif rule := FUNCTION.match(line[0]):
                 count, defaults = parameters(inside[line.start() + rule.end() :])

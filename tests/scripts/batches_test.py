@@ -36,6 +36,7 @@ class Batches(unittest.TestCase):
             ("int rows(int a, int b = 2) {", "int rows(int a, int b, const Row& c) {"),
             ("int rows(int a) {", "int rows(const Row& a, int b) {\n}\nvoid fill(Table& table) {\n  table.rows = {rows, 3};\n}"),
             ("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;"),
+            ("using test::rows;", "int rows(int a) {"),
         ):
             self.assertEqual(cut({"a": source(one), "b": source(other)}), [["a"], ["b"]], f"{one} and {other}")
 
