@@ -103,9 +103,6 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
                                                 const RotaryTable* rotary) {
   const ModelConfig& c = m.config;
   const LatentSizes& sizes = c.latent;
-  VIADUCT_CHECK(ConfigError, !m.names.kv_down.empty(),
-                "model family {} has no names for latent attention (model.multi_latent_attention)",
-                c.family);
   const std::string path = "blocks." + std::to_string(layer) + ".attention";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name, int64_t size) {
@@ -142,10 +139,6 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
-  VIADUCT_CHECK(
-      ConfigError, !m.names.up.empty(),
-      "layer {} has no experts, and model family {} has no names for a dense feed-forward", layer,
-      c.family);
   std::vector<ParameterMaker::Piece> up{{at(m.names.up), c.feed_forward, 1}};
   if (c.gated) up.insert(up.begin(), {at(m.names.gate), c.feed_forward, 1});
   MlpParts parts{

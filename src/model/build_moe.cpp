@@ -17,10 +17,6 @@ std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const Exper
                                                   const std::string& path, int64_t layer) {
   const ModelConfig& c = b.config;
   const int64_t features = c.moe.shared_feed_forward;
-  VIADUCT_CHECK(ConfigError, !b.names.shared_up.empty(),
-                "model family {} has no names for a shared expert "
-                "(model.moe_shared_expert_intermediate_size)",
-                c.family);
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   std::vector<ParameterMaker::Piece> up{{at(b.names.shared_up), features, 1}};
   if (c.gated) up.insert(up.begin(), {at(b.names.shared_gate), features, 1});
@@ -48,8 +44,6 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   ModelConfig c = b.config;
   if (c.moe.pad_for_quantization)
     c.moe.rows_multiple = quantized_rows(b.settings.precision.products);
-  VIADUCT_CHECK(ConfigError, !b.names.router.empty(), "model family {} has no names for experts",
-                c.family);
   VIADUCT_CHECK(ConfigError, b.place.tp == 1 || b.settings.sequence_parallel,
                 "model.sequence_parallel: false with experts and {} tensor-parallel ranks, which "
                 "would route the same tokens; expected true",
@@ -106,9 +100,6 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
                      nullptr,
                      nullptr};
   if (c.up_bias) {
-    VIADUCT_CHECK(ConfigError, fuses_experts(b.names),
-                  "model family {} has no names for biases of experts (model.add_mlp_bias)",
-                  c.family);
     VIADUCT_CHECK(ConfigError, place.copies == 1,
                   "model.expert_tensor_parallel_size: {} with biases of experts "
                   "(model.add_mlp_bias), which are added once: expected 1",

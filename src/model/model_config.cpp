@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/family.h"
 #include "model/moe_fields.h"
+#include "model/parameter_maker.h"
 
 namespace viaduct {
 
@@ -58,6 +60,26 @@ void check_experts_extras(const ModelConfig& c, std::vector<std::string>& proble
     problems.push_back("model.moe_router_linear_bias: true needs num_moe_experts, which is null");
 }
 
+/// Tensors that the family has no names for could neither be saved nor loaded.
+void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (c.family.empty()) return;
+  const TensorNames& names = model_family(c.family).names;
+  const auto need = [&](bool needed, bool has, const char* field, const char* what) {
+    if (needed && !has)
+      problems.push_back(
+          fmt::format("model.{}: model family {} has no names for {}", field, c.family, what));
+  };
+  const bool experts = c.moe.any();
+  const bool dense = !experts || std::ranges::find(c.moe.layers, 0) != c.moe.layers.end();
+  need(experts, !names.router.empty(), "num_moe_experts", "experts");
+  need(experts && c.moe.shared_feed_forward > 0, !names.shared_up.empty(),
+       "moe_shared_expert_intermediate_size", "a shared expert");
+  need(experts && c.up_bias, fuses_experts(names), "add_mlp_bias", "biases of experts");
+  need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
+  need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
+       "a dense feed-forward, which a layer without experts has");
+}
+
 }  // namespace
 
 void check_model_config(const ModelConfig& c) {
@@ -105,6 +127,7 @@ void check_model_config(const ModelConfig& c) {
   check_moe_config(c.moe, c.layers, experts);
   problems.insert(problems.end(), experts.all().begin(), experts.all().end());
   check_experts_extras(c, problems);
+  check_names(c, problems);
   if (c.moe.any() && c.output_norms)
     problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");
   if (!problems.empty()) throw ConfigError(std::move(problems));

@@ -345,6 +345,35 @@ TEST(ModelFromFields, AFamilyOfWeightsOverTheChosenRefusesScaledLogits) {
   }
 }
 
+// Before a rank starts: a layer would find it out when ranks are running.
+TEST(ModelFromFields, TensorsThatTheFamilyHasNoNamesForAreRefused) {
+  const auto refusal = [](const ModelConfig& model) -> std::string {
+    try {
+      check_model_config(model);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ModelConfig biased = test::tiny_model("qwen3_moe");
+  EXPECT_EQ(refusal(biased), "");
+  biased.up_bias = biased.down_bias = true;
+  EXPECT_NE(refusal(biased).find("model.add_mlp_bias: model family qwen3_moe has no names for "
+                                 "biases of experts"),
+            std::string::npos);
+  ModelConfig experts = test::tiny_model("qwen3_moe");
+  experts.family = "llama";
+  EXPECT_NE(refusal(experts).find("model.num_moe_experts: model family llama has no names"),
+            std::string::npos);
+  ModelConfig shared = test::tiny_model("qwen3_moe");
+  shared.moe.shared_feed_forward = 8;
+  EXPECT_NE(refusal(shared).find("model.moe_shared_expert_intermediate_size: model family"),
+            std::string::npos);
+  ModelConfig dense = test::tiny_model("mixtral");
+  dense.moe = {};
+  EXPECT_NE(refusal(dense).find("has no names for a dense feed-forward"), std::string::npos);
+}
+
 TEST(ModelFromFields, TheUsersWordWinsOverTheModelFolder) {
   test::TemporaryFolder folder;
   write_file_atomically(folder / "config.json", kConfigs[1]);
