@@ -5,7 +5,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -173,6 +172,21 @@ class Results(unittest.TestCase):
                 tests.run(folder, limits.Limit(60), 2, ["-R", "missing"])
 
 
+class Patterns(unittest.TestCase):
+    def test_select_many_tests_and_no_others(self):
+        # More than the two hundred names in fifty suites that a run leaves out, and some that differ by one character.
+        names = [f"Suites/{'Long' * 5}{suite}.HasTheBits/case_{case}" for suite in range(60) for case in range(8)] + ["part.a.1", "part.a.10", "part_a.1"]
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "CTestTestfile.cmake"), "w") as file:
+                file.write("".join(f'add_test("{name}" "true")\n' for name in names))
+            chosen = names[: 8 * 60 : 2] + ["part.a.1"]
+            self.assertEqual(list(tests.listed(folder, ["-R", tests.pattern(chosen)])), chosen)
+            self.assertEqual(sorted(tests.listed(folder, ["-E", "^fuzz[.]|" + tests.pattern(chosen)])), sorted(set(names) - set(chosen)))
+            with self.assertRaises(SystemExit) as refused:
+                tests.listed(folder, ["-R", "(" * 40 + ")" * 40])
+            self.assertIn("parenthes", str(refused.exception))
+
+
 class Turns(unittest.TestCase):
     NAMES = ["Runs/Graphs.SameBits/a", "Runs/Graphs.SameBits/b", "Runs/Graphs.SameBits/c", "Runs/Graphs.SameBits/d", "Runs/Graphs.Other/a",
              "Short/One.Works/a", "Short/One.Works/b", "isa.avx2.test_x", "isa.avx512.test_x", "streams.20", "cuda.Isa/Sums.A/portable",
@@ -185,11 +199,6 @@ class Turns(unittest.TestCase):
         always = {"Runs/Graphs.Other/a", "Short/One.Works/a", "Short/One.Works/b", "streams.20", "Plain.Test", "docs.page"}
         self.assertEqual(set.intersection(*runs), always)
         self.assertEqual(sum(map(len, runs)), 3 * len(always) + len(self.NAMES) - len(always))
-
-    def test_the_pattern_selects_them_and_no_others(self):
-        later = turns.come_later(self.NAMES, self.COSTS, 7)
-        found = re.compile(turns.pattern(later).replace("[.]", "\\."))
-        self.assertEqual([name for name in self.NAMES if found.search(name)], [name for name in self.NAMES if name in sum(later.values(), [])])
 
     def test_suites_without_recorded_costs_run_whole(self):
         self.assertEqual(turns.come_later(self.NAMES, {}, 1), {})

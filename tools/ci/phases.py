@@ -95,7 +95,7 @@ class Phases:
     def tests(self):
         later = turns.come_later(tests.listed("build/release", ["-E", RUN_UNDER_ASAN]), self.costs["tests"], self.turn)
         output.say(f"{sum(map(len, later.values()))} cases of {len(later)} long suites come in later runs: {', '.join(sorted(later))}")
-        left_out = RUN_UNDER_ASAN + ("|" + turns.pattern(later) if later else "")
+        left_out = RUN_UNDER_ASAN + ("|" + tests.pattern(sum(later.values(), [])) if later else "")
         return tests.run("build/release", self.limit, self.cores, ["-E", left_out], ["./viaduct.sh", "test"])
 
     def build_asan_of_readers(self):
@@ -147,7 +147,7 @@ class Phases:
         output.say(f"{len(others) - len(in_turn)} of {len(others)} come in later runs")
         seconds = (self.limit.left() - self.reserved_after("asan, other programs")) * self.cores / self.pace
         chosen, late = tests.that_fit(in_turn, self.costs["tests"], seconds)
-        outcome = tests.run("build/asan", self.limit, self.cores, ["-R", "^(" + "|".join(chosen).replace(".", "[.]") + ")$"]) if chosen else tests.Outcome()
+        outcome = tests.run("build/asan", self.limit, self.cores, ["-R", tests.pattern(chosen)]) if chosen else tests.Outcome()
         outcome.left_out += late
         return outcome
 

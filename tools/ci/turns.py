@@ -31,14 +31,3 @@ def come_later(names, costs, turn):
         if len(cases) > 1 and sum(costs.get(name, 0) for name in cases) >= LONG_SECONDS:
             later[suite] = sorted(set(cases) - set(in_turn(cases, turn)))
     return later
-
-
-def pattern(later):
-    """A regular expression of ctest for these tests alone."""
-    parts = []
-    for names in later.values():
-        begin = names[0]
-        while any(not name.startswith(begin) for name in names):
-            begin = begin[:-1]
-        parts.append(begin + "(" + "|".join(name[len(begin) :] for name in names) + ")")
-    return "^(" + "|".join(parts).replace(".", "[.]") + ")$"
