@@ -106,6 +106,14 @@ int run(const Arguments& arguments) {
   fmt::print("{}.bin, {}.idx: {}, {} ({}) from {} in {}\n", arguments.output, arguments.output,
              counted(result.documents, "document"), counted(result.tokens, "token"),
              token_type_name(settings.type), format_bytes(result.bytes), format_seconds(seconds));
+  const SpecialIds& special = tokenizer.special_ids();
+  if (arguments.eod_token.empty() && settings.eod && special.eos && settings.eod != special.eos) {
+    fmt::print(
+        "documents end with {} ({}), the end of a text; eos_token, {} ({}), ends messages: "
+        "--eod-token takes it\n",
+        *tokenizer.token(*settings.eod), *settings.eod, *tokenizer.token(*special.eos),
+        *special.eos);
+  }
   if (result.bytes == 0) log_warning("--input: no text in the inputs");
   if (result.inner_separators > 0) {
     log_warning(

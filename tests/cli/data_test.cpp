@@ -226,6 +226,18 @@ TEST_F(DataCommand, TokenizesAndMerges) {
       << nameless.err;
   EXPECT_EQ(run(named + "'!' --no-append-eod").status, 2);
 
+  // A chat model: its end of a message is no end of a document, and that is said.
+  std::filesystem::copy(data("tokenizer/gpt2"), folder_ / "chat");
+  write_file_atomically(folder_ / "chat/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  const Result chat =
+      run("tokenize --input " + path("docs.jsonl") + " --json-key body --tokenizer " +
+          path("chat") + " --output " + path("of_chat"));
+  ASSERT_EQ(chat.status, 0) << chat.err;
+  EXPECT_NE(chat.out.find("documents end with <|endoftext|> (50256), the end of a text; eos_token, "
+                          "<|im_end|> (50257), ends messages: --eod-token takes it"),
+            std::string::npos)
+      << chat.out;
+
   // A vocabulary without byte 0x06.
   std::filesystem::create_directory(folder_ / "lacking");
   json vocabulary = json::parse(read_file(data("tokenizer/gpt2/vocab.json")));
