@@ -1,0 +1,110 @@
+#include "generate/chat_prompts.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "config/problems.h"
+
+namespace viaduct {
+namespace {
+
+ChatRenderer open_renderer(const TokenizerFiles& files, const std::filesystem::path& given) {
+  if (!given.empty()) return ChatRenderer::of_file(given, special_token_texts(files));
+  auto renderer = ChatRenderer::load(files);
+  VIADUCT_CHECK(
+      ConfigError, renderer.has_value(),
+      "{}: the model has no chat template: looked for chat_template.jinja, chat_template.json and "
+      "\"chat_template\" in tokenizer_config.json (in a GGUF file tokenizer.chat_template); "
+      "--template FILE gives one",
+      files.where());
+  return *std::move(renderer);
+}
+
+}  // namespace
+
+ChatPrompts::ChatPrompts(const TokenizerFiles& files, const Tokenizer& tokenizer,
+                         const ChatPromptOptions& options)
+    : tokenizer_(tokenizer),
+      renderer_(open_renderer(files, options.template_file)),
+      clock_(local_clock()),
+      control_tokens_as_text_(options.control_tokens_as_text),
+      end_of_turn_(find_end_of_turn()) {}
+
+std::optional<int32_t> ChatPrompts::find_end_of_turn() const {
+  const std::string answer = "Answer";
+  Conversation conversation = conversation_of("Question");
+  conversation.messages.push_back(ChatMessage::of_text("assistant", answer));
+  std::string text;
+  try {
+    text = renderer_.render(conversation, {.clock = clock_}).text;
+  } catch (const TemplateError&) {
+    return std::nullopt;  // a template for other conversations: the model's own stop tokens count
+  }
+  const size_t found = text.rfind(answer);
+  if (found == std::string::npos) return std::nullopt;
+  for (const int32_t id : tokenizer_.encode(text.substr(found + answer.size()))) {
+    const AddedToken* added = tokenizer_.added_tokens().find(id);
+    if (added != nullptr && added->special) return id;
+  }
+  return std::nullopt;
+}
+
+PromptText ChatPrompts::prompt(const Conversation& conversation, std::string where) const {
+  VIADUCT_CHECK(ConfigError, !conversation.plain,
+                "{}: a text without messages; expected a conversation (\"messages\")", where);
+  const auto& messages = conversation.messages;
+  VIADUCT_CHECK(ConfigError, !messages.empty(), "{}: a conversation without messages", where);
+  VIADUCT_CHECK(ConfigError, !messages.back().is_answer(),
+                "{}: the last message is an answer (of the assistant); expected one to answer",
+                where);
+  PromptText prompt{.where = std::move(where)};
+  try {
+    prompt.text =
+        renderer_.render(conversation, {.add_generation_prompt = true, .clock = clock_}).text;
+  } catch (const TemplateError& error) {
+    fail<ConfigError>("{}: {}", prompt.where, error.what());
+  }
+  prompt.ids = tokenizer_.encode(prompt.text);
+  return prompt;
+}
+
+Conversation conversation_of(std::string text) {
+  Conversation conversation;
+  conversation.messages.push_back(ChatMessage::of_text("user", std::move(text)));
+  return conversation;
+}
+
+Conversation read_conversation(const std::string& line, const std::string& where) {
+  try {
+    return parse_conversation(line, {.checked = false});
+  } catch (const InvalidConversation& invalid) {
+    fail<ConfigError>("{}: {}", where, invalid.what());
+  } catch (const Error& error) {
+    fail<ConfigError>("{}: {}", where, error.what());
+  }
+}
+
+std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
+                                          const ChatPrompts& prompts) {
+  Problems problems;
+  std::vector<PromptText> made;
+  for (const PromptText& line : lines) {
+    try {
+      made.push_back(prompts.prompt(
+          jsonl ? read_conversation(line.text, line.where) : conversation_of(line.text),
+          line.where));
+      if (!jsonl) continue;
+      const auto document = parse_json<nlohmann::json>(line.text, line.where);
+      VIADUCT_CHECK(ConfigError, !document.contains("adapter"),
+                    "{}: \"adapter\": adapters are not built yet", line.where);
+      if (document.contains("id")) made.back().id = document["id"].dump();
+    } catch (const ConfigError& error) {
+      for (const std::string& problem : error.problems()) problems.add_text(problem);
+    }
+  }
+  problems.throw_if_any();
+  return made;
+}
+
+}  // namespace viaduct
