@@ -66,6 +66,9 @@ class ChatRenderer {
 
  private:
   ChatRenderer() = default;
+  void set_hash(std::string hashed);
+  TemplateVariables variables(const Conversation& conversation, size_t count,
+                              const RenderOptions& options) const;
 
   std::map<std::string, ChatTemplate> templates_;  // by name; "default" or one
   SpecialTokenTexts special_;
