@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/given_path.h"
 #include "base/json_reader.h"
 #include "config/problems.h"
 
@@ -10,7 +11,10 @@ namespace viaduct {
 namespace {
 
 ChatRenderer open_renderer(const TokenizerFiles& files, const std::filesystem::path& given) {
-  if (!given.empty()) return ChatRenderer::of_file(given, special_token_texts(files));
+  if (!given.empty()) {
+    check_given_path("--template ", given, "a file with a chat template");
+    return ChatRenderer::of_file(given, special_token_texts(files));
+  }
   auto renderer = ChatRenderer::load(files);
   VIADUCT_CHECK(
       ConfigError, renderer.has_value(),
@@ -19,6 +23,32 @@ ChatRenderer open_renderer(const TokenizerFiles& files, const std::filesystem::p
       "--template FILE gives one",
       files.where());
   return *std::move(renderer);
+}
+
+/// Parts of a content are texts: no model of the house sees anything else.
+void check_parts(const ChatMessage& message, const std::string& where) {
+  const TemplateValue* content = message.value.as_map().find("content");
+  if (content == nullptr || !content->is_list()) return;
+  for (const TemplateValue& part : content->as_list().items) {
+    const TemplateValue* type = part.is_map() ? part.as_map().find("type") : nullptr;
+    if (type == nullptr || !type->is_text() || type->as_text() == "text") continue;
+    fail<ConfigError>("{}: a part of a message is of the type \"{}\"; models read text alone",
+                      where, shown_name(type->as_text()));
+  }
+}
+
+void check_messages(const Conversation& conversation, const std::string& where) {
+  VIADUCT_CHECK(ConfigError, !conversation.plain,
+                "{}: a text without messages; expected a conversation (\"messages\")", where);
+  const auto& messages = conversation.messages;
+  VIADUCT_CHECK(ConfigError, !messages.empty(), "{}: a conversation without messages", where);
+  for (const ChatMessage& message : messages) {
+    VIADUCT_CHECK(ConfigError, !message.role.empty(), "{}: a message has no \"role\"", where);
+    check_parts(message, where);
+  }
+  VIADUCT_CHECK(ConfigError, !messages.back().is_answer(),
+                "{}: the last message is an answer (of the assistant); expected one to answer",
+                where);
 }
 
 }  // namespace
@@ -38,7 +68,7 @@ std::optional<int32_t> ChatPrompts::find_end_of_turn() const {
   std::string text;
   try {
     text = renderer_.render(conversation, {.clock = clock_}).text;
-  } catch (const TemplateError&) {
+  } catch (const ConfigError&) {
     return std::nullopt;  // a template for other conversations: the model's own stop tokens count
   }
   const size_t found = text.rfind(answer);
@@ -51,18 +81,12 @@ std::optional<int32_t> ChatPrompts::find_end_of_turn() const {
 }
 
 PromptText ChatPrompts::prompt(const Conversation& conversation, std::string where) const {
-  VIADUCT_CHECK(ConfigError, !conversation.plain,
-                "{}: a text without messages; expected a conversation (\"messages\")", where);
-  const auto& messages = conversation.messages;
-  VIADUCT_CHECK(ConfigError, !messages.empty(), "{}: a conversation without messages", where);
-  VIADUCT_CHECK(ConfigError, !messages.back().is_answer(),
-                "{}: the last message is an answer (of the assistant); expected one to answer",
-                where);
+  check_messages(conversation, where);
   PromptText prompt{.where = std::move(where)};
   try {
     prompt.text =
         renderer_.render(conversation, {.add_generation_prompt = true, .clock = clock_}).text;
-  } catch (const TemplateError& error) {
+  } catch (const ConfigError& error) {
     fail<ConfigError>("{}: {}", prompt.where, error.what());
   }
   prompt.ids = tokenizer_.encode(prompt.text);
@@ -82,6 +106,16 @@ Conversation read_conversation(const std::string& line, const std::string& where
     fail<ConfigError>("{}: {}", where, invalid.what());
   } catch (const Error& error) {
     fail<ConfigError>("{}: {}", where, error.what());
+  }
+}
+
+ChatMessage read_message(const std::string& line, const std::string& where) {
+  try {
+    return ChatMessage::of_value(TemplateValue::from_json(line, where));
+  } catch (const InvalidConversation& invalid) {
+    fail<ConfigError>("{}: {}", where, invalid.what());
+  } catch (const IoError& error) {
+    fail<ConfigError>("{}", error.what());
   }
 }
 

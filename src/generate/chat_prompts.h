@@ -51,6 +51,8 @@ class ChatPrompts {
 /// A conversation of a line of JSON: an object with `messages`, or another form of conversations.
 /// ConfigError that starts with `where` for any other line, and for an `adapter`.
 Conversation read_conversation(const std::string& line, const std::string& where);
+/// A message of a line of JSON, an object with `role`. Errors as read_conversation.
+ChatMessage read_message(const std::string& line, const std::string& where);
 /// A conversation of one message of the user.
 Conversation conversation_of(std::string text);
 

@@ -4,6 +4,20 @@
 
 namespace viaduct {
 
+std::string_view reason_name(StopReason reason) {
+  switch (reason) {
+    case StopReason::stop_token:
+      return "stop_token";
+    case StopReason::stop_string:
+      return "stop_string";
+    case StopReason::interrupted:
+      return "interrupted";
+    case StopReason::length:
+      break;
+  }
+  return "length";
+}
+
 PromptSequence::PromptSequence(const Prompt& prompt, int64_t vocabulary)
     : prompt_(&prompt), seen_(vocabulary), done_(prompt.max_new_tokens == 0) {
   for (const int32_t id : prompt.ids) seen_.add(id);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -32,6 +33,8 @@ struct GenerateOptions {
 };
 
 enum class StopReason { stop_token, stop_string, length, interrupted };
+/// As in JSON: "stop_token", …
+std::string_view reason_name(StopReason reason);
 
 struct Generated {
   std::vector<int32_t> tokens;  // the new ones
