@@ -72,7 +72,7 @@ bool ChatLines::run(std::istream& in) {
       out = answer(text, where);
     } catch (const ConfigError& error) {
       good = false;
-      out = text_of({{"error", error.what()}});
+      out = text_of(Json{{"error", error.what()}});
     }
     if (out.empty()) continue;
     fmt::print("{}\n", out);

@@ -95,7 +95,7 @@ void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines line
   if (chats.end_of_turn()) stops.push_back(*chats.end_of_turn());
 }
 
-void check_chat_options(const Arguments& arguments) {
+void check_options(const Arguments& arguments) {
   const ChatOptions& options = arguments.chat_options;
   check_chat_options(options);
   VIADUCT_CHECK(
@@ -108,7 +108,7 @@ void check_chat_options(const Arguments& arguments) {
 Prepared prepare(Arguments& arguments, const Launch& launch) {
   const SamplingOptions sampling = arguments.sampling.over({});
   check(sampling);
-  check_chat_options(arguments);
+  check_options(arguments);
   move_overrides(arguments.prompts, arguments.inference.overrides);
   move_overrides(arguments.stops, arguments.inference.overrides);
   PromptLines lines = read_lines(arguments, launch);
