@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/json_members.h"
 #include "data/tokenizer/tokenizer_files.h"
+#include "template/template_error.h"
 
 namespace viaduct {
 namespace {
@@ -64,21 +65,6 @@ NamedTemplates find_templates(const TokenizerFiles& files) {
   return templates;
 }
 
-/// What Python's text mode makes of line ends when transformers reads a file.
-std::string with_unix_lines(std::string text) {
-  std::string result;
-  result.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r') {
-      result += '\n';
-      if (i + 1 < text.size() && text[i + 1] == '\n') ++i;
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
-}
-
 }  // namespace
 
 TemplateClock local_clock() {
@@ -103,13 +89,10 @@ std::optional<ChatRenderer> ChatRenderer::load(const TokenizerFiles& files) {
                 "{}: has several chat templates and none is named \"default\"", files.where());
   ChatRenderer renderer;
   renderer.special_ = special_token_texts(files);
-  std::string hashed;
   for (const auto& [name, text] : found) {
-    if (name != kDefault && name != kToolUse) continue;
-    renderer.templates_.emplace(name, ChatTemplate::parse(with_unix_lines(text.text), text.where));
-    hashed += name + '\0' + text.text + '\0';
+    if (name == kDefault || name == kToolUse) renderer.add(name, text.text, text.where);
   }
-  renderer.set_hash(hashed);
+  renderer.set_hash();
   return renderer;
 }
 
@@ -117,8 +100,8 @@ ChatRenderer ChatRenderer::of_text(const std::string& text, const std::string& w
                                    SpecialTokenTexts special) {
   ChatRenderer renderer;
   renderer.special_ = std::move(special);
-  renderer.templates_.emplace(kDefault, ChatTemplate::parse(with_unix_lines(text), where));
-  renderer.set_hash(std::string(kDefault) + '\0' + text + '\0');
+  renderer.add(kDefault, text, where);
+  renderer.set_hash();
   return renderer;
 }
 
@@ -126,9 +109,27 @@ ChatRenderer ChatRenderer::of_file(const std::filesystem::path& file, SpecialTok
   return of_text(read_file(file, kLargestTemplate), file.string(), std::move(special));
 }
 
-void ChatRenderer::set_hash(std::string hashed) {
-  for (const auto& [name, token] : special_) hashed += name + '\0' + token + '\0';
+ChatRenderer ChatRenderer::with_special_tokens(SpecialTokenTexts special) const {
+  ChatRenderer renderer = *this;
+  renderer.special_ = std::move(special);
+  renderer.set_hash();
+  return renderer;
+}
+
+void ChatRenderer::add(const std::string& name, const std::string& text, const std::string& where) {
+  templates_.emplace(name, ChatTemplate::parse(text, where));
+  ((sources_ += name) += '\0') += text;
+  sources_ += '\0';
+}
+
+void ChatRenderer::set_hash() {
+  std::string hashed = sources_;
+  for (const auto& [name, token] : special_) ((hashed += name) += '=') += token + '\0';
   hash_ = hash64(hashed);
+}
+
+bool ChatRenderer::contains(std::string_view text) const {
+  return sources_.find(text) != std::string::npos;
 }
 
 const ChatTemplate& ChatRenderer::template_of(const Conversation& conversation) const {
@@ -165,7 +166,15 @@ TemplateVariables ChatRenderer::variables(const Conversation& conversation, size
 
 RenderedTemplate ChatRenderer::render(const Conversation& conversation, size_t count,
                                       const RenderOptions& options) const {
+  VIADUCT_CHECK(TemplateError, !conversation.messages.empty(), "a conversation without messages");
   return template_of(conversation).render(variables(conversation, count, options));
+}
+
+RenderedPrefixes ChatRenderer::render_prefixes(const Conversation& conversation,
+                                               const RenderOptions& options) const {
+  VIADUCT_CHECK(TemplateError, !conversation.messages.empty(), "a conversation without messages");
+  return template_of(conversation)
+      .render_prefixes(variables(conversation, conversation.messages.size(), options));
 }
 
 }  // namespace viaduct

@@ -48,6 +48,9 @@ class ChatRenderer {
   /// --template FILE: its template, with the special tokens of a model.
   static ChatRenderer of_file(const std::filesystem::path& file, SpecialTokenTexts special);
 
+  /// The same templates with other special tokens.
+  ChatRenderer with_special_tokens(SpecialTokenTexts special) const;
+
   /// The text of the first `count` messages. TemplateError where Python raises an error.
   RenderedTemplate render(const Conversation& conversation, size_t count,
                           const RenderOptions& options) const;
@@ -55,22 +58,31 @@ class ChatRenderer {
     return render(conversation, conversation.messages.size(), options);
   }
 
+  /// The text of all messages, and those of the first ones as far as one rendering tells them
+  /// (chat_template.h); `options` have no add_generation_prompt.
+  RenderedPrefixes render_prefixes(const Conversation& conversation,
+                                   const RenderOptions& options) const;
+
   /// The template that renders a conversation: "tool_use", if there is one and the conversation has
   /// tools, else "default".
   const ChatTemplate& template_of(const Conversation& conversation) const;
   const SpecialTokenTexts& special_tokens() const { return special_; }
   /// Whether any of the templates reads the name ("strftime_now", "tools").
   bool reads(std::string_view name) const;
+  /// Whether the source of any of the templates contains the text.
+  bool contains(std::string_view text) const;
   /// Of all texts that rendering depends on: templates and special tokens.
   uint64_t hash() const { return hash_; }
 
  private:
   ChatRenderer() = default;
-  void set_hash(std::string hashed);
+  void add(const std::string& name, const std::string& text, const std::string& where);
+  void set_hash();
   TemplateVariables variables(const Conversation& conversation, size_t count,
                               const RenderOptions& options) const;
 
   std::map<std::string, ChatTemplate> templates_;  // by name; "default" or one
+  std::string sources_;                            // of all templates
   SpecialTokenTexts special_;
   uint64_t hash_ = 0;
 };

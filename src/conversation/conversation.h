@@ -91,8 +91,8 @@ struct ConversationReading {
   bool checked = true;
 };
 
-/// The form of a line by its members. IoError, which names the members, for an object of no form,
-/// and for preferences and ratings, which this reader does not know.
+/// The form of a line by its members. InvalidConversation, which names the members, for an object
+/// of no form; IoError for preferences and ratings, which this reader does not know.
 ConversationForm form_of(const TemplateMap& line, const ConversationReading& reading = {});
 
 /// A conversation of a line that has this form. InvalidConversation if it is none.

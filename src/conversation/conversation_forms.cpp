@@ -258,7 +258,8 @@ ConversationForm form_of(const TemplateMap& line, const ConversationReading& rea
   std::vector<std::string> names;
   for (const auto& [name, value] : line.entries()) names.push_back(shown_name(name.as_text()));
   if (names.size() > 12) names.resize(12);
-  fail<IoError>(
+  invalid(
+      Problem::wrong_member,
       "no form of a conversation: expected messages, conversations, instruction and output, prompt "
       "and completion, or input and output; found {}",
       names.empty() ? std::string("no members") : fmt::format("{}", fmt::join(names, ", ")));
