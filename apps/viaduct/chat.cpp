@@ -38,7 +38,7 @@ struct Arguments {
   std::vector<std::string> stops, images;
   std::optional<int64_t> max_new_tokens;
   GivenSampling sampling;
-  ChatOptions options;
+  TalkOptions options;
   uint64_t seed = 1234;
 };
 
@@ -62,8 +62,9 @@ void check_layout(const RunConfig& config) {
                 config.dist.ranks, replicas, config.dist.ranks / replicas);
 }
 
-void set_sampling(Prepared& prepared, const Arguments& arguments, const TokenizerFiles& files) {
-  const GenerationDefaults defaults = read_generation_defaults(files);
+void set_sampling(Prepared& prepared, const Arguments& arguments) {
+  const GenerationDefaults defaults =
+      read_generation_defaults(open_tokenizer_files(prepared.setup.tokenizer_folder));
   GenerateOptions& options = prepared.work.options;
   options.sampling = arguments.sampling.over(defaults.sampling.over({}));
   check(options.sampling);
@@ -76,7 +77,7 @@ void set_sampling(Prepared& prepared, const Arguments& arguments, const Tokenize
 std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   VIADUCT_CHECK(ConfigError, arguments.images.empty(),
                 "--image {}: no model of the house sees images yet", arguments.images.front());
-  check_chat_options(arguments.options);
+  check_talk_options(arguments.options);
   check(arguments.sampling.over({}));
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
                 "viaduct chat is one process, and {}={} is set: start it without the launcher; "
@@ -92,11 +93,9 @@ std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
                 "{}: no tokenizer files; messages need a tokenizer",
                 setup.pretrained->path.string());
   check_stop_strings(*setup.tokenizer, arguments.stops);
-  const TokenizerFiles files = open_tokenizer_files(setup.tokenizer_folder);
-  prepared->prompts =
-      std::make_unique<const ChatPrompts>(files, *setup.tokenizer, arguments.options.prompts());
+  prepared->prompts = open_chat_prompts(arguments.options, setup);
   prepared->settings = {.system = arguments.system, .positions = setup.model.max_positions};
-  set_sampling(*prepared, arguments, files);
+  set_sampling(*prepared, arguments);
   prepared->work.stops = arguments.stops;
   GenerateOptions& options = prepared->work.options;
   options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
@@ -173,7 +172,7 @@ Subcommand add_chat(CLI::App& root) {
       ->check(positive());
   app->add_option("--stop", arguments->stops,
                   "Strings that end an answer; they are not part of it");
-  add_chat_options(*app, arguments->options);
+  add_talk_options(*app, arguments->options);
   app->add_option("--image", arguments->images, "Images of the first message; not built yet");
   app->add_option("OVERRIDES", arguments->inference.overrides,
                   "section.field=value, such as mixed_precision=fp32 (default: the type of the "

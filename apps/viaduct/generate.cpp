@@ -31,7 +31,7 @@ struct Arguments {
   std::string prompt_file;
   std::optional<int64_t> max_new_tokens;
   GivenSampling sampling;
-  ChatOptions chat_options;
+  TalkOptions talk;
   uint64_t seed = 1234;
   int64_t batch_size = 16;
   bool chat = false, json = false, dry_run = false;
@@ -89,20 +89,16 @@ void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines line
     prepared.texts = plain_prompts(std::move(lines));
     return;
   }
-  const ChatPrompts chats(open_tokenizer_files(setup.tokenizer_folder), *setup.tokenizer,
-                          arguments.chat_options.prompts());
-  prepared.texts = make_chat_prompts(lines.lines, lines.jsonl, chats);
-  if (chats.end_of_turn()) stops.push_back(*chats.end_of_turn());
+  const auto chats = open_chat_prompts(arguments.talk, setup);
+  prepared.texts = make_chat_prompts(lines.lines, lines.jsonl, *chats);
+  if (chats->end_of_turn()) stops.push_back(*chats->end_of_turn());
 }
 
 void check_options(const Arguments& arguments) {
-  const ChatOptions& options = arguments.chat_options;
-  check_chat_options(options);
-  VIADUCT_CHECK(
-      ConfigError,
-      arguments.chat || (options.template_file.empty() && options.user_control_tokens.empty()),
-      "viaduct generate: --template and --user-control-tokens are of conversations, which --chat "
-      "reads");
+  check_talk_options(arguments.talk);
+  VIADUCT_CHECK(ConfigError, arguments.chat || !arguments.talk.any(),
+                "viaduct generate: --template, --now and --user-control-tokens are of "
+                "conversations, which --chat reads");
 }
 
 Prepared prepare(Arguments& arguments, const Launch& launch) {
@@ -195,7 +191,7 @@ Subcommand add_generate(CLI::App& root) {
                 "Prompts are conversations, by the model's chat template: JSONL with messages "
                 "(optionally tools, chat_template_kwargs, id); a line or --prompt of another form "
                 "is one message of a user. The answers come out");
-  add_chat_options(*app, arguments->chat_options);
+  add_talk_options(*app, arguments->talk);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")
       ->check(positive())

@@ -35,9 +35,8 @@ void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,
       ->capture_default_str();
 }
 
-void add_chat_options(CLI::App& app, ChatOptions& options) {
-  app.add_option("--template", options.template_file,
-                 "A file with a chat template (Jinja), instead of the model's own");
+void add_talk_options(CLI::App& app, TalkOptions& options) {
+  add_chat_options(app, options.chat);
   app.add_option("--user-control-tokens", options.user_control_tokens,
                  "as-text: control tokens that stand in messages are text, so that they cannot "
                  "forge a turn; by default they are recognised, as Hugging Face does")
@@ -45,16 +44,28 @@ void add_chat_options(CLI::App& app, ChatOptions& options) {
   app.add_option("--adapter", options.adapters, "Adapters of the model; not built yet");
 }
 
-ChatPromptOptions ChatOptions::prompts() const {
-  return {.template_file = template_file,
-          .control_tokens_as_text = user_control_tokens == "as-text"};
-}
-
-void check_chat_options(const ChatOptions& options) {
+void check_talk_options(const TalkOptions& options) {
   VIADUCT_CHECK(ConfigError, options.adapters.empty(),
                 "--adapter {}: adapters are not built yet; merge it into the model, for example "
                 "with PEFT's merge_and_unload",
                 options.adapters.front());
+}
+
+std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
+                                                     const RunSetup& setup) {
+  ChatOptions chat = options.chat;
+  chat.tokenizer = setup.tokenizer_folder.string();
+  auto renderer = open_renderer(chat);
+  VIADUCT_CHECK(
+      ConfigError, renderer.has_value(),
+      "{}: the model has no chat template: looked for chat_template.jinja, chat_template.json and "
+      "\"chat_template\" in tokenizer_config.json (in a GGUF file tokenizer.chat_template); "
+      "--template FILE gives one",
+      chat.tokenizer);
+  return std::make_unique<const ChatPrompts>(
+      *std::move(renderer), *setup.tokenizer,
+      ChatPrompts::Settings{.clock = clock_of(chat),
+                            .control_tokens_as_text = options.user_control_tokens == "as-text"});
 }
 
 void move_overrides(std::vector<std::string>& texts, std::vector<std::string>& overrides) {

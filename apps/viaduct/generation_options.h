@@ -4,12 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "chat_options.h"
 #include "generate/chat_prompts.h"
 #include "generate/generation_defaults.h"
 #include "override_scope.h"
+#include "run/setup.h"
 
 namespace viaduct::cli {
 
@@ -22,16 +25,24 @@ OverrideScope generation_scope(std::string command);
 void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,
                   const std::string& otherwise);
 
-/// --template and --user-control-tokens; --adapter, which `check_chat_options` refuses.
-struct ChatOptions {
-  std::string template_file, user_control_tokens;
+/// Of prompts that are conversations: --template, --now, --user-control-tokens; and --adapter,
+/// which `check_talk_options` refuses.
+struct TalkOptions {
+  ChatOptions chat;
+  std::string user_control_tokens;
   std::vector<std::string> adapters;
 
-  ChatPromptOptions prompts() const;
+  bool any() const {
+    return !chat.chat_template.empty() || !chat.now.empty() || !user_control_tokens.empty();
+  }
 };
-void add_chat_options(CLI::App& app, ChatOptions& options);
+void add_talk_options(CLI::App& app, TalkOptions& options);
 /// ConfigError for what is not built yet.
-void check_chat_options(const ChatOptions& options);
+void check_talk_options(const TalkOptions& options);
+/// The prompts of the model of `setup`, which must outlive them. ConfigError if it has no template
+/// and none is given: the message has the files that were looked for.
+std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
+                                                     const RunSetup& setup);
 
 /// `--prompt A B dist.ranks=2`: an option with several texts takes all following words. Words in
 /// the form of an override are moved.

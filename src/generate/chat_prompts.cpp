@@ -3,27 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/given_path.h"
 #include "base/json_reader.h"
 #include "config/problems.h"
+#include "conversation/chat_encoder.h"
 
 namespace viaduct {
 namespace {
-
-ChatRenderer open_renderer(const TokenizerFiles& files, const std::filesystem::path& given) {
-  if (!given.empty()) {
-    check_given_path("--template ", given, "a file with a chat template");
-    return ChatRenderer::of_file(given, special_token_texts(files));
-  }
-  auto renderer = ChatRenderer::load(files);
-  VIADUCT_CHECK(
-      ConfigError, renderer.has_value(),
-      "{}: the model has no chat template: looked for chat_template.jinja, chat_template.json and "
-      "\"chat_template\" in tokenizer_config.json (in a GGUF file tokenizer.chat_template); "
-      "--template FILE gives one",
-      files.where());
-  return *std::move(renderer);
-}
 
 /// Parts of a content are texts: no model of the house sees anything else.
 void check_parts(const ChatMessage& message, const std::string& where) {
@@ -53,13 +38,15 @@ void check_messages(const Conversation& conversation, const std::string& where) 
 
 }  // namespace
 
-ChatPrompts::ChatPrompts(const TokenizerFiles& files, const Tokenizer& tokenizer,
-                         const ChatPromptOptions& options)
+ChatPrompts::ChatPrompts(ChatRenderer renderer, const Tokenizer& tokenizer,
+                         const Settings& settings)
     : tokenizer_(tokenizer),
-      renderer_(open_renderer(files, options.template_file)),
-      clock_(local_clock()),
-      control_tokens_as_text_(options.control_tokens_as_text),
-      end_of_turn_(find_end_of_turn()) {}
+      renderer_(std::move(renderer)),
+      clock_(settings.clock),
+      end_of_turn_(find_end_of_turn()) {
+  if (settings.control_tokens_as_text)
+    control_tokens_.emplace(tokenizer.added_tokens(), &renderer_);
+}
 
 std::optional<int32_t> ChatPrompts::find_end_of_turn() const {
   const std::string answer = "Answer";
@@ -80,16 +67,29 @@ std::optional<int32_t> ChatPrompts::find_end_of_turn() const {
   return std::nullopt;
 }
 
+void ChatPrompts::encode_marked(std::string text, PromptText& prompt) const {
+  ConversationText marked{.text = std::move(text)};
+  prompt.ids = ChatEncoder(tokenizer_).encode(marked).ids;
+  take_marks(marked);
+  prompt.text = std::move(marked.text);
+}
+
 PromptText ChatPrompts::prompt(const Conversation& conversation, std::string where) const {
   check_messages(conversation, where);
   PromptText prompt{.where = std::move(where)};
+  const RenderOptions options{.add_generation_prompt = true, .clock = clock_};
   try {
-    prompt.text =
-        renderer_.render(conversation, {.add_generation_prompt = true, .clock = clock_}).text;
+    if (control_tokens_) {
+      encode_marked(renderer_.render(control_tokens_->marked(conversation), options).text, prompt);
+    } else {
+      prompt.text = renderer_.render(conversation, options).text;
+      prompt.ids = tokenizer_.encode(prompt.text);
+    }
   } catch (const ConfigError& error) {
     fail<ConfigError>("{}: {}", prompt.where, error.what());
+  } catch (const IoError& error) {
+    fail<ConfigError>("{}: {}", prompt.where, error.what());
   }
-  prompt.ids = tokenizer_.encode(prompt.text);
   return prompt;
 }
 

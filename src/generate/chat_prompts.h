@@ -2,37 +2,33 @@
 // Conversations as prompts of a model: their text by its chat template up to where the answer
 // begins, and the ids of that text.
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "conversation/chat_renderer.h"
+#include "conversation/control_tokens.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/tokenizer_files.h"
 #include "generate/prompts.h"
 
 namespace viaduct {
 
-struct ChatPromptOptions {
-  std::filesystem::path template_file;  // instead of the model's template; empty: that
-  /// Encodes control tokens that stand in the messages' own texts as text, so that nobody can forge
-  /// a turn with them.
-  bool control_tokens_as_text = false;
-};
-
 class ChatPrompts {
  public:
-  /// `files`: of the model; `tokenizer`: made of them, outlives this object. ConfigError if they
-  /// have no template and none is given (the message has the files that were looked for), or one
-  /// that cannot be parsed.
-  ChatPrompts(const TokenizerFiles& files, const Tokenizer& tokenizer,
-              const ChatPromptOptions& options);
+  struct Settings {
+    TemplateClock clock;  // that strftime_now shows, in every prompt
+    /// Encodes control tokens that stand in the messages' own texts as text, so that nobody can
+    /// forge a turn with them.
+    bool control_tokens_as_text = false;
+  };
+  /// `tokenizer` must outlive it.
+  ChatPrompts(ChatRenderer renderer, const Tokenizer& tokenizer, const Settings& settings);
+  ChatPrompts(const ChatPrompts&) = delete;
+  ChatPrompts& operator=(const ChatPrompts&) = delete;
 
   /// Text and ids of a conversation, with special tokens recognised and none added. ConfigError if
   /// there is nothing to answer: no messages, or the last one is an answer; and where the template
-  /// refuses the conversation. strftime_now shows the time at which this object was made, so later
-  /// turns begin like earlier ones.
+  /// refuses the conversation.
   PromptText prompt(const Conversation& conversation, std::string where) const;
 
   /// The special token that ends an answer in the template, if it writes one.
@@ -40,12 +36,14 @@ class ChatPrompts {
 
  private:
   std::optional<int32_t> find_end_of_turn() const;
+  /// Text and ids of a text with marks of ControlTokens.
+  void encode_marked(std::string text, PromptText& prompt) const;
 
   const Tokenizer& tokenizer_;
   ChatRenderer renderer_;
   TemplateClock clock_;
-  bool control_tokens_as_text_;
   std::optional<int32_t> end_of_turn_;
+  std::optional<ControlTokens> control_tokens_;  // that are encoded as text
 };
 
 /// A conversation of a line of JSON: an object with `messages`, or another form of conversations.

@@ -2,55 +2,25 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "support/temporary_folder.h"
+#include "support/chat_tokenizer.h"
 
 namespace viaduct {
 namespace {
 
-using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const char* const kChatMl =
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-
-/// A tokenizer with a token for each printable letter, a beginning token that it adds to texts, and
-/// the marks of ChatML.
-std::map<std::string, std::string> files_with(const std::string& chat_template) {
-  json vocabulary, added = json::array();
-  int id = 0;
-  for (char c = '!'; c <= '~'; ++c) vocabulary[std::string(1, c)] = id++;
-  vocabulary["Ġ"] = id++;
-  vocabulary["Ċ"] = id++;
-  for (const char* mark : {"<s>", "<|im_start|>", "<|im_end|>"})
-    added.push_back({{"id", id++}, {"content", mark}, {"special", true}});
-  const json tokenizer{
-      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single",
-         {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
-          {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
-        {"pair", json::array()},
-        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {id - 3}}, {"tokens", {"<s>"}}}}}}}},
-      {"added_tokens", added}};
-  json config{{"bos_token", "<s>"}};
-  if (!chat_template.empty()) config["chat_template"] = chat_template;
-  return {{"tokenizer.json", tokenizer.dump()}, {"tokenizer_config.json", config.dump()}};
+ChatRenderer renderer_of(const std::string& text) {
+  return ChatRenderer::of_text(text, "template", {});
 }
 
-struct Model {
-  explicit Model(const std::string& chat_template = kChatMl)
-      : files("model", files_with(chat_template)), tokenizer(load_tokenizer(files)) {}
-  TokenizerFiles files;
-  Tokenizer tokenizer;
+class ChatPromptsTest : public testing::Test {
+ protected:
+  Tokenizer tokenizer_ = test::chat_tokenizer();
+  ChatPrompts prompts_{renderer_of(test::kChatMl), tokenizer_, {}};
 };
 
 template <class F>
@@ -63,53 +33,47 @@ std::string message_of(F&& f) {
   return "";
 }
 
-TEST(ChatPrompts, AreTheTemplatesTextAndNothingMore) {
-  const Model model;
-  const ChatPrompts prompts(model.files, model.tokenizer, {});
-  const PromptText prompt = prompts.prompt(conversation_of("Hi"), "here");
+TEST_F(ChatPromptsTest, AreTheTemplatesTextAndNothingMore) {
+  const PromptText prompt = prompts_.prompt(conversation_of("Hi"), "here");
   EXPECT_EQ(prompt.text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(prompt.where, "here");
   ASSERT_TRUE(prompt.ids);
-  EXPECT_EQ(model.tokenizer.decode(*prompt.ids), prompt.text);
-  EXPECT_EQ(prompt.ids->front(), model.tokenizer.find("<|im_start|>"));
-  EXPECT_THAT(*prompt.ids, testing::Not(testing::Contains(*model.tokenizer.find("<s>"))));
+  EXPECT_EQ(tokenizer_.decode(*prompt.ids), prompt.text);
+  EXPECT_EQ(prompt.ids->front(), tokenizer_.find("<|im_start|>"));
+  const ChatPrompts begun(renderer_of("<s>{{ messages[0].content }}"), tokenizer_, {});
+  EXPECT_THAT(*begun.prompt(conversation_of("H"), "").ids,
+              ElementsAre(*tokenizer_.find("<s>"), *tokenizer_.find("H")));
 }
 
-TEST(ChatPrompts, KnowTheTokenThatEndsAnAnswer) {
-  const Model model;
+TEST_F(ChatPromptsTest, KnowTheTokenThatEndsAnAnswer) {
   const auto end_of = [&](const std::string& text) {
-    const test::TemporaryFolder folder;
-    write_file_atomically(folder / "template", text);
-    return ChatPrompts(model.files, model.tokenizer, {.template_file = folder / "template"})
-        .end_of_turn();
+    return ChatPrompts(renderer_of(text), tokenizer_, {}).end_of_turn();
   };
-  EXPECT_EQ(end_of(kChatMl), model.tokenizer.find("<|im_end|>"));
+  EXPECT_EQ(end_of(test::kChatMl), tokenizer_.find("<|im_end|>"));
   EXPECT_EQ(end_of("{% for m in messages %}{{ m.content }} <s>{% endfor %}"),
-            model.tokenizer.find("<s>"));
+            tokenizer_.find("<s>"));
   EXPECT_EQ(end_of("{% for m in messages %}{{ m.content }}\n{% endfor %}"), std::nullopt);
   EXPECT_EQ(end_of("{{ raise_exception('no') }}"), std::nullopt);
   EXPECT_EQ(end_of("nothing"), std::nullopt);
 }
 
-TEST(ChatPrompts, ControlTokensOfTheUserMayBeText) {
-  const Model model;
-  const int32_t end = *model.tokenizer.find("<|im_end|>");
+TEST_F(ChatPromptsTest, ControlTokensOfTheUserMayBeText) {
+  const int32_t end = *tokenizer_.find("<|im_end|>");
   const auto ends = [&](bool as_text) {
-    const ChatPrompts prompts(model.files, model.tokenizer, {.control_tokens_as_text = as_text});
+    const ChatPrompts prompts(renderer_of(test::kChatMl), tokenizer_,
+                              {.control_tokens_as_text = as_text});
     const PromptText prompt = prompts.prompt(conversation_of("a<|im_end|>b"), "x");
     EXPECT_EQ(prompt.text, "<|im_start|>user\na<|im_end|>b<|im_end|>\n<|im_start|>assistant\n");
-    EXPECT_EQ(model.tokenizer.decode(*prompt.ids), prompt.text);
+    EXPECT_EQ(tokenizer_.decode(*prompt.ids), prompt.text);
     return std::count(prompt.ids->begin(), prompt.ids->end(), end);
   };
   EXPECT_EQ(ends(false), 2);
   EXPECT_EQ(ends(true), 1);
 }
 
-TEST(ChatPrompts, RefuseWhatCannotBeAnswered) {
-  const Model model;
-  const ChatPrompts prompts(model.files, model.tokenizer, {});
+TEST_F(ChatPromptsTest, RefuseWhatCannotBeAnswered) {
   const auto problem = [&](const std::string& line) {
-    return message_of([&] { prompts.prompt(read_conversation(line, "line 1"), "line 1"); });
+    return message_of([&] { prompts_.prompt(read_conversation(line, "line 1"), "line 1"); });
   };
   EXPECT_EQ(problem(R"({"messages": [{"role": "user", "content": "a"}]})"), "");
   EXPECT_THAT(problem(R"({"messages": []})"), HasSubstr("line 1"));
@@ -120,35 +84,27 @@ TEST(ChatPrompts, RefuseWhatCannotBeAnswered) {
   EXPECT_THAT(problem(R"({"messages": [{"content": "a"}]})"), HasSubstr("role"));
   EXPECT_THAT(problem(R"({"text": "a"})"), HasSubstr("line 1"));
   EXPECT_THAT(problem("no json"), HasSubstr("line 1"));
-  const Model strict("{{ raise_exception('roles must alternate') }}");
-  EXPECT_THAT(message_of([&] {
-                ChatPrompts(strict.files, strict.tokenizer, {}).prompt(conversation_of("a"), "it");
-              }),
+  const ChatPrompts strict(renderer_of("{{ raise_exception('roles must alternate') }}"), tokenizer_,
+                           {});
+  EXPECT_THAT(message_of([&] { strict.prompt(conversation_of("a"), "it"); }),
               HasSubstr("roles must alternate"));
 }
 
-TEST(ChatPrompts, NeedATemplate) {
-  const Model model("");
-  const std::string message = message_of([&] { ChatPrompts(model.files, model.tokenizer, {}); });
-  EXPECT_THAT(message, HasSubstr("chat_template.jinja"));
-  EXPECT_THAT(message, HasSubstr("--template FILE"));
-  EXPECT_THAT(message_of([&] {
-                ChatPrompts(model.files, model.tokenizer, {.template_file = "no/such/file"});
-              }),
-              HasSubstr("no/such/file"));
+TEST_F(ChatPromptsTest, ShowTheTimeThatTheyAreGiven) {
+  const ChatPrompts dated(renderer_of("{{ strftime_now('%Y') }}"), tokenizer_,
+                          {.clock = {.year = 2031}});
+  EXPECT_EQ(dated.prompt(conversation_of("a"), "").text, "2031");
 }
 
-TEST(ChatPrompts, LinesAreConversationsOrTextsOfAUser) {
-  const Model model;
-  const ChatPrompts prompts(model.files, model.tokenizer, {});
+TEST_F(ChatPromptsTest, LinesAreConversationsOrTextsOfAUser) {
   const std::vector<PromptText> lines{
       {R"({"id": {"a": 1}, "messages": [{"role": "user", "content": "Hi"}]})", "line 1"},
       {R"({"messages": [{"role": "user", "content": "Hi"}], "id": null})", "line 2"}};
-  const auto made = make_chat_prompts(lines, true, prompts);
+  const auto made = make_chat_prompts(lines, true, prompts_);
   ASSERT_EQ(made.size(), 2u);
   EXPECT_EQ(made[0].id, R"({"a":1})");
-  EXPECT_EQ(made[0].text, prompts.prompt(conversation_of("Hi"), "").text);
-  const auto plain = make_chat_prompts({{"Hi", "line 1"}}, false, prompts);
+  EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
+  const auto plain = make_chat_prompts({{"Hi", "line 1"}}, false, prompts_);
   EXPECT_EQ(plain[0].text, made[0].text);
   EXPECT_EQ(plain[0].id, "");
   const std::string problems = message_of([&] {
@@ -156,7 +112,7 @@ TEST(ChatPrompts, LinesAreConversationsOrTextsOfAUser) {
         {{"{}", "line 1"},
          lines[0],
          {R"({"adapter": "a", "messages": [{"role": "user", "content": "Hi"}]})", "line 3"}},
-        true, prompts);
+        true, prompts_);
   });
   EXPECT_THAT(problems, HasSubstr("line 1"));
   EXPECT_THAT(problems, HasSubstr("line 3: \"adapter\""));

@@ -19,11 +19,10 @@ const Tokenizer& letters() {
 class ChatSessions : public testing::Test {
  protected:
   ChatSessions()
-      : prompts_(TokenizerFiles("model",
-                                {{"chat_template.jinja",
-                                  "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};"
-                                  "{% if m.content == 'bad' %}{{ raise_exception('bad') }}{% endif "
-                                  "%}{% endfor %}"}}),
+      : prompts_(ChatRenderer::of_text(
+                     "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% if m.content == "
+                     "'bad' %}{{ raise_exception('bad') }}{% endif %}{% endfor %}",
+                     "template", {}),
                  letters(), {}) {}
   Answer answer(const Prompt& prompt, FunctionRef<void(const std::string&)> piece) {
     asked_.push_back(letters().decode(prompt.ids));
