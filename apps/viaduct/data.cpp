@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "data_chat.h"
+
 namespace viaduct::cli {
 
 Subcommand add_data(CLI::App& root) {
@@ -10,8 +12,9 @@ Subcommand add_data(CLI::App& root) {
   app->footer(
       "Example:\n  viaduct data tokenize --input shakespeare.txt --tokenizer models/gpt2 --output "
       "data/shakespeare");
-  const std::vector<Subcommand> below{add_data_tokenize(*app), add_data_inspect(*app),
-                                      add_data_samples(*app), add_data_merge(*app)};
+  const std::vector<Subcommand> below{add_data_tokenize(*app), add_data_chat(*app),
+                                      add_data_inspect(*app), add_data_samples(*app),
+                                      add_data_merge(*app)};
   return {app, [below] {
             for (const Subcommand& subcommand : below) {
               if (subcommand.app->parsed()) return subcommand.run();

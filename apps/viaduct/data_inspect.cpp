@@ -2,15 +2,23 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/error.h"
 #include "base/units.h"
+#include "checkpoint/model_folder.h"
 #include "data.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
+#include "masked_text.h"
 #include "number_checks.h"
 
 namespace viaduct::cli {
@@ -19,8 +27,8 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Arguments {
-  std::string prefix;
-  bool tokens = false, json = false;
+  std::string prefix, tokenizer, rows;
+  bool tokens = false, json = false, text = false;
 };
 
 // Tokens of a sequence as JSON numbers: whole ones, except for files of floating-point values.
@@ -81,9 +89,79 @@ void print_table(const IndexedDataset& dataset, bool tokens) {
   }
 }
 
+/// "3:5", "3:", ":5" or "3" of `count` rows.
+std::pair<int64_t, int64_t> parse_rows(const std::string& text, int64_t count) {
+  if (text.empty()) return {0, count};
+  const auto number = [&](std::string_view part, int64_t otherwise) {
+    if (part.empty()) return otherwise;
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    VIADUCT_CHECK(ConfigError,
+                  error == std::errc() && end == part.data() + part.size() && value >= 0,
+                  "--rows {}: expected a range of rows like 0:3", text);
+    return value;
+  };
+  const size_t colon = text.find(':');
+  const int64_t begin = number(std::string_view(text).substr(0, colon), 0);
+  const int64_t end = colon == std::string::npos
+                          ? begin + 1
+                          : number(std::string_view(text).substr(colon + 1), count);
+  VIADUCT_CHECK(ConfigError, begin < end && begin < count,
+                "--rows {}: no such rows; the data set has {}, 0 to {}", text, count, count - 1);
+  return {begin, std::min(end, count)};
+}
+
+/// The texts of sequences, with what is learned marked where there is a mask.
+void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
+  const Tokenizer tokenizer = open_tokenizer(arguments.tokenizer);
+  const auto [begin, end] = parse_rows(arguments.rows, dataset.sequence_count());
+  const std::string mask_prefix = dataset.prefix() + ".mask";
+  std::optional<IndexedDataset> masks;
+  if (std::filesystem::exists(mask_prefix + ".idx")) {
+    masks.emplace(mask_prefix);
+    VIADUCT_CHECK(IoError, masks->sequence_count() == dataset.sequence_count(),
+                  "{}: {} sequences, but {} has {}: the mask belongs to other data", mask_prefix,
+                  masks->sequence_count(), dataset.prefix(), dataset.sequence_count());
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    const auto length = static_cast<size_t>(dataset.sequence_length(row));
+    std::vector<int64_t> values(length), learned(length);
+    dataset.read(row, 0, std::span<int64_t>(values));
+    if (masks) {
+      VIADUCT_CHECK(IoError, masks->sequence_length(row) == dataset.sequence_length(row),
+                    "{}: sequence {} has {} elements, expected {}: the mask belongs to other data",
+                    mask_prefix, row, masks->sequence_length(row), length);
+      masks->read(row, 0, std::span<int64_t>(learned));
+    }
+    std::vector<int32_t> ids;
+    for (const int64_t value : values) {
+      VIADUCT_CHECK(ConfigError, value >= 0 && value < tokenizer.vocab_size(),
+                    "{}: sequence {} has the token {}, and the tokenizer {} has {}: it is another "
+                    "one's",
+                    dataset.prefix(), row, value, arguments.tokenizer, tokenizer.vocab_size());
+      ids.push_back(static_cast<int32_t>(value));
+    }
+    const std::vector<uint8_t> mask(learned.begin(), learned.end());
+    const auto scored =
+        std::count_if(mask.begin(), mask.end(), [](uint8_t one) { return one != 0; });
+    fmt::print("row {}: {}{}\n{}\n", row, counted(static_cast<int64_t>(length), "token"),
+               masks ? fmt::format(", {} learned", scored) : std::string(),
+               masked_text(tokenizer, ids, mask, shows_colours()));
+  }
+}
+
 int run(const Arguments& arguments) {
   check_dataset_files({arguments.prefix}, "viaduct data inspect");
+  VIADUCT_CHECK(ConfigError, arguments.text == !arguments.tokenizer.empty(),
+                "--text and --tokenizer DIR belong together");
+  VIADUCT_CHECK(ConfigError, arguments.rows.empty() || arguments.text, "--rows needs --text");
   const IndexedDataset dataset(arguments.prefix);
+  if (arguments.text) {
+    VIADUCT_CHECK(ConfigError, !is_float_token(dataset.token_type()),
+                  "{}: its elements are floating-point values, no tokens", arguments.prefix);
+    print_texts(arguments, dataset);
+    return 0;
+  }
   if (arguments.json) {
     fmt::print("{}\n", describe(dataset, arguments.tokens).dump());
   } else {
@@ -99,8 +177,17 @@ Subcommand add_data_inspect(CLI::App& data) {
   auto arguments = std::make_shared<Arguments>();
   app->add_option("PREFIX", arguments->prefix, "Path of the files without .bin / .idx")->required();
   app->add_flag("--tokens", arguments->tokens, "Also print all sequences");
-  app->add_flag("--json", arguments->json, "One JSON document");
-  app->footer("Example:\n  viaduct data inspect data/shakespeare --json");
+  auto* json = app->add_flag("--json", arguments->json, "One JSON document");
+  auto* text = app->add_flag("--text", arguments->text,
+                             "Print rows as text; of conversations, what is learned is in colour "
+                             "(in brackets where standard output is no terminal)");
+  app->add_option("--tokenizer", arguments->tokenizer,
+                  "--text: folder with tokenizer files, or FILE.gguf");
+  app->add_option("--rows", arguments->rows, "--text: rows like 0:3; without it, all");
+  json->excludes(text);
+  app->footer(
+      "Example:\n  viaduct data inspect data/shakespeare --json\n  viaduct data inspect data/chats "
+      "--text --tokenizer models/smollm2 --rows 0:3");
   return {app, [arguments] { return run(*arguments); }};
 }
 

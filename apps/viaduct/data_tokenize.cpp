@@ -1,10 +1,7 @@
 #include <fmt/ranges.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
@@ -15,7 +12,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "existing_output.h"
 #include "number_checks.h"
-#include "standard_streams.h"
+#include "progress_bar.h"
 
 namespace viaduct::cli {
 namespace {
@@ -26,32 +23,6 @@ struct Arguments {
   std::string eod_token, unknown_bytes = "drop";
   bool all_jsonl = false, no_append_eod = false, overwrite = false;
   int workers = default_pool_threads(1);
-};
-
-class Bar {
- public:
-  void show(int64_t done, int64_t total) {
-    if (!on_terminal_ || total == 0) return;
-    constexpr int kWidth = 30;
-    const int filled = static_cast<int>(kWidth * done / total);
-    const double seconds = elapsed();
-    const double left =
-        done > 0 ? seconds * static_cast<double>(total - done) / static_cast<double>(done) : 0;
-    say("\r[{:#<{}}{:-<{}}] {} of {}  {}/s  ETA {}\033[K", "", filled, "", kWidth - filled,
-        format_bytes(done), format_bytes(total),
-        format_bytes(static_cast<int64_t>(static_cast<double>(done) / seconds)),
-        format_seconds(left));
-    shown_ = true;
-  }
-  ~Bar() {
-    if (shown_) say("\r\033[K");
-  }
-  double elapsed() const { return std::max(1e-9, steady_seconds() - begin_); }
-
- private:
-  const bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
-  const double begin_ = steady_seconds();
-  bool shown_ = false;
 };
 
 /// "; its special tokens are …", or nothing.
@@ -98,7 +69,7 @@ int run(const Arguments& arguments) {
   TokenizeResult result;
   double seconds = 0;
   {
-    Bar bar;
+    ProgressBar bar;
     result = tokenize_files(settings, encode_function(tokenizer, settings.workers),
                             [&](int64_t done, int64_t total) { bar.show(done, total); });
     seconds = bar.elapsed();

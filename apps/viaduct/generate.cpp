@@ -14,8 +14,8 @@
 #include "dry_run_stages.h"
 #include "generate/stop_text.h"
 #include "generate_output.h"
+#include "generation_options.h"
 #include "number_checks.h"
-#include "override_scope.h"
 #include "run/inference_setup.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
@@ -30,51 +30,27 @@ struct Arguments {
   std::vector<std::string> prompts, stops;
   std::string prompt_file;
   std::optional<int64_t> max_new_tokens;
-  SamplingOptions sampling;
+  GivenSampling sampling;
+  TalkOptions talk;
   uint64_t seed = 1234;
   int64_t batch_size = 16;
-  bool json = false, dry_run = false;
+  bool chat = false, json = false, dry_run = false;
 };
 
-/// The folder defines the model: only the layout fields of section `model` are read.
 OverrideScope scope() {
-  return {"viaduct generate",
-          {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
-           "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
-           "model.expert_model_parallel_size", "model.expert_tensor_parallel_size",
-           "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
-           "model.num_layers_in_last_pipeline_stage", "model.packed_weights",
-           "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
-           "model.pipeline_model_parallel_size", "model.sequence_parallel",
-           "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size"}};
+  return generation_scope("viaduct generate");
 }
 
-/// `--prompt A B dist.ranks=2`: an option with several texts takes all following words. Words in
-/// the form of an override are moved.
-void move_overrides(std::vector<std::string>& texts, std::vector<std::string>& overrides) {
-  const auto is_override = [](const std::string& text) {
-    const std::string name = text.substr(0, text.find('='));
-    const bool word = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-      return std::isalnum(c) != 0 || c == '_' || c == '.';
-    });
-    return name.size() < text.size() && word &&
-           (name.find('.') != std::string::npos || name == "mixed_precision");
-  };
-  const auto text = std::stable_partition(texts.begin(), texts.end(), is_override);
-  overrides.insert(overrides.end(), texts.begin(), text);
-  texts.erase(texts.begin(), text);
-}
-
-std::vector<PromptText> read_standard_input(const Launch& launch) {
+PromptLines read_standard_input(const Launch& launch) {
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
                 "-: standard input reaches one of the {} processes; use --prompt-file",
                 launch.ranks);
-  // If the first line is an object with a "prompt", all lines are JSONL.
-  return read_prompts(std::cin, "standard input", std::cin.peek() == '{');
+  // If the first line is an object, all lines are JSONL.
+  return read_prompt_lines(std::cin, "standard input", std::cin.peek() == '{');
 }
 
 /// Reads the prompts from the one source that is given.
-std::vector<PromptText> read_texts(Arguments& arguments, const Launch& launch) {
+PromptLines read_lines(Arguments& arguments, const Launch& launch) {
   auto& rest = arguments.inference.overrides;
   const auto dash = std::find(rest.begin(), rest.end(), "-");
   const bool from_input = dash != rest.end();
@@ -87,11 +63,11 @@ std::vector<PromptText> read_texts(Arguments& arguments, const Launch& launch) {
                 sources);
   if (from_input) return read_standard_input(launch);
   if (!arguments.prompt_file.empty()) return read_prompt_file(arguments.prompt_file);
-  std::vector<PromptText> texts;
+  PromptLines texts;
   for (const std::string& text : arguments.prompts) {
-    texts.push_back({text, arguments.prompts.size() == 1
-                               ? "--prompt"
-                               : fmt::format("--prompt {}", texts.size() + 1)});
+    texts.lines.push_back({text, arguments.prompts.size() == 1
+                                     ? "--prompt"
+                                     : fmt::format("--prompt {}", texts.lines.size() + 1)});
   }
   return texts;
 }
@@ -104,11 +80,35 @@ struct Prepared {
   GenerationWork work;
 };
 
+/// The prompts that the lines stand for, and what ends their texts.
+void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines lines) {
+  const RunSetup& setup = prepared.setup;
+  std::vector<int32_t>& stops = prepared.work.options.stop_tokens;
+  stops = stop_tokens(*setup.tokenizer, setup.model);
+  if (!arguments.chat) {
+    prepared.texts = plain_prompts(std::move(lines));
+    return;
+  }
+  const auto chats = open_chat_prompts(arguments.talk, setup);
+  prepared.texts = make_chat_prompts(lines.lines, lines.jsonl, *chats);
+  if (chats->end_of_turn()) stops.push_back(*chats->end_of_turn());
+}
+
+void check_options(const Arguments& arguments) {
+  check_talk_options(arguments.talk);
+  VIADUCT_CHECK(ConfigError, arguments.chat || !arguments.talk.any(),
+                "viaduct generate: --template, --now and --user-control-tokens are of "
+                "conversations, which --chat reads");
+}
+
 Prepared prepare(Arguments& arguments, const Launch& launch) {
-  check(arguments.sampling);
+  const SamplingOptions sampling = arguments.sampling.over({});
+  check(sampling);
+  check_options(arguments);
   move_overrides(arguments.prompts, arguments.inference.overrides);
   move_overrides(arguments.stops, arguments.inference.overrides);
-  Prepared prepared{.texts = read_texts(arguments, launch)};
+  PromptLines lines = read_lines(arguments, launch);
+  Prepared prepared;
   scope().check(arguments.inference.overrides);
   prepared.setup = prepare_inference(arguments.inference);
   check_started(prepared.setup.config.dist, launch);
@@ -117,24 +117,27 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
                 "{}: no tokenizer files; prompts need a tokenizer",
                 setup.pretrained->path.string());
   check_stop_strings(*setup.tokenizer, arguments.stops);
+  take_lines(prepared, arguments, std::move(lines));
   prepared.prompts =
       make_prompts(prepared.texts, *setup.tokenizer, setup.model, arguments.max_new_tokens);
   prepared.work.batches = batches_by_length(prepared.prompts, arguments.batch_size);
   prepared.work.stops = arguments.stops;
   GenerateOptions& options = prepared.work.options;
-  options.sampling = arguments.sampling;
+  options.sampling = sampling;
   options.seed = arguments.seed;
-  options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
   return prepared;
 }
 
-void run_rank(const Prepared& prepared, bool json, std::shared_ptr<Communicator> world) {
+void run_rank(const Prepared& prepared, const Arguments& arguments,
+              std::shared_ptr<Communicator> world) {
+  const bool json = arguments.json;
   const bool leads = world->rank() == 0;
   if (leads) {
     for (const std::string& note : prepared.setup.notes) log_info("{}", note);
   }
   const RankDevice rank = make_rank_device(prepared.setup.config.dist);
-  GenerateOutput output(prepared.texts, prepared.prompts, json);
+  GenerateOutput output(prepared.texts, prepared.prompts,
+                        {.json = json, .answers = arguments.chat});
   GenerationHooks hooks;
   if (leads) hooks.started = [&] { output.begin(); };
   hooks.piece = [&](int64_t, const std::string& text) { output.piece(text); };
@@ -160,29 +163,9 @@ int run(Arguments arguments) {
     return 0;
   }
   run_ranks(prepared.setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
-    run_rank(prepared, arguments.json, std::move(world));
+    run_rank(prepared, arguments, std::move(world));
   });
   return 0;
-}
-
-void add_sampling(CLI::App& app, Arguments& arguments) {
-  SamplingOptions& sampling = arguments.sampling;
-  app.add_option("--temperature", sampling.temperature,
-                 "Divides the logits; 0 takes the most likely token each time")
-      ->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "Only the K most likely tokens; 0: all")
-      ->capture_default_str();
-  app.add_option("--top-p", sampling.top_p,
-                 "Only the most likely tokens whose probabilities sum to P")
-      ->capture_default_str();
-  app.add_option("--repetition-penalty", sampling.repetition_penalty,
-                 "Divides the positive logits of tokens in the prompt or the text so far, "
-                 "multiplies the negative ones; 1: no penalty")
-      ->capture_default_str();
-  app.add_option("--seed", arguments.seed,
-                 "The same seed gives the same texts, in every layout and batch")
-      ->check(not_negative())
-      ->capture_default_str();
 }
 
 }  // namespace
@@ -203,7 +186,12 @@ Subcommand add_generate(CLI::App& root) {
       ->check(not_negative());
   app->add_option("--stop", arguments->stops,
                   "Strings that end a text; they are not part of the text");
-  add_sampling(*app, *arguments);
+  add_sampling(*app, arguments->sampling, arguments->seed, "");
+  app->add_flag("--chat", arguments->chat,
+                "Prompts are conversations, by the model's chat template: JSONL with messages "
+                "(optionally tools, chat_template_kwargs, id); a line or --prompt of another form "
+                "is one message of a user. The answers come out");
+  add_talk_options(*app, arguments->talk);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")
       ->check(positive())
@@ -211,7 +199,8 @@ Subcommand add_generate(CLI::App& root) {
   app->add_flag("--json", arguments->json,
                 "One JSON document (many prompts: one a line, in their order): prompt, text, "
                 "prompt_tokens, tokens, stop_reason (length, stop_token or stop_string), "
-                "stop_token, stop_string, tokens_per_second (of all texts so far)");
+                "stop_token, stop_string, tokens_per_second (of all texts so far); with --chat "
+                "also message (the answer) and the line's id");
   app->add_flag("--dry-run", arguments->dry_run,
                 "Print the memory of each rank with all texts at their maximum length; start "
                 "nothing");

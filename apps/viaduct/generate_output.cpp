@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json_reader.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -16,23 +17,11 @@ void print_now(std::string_view text) {
   flush_standard_output();
 }
 
-const char* reason_name(StopReason reason) {
-  switch (reason) {
-    case StopReason::stop_token:
-      return "stop_token";
-    case StopReason::stop_string:
-      return "stop_string";
-    case StopReason::length:
-      break;
-  }
-  return "length";
-}
-
 }  // namespace
 
 void GenerateOutput::begin() {
   began_ = steady_seconds();
-  if (streams()) print_now(texts_.front().text);
+  if (streams() && !form_.answers) print_now(texts_.front().text);
 }
 
 void GenerateOutput::piece(const std::string& text) {
@@ -40,11 +29,13 @@ void GenerateOutput::piece(const std::string& text) {
 }
 
 void GenerateOutput::print(const GeneratedText& text) const {
-  const std::string& prompt = texts_[static_cast<size_t>(text.number)].text;
+  const PromptText& given = texts_[static_cast<size_t>(text.number)];
+  const std::string& prompt = given.text;
   const Generated& generated = text.generated;
-  if (!json_) {
+  if (!form_.json) {
     if (streams()) return print_now("\n");
-    return print_now((text.number > 0 ? "\n" : "") + prompt + text.text + "\n");
+    return print_now((text.number > 0 ? "\n" : "") + (form_.answers ? "" : prompt) + text.text +
+                     "\n");
   }
   nlohmann::ordered_json document{
       {"prompt", prompt},
@@ -58,6 +49,8 @@ void GenerateOutput::print(const GeneratedText& text) const {
        static_cast<double>(tokens_) / std::max(steady_seconds() - began_, 1e-9)}};
   if (generated.stop_token) document["stop_token"] = *generated.stop_token;
   if (text.stop_string) document["stop_string"] = *text.stop_string;
+  if (form_.answers) document["message"] = {{"role", "assistant"}, {"content", text.text}};
+  if (!given.id.empty()) document["id"] = parse_json<nlohmann::ordered_json>(given.id, given.where);
   print_now(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

@@ -11,12 +11,17 @@
 
 namespace viaduct::cli {
 
+struct GenerateForm {
+  bool json = false;
+  bool answers = false;  // texts are answers to conversations: they stand without their prompts
+};
+
 class GenerateOutput {
  public:
   /// `texts` and `prompts` by number; both must outlive this object.
   GenerateOutput(const std::vector<PromptText>& texts, const std::vector<Prompt>& prompts,
-                 bool json)
-      : texts_(texts), prompts_(prompts), json_(json) {}
+                 GenerateForm form)
+      : texts_(texts), prompts_(prompts), form_(form) {}
 
   /// IoError if standard output cannot be written, also for the functions below.
   void begin();
@@ -26,12 +31,12 @@ class GenerateOutput {
   int64_t tokens() const { return tokens_; }
 
  private:
-  bool streams() const { return texts_.size() == 1 && !json_; }
+  bool streams() const { return texts_.size() == 1 && !form_.json; }
   void print(const GeneratedText& text) const;
 
   const std::vector<PromptText>& texts_;
   const std::vector<Prompt>& prompts_;
-  bool json_;
+  GenerateForm form_;
   int64_t tokens_ = 0, printed_ = 0;
   double began_ = 0;
   std::map<int64_t, GeneratedText> waiting_;  // blocked by texts of earlier prompts

@@ -127,6 +127,7 @@ int run(int argc, char** argv) {
   // One per line, so that changes to the list merge.
   const std::vector<Subcommand> subcommands{
       add_bench(root),      //
+      add_chat(root),       //
       add_convert(root),    //
       add_data(root),       //
       add_eval(root),       //

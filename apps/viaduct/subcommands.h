@@ -21,6 +21,7 @@ struct Subcommand {
 
 // One function per file, in the order of `viaduct --help`.
 Subcommand add_bench(CLI::App& root);
+Subcommand add_chat(CLI::App& root);
 Subcommand add_convert(CLI::App& root);
 Subcommand add_data(CLI::App& root);
 Subcommand add_eval(CLI::App& root);

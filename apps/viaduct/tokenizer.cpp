@@ -17,6 +17,7 @@
 #include "existing_output.h"
 #include "number_checks.h"
 #include "subcommands.h"
+#include "tokenizer_chat.h"
 
 namespace viaduct::cli {
 namespace {
@@ -237,7 +238,10 @@ Subcommand add_tokenizer(CLI::App& root) {
       "--output "
       "runs/tokenizer");
 
+  const Subcommand chat = add_tokenizer_chat(*app);
+
   return {app, [=] {
+            if (chat.app->parsed()) return chat.run();
             if (encoder->parsed()) return encode(*options);
             if (decoder->parsed()) return decode(*options);
             return train(*options);

@@ -174,16 +174,21 @@ std::string model_name(const ModelFolder& folder) {
   return (step ? path.parent_path() : path).filename().string();
 }
 
-Tokenizer open_tokenizer(const std::filesystem::path& path) {
+TokenizerFiles open_tokenizer_files(const std::filesystem::path& path) {
   check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
-  if (!names_gguf_file(path)) return load_tokenizer(path);
+  if (!names_gguf_file(path)) return TokenizerFiles(path);
   const GgufFile file(path);
   std::vector<std::string> notes;
   auto texts = tokenizer_of_gguf(file.head().keys, notes);
   // Without a configuration beside it a text of notes says why there is no tokenizer.
   VIADUCT_CHECK(ConfigError, notes.empty(), "{}", notes.front());
   texts["config.json"] = gguf_config_text(file);
-  return load_tokenizer(TokenizerFiles(path, std::move(texts)));
+  return {path, std::move(texts)};
+}
+
+Tokenizer open_tokenizer(const std::filesystem::path& path) {
+  check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
+  return names_gguf_file(path) ? load_tokenizer(open_tokenizer_files(path)) : load_tokenizer(path);
 }
 
 bool has_tokenizer(const std::filesystem::path& path) {

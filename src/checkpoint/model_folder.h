@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/tensor_source.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "model/model_config.h"
 #include "tensor/dtype.h"
 
@@ -53,8 +54,11 @@ ModelConfig read_model_config(const ModelFolder& folder);
 /// else like the folder or file; a step has the name of its save folder.
 std::string model_name(const ModelFolder& folder);
 
-/// A tokenizer, from the files of a folder or the metadata of a GGUF file; errors as
-/// load_tokenizer.
+/// The files of a tokenizer, chat templates included: those of a folder, or what the metadata of a
+/// GGUF file stand for. ConfigError if the path is missing, or for a GGUF file whose tokenizer is
+/// not supported.
+TokenizerFiles open_tokenizer_files(const std::filesystem::path& path);
+/// A tokenizer of those files; errors as load_tokenizer.
 Tokenizer open_tokenizer(const std::filesystem::path& path);
 /// Whether there is one to open.
 bool has_tokenizer(const std::filesystem::path& path);

@@ -27,17 +27,65 @@ ordered_json identity(const IndexedDataset& dataset) {
           {"sample_hash", fmt::format("{:016x}", token_sample_hash(dataset))}};
 }
 
+std::string hash_hex(uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+/// Nothing for what is no hash.
+std::optional<uint64_t> read_hash(const ordered_json& value) {
+  if (!value.is_string()) return std::nullopt;
+  const auto& text = value.get_ref<const std::string&>();
+  uint64_t hash = 0;
+  const char* end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, hash, 16).ptr != end || text.empty()) return std::nullopt;
+  return hash;
+}
+
+ordered_json conversations_json(const ConversationRecord& record) {
+  return {{"train_on", record.train_on},
+          {"tokenizer_hash", hash_hex(record.tokenizer)},
+          {"template_hash", record.chat_template ? ordered_json(hash_hex(*record.chat_template))
+                                                 : ordered_json(nullptr)},
+          {"user_control_tokens", record.control_tokens_as_text ? "as-text" : "recognised"},
+          {"scored_tokens", record.scored},
+          {"rows_of_one_answer", record.own_rows}};
+}
+
+std::optional<ConversationRecord> read_conversations(const ordered_json& json) {
+  if (!json.is_object()) return std::nullopt;
+  const auto text = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto count = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() ? json_count(*found).value_or(0) : 0;
+  };
+  ConversationRecord record;
+  record.train_on = text("train_on");
+  const auto tokenizer =
+      json.contains("tokenizer_hash") ? read_hash(json["tokenizer_hash"]) : std::nullopt;
+  if (record.train_on.empty() || !tokenizer) return std::nullopt;
+  record.tokenizer = *tokenizer;
+  if (json.contains("template_hash")) record.chat_template = read_hash(json["template_hash"]);
+  record.control_tokens_as_text = text("user_control_tokens") == "as-text";
+  record.scored = count("scored_tokens");
+  record.own_rows = count("rows_of_one_answer");
+  return record;
+}
+
 }  // namespace
 
 void write_token_record(const std::filesystem::path& prefix, const TokenRecord& record) {
   const IndexedDataset dataset(prefix, IndexCheck::on_use);
   ordered_json json{{"largest_token_id", record.largest_token}};
-  if (record.vocabulary) json["vocabulary_hash"] = fmt::format("{:016x}", *record.vocabulary);
+  if (record.vocabulary) json["vocabulary_hash"] = hash_hex(*record.vocabulary);
   if (record.separator) {
     json["separator"] =
         *record.separator < 0 ? ordered_json(nullptr) : ordered_json(*record.separator);
     json["separators_inside"] = record.inner_separators;
   }
+  if (record.conversations) json["conversations"] = conversations_json(*record.conversations);
   json["data"] = identity(dataset);
   write_file_atomically(record_path(dataset.prefix()), json.dump(2) + "\n");
 }
@@ -63,13 +111,12 @@ std::optional<TokenRecord> read_token_record(const IndexedDataset& dataset) {
     result.inner_separators = inside->get<int64_t>();
   }
   if (const auto hash = record.find("vocabulary_hash"); hash != record.end()) {
-    if (!hash->is_string()) return std::nullopt;
-    const auto& text = hash->get_ref<const std::string&>();
-    uint64_t value = 0;
-    const char* end = text.data() + text.size();
-    if (std::from_chars(text.data(), end, value, 16).ptr != end || text.empty())
-      return std::nullopt;
-    result.vocabulary = value;
+    result.vocabulary = read_hash(*hash);
+    if (!result.vocabulary) return std::nullopt;
+  }
+  if (const auto chat = record.find("conversations"); chat != record.end()) {
+    result.conversations = read_conversations(*chat);
+    if (!result.conversations) return std::nullopt;
   }
   return result;
 }

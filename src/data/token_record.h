@@ -1,15 +1,28 @@
 #pragma once
-// What `viaduct data tokenize` knows about the tokens it wrote, in PREFIX.tokens.json beside the
-// data: the largest id, so that later runs need not scan all tokens, whose tokens they are, and
-// which of them ends documents. Megatron's readers pass over the file.
+// What `viaduct data tokenize` and `data chat` know about the tokens they wrote, in
+// PREFIX.tokens.json beside the data: the largest id, so that later runs need not scan all tokens,
+// whose tokens they are, and which of them ends documents. Megatron's readers pass over the file.
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "data/indexed_dataset.h"
 
 namespace viaduct {
+
+/// What `viaduct data chat` knows besides.
+struct ConversationRecord {
+  std::string train_on;  // what is learned: "assistant", …
+  /// The last of vocabulary_hashes of the whole tokenizer, and a hash of the chat templates with
+  /// the special tokens that they see; nothing where no template was used.
+  uint64_t tokenizer = 0;
+  std::optional<uint64_t> chat_template;
+  bool control_tokens_as_text = false;
+  int64_t scored = 0;    // tokens that are learned
+  int64_t own_rows = 0;  // rows of a single answer that the template shows otherwise later
+};
 
 struct TokenRecord {
   int64_t largest_token = -1;  // −1: no tokens
@@ -18,6 +31,7 @@ struct TokenRecord {
   /// The token that ends each document; −1: none was appended; older records do not say.
   std::optional<int64_t> separator;
   int64_t inner_separators = 0;  // further ones, inside documents
+  std::optional<ConversationRecord> conversations;
 };
 
 /// Writes the record of the data set PREFIX, which is complete.

@@ -12,6 +12,67 @@ constexpr int64_t kPassTokens = 2048;
 
 using Ids = std::vector<int32_t>;
 
+class PromptBatch {
+ public:
+  PromptBatch(Generator& generator, std::span<const Prompt> prompts, const GenerateOptions& options,
+              TakeToken take)
+      : generator_(generator), options_(options), take_(take), feeds_(prompts.size()) {
+    const int64_t vocabulary = generator.model().config().vocabulary;
+    for (const Prompt& prompt : prompts) sequences_.emplace_back(prompt, vocabulary);
+  }
+
+  /// Feeds the tokens of feeds_ and picks the next tokens, which are fed next.
+  void step() {
+    std::vector<size_t> fed;
+    for (size_t i = 0; i < feeds_.size(); ++i) {
+      if (!feeds_[i].empty()) fed.push_back(i);
+    }
+    const Ids chosen = generator_.step(feeds_, [&](int64_t i, std::span<const float> logits) {
+      return sequences_[static_cast<size_t>(i)].choose(options_, logits);
+    });
+    for (size_t n = 0; n < fed.size(); ++n) {
+      feeds_[fed[n]].clear();
+      const size_t i = fed[n];
+      const auto take = [&](int32_t id) { return take_(i, id); };
+      if (sequences_[i].accept(options_, chosen[n], take)) feeds_[i] = {chosen[n]};
+    }
+  }
+
+  void run(const std::vector<PromptPass>& passes) {
+    std::vector<Ids> after(
+        feeds_.size());  // first tokens, held until the other prompts have theirs
+    for (const PromptPass& pass : passes) {
+      for (size_t i = pass.begin; i < pass.end; ++i) {
+        if (!sequences_[i].done()) feeds_[i] = sequences_[i].prompt().ids;
+      }
+      if (!waiting()) continue;
+      step();
+      for (size_t i = pass.begin; i < pass.end; ++i) after[i].swap(feeds_[i]);
+    }
+    feeds_.swap(after);
+    while (waiting()) step();
+  }
+
+  std::vector<Generated> results() const {
+    std::vector<Generated> all;
+    for (const PromptSequence& sequence : sequences_) all.push_back(sequence.result());
+    return all;
+  }
+
+ private:
+  bool waiting() const {
+    return std::any_of(feeds_.begin(), feeds_.end(), [](const Ids& ids) { return !ids.empty(); });
+  }
+
+  Generator& generator_;
+  const GenerateOptions& options_;
+  TakeToken take_;
+  std::vector<PromptSequence> sequences_;
+  std::vector<Ids> feeds_;  // the next input of each sequence; empty: it waits or is done
+};
+
+}  // namespace
+
 void check_prompts(const Generator& generator, std::span<const Prompt> prompts) {
   VIADUCT_CHECK(ConfigError, !prompts.empty(), "generate: no prompts");
   for (const Prompt& prompt : prompts) {
@@ -25,111 +86,6 @@ void check_prompts(const Generator& generator, std::span<const Prompt> prompts) 
                   generator.positions());
   }
 }
-
-/// The state of one prompt.
-struct Sequence {
-  const Prompt& prompt;
-  SeenTokens seen;
-  Generated result;
-  bool done = false;
-
-  int64_t length() const {
-    return prompt.prompt_tokens() + static_cast<int64_t>(result.tokens.size());
-  }
-};
-
-class PromptBatch {
- public:
-  PromptBatch(Generator& generator, std::span<const Prompt> prompts, const GenerateOptions& options,
-              TakeToken take)
-      : generator_(generator), options_(options), take_(take), feeds_(prompts.size()) {
-    const int64_t vocabulary = generator.model().config().vocabulary;
-    for (const Prompt& prompt : prompts) {
-      Sequence& sequence = sequences_.emplace_back(Sequence{prompt, SeenTokens(vocabulary), {}});
-      for (const int32_t id : prompt.ids) sequence.seen.add(id);
-      sequence.done = prompt.max_new_tokens == 0;
-    }
-  }
-
-  /// Feeds the tokens of feeds_ and picks the next tokens, which are fed next.
-  void step() {
-    std::vector<size_t> fed;
-    for (size_t i = 0; i < feeds_.size(); ++i) {
-      if (!feeds_[i].empty()) fed.push_back(i);
-    }
-    const Ids chosen = generator_.step(feeds_, [&](int64_t i, std::span<const float> logits) {
-      return choose(sequences_[static_cast<size_t>(i)], logits);
-    });
-    for (size_t n = 0; n < fed.size(); ++n) {
-      feeds_[fed[n]].clear();
-      accept(fed[n], chosen[n]);
-    }
-  }
-
-  void run(const std::vector<PromptPass>& passes) {
-    std::vector<Ids> after(
-        feeds_.size());  // first tokens, held until the other prompts have theirs
-    for (const PromptPass& pass : passes) {
-      for (size_t i = pass.begin; i < pass.end; ++i) {
-        if (!sequences_[i].done) feeds_[i] = sequences_[i].prompt.ids;
-      }
-      if (!waiting()) continue;
-      step();
-      for (size_t i = pass.begin; i < pass.end; ++i) after[i].swap(feeds_[i]);
-    }
-    feeds_.swap(after);
-    while (waiting()) step();
-  }
-
-  std::vector<Generated> results() {
-    std::vector<Generated> all;
-    for (Sequence& sequence : sequences_) all.push_back(std::move(sequence.result));
-    return all;
-  }
-
- private:
-  bool waiting() const {
-    return std::any_of(feeds_.begin(), feeds_.end(), [](const Ids& ids) { return !ids.empty(); });
-  }
-
-  int32_t choose(const Sequence& sequence, std::span<const float> logits) const {
-    const DrawKey key{options_.seed, static_cast<uint64_t>(sequence.prompt.number),
-                      static_cast<uint64_t>(sequence.length())};
-    if (options_.sampling.repetition_penalty == 1)
-      return static_cast<int32_t>(pick_token(logits, options_.sampling, key));
-    std::vector<float> penalized(logits.begin(), logits.end());
-    penalize(penalized, sequence.seen, options_.sampling.repetition_penalty);
-    return static_cast<int32_t>(pick_token(penalized, options_.sampling, key));
-  }
-
-  void accept(size_t i, int32_t id) {
-    Sequence& sequence = sequences_[i];
-    Generated& result = sequence.result;
-    const auto& stops = options_.stop_tokens;
-    if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
-      result.reason = StopReason::stop_token;
-      result.stop_token = id;
-      sequence.done = true;
-      return;
-    }
-    result.tokens.push_back(id);
-    sequence.seen.add(id);
-    sequence.done = static_cast<int64_t>(result.tokens.size()) == sequence.prompt.max_new_tokens;
-    if (!take_(i, id)) {
-      result.reason = StopReason::stop_string;
-      sequence.done = true;
-    }
-    if (!sequence.done) feeds_[i] = {id};
-  }
-
-  Generator& generator_;
-  const GenerateOptions& options_;
-  TakeToken take_;
-  std::vector<Sequence> sequences_;
-  std::vector<Ids> feeds_;  // the next input of each sequence; empty: it waits or is done
-};
-
-}  // namespace
 
 std::vector<PromptPass> prompt_passes(std::span<const Prompt> prompts) {
   std::vector<PromptPass> passes;

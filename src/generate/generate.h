@@ -1,38 +1,13 @@
 #pragma once
 // The loop of generation: the prompts of a batch in few passes, then one token of each at a time.
 
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "generate/generator.h"
-#include "generate/sampling.h"
+#include "generate/prompt_sequence.h"
 
 namespace viaduct {
-
-struct Prompt {
-  /// Its number among all prompts of a run. Random numbers depend on number and position, so they
-  /// do not depend on the prompt's batch.
-  int64_t number = 0;
-  std::vector<int32_t> ids;  // at least one
-  int64_t max_new_tokens = 0;
-
-  int64_t prompt_tokens() const { return static_cast<int64_t>(ids.size()); }
-};
-
-struct GenerateOptions {
-  SamplingOptions sampling;
-  uint64_t seed = 1234;
-  std::vector<int32_t> stop_tokens;  // end the text; are not part of it
-};
-
-enum class StopReason { stop_token, stop_string, length };
-
-struct Generated {
-  std::vector<int32_t> tokens;  // the new ones
-  StopReason reason = StopReason::length;
-  std::optional<int32_t> stop_token;
-};
 
 /// Called with each new token of prompt `i` of the batch; returns false to end the text with it
 /// (StopReason::stop_string). All ranks of a replica must return the same.
@@ -44,6 +19,10 @@ using TakeToken = FunctionRef<bool(size_t i, int32_t id)>;
 /// sampling options that are out of range.
 std::vector<Generated> generate(Generator& generator, std::span<const Prompt> prompts,
                                 const GenerateOptions& options, TakeToken take);
+
+/// ConfigError if there is no prompt, for one without tokens, and for one that exceeds the
+/// generator's positions with its new tokens.
+void check_prompts(const Generator& generator, std::span<const Prompt> prompts);
 
 /// Divides the prompts into passes of about this many tokens, whole prompts: each an index range.
 struct PromptPass {

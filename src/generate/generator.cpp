@@ -111,6 +111,12 @@ void Generator::start(int64_t sequences) {
                  .positions = settings_.positions + room()});
 }
 
+void Generator::truncate(int64_t i, int64_t tokens) {
+  VIADUCT_CHECK(ShapeError, tokens >= 0 && tokens <= length(i),
+                "generate: {} tokens to keep of sequence {}, which has {}", tokens, i, length(i));
+  cache_->forget(i, length(i) - tokens);
+}
+
 Generator::Pass Generator::pass_of(Feed ids) {
   const int64_t vocabulary = model_->config().vocabulary;
   std::vector<int32_t> all, positions, offsets{0};

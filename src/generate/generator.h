@@ -56,6 +56,8 @@ class Generator {
   int64_t sequences() const { return cache_->sequences(); }
   /// Number of tokens that sequence `i` was fed.
   int64_t length(int64_t i) const { return cache_->length(i); }
+  /// Drops all but the first `tokens` tokens of sequence `i`. ShapeError if it has fewer.
+  void truncate(int64_t i, int64_t tokens);
 
   /// The next tokens of some sequences.
   using Feed = std::span<const std::vector<int32_t>>;

@@ -29,20 +29,18 @@ std::string prompt_of_json(const std::string& line, const std::string& where) {
 
 }  // namespace
 
-std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, bool jsonl) {
-  std::vector<PromptText> prompts;
-  int64_t number = 0;
+PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool jsonl) {
+  PromptLines read{.jsonl = jsonl};
   for (std::string line; std::getline(in, line);) {
-    const std::string where = fmt::format("{} line {}", name, ++number);
     if (line.ends_with('\r')) line.pop_back();
-    prompts.push_back({jsonl ? prompt_of_json(line, where) : line, where});
+    read.lines.push_back({line, fmt::format("{} line {}", name, read.lines.size() + 1)});
   }
   VIADUCT_CHECK(IoError, !in.bad(), "{}: cannot be read", name);
-  VIADUCT_CHECK(IoError, !prompts.empty(), "{}: has no prompt; expected one a line", name);
-  return prompts;
+  VIADUCT_CHECK(IoError, !read.lines.empty(), "{}: has no prompt; expected one a line", name);
+  return read;
 }
 
-std::vector<PromptText> read_prompt_file(const std::filesystem::path& file) {
+PromptLines read_prompt_file(const std::filesystem::path& file) {
   check_given_path("--prompt-file ", file, "a text file or JSONL");
   std::ifstream in(file);
   std::error_code error;
@@ -50,7 +48,14 @@ std::vector<PromptText> read_prompt_file(const std::filesystem::path& file) {
                 "--prompt-file {}: is a folder, expected a file", file.string());
   VIADUCT_CHECK(IoError, in.good(), "--prompt-file {}: cannot be opened", file.string());
   const std::string extension = file.extension().string();
-  return read_prompts(in, file.string(), extension == ".jsonl" || extension == ".json");
+  return read_prompt_lines(in, file.string(), extension == ".jsonl" || extension == ".json");
+}
+
+std::vector<PromptText> plain_prompts(PromptLines lines) {
+  if (lines.jsonl) {
+    for (PromptText& line : lines.lines) line.text = prompt_of_json(line.text, line.where);
+  }
+  return std::move(lines.lines);
 }
 
 std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tokenizer& tokenizer,
@@ -58,7 +63,8 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
   Problems problems;
   std::vector<Prompt> prompts;
   for (const PromptText& text : texts) {
-    Prompt prompt{static_cast<int64_t>(prompts.size()), text_ids(tokenizer, text.text)};
+    Prompt prompt{static_cast<int64_t>(prompts.size()),
+                  text.ids ? *text.ids : text_ids(tokenizer, text.text)};
     const int64_t room = model.max_positions - prompt.prompt_tokens();
     if (text.text.empty() || prompt.ids.empty()) {
       problems.add("{}: empty; expected a text to continue", text.where);

@@ -16,13 +16,23 @@ namespace viaduct {
 struct PromptText {
   std::string text;
   std::string where;  // for messages: "--prompt", "prompts.txt line 3"
+  /// Of the text, where its tokenization is not that of a plain text.
+  std::optional<std::vector<int32_t>> ids = {};
+  std::string id = {};  // JSON: what the line of a conversation calls itself; empty: nothing
 };
 
-/// One prompt a line: the line itself, or in JSONL (`jsonl`) its field "prompt". IoError that names
-/// the line for JSON that is malformed or has no such text, and for an input without lines.
-std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, bool jsonl);
+/// Lines as they are, and whether they are JSONL.
+struct PromptLines {
+  std::vector<PromptText> lines;
+  bool jsonl = false;
+};
+/// IoError for an input without lines.
+PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool jsonl);
 /// The same from a file; JSONL if its name ends in .jsonl or .json.
-std::vector<PromptText> read_prompt_file(const std::filesystem::path& file);
+PromptLines read_prompt_file(const std::filesystem::path& file);
+/// The lines themselves, or in JSONL their field "prompt". IoError that names the line for JSON
+/// that is malformed or has no such text.
+std::vector<PromptText> plain_prompts(PromptLines lines);
 
 /// Ids and limits of prompts 0, 1, …: `max_new_tokens` of each, or without it 128, limited by the
 /// model's positions. ConfigError that lists every prompt that is empty or too long.

@@ -4,6 +4,7 @@
 
 #include "template/methods.h"
 #include "template/operators.h"
+#include "template/prefix_watch.h"
 #include "template/runtime.h"
 #include "template/unicode_text.h"
 
@@ -65,6 +66,7 @@ TemplateValue loop_attribute(Runtime& runtime, const std::shared_ptr<TemplateLoo
       TemplateValue now = TemplateValue::list(arguments.positional, ListForm::tuple);
       // The loop would hold itself and never be freed.
       if (holds_object(runtime, now)) template_fault("loop.changed compares plain values only");
+      if (runtime.forked) throw PrefixesUnknown{};
       if (loop->changed && equals(runtime, *loop->changed, now)) return TemplateValue(false);
       loop->changed = std::move(now);
       return TemplateValue(true);
@@ -177,6 +179,7 @@ std::vector<TemplateValue> iterate(Runtime& runtime, const TemplateValue& value)
     }
   } else if (value.is_object()) {
     if (auto* generator = dynamic_cast<TemplateGenerator*>(value.as_object().get())) {
+      if (runtime.forked) throw PrefixesUnknown{};
       items = generator->take();
     } else {
       template_fault("a value of type '{}' is not iterable", type_name(value));

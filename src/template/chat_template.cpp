@@ -32,6 +32,15 @@ RenderedTemplate ChatTemplate::render(const TemplateVariables& variables,
   return jinja::Interpreter(*tree_, where_, limits).render(variables);
 }
 
+RenderedPrefixes ChatTemplate::render_prefixes(const TemplateVariables& variables,
+                                               const TemplateLimits& limits) const {
+  try {
+    return jinja::Interpreter(*tree_, where_, limits).render_prefixes(variables);
+  } catch (const jinja::PrefixesUnknown&) {
+    return {render(variables, limits), {}};
+  }
+}
+
 bool ChatTemplate::reads(std::string_view name) const {
   return jinja::body_uses(tree_->body, name);
 }

@@ -6,6 +6,7 @@
 // without bound. Differences: integers have 64 bits; include, import and extends are errors where
 // they are reached, and so are a few filters about HTML and files (filters.h).
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,20 @@ struct RenderedTemplate {
   std::vector<std::pair<size_t, size_t>> generations;
 };
 
+/// One rendering of all messages, and what it tells about renderings of the first ones.
+struct RenderedPrefixes {
+  RenderedTemplate whole;
+
+  /// The text of the first messages: `shared` bytes of the whole one, then one of these, without
+  /// and with add_generation_prompt.
+  struct Prefix {
+    size_t shared = 0;
+    std::string plain, prompt;
+  };
+  /// By the number of messages, as far as they are known.
+  std::map<size_t, Prefix> prefixes;
+};
+
 class ChatTemplate {
  public:
   /// TemplateError with `where`, line and column for broken syntax and unknown tags.
@@ -48,6 +63,12 @@ class ChatTemplate {
   /// does (raise_exception), or beyond the limits. Several threads may render at once.
   RenderedTemplate render(const TemplateVariables& variables,
                           const TemplateLimits& limits = {}) const;
+
+  /// As `render` of `variables`, which have `messages` (a list) and add_generation_prompt (false);
+  /// also tells the texts of the first messages alone, as far as the template shows a message
+  /// without regard to later ones, in time linear in their number.
+  RenderedPrefixes render_prefixes(const TemplateVariables& variables,
+                                   const TemplateLimits& limits = {}) const;
 
   /// Whether the template has {% generation %} blocks.
   bool has_generation() const { return has_generation_; }

@@ -44,7 +44,13 @@ TemplateValue Interpreter::evaluate(const Expression& expression, const ScopePoi
 }
 
 TemplateValue Interpreter::evaluate_name(const Expression& expression, const ScopePointer& scope) {
-  if (const TemplateValue* found = scope->find(expression.name)) return *found;
+  if (const TemplateValue* found = scope->find(expression.name)) {
+    if (watch_ != nullptr && &expression != quiet_) {
+      watch_->use(*found);
+      if (!forked && expression.text == kAddGenerationPrompt) watch_->look_ahead();
+    }
+    return *found;
+  }
   if (auto function = global_function(*this, expression.text)) return *std::move(function);
   return TemplateValue::undefined(fmt::format("'{}' is undefined", expression.text));
 }
@@ -70,14 +76,17 @@ TemplateValue Interpreter::evaluate_items(const Expression& expression, const Sc
 
 TemplateValue Interpreter::evaluate_access(const Expression& expression,
                                            const ScopePointer& scope) {
-  const TemplateValue object = evaluate(*expression.parts[0], scope);
+  const TemplateValue object = watch_ == nullptr ? evaluate(*expression.parts[0], scope)
+                                                 : evaluate_quietly(*expression.parts[0], scope);
   if (expression.kind == ExpressionKind::attribute) {
     place_ = expression.place;
+    if (watch_ != nullptr) watch_->use_attribute(object, expression.text);
     return get_attribute(*this, object, expression.text);
   }
   if (expression.kind == ExpressionKind::item) {
     const TemplateValue index = evaluate(*expression.parts[1], scope);
     place_ = expression.place;
+    if (watch_ != nullptr) watch_->use_item(object, index);
     return get_item(*this, object, index);
   }
   TemplateValue bounds[3];
@@ -85,7 +94,9 @@ TemplateValue Interpreter::evaluate_access(const Expression& expression,
     if (expression.parts[i + 1]) bounds[i] = evaluate(*expression.parts[i + 1], scope);
   }
   place_ = expression.place;
-  return get_slice(*this, object, bounds[0], bounds[1], bounds[2]);
+  TemplateValue result = get_slice(*this, object, bounds[0], bounds[1], bounds[2]);
+  if (watch_ != nullptr) watch_->use_slice(object, bounds, result);
+  return result;
 }
 
 TemplateValue Interpreter::evaluate_unary(const Expression& expression, const ScopePointer& scope) {
@@ -186,8 +197,14 @@ TemplateValue Interpreter::evaluate_call(const Expression& expression, const Sco
 
 TemplateValue Interpreter::evaluate_filter_or_test(const Expression& expression,
                                                    const ScopePointer& scope) {
-  const TemplateValue operand =
-      expression.parts[0] ? evaluate(*expression.parts[0], scope) : block_text_;
+  TemplateValue operand = block_text_;
+  if (expression.parts[0]) {
+    // Whether a name is defined does not depend on its value.
+    const bool quiet = watch_ != nullptr && expression.kind == ExpressionKind::test &&
+                       (expression.text == "defined" || expression.text == "undefined");
+    operand = quiet ? evaluate_quietly(*expression.parts[0], scope)
+                    : evaluate(*expression.parts[0], scope);
+  }
   TemplateArguments arguments = evaluate_arguments(expression, scope);
   place_ = expression.place;
   if (expression.kind == ExpressionKind::test) return test(expression.text, operand, arguments);

@@ -45,9 +45,12 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, const ScopePo
       break;
     }
     case StatementKind::set: {
-      const TemplateValue value = evaluate(*statement.expressions[0], scope);
+      const Target& target = statement.targets[0];
+      const bool renames = watch_ != nullptr && !target.is_tuple && target.attribute.empty();
+      const TemplateValue value = renames ? evaluate_quietly(*statement.expressions[0], scope)
+                                          : evaluate(*statement.expressions[0], scope);
       place_ = statement.place;
-      assign(statement.targets[0], value, *scope);
+      assign(target, value, *scope);
       break;
     }
     case StatementKind::set_block:
@@ -150,6 +153,10 @@ void Interpreter::assign(const Target& target, const TemplateValue& value, Scope
     return;
   }
   if (target.attribute.empty()) {
+    if (watch_ != nullptr && !forked &&
+        (target.text == "messages" || target.text == kAddGenerationPrompt)) {
+      watch_->look_ahead();
+    }
     scope.set(target.name, value);
     return;
   }
@@ -164,6 +171,7 @@ void Interpreter::assign(const Target& target, const TemplateValue& value, Scope
     template_fault("a namespace cannot have the member '{}': it begins with an underscore",
                    target.attribute);
   }
+  if (forked) throw PrefixesUnknown{};
   space->members.set(TemplateValue(target.attribute), value);
 }
 

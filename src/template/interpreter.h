@@ -1,10 +1,12 @@
 #pragma once
 // Walks the tree of a template and makes its text.
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "template/chat_template.h"
+#include "template/prefix_watch.h"
 #include "template/runtime.h"
 #include "template/scope.h"
 #include "template/syntax_tree.h"
@@ -20,6 +22,8 @@ class Interpreter : public Runtime {
   Interpreter& operator=(const Interpreter&) = delete;
 
   RenderedTemplate render(const TemplateVariables& variables);
+  /// Throws PrefixesUnknown where the rendering has to be done again without prefixes.
+  RenderedPrefixes render_prefixes(const TemplateVariables& variables);
 
   TemplateValue call(const TemplateValue& function, TemplateArguments& arguments) override;
   TemplateValue filter(const std::string& name, const TemplateValue& value,
@@ -61,6 +65,15 @@ class Interpreter : public Runtime {
   void run_loop(const Statement& statement, const ScopePointer& scope, const TemplateValue& over,
                 int level);
 
+  // prefixes.cpp
+  void run_watched(size_t place, const ScopePointer& root, const TemplateValue& over,
+                   RenderedPrefixes& result);
+  /// Makes the texts that follow the first `count` messages.
+  void fork(int64_t count, const ScopePointer& root, RenderedPrefixes& result);
+  std::string forked_text(int64_t count, bool add_generation_prompt, const ScopePointer& root);
+  /// Evaluates what may be the messages, without noting it as a use.
+  TemplateValue evaluate_quietly(const Expression& expression, const ScopePointer& scope);
+
   // macro.cpp
   TemplateValue make_macro(const std::shared_ptr<MacroTree>& macro, const ScopePointer& scope);
   TemplateValue call_macro(const MacroTree& macro, const ScopePointer& scope,
@@ -74,6 +87,13 @@ class Interpreter : public Runtime {
   RenderedTemplate rendered_;
   TemplateValue block_text_;  // what the filters of a block begin with
   std::vector<ScopePointer> captured_scopes_;
+
+  // Of render_prefixes.
+  PrefixWatch* watch_ = nullptr;
+  const Expression* quiet_ = nullptr;  // a name whose reading is no use
+  size_t rest_ = 0;                    // the first statement behind the loop over the messages
+  std::function<void(int64_t)> after_message_;
+  const Statement* watched_loop_ = nullptr;
 };
 
 }  // namespace viaduct::jinja

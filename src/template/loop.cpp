@@ -49,6 +49,8 @@ void Interpreter::run_loop(const Statement& statement, const ScopePointer& scope
       };
     }
   }
+  const bool watched = watch_ != nullptr && &statement == watched_loop_ && level == 0;
+  if (watched) watch_->begin_loop(loop, *watch_->offset(over));
   const size_t count = loop ? loop->items.size() : items.size();
   bool any = false;
   for (size_t i = 0; i < count; ++i) {
@@ -56,13 +58,16 @@ void Interpreter::run_loop(const Statement& statement, const ScopePointer& scope
     budget.step();
     if (!loop && condition != nullptr && !passes(item)) continue;
     any = true;
+    if (watched) watch_->begin_message(static_cast<int64_t>(i));
     const auto inner = std::make_shared<Scope>(scope);
     if (loop) {
       loop->index = i;
       inner->set(statement.loop_name, TemplateValue(std::shared_ptr<TemplateObject>(loop)));
     }
     assign(statement.targets[0], item, *inner);
-    if (execute(statement.bodies[0], inner) == Flow::broken) break;
+    const Flow flow = execute(statement.bodies[0], inner);
+    if (watched) after_message_(static_cast<int64_t>(i));
+    if (flow == Flow::broken) break;
   }
   if (!any) execute(statement.bodies[1], std::make_shared<Scope>(scope));
 }

@@ -25,6 +25,9 @@ class Runtime {
                     TemplateArguments& arguments) = 0;
 
   TemplateBudget budget;
+  /// Whether what is done now is undone afterwards (prefix_watch.h): values that are there before
+  /// must not change.
+  bool forked = false;
   std::optional<TemplateClock> clock;
   /// Namespaces made so far. Their members may be circular, so they are emptied at the end.
   std::vector<std::shared_ptr<TemplateNamespace>> namespaces;

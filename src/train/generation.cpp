@@ -6,24 +6,22 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json_reader.h"
-#include "checkpoint/parameter_io.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
 #include "model/initialize.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
+#include "train/open_generator.h"
 
 namespace viaduct {
 namespace {
 
-Generator make_generator(const RunSetup& setup, const ResolvedRun& run, const GenerationWork& work,
-                         Device& device, const OpTable& ops,
-                         const std::shared_ptr<Communicator>& world) {
-  GeneratorSettings settings{run.layers, run.parallelism, run.memory};
+int64_t longest_text(const GenerationWork& work) {
+  int64_t positions = 0;
   for (const std::vector<Prompt>& batch : work.batches)
-    settings.positions = std::max(settings.positions, longest(batch));
-  return {device, ops, setup.model, settings, make_groups(run, world)};
+    positions = std::max(positions, longest(batch));
+  return positions;
 }
 
 /// A batch on this rank's replica.
@@ -86,10 +84,8 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
   world->record_on(&device);
   check_same_settings(world->host(), setup.config);
   const ResolvedRun run = resolve_run(setup.config, setup.model);
-  Generator generator = make_generator(setup, run, work, device, ops, world);
-  OpContext context = generator.context();
-  load_parameters(context, generator.store(), *open_weights(*setup.pretrained), setup.model);
-  generator.store().make_derived_weights();
+  Generator generator = open_generator(setup, run, longest_text(work), device, ops, world);
+  read_weights(generator, setup);
 
   const GlobalRank rank{world->rank()};
   const bool leads = rank.value == 0;
@@ -124,7 +120,7 @@ std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWo
     Device& device = *rank.device;
     const auto world = make_sim_communicator(first.value, run.parallelism.mesh.ranks(), "world");
     world->record_on(&device);
-    Generator generator = make_generator(setup, run, work, device, rank.ops, world);
+    Generator generator = open_generator(setup, run, longest_text(work), device, rank.ops, world);
     OpContext context = generator.context();
     initialize_parameters(context, generator.store(), 0);
     device.reset_peak();

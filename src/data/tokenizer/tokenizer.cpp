@@ -53,7 +53,7 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
 /// One call of `encode`.
 struct Tokenizer::Encoding {
   const Tokenizer& tokenizer;
-  const bool special_as_text;
+  const bool special_as_text, added_as_text;
   TokenModel::Scratch& scratch;
   const std::string_view original;
   std::vector<int32_t>& ids;
@@ -61,6 +61,15 @@ struct Tokenizer::Encoding {
 
   size_t place_of(std::string_view part) const {
     return static_cast<size_t>(part.data() - original.data());
+  }
+
+  void split(std::string_view text, bool normalized, FunctionRef<void(std::string_view)> plain,
+             FunctionRef<void(int32_t, std::string_view)> token) const {
+    if (!added_as_text) {
+      tokenizer.added_.split(text, normalized, special_as_text, plain, token);
+    } else if (!text.empty()) {
+      plain(text);
+    }
   }
 
   /// A part of the original that is well-formed.
@@ -71,7 +80,7 @@ struct Tokenizer::Encoding {
       if (places != nullptr) places->add({begin, begin + matched.size()}, matched);
     };
     const auto plain = [&](std::string_view part) { encode_unnormalized(part); };
-    tokenizer.added_.split(text, false, special_as_text, plain, token);
+    split(text, false, plain, token);
   }
 
   void encode_unnormalized(std::string_view text) const {
@@ -86,7 +95,7 @@ struct Tokenizer::Encoding {
       scratch.at_start = false;
     };
     if (tokenizer.any_normalized_) {
-      tokenizer.added_.split(normalized, true, special_as_text, plain, token);
+      split(normalized, true, plain, token);
     } else if (!normalized.empty()) {
       plain(normalized);
     }
@@ -109,7 +118,7 @@ struct Tokenizer::Encoding {
     const auto plain = [&](std::string_view part) {
       tokenizer.model_->encode_tracked(view_of(part), scratch, ids, places);
     };
-    tokenizer.added_.split(whole.text, true, special_as_text, plain, token);
+    split(whole.text, true, plain, token);
   }
 
   void add(int32_t id) const {
@@ -124,7 +133,8 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
   TokenModel::Scratch& scratch = *cache.scratch_;
   scratch.unknown = {};
   scratch.at_start = true;
-  const Encoding encoding{*this, options.special_as_text, scratch, text, ids, places};
+  const Encoding encoding{*this, options.special_as_text, options.added_as_text, scratch, text, ids,
+                          places};
   if (!options.exact_bytes || is_valid_utf8(text)) {
     encoding.encode(text);
     return scratch.unknown;

@@ -27,6 +27,8 @@ struct EncodeOptions {
   /// Bytes that are not UTF-8 become the tokens of these bytes, instead of U+FFFD: decoding gives
   /// exactly the same bytes. ConfigError for models that encode only text.
   bool exact_bytes = false;
+  /// Treats all added tokens in the text as plain text, special or not.
+  bool added_as_text = false;
 };
 
 /// Ids with a meaning for training and sampling; absent if the tokenizer does not define them.

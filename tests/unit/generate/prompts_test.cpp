@@ -43,9 +43,9 @@ std::vector<std::string> problems_of(F&& f) {
 TEST(Prompts, AreLinesOrTheFieldOfJsonLines) {
   std::istringstream lines("one\ntwo words\r\n{\"prompt\": 1}"),
       jsonl("{\"prompt\": \"a\\nb\"}\n{\"prompt\": \"c\", \"more\": 1}\n");
-  EXPECT_THAT(texts_of(read_prompts(lines, "x", false)),
+  EXPECT_THAT(texts_of(plain_prompts(read_prompt_lines(lines, "x", false))),
               ElementsAre("one", "two words", "{\"prompt\": 1}"));
-  const auto read = read_prompts(jsonl, "x", true);
+  const auto read = plain_prompts(read_prompt_lines(jsonl, "x", true));
   EXPECT_THAT(texts_of(read), ElementsAre("a\nb", "c"));
   EXPECT_EQ(read[1].where, "x line 2");
 }
@@ -54,7 +54,7 @@ TEST(Prompts, FilesThatHoldNoneAreRefused) {
   const auto message = [](const std::string& text, bool jsonl) -> std::string {
     std::istringstream in(text);
     try {
-      read_prompts(in, "file", jsonl);
+      plain_prompts(read_prompt_lines(in, "file", jsonl));
     } catch (const IoError& error) {
       return error.what();
     }
@@ -71,9 +71,10 @@ TEST(Prompts, FileNamesSayWhatIsInThem) {
   const test::TemporaryFolder folder;
   for (const char* name : {"p.jsonl", "p.json", "p.txt"})
     write_file_atomically(folder / name, "{\"prompt\": \"a\"}\n");
-  EXPECT_THAT(texts_of(read_prompt_file(folder / "p.jsonl")), ElementsAre("a"));
-  EXPECT_THAT(texts_of(read_prompt_file(folder / "p.json")), ElementsAre("a"));
-  EXPECT_THAT(texts_of(read_prompt_file(folder / "p.txt")), ElementsAre("{\"prompt\": \"a\"}"));
+  EXPECT_THAT(texts_of(plain_prompts(read_prompt_file(folder / "p.jsonl"))), ElementsAre("a"));
+  EXPECT_THAT(texts_of(plain_prompts(read_prompt_file(folder / "p.json"))), ElementsAre("a"));
+  EXPECT_THAT(texts_of(plain_prompts(read_prompt_file(folder / "p.txt"))),
+              ElementsAre("{\"prompt\": \"a\"}"));
 }
 
 TEST(Prompts, GetTheLengthThatPositionsLeave) {

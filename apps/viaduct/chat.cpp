@@ -1,0 +1,189 @@
+// viaduct chat: talk to a model in the terminal, or answer messages of standard input.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "before_ranks.h"
+#include "chat_lines.h"
+#include "chat_terminal.h"
+#include "generate/stop_text.h"
+#include "generation_options.h"
+#include "number_checks.h"
+#include "run/inference_setup.h"
+#include "run/launch.h"
+#include "run/parallel_settings.h"
+#include "run/rank_device.h"
+#include "standard_streams.h"
+#include "subcommands.h"
+#include "train/answers.h"
+#include "train/chat_session.h"
+#include "train/interrupts.h"
+
+namespace viaduct::cli {
+namespace {
+
+// Long enough for an answer that thinks first; a model that finds no end is stopped.
+constexpr int64_t kDefaultAnswerTokens = 2048;
+
+struct Arguments {
+  InferenceRequest inference{.few_tokens = true};
+  std::string system;
+  std::vector<std::string> stops, images;
+  std::optional<int64_t> max_new_tokens;
+  GivenSampling sampling;
+  TalkOptions options;
+  uint64_t seed = 1234;
+};
+
+/// Everything that is known before weights are read.
+struct Prepared {
+  RunSetup setup;
+  AnswerWork work;
+  ChatSettings settings;
+  std::unique_ptr<const ChatPrompts> prompts;
+  std::string sampling_from;  // "generation_config.json", or ""
+  bool terminal = false;      // somebody types the messages
+  std::optional<Interrupts> interrupts;
+};
+
+void check_layout(const RunConfig& config) {
+  const int64_t replicas = data_parallel_size(config);
+  VIADUCT_CHECK(ConfigError, replicas == 1,
+                "dist.ranks: {} ranks hold {} replicas of the model, and a conversation has one; "
+                "expected {} (model.tensor_model_parallel_size · "
+                "model.pipeline_model_parallel_size)",
+                config.dist.ranks, replicas, config.dist.ranks / replicas);
+}
+
+void set_sampling(Prepared& prepared, const Arguments& arguments) {
+  const GenerationDefaults defaults =
+      read_generation_defaults(open_tokenizer_files(prepared.setup.tokenizer_folder));
+  GenerateOptions& options = prepared.work.options;
+  options.sampling = arguments.sampling.over(defaults.sampling.over({}));
+  check(options.sampling);
+  options.seed = arguments.seed;
+  if (defaults.sampling.any()) prepared.sampling_from = defaults.where;
+  prepared.settings.max_new_tokens =
+      arguments.max_new_tokens.value_or(defaults.max_new_tokens.value_or(kDefaultAnswerTokens));
+}
+
+std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
+  VIADUCT_CHECK(ConfigError, arguments.images.empty(),
+                "--image {}: no model of the house sees images yet", arguments.images.front());
+  check_talk_options(arguments.options);
+  check(arguments.sampling.over({}));
+  VIADUCT_CHECK(ConfigError, launch.ranks == 1,
+                "viaduct chat is one process, and {}={} is set: start it without the launcher; "
+                "its ranks are threads (dist.ranks)",
+                launch.variable, launch.ranks);
+  move_overrides(arguments.stops, arguments.inference.overrides);
+  generation_scope("viaduct chat").check(arguments.inference.overrides);
+  auto prepared = std::make_unique<Prepared>();
+  RunSetup& setup = prepared->setup;
+  setup = prepare_inference(arguments.inference);
+  check_layout(setup.config);
+  VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
+                "{}: no tokenizer files; messages need a tokenizer",
+                setup.pretrained->path.string());
+  check_stop_strings(*setup.tokenizer, arguments.stops);
+  prepared->prompts = open_chat_prompts(arguments.options, setup);
+  prepared->settings = {.system = arguments.system, .positions = setup.model.max_positions};
+  set_sampling(*prepared, arguments);
+  prepared->work.stops = arguments.stops;
+  GenerateOptions& options = prepared->work.options;
+  options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
+  if (const auto end = prepared->prompts->end_of_turn()) options.stop_tokens.push_back(*end);
+  prepared->terminal = ::isatty(STDIN_FILENO) == 1;
+  // Installed when the weights are read.
+  options.interrupted = [shared = prepared.get()] {
+    return shared->interrupts && shared->interrupts->any();
+  };
+  if (!arguments.system.empty()) {
+    // A template without a place for it says so before the weights are read.
+    Conversation first = conversation_of("Hello");
+    first.messages.insert(first.messages.begin(), ChatMessage::of_text("system", arguments.system));
+    (void)prepared->prompts->prompt(first, "--system");
+  }
+  return prepared;
+}
+
+void greet(const Prepared& prepared) {
+  const std::string& from = prepared.sampling_from;
+  say("{}: {}{}; seed {}\n", model_name(*prepared.setup.pretrained),
+      sampling_text(prepared.work.options.sampling), from.empty() ? "" : " (" + from + ")",
+      prepared.work.options.seed);
+}
+
+/// Whether all lines were answered.
+bool talk(Prepared& prepared, AnswerPrompt answer) {
+  ChatSession session(*prepared.prompts, prepared.settings, answer);
+  if (!prepared.terminal) return ChatLines(session).run(std::cin);
+  prepared.interrupts.emplace();
+  say("/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves\n");
+  ChatTerminal(session, *prepared.interrupts).run();
+  prepared.interrupts.reset();  // Ctrl-C ends the program from here
+  return true;
+}
+
+int run(Arguments arguments) {
+  Launch launch;
+  const std::unique_ptr<Prepared> prepared = before_ranks([&] {
+    launch = launch_of_process();
+    arguments.inference.dist = launch_defaults(launch);
+    return prepare(arguments, launch);
+  });
+  const RunSetup& setup = prepared->setup;
+  PromptRelay relay;
+  bool good = true;
+  run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
+    if (world->rank() == 0) {
+      for (const std::string& note : setup.notes) log_info("{}", note);
+      greet(*prepared);
+    }
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    run_answers(setup, prepared->work, *rank.device, rank.ops, std::move(world), relay,
+                [&](AnswerPrompt answer) { good = talk(*prepared, answer); });
+  });
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+Subcommand add_chat(CLI::App& root) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = root.add_subcommand("chat", "Talk to a model");
+  app->add_option("--model", arguments->inference.model,
+                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
+      ->required();
+  app->add_option("--system", arguments->system,
+                  "The system message that conversations begin with");
+  add_sampling(*app, arguments->sampling, arguments->seed,
+               "; by default as in the model's generation_config.json");
+  app->add_option("--max-new-tokens", arguments->max_new_tokens,
+                  "Maximum tokens of an answer; by default as in generation_config.json, else " +
+                      std::to_string(kDefaultAnswerTokens))
+      ->check(positive());
+  app->add_option("--stop", arguments->stops,
+                  "Strings that end an answer; they are not part of it");
+  add_talk_options(*app, arguments->options);
+  app->add_option("--image", arguments->images, "Images of the first message; not built yet");
+  app->add_option("OVERRIDES", arguments->inference.overrides,
+                  "section.field=value, such as mixed_precision=fp32 (default: the type of the "
+                  "weights), dist.ranks=2 model.tensor_model_parallel_size=2; " +
+                      generation_scope("viaduct chat").help());
+  app->footer(
+      "In a terminal, what is typed is a message, and /help lists the commands. Otherwise standard "
+      "input has one JSON\nobject a line, {\"role\", \"content\"} for the next message of a "
+      "conversation, {\"messages\": […]} for a whole one, and\neach answer is a line of output.\n\n"
+      "Example:\n  viaduct chat --model models/SmolLM2-135M-Instruct --system \"You are brief.\"");
+  return {app, [arguments] { return run(*arguments); }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,85 @@
+#include "chat_lines.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "standard_streams.h"
+
+namespace viaduct::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json parse_line(const std::string& line, const std::string& where) {
+  const auto document = try_parse_json<Json>(line);
+  VIADUCT_CHECK(ConfigError, document && document->is_object(),
+                "{}: expected JSON, {{\"role\", \"content\"}} or {{\"messages\": […]}}, found {}",
+                where, shown_name(line.substr(0, 80)));
+  return *document;
+}
+
+Json answer_line(const ChatSession::Asked& asked) {
+  const Answer& answer = asked.answer;
+  const Generated& generated = answer.generated;
+  const auto after_first = static_cast<double>(generated.tokens.size()) - 1;
+  const double seconds = std::max(answer.seconds - answer.prompt_seconds, 1e-9);
+  return {{"role", "assistant"},
+          {"content", answer.text},
+          {"stop_reason", asked.context_full ? "context_full" : reason_name(generated.reason)},
+          {"tokens", generated.tokens.size()},
+          {"prompt_tokens", asked.prompt_tokens},
+          {"cached_tokens", answer.reused_tokens},
+          {"prompt_seconds", answer.prompt_seconds},
+          {"tokens_per_second", after_first > 0 ? Json(after_first / seconds) : Json()}};
+}
+
+}  // namespace
+
+std::string ChatLines::answer(const std::string& line, const std::string& where) {
+  const Json document = parse_line(line, where);
+  const auto nobody = [](const std::string&) {};
+  Json out;
+  if (document.contains("role")) {
+    ChatMessage message = read_message(line, where);
+    if (message.is_answer() || message.role == "system" || message.role == "developer") {
+      session_.add(std::move(message));
+      return "";
+    }
+    out = answer_line(session_.ask(std::move(message), where, nobody));
+  } else {
+    out = answer_line(session_.ask(read_conversation(line, where), where, nobody));
+  }
+  if (document.contains("id")) out["id"] = document["id"];
+  return text_of(out);
+}
+
+bool ChatLines::run(std::istream& in) {
+  bool good = true;
+  int64_t number = 0;
+  for (std::string text; std::getline(in, text);) {
+    const std::string where = fmt::format("standard input line {}", ++number);
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    std::string out;
+    try {
+      out = answer(text, where);
+    } catch (const ConfigError& error) {
+      good = false;
+      out = text_of(Json{{"error", error.what()}});
+    }
+    if (out.empty()) continue;
+    fmt::print("{}\n", out);
+    flush_standard_output();
+  }
+  VIADUCT_CHECK(IoError, !in.bad(), "standard input: cannot be read");
+  return good;
+}
+
+}  // namespace viaduct::cli

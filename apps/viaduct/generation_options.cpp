@@ -1,0 +1,85 @@
+#include "generation_options.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "number_checks.h"
+
+namespace viaduct::cli {
+
+OverrideScope generation_scope(std::string command) {
+  return {std::move(command),
+          {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
+           "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
+           "model.expert_model_parallel_size", "model.expert_tensor_parallel_size",
+           "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
+           "model.num_layers_in_last_pipeline_stage", "model.packed_weights",
+           "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
+           "model.pipeline_model_parallel_size", "model.sequence_parallel",
+           "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size"}};
+}
+
+void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,
+                  const std::string& otherwise) {
+  app.add_option("--temperature", sampling.temperature,
+                 "Divides the logits; 0 takes the most likely token each time" + otherwise);
+  app.add_option("--top-k", sampling.top_k, "Only the K most likely tokens; 0: all" + otherwise);
+  app.add_option("--top-p", sampling.top_p,
+                 "Only the most likely tokens whose probabilities sum to P" + otherwise);
+  app.add_option("--repetition-penalty", sampling.repetition_penalty,
+                 "Divides the positive logits of tokens in the prompt or the text so far, "
+                 "multiplies the negative ones; 1: no penalty" +
+                     otherwise);
+  app.add_option("--seed", seed, "The same seed gives the same texts, in every layout and batch")
+      ->check(not_negative())
+      ->capture_default_str();
+}
+
+void add_talk_options(CLI::App& app, TalkOptions& options) {
+  add_chat_options(app, options.chat);
+  app.add_option("--user-control-tokens", options.user_control_tokens,
+                 "as-text: control tokens that stand in messages are text, so that they cannot "
+                 "forge a turn; by default they are recognised, as Hugging Face does")
+      ->check(CLI::IsMember({"as-text"}));
+  app.add_option("--adapter", options.adapters, "Adapters of the model; not built yet");
+}
+
+void check_talk_options(const TalkOptions& options) {
+  VIADUCT_CHECK(ConfigError, options.adapters.empty(),
+                "--adapter {}: adapters are not built yet; merge it into the model, for example "
+                "with PEFT's merge_and_unload",
+                options.adapters.front());
+}
+
+std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
+                                                     const RunSetup& setup) {
+  ChatOptions chat = options.chat;
+  chat.tokenizer = setup.tokenizer_folder.string();
+  auto renderer = open_renderer(chat);
+  VIADUCT_CHECK(
+      ConfigError, renderer.has_value(),
+      "{}: the model has no chat template: looked for chat_template.jinja, chat_template.json and "
+      "\"chat_template\" in tokenizer_config.json (in a GGUF file tokenizer.chat_template); "
+      "--template FILE gives one",
+      chat.tokenizer);
+  return std::make_unique<const ChatPrompts>(
+      *std::move(renderer), *setup.tokenizer,
+      ChatPrompts::Settings{.clock = clock_of(chat),
+                            .control_tokens_as_text = options.user_control_tokens == "as-text"});
+}
+
+void move_overrides(std::vector<std::string>& texts, std::vector<std::string>& overrides) {
+  const auto is_override = [](const std::string& text) {
+    const std::string name = text.substr(0, text.find('='));
+    const bool word = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.';
+    });
+    return name.size() < text.size() && word &&
+           (name.find('.') != std::string::npos || name == "mixed_precision");
+  };
+  const auto text = std::stable_partition(texts.begin(), texts.end(), is_override);
+  overrides.insert(overrides.end(), texts.begin(), text);
+  texts.erase(texts.begin(), text);
+}
+
+}  // namespace viaduct::cli

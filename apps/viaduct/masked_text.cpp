@@ -1,0 +1,45 @@
+#include "masked_text.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace viaduct::cli {
+namespace {
+
+void append_shown(std::string& text, std::string_view piece) {
+  for (const char c : piece) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+      text += "\xef\xbf\xbd";
+    } else {
+      text += c;
+    }
+  }
+}
+
+}  // namespace
+
+bool shows_colours() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+std::string masked_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                        std::span<const uint8_t> mask, bool colours) {
+  const char *begin = colours ? "\033[32m" : "[", *end = colours ? "\033[0m" : "]";
+  DecodeStream stream(tokenizer);
+  std::string text;
+  bool learned = false;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool now = mask[i] != 0;
+    if (now != learned) text += now ? begin : end;
+    learned = now;
+    append_shown(text, stream.push(ids[i]));
+  }
+  append_shown(text, stream.finish());
+  if (learned) text += end;
+  return text;
+}
+
+}  // namespace viaduct::cli

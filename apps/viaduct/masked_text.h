@@ -1,0 +1,21 @@
+#pragma once
+// Rows of conversations for people: their text, with what is learned in colour, or in brackets
+// where the output is no terminal.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/tokenizer/tokenizer.h"
+
+namespace viaduct::cli {
+
+/// Whether standard output shows colours: a terminal, unless NO_COLOR is set.
+bool shows_colours();
+
+/// The text of `ids`; `mask` has 1 for each that is learned. Control characters that would move the
+/// cursor are shown as U+FFFD.
+std::string masked_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                        std::span<const uint8_t> mask, bool colours);
+
+}  // namespace viaduct::cli

@@ -1,0 +1,208 @@
+#include "conversation/answers.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "conversation/prefixes.h"
+#include "template/template_error.h"
+
+namespace viaduct {
+namespace {
+
+[[noreturn]] void not_found(size_t message, std::string_view why) {
+  throw InvalidConversation(ConversationProblem::answer_not_found,
+                            fmt::format("message {}: {}", message + 1, why));
+}
+
+/// The messages to learn from.
+std::vector<size_t> wanted_answers(const Conversation& conversation, TrainOn train_on) {
+  std::vector<size_t> wanted;
+  const auto& messages = conversation.messages;
+  if (train_on == TrainOn::last) {
+    for (size_t i = messages.size(); i-- > 0;) {
+      if (!messages[i].is_answer()) continue;
+      if (messages[i].learned) wanted.push_back(i);
+      break;
+    }
+    return wanted;
+  }
+  const size_t first = train_on == TrainOn::completion ? conversation.prompt_messages : 0;
+  for (size_t i = first; i < messages.size(); ++i) {
+    if (messages[i].is_answer() && messages[i].learned) wanted.push_back(i);
+  }
+  return wanted;
+}
+
+bool learns_all_answers(const Conversation& conversation, const std::vector<size_t>& wanted) {
+  const auto answers =
+      std::count_if(conversation.messages.begin(), conversation.messages.end(),
+                    [](const ChatMessage& message) { return message.is_answer(); });
+  return static_cast<size_t>(answers) == wanted.size();
+}
+
+/// Ascending and disjoint.
+std::vector<TextRange> merged(std::vector<TextRange> ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  std::vector<TextRange> result;
+  for (const TextRange& range : ranges) {
+    if (range.first >= range.second) continue;
+    if (!result.empty() && range.first < result.back().second) {
+      result.back().second = std::max(result.back().second, range.second);
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
+}
+
+/// What the template's own blocks made of the wanted messages.
+std::vector<TextRange> marked_answers(const ConversationPrefixes& prefixes,
+                                      const Conversation& conversation,
+                                      const std::vector<size_t>& wanted) {
+  const std::vector<TextRange>& all = prefixes.whole().generations;
+  if (learns_all_answers(conversation, wanted)) return merged(all);
+  std::vector<TextRange> ranges;
+  for (const size_t i : wanted) {
+    const size_t begin = prefixes.generations(i), end = prefixes.generations(i + 1);
+    if (begin > end || end > all.size())
+      not_found(i, "which generation blocks of the template are its answer is not clear");
+    ranges.insert(ranges.end(), all.begin() + static_cast<ptrdiff_t>(begin),
+                  all.begin() + static_cast<ptrdiff_t>(end));
+  }
+  return merged(std::move(ranges));
+}
+
+/// An answer in the text up to and with its message.
+struct Located {
+  PrefixText with;        // that text
+  TextRange range;        // in it
+  bool in_whole = false;  // the whole text begins with it, up to the answer's end
+};
+
+Located locate(const AnswerFinder& finder, const ConversationPrefixes& prefixes, size_t message) {
+  const std::string& whole = prefixes.whole().text;
+  Located located;
+  located.with = prefixes.prefix(message + 1, false);
+  const PrefixText before = prefixes.prefix(message, true);
+  const PrefixText& with = located.with;
+  // Texts are built only where they leave the whole one.
+  const bool simple = before.is_prefix() && before.size() <= with.shared;
+  std::string own = with.is_prefix() ? std::string() : with.text(whole);
+  const std::string_view text =
+      with.is_prefix() ? std::string_view(whole).substr(0, with.shared) : std::string_view(own);
+  size_t begin = before.size();
+  if (!simple) {
+    const std::string prompt = before.text(whole);
+    if (!text.starts_with(prompt)) {
+      // The prompt has words that this answer has not (an opened thought): the answer begins where
+      // both part.
+      const std::string plain = prefixes.prefix(message, false).text(whole);
+      if (!text.starts_with(plain))
+        not_found(message, "the text of the messages before it does not begin its text");
+      begin = std::max(plain.size(), common_prefix(prompt, text));
+    }
+  }
+  const auto end = finder.last_special_end(text.substr(begin));
+  located.range = {begin, end ? begin + *end : text.size()};
+  located.in_whole = located.range.second <= with.shared;
+  return located;
+}
+
+/// The same; a template that refuses the messages before an answer alone hides where it begins.
+Located located(const AnswerFinder& finder, const ConversationPrefixes& prefixes, size_t message) {
+  try {
+    return locate(finder, prefixes, message);
+  } catch (const TemplateError& error) {
+    not_found(message, error.what());
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& train_on_names() {
+  static const std::vector<std::string> names{"assistant", "last", "all", "completion"};
+  return names;
+}
+
+TrainOn train_on_of(std::string_view name) {
+  const auto& names = train_on_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  VIADUCT_CHECK(ConfigError, found != names.end(), "\"{}\" is nothing to train on", name);
+  return static_cast<TrainOn>(found - names.begin());
+}
+
+TrainOn default_train_on(const Conversation& conversation) {
+  return conversation.form == ConversationForm::prompt_completion ||
+                 conversation.form == ConversationForm::megatron
+             ? TrainOn::completion
+             : TrainOn::assistant;
+}
+
+std::optional<size_t> AnswerFinder::last_special_end(std::string_view text) const {
+  std::optional<size_t> end;
+  if (added_ == nullptr) return end;
+  for (const bool normalized : {false, true}) {
+    added_->split(
+        text, normalized, false, [](std::string_view) {},
+        [&](int32_t id, std::string_view matched) {
+          const AddedToken* token = added_->find(id);
+          if (token == nullptr || !token->special) return;
+          // Without the white space that the token takes beside it.
+          const size_t at = matched.find(token->content);
+          const auto begin = static_cast<size_t>(matched.data() - text.data());
+          const size_t last =
+              at == std::string_view::npos ? matched.size() : at + token->content.size();
+          end = std::max(end.value_or(0), begin + last);
+        });
+  }
+  return end;
+}
+
+ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn train_on) const {
+  ConversationTexts texts;
+  ConversationText& whole = texts.whole;
+  whole.all = train_on == TrainOn::all;
+  if (conversation.plain) {
+    VIADUCT_CHECK(ConfigError, train_on == TrainOn::all || train_on == TrainOn::completion,
+                  "--train-on {}: the texts of prompts and completions have no messages; expected "
+                  "completion or all",
+                  train_on_names()[static_cast<size_t>(train_on)]);
+    whole.text = conversation.plain->text;
+    if (!whole.all)
+      whole.answers = merged({{conversation.plain->answer_begin, conversation.plain->answer_end}});
+    return texts;
+  }
+  VIADUCT_CHECK(
+      ConfigError,
+      train_on != TrainOn::completion || conversation.form == ConversationForm::prompt_completion,
+      "--train-on completion: the data are of the form {}, which has no completions; "
+      "expected assistant, last or all",
+      form_name(conversation.form));
+  VIADUCT_CHECK(ConfigError, renderer_ != nullptr,
+                "the model has no chat template (chat_template.jinja, or chat_template in "
+                "tokenizer_config.json); give one with --template");
+  try {
+    const ConversationPrefixes prefixes(*renderer_, conversation, options_);
+    whole.text = prefixes.whole().text;
+    if (whole.all) return texts;
+    const std::vector<size_t> wanted = wanted_answers(conversation, train_on);
+    if (renderer_->template_of(conversation).has_generation()) {
+      whole.answers = marked_answers(prefixes, conversation, wanted);
+      return texts;
+    }
+    for (const size_t i : wanted) {
+      Located answer = located(*this, prefixes, i);
+      if (answer.in_whole) {
+        whole.answers.push_back(answer.range);
+      } else {
+        texts.own.push_back({answer.with.text(whole.text), merged({answer.range}), false});
+      }
+    }
+    whole.answers = merged(std::move(whole.answers));
+    return texts;
+  } catch (const TemplateError& error) {
+    throw InvalidConversation(ConversationProblem::refused_by_template, error.what());
+  }
+}
+
+}  // namespace viaduct

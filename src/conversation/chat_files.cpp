@@ -1,0 +1,202 @@
+#include "conversation/chat_files.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "base/units.h"
+#include "conversation/conversation_source.h"
+#include "conversation/line_rows.h"
+#include "data/indexed_dataset_writer.h"
+#include "data/token_record.h"
+#include "data/tokenizer/vocabulary_hash.h"
+
+namespace viaduct {
+namespace {
+
+// Pieces a worker and round: enough that workers end a round at nearly the same time.
+constexpr size_t kPiecesPerWorker = 8;
+
+int64_t total_bytes(const std::vector<std::filesystem::path>& files) {
+  int64_t total = 0;
+  for (const auto& file : files) {
+    const int64_t bytes = input_kind(file).stored_bytes;
+    if (bytes == 0) return 0;
+    total += bytes;
+  }
+  return total;
+}
+
+void check_settings(const ChatFilesSettings& settings) {
+  VIADUCT_CHECK(ConfigError, settings.workers >= 1, "{} workers, expected 1 or more",
+                settings.workers);
+  VIADUCT_CHECK(ConfigError, !settings.inputs.empty(), "no chat files to read");
+  VIADUCT_CHECK(ConfigError, std::count(settings.inputs.begin(), settings.inputs.end(), "-") <= 1,
+                "standard input (-) can be read once, and is given more than once");
+  VIADUCT_CHECK(ConfigError, !settings.max_length || *settings.max_length >= 1,
+                "a largest length of {} tokens, expected 1 or more", *settings.max_length);
+}
+
+/// Both files of the dataset, and what they hold so far.
+class ChatWriter {
+ public:
+  explicit ChatWriter(const ChatFilesSettings& settings)
+      : settings_(settings),
+        tokens_(settings.output, settings.type),
+        mask_(settings.output.string() + ".mask", TokenType::uint8) {}
+
+  void add(const ChatRow& row) {
+    tokens_.add_document(row.ids);
+    const std::vector<int32_t> mask(row.mask.begin(), row.mask.end());
+    mask_.add_document(mask);
+  }
+  void finish(const ChatFilesResult& result) {
+    // The mask comes first: tokens without one would be learned all.
+    mask_.finish();
+    tokens_.finish();
+    TokenRecord record;
+    record.largest_token = tokens_.largest_token();
+    record.separator = -1;
+    const auto hashes = vocabulary_hashes(
+        *settings_.tokenizer,
+        std::max<int64_t>(record.largest_token + 1, settings_.tokenizer->vocab_size()));
+    record.vocabulary = hashes[static_cast<size_t>(record.largest_token) + 1];
+    ConversationRecord& chat = record.conversations.emplace();
+    chat.train_on = fmt::format("{}", fmt::join(result.train_on, ", "));
+    chat.tokenizer = hashes.back();
+    if (settings_.renderer != nullptr) chat.chat_template = settings_.renderer->hash();
+    chat.control_tokens_as_text = settings_.control_tokens_as_text;
+    chat.own_rows = result.own_rows;
+    chat.scored = result.scored;
+    write_token_record(settings_.output, record);
+  }
+
+ private:
+  const ChatFilesSettings& settings_;
+  IndexedDatasetWriter tokens_, mask_;
+};
+
+/// Adds what a piece was found to hold. `form` is that of its file so far.
+void take_counts(const PieceRows& piece, ChatFilesResult& result) {
+  const ChatFilesResult& more = piece.counts;
+  result.conversations += more.conversations;
+  result.rows += more.rows;
+  result.tokens += more.tokens;
+  result.scored += more.scored;
+  result.own_rows += more.own_rows;
+  result.bytes += more.bytes;
+  result.overlong += more.overlong;
+  result.longest = std::max(result.longest, more.longest);
+  result.dropped += more.dropped;
+  result.unknown_bytes += more.unknown_bytes;
+  for (size_t i = 0; i < result.problems.size(); ++i) {
+    if (result.problems[i].lines == 0) result.problems[i].first = more.problems[i].first;
+    result.problems[i].lines += more.problems[i].lines;
+  }
+  for (const auto& [token, count] : more.control_tokens) result.control_tokens[token] += count;
+  for (const std::string& name : more.train_on) {
+    if (std::find(result.train_on.begin(), result.train_on.end(), name) == result.train_on.end())
+      result.train_on.push_back(name);
+  }
+}
+
+/// "3 lines are no conversations: …".
+void check_problems(const ChatFilesSettings& settings, const ChatFilesResult& result) {
+  if (settings.skip_invalid || result.invalid() == 0) return;
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < result.problems.size(); ++i) {
+    const ProblemCount& problem = result.problems[i];
+    if (problem.lines == 0) continue;
+    kinds.push_back(fmt::format("{} with {} (the first: {})", counted(problem.lines, "line"),
+                                problem_name(static_cast<ConversationProblem>(i)), problem.first));
+  }
+  fail<IoError>("{} cannot be learned from: {}; --invalid skip leaves them out",
+                counted(result.invalid(), "conversation"), fmt::join(kinds, "; "));
+}
+
+void check_rows(const ChatFilesSettings& settings, const ChatFilesResult& result) {
+  if (settings.max_length && settings.overlong == Overlong::refuse && result.overlong > 0) {
+    fail<IoError>(
+        "{} longer than --max-length {}, the longest of {} tokens; --overlong truncate_end, "
+        "truncate_start or drop says what becomes of them",
+        counted(result.overlong, "row is", "rows are"), *settings.max_length, result.longest);
+  }
+  VIADUCT_CHECK(IoError, result.rows > 0, "no row with a token to learn: {} read, {} dropped",
+                counted(result.conversations, "conversation"), counted(result.dropped, "row"));
+}
+
+}  // namespace
+
+const std::vector<std::string>& overlong_names() {
+  static const std::vector<std::string> names{"refuse", "drop", "truncate_end", "truncate_start"};
+  return names;
+}
+
+int64_t ChatFilesResult::invalid() const {
+  return std::accumulate(
+      problems.begin(), problems.end(), int64_t{0},
+      [](int64_t sum, const ProblemCount& problem) { return sum + problem.lines; });
+}
+
+ChatFilesResult convert_chat_files(
+    const ChatFilesSettings& settings,
+    const std::function<void(int64_t done, int64_t total)>& progress) {
+  check_settings(settings);
+  // All files are looked at first: a missing last one is reported now, not after an hour.
+  const int64_t total = total_bytes(settings.inputs);
+  const AnswerFinder finder(settings.renderer, &settings.tokenizer->added_tokens(),
+                            {false, settings.clock});
+  const ControlTokens control(settings.tokenizer->added_tokens(), settings.renderer);
+  ThreadPool pool(settings.workers);
+  std::deque<LineRows> workers;
+  for (int i = 0; i < settings.workers; ++i) workers.emplace_back(settings, finder, control);
+  ChatWriter writer(settings);
+  ConversationSource source(settings.inputs);
+  ChatFilesResult result;
+  std::optional<ConversationForm> form;
+  std::string form_place;
+  size_t file = 0;
+  std::vector<ConversationPiece> pieces;
+  std::vector<PieceRows> converted;
+  do {
+    pieces.clear();
+    while (pieces.size() < static_cast<size_t>(settings.workers) * kPiecesPerWorker) {
+      auto piece = source.next();
+      if (!piece) break;
+      pieces.push_back(std::move(*piece));
+    }
+    converted.clear();
+    converted.resize(pieces.size());
+    pool.run(static_cast<int64_t>(pieces.size()), [&](int64_t i, int worker) {
+      converted[static_cast<size_t>(i)] =
+          workers[static_cast<size_t>(worker)].convert(pieces[static_cast<size_t>(i)]);
+    });
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const PieceRows& piece = converted[i];
+      if (pieces[i].file != file) form.reset();
+      file = pieces[i].file;
+      VIADUCT_CHECK(IoError, !form || !piece.form || *form == *piece.form,
+                    "{}: the form {}, but {} is of the form {}: a file has one form",
+                    piece.form_place, form_name(*piece.form), form_place, form_name(*form));
+      if (!form && piece.form) {
+        form = piece.form;
+        form_place = piece.form_place;
+      }
+      if (piece.error) std::rethrow_exception(piece.error);
+      if (result.rows == 0 && !piece.rows.empty()) result.first_row = piece.rows.front();
+      take_counts(piece, result);
+      for (const ChatRow& row : piece.rows) writer.add(row);
+    }
+    if (progress) progress(source.consumed(), total);
+  } while (!pieces.empty());
+  check_problems(settings, result);
+  check_rows(settings, result);
+  writer.finish(result);
+  return result;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,110 @@
+#pragma once
+// Conversations: what a line of a chat file holds, and what a chat template is rendered with.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "template/template_value.h"
+
+namespace viaduct {
+
+/// Which members a line has (docs/fine-tuning.md has the table).
+enum class ConversationForm { chat, share_gpt, instruction, prompt_completion, megatron };
+
+/// "chat (messages)", "ShareGPT (conversations)", …
+std::string_view form_name(ConversationForm form);
+
+/// One message, as the template sees it.
+struct ChatMessage {
+  std::string role;     // "system", "user", "assistant", "tool", …
+  TemplateValue value;  // a map: role, content, and whatever else the message has
+  bool learned = true;  // of an assistant's message: false where its `weight` is 0
+
+  /// The message {"role": role, "content": content}.
+  static ChatMessage of_text(std::string role, std::string content);
+  /// A message of a JSON object, as transformers' apply_chat_template hands it to the template:
+  /// members that are null are dropped, and reasoning_content, thinking and reasoning fill each
+  /// other. InvalidConversation if it is no map with a role.
+  static ChatMessage of_value(const TemplateValue& message);
+
+  bool is_answer() const { return role == "assistant"; }
+};
+
+struct Conversation {
+  ConversationForm form = ConversationForm::chat;
+  std::vector<ChatMessage> messages;
+  TemplateValue tools, documents;  // lists; none where there are none
+  /// Further variables of the template (chat_template_kwargs).
+  std::vector<std::pair<std::string, TemplateValue>> variables;
+  /// Of prompt and completion in messages: how many of them are the prompt; else 0.
+  size_t prompt_messages = 0;
+
+  /// Forms without a template: `text`, whose bytes [answer_begin, answer_end) are the completion.
+  struct Plain {
+    std::string text;
+    size_t answer_begin = 0, answer_end = 0;
+  };
+  std::optional<Plain> plain;
+};
+
+/// Why a line is no conversation that can be learned from.
+enum class ConversationProblem {
+  not_json,             // or no object
+  wrong_member,         // a member is missing or has another type
+  no_messages,          // an empty list
+  unknown_role,         // a role that no template knows
+  unknown_part,         // content that is no text
+  no_answer,            // no message of the assistant
+  empty_answer,         // an assistant's message without content and tool calls
+  refused_by_template,  // the template raises an error
+  answer_not_found,     // rendering does not tell where an answer begins
+};
+inline constexpr size_t kConversationProblems = 9;
+
+/// "an unknown role", for messages and counts.
+std::string_view problem_name(ConversationProblem problem);
+
+/// A line that is no conversation.
+class InvalidConversation : public IoError {
+ public:
+  /// `message` says what is wrong, without file and line.
+  InvalidConversation(ConversationProblem problem, const std::string& message)
+      : IoError(message), problem_(problem) {}
+  ConversationProblem problem() const { return problem_; }
+
+ private:
+  ConversationProblem problem_;
+};
+
+struct ConversationReading {
+  /// Of Megatron's form: the text with {names} of members; the last one's value is the answer.
+  std::string prompt_template = "{input} {output}";
+  /// Whether every line is of Megatron's form, whatever members the template names.
+  bool only_megatron = false;
+  /// Whether roles, contents and answers are checked, as data to learn from need; else anything is
+  /// accepted that a template may be rendered with.
+  bool checked = true;
+};
+
+/// The form of a line by its members. InvalidConversation, which names the members, for an object
+/// of no form; IoError for preferences and ratings, which this reader does not know.
+ConversationForm form_of(const TemplateMap& line, const ConversationReading& reading = {});
+
+/// A conversation of a line that has this form. InvalidConversation if it is none.
+Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
+                                const ConversationReading& reading = {});
+
+/// The same of a line's text, in the form that its members show; InvalidConversation also for what
+/// is not a JSON object.
+Conversation parse_conversation(std::string_view line, const ConversationReading& reading = {});
+
+/// The line of JSON {"messages": […], "tools"?: […], "chat_template_kwargs"?: {…}} of a
+/// conversation, without its end.
+std::string conversation_line(const Conversation& conversation);
+
+}  // namespace viaduct

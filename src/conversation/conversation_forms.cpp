@@ -1,0 +1,321 @@
+// Lines of chat files in each of their forms.
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/json_reader.h"
+#include "conversation/conversation.h"
+#include "conversation/prompt_template.h"
+#include "data/tokenizer/unicode.h"
+
+namespace viaduct {
+namespace {
+
+using Problem = ConversationProblem;
+
+template <class... Args>
+[[noreturn]] void invalid(Problem problem, fmt::format_string<Args...> format, Args&&... args) {
+  throw InvalidConversation(problem, fmt::format(format, std::forward<Args>(args)...));
+}
+
+constexpr std::array<std::string_view, 8> kRoles = {
+    "system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"};
+/// Variables of a template that a line sets by members of their own.
+constexpr std::array<std::string_view, 4> kOwnVariables = {"messages", "tools", "documents",
+                                                           "add_generation_prompt"};
+
+/// The member, nothing where it is missing or null.
+const TemplateValue* member(const TemplateMap& line, std::string_view name) {
+  const TemplateValue* found = line.find(name);
+  return found == nullptr || found->is_none() ? nullptr : found;
+}
+
+const std::string& text_member(const TemplateMap& line, std::string_view name) {
+  const TemplateValue* found = member(line, name);
+  if (found == nullptr) invalid(Problem::wrong_member, "'{}' is missing", name);
+  if (!found->is_text())
+    invalid(Problem::wrong_member, "'{}' is {}, expected a text", name, type_name(*found));
+  return found->as_text();
+}
+
+/// A text that may be missing: "".
+std::string optional_text(const TemplateMap& line, std::string_view name) {
+  return member(line, name) == nullptr ? std::string() : text_member(line, name);
+}
+
+const std::vector<TemplateValue>& list_member(const TemplateMap& line, std::string_view name) {
+  const TemplateValue* found = member(line, name);
+  if (found == nullptr) invalid(Problem::wrong_member, "'{}' is missing", name);
+  if (!found->is_list())
+    invalid(Problem::wrong_member, "'{}' is {}, expected a list", name, type_name(*found));
+  return found->as_list().items;
+}
+
+bool is_pair_member(const TemplateMap& line) {
+  return member(line, "chosen") != nullptr || member(line, "rejected") != nullptr;
+}
+
+/// The first message of `conversations` tells its two forms apart.
+bool has_from(const TemplateValue& conversations) {
+  if (!conversations.is_list() || conversations.as_list().items.empty()) return false;
+  const TemplateValue& first = conversations.as_list().items.front();
+  return first.is_map() && first.as_map().find("from") != nullptr;
+}
+
+void read_tools(const TemplateMap& line, Conversation& conversation) {
+  const TemplateValue* tools = member(line, "tools");
+  if (tools == nullptr) return;
+  conversation.tools = *tools;
+  if (tools->is_text()) {
+    if (tools->as_text().empty()) {
+      conversation.tools = {};
+      return;
+    }
+    try {
+      conversation.tools = TemplateValue::from_json(tools->as_text(), "'tools'");
+    } catch (const Error& error) {
+      invalid(Problem::wrong_member, "{}", error.what());
+    }
+    if (conversation.tools.is_none()) return;
+  }
+  if (!conversation.tools.is_list()) {
+    invalid(Problem::wrong_member, "'tools' is {}, expected a list, or the JSON of one",
+            type_name(conversation.tools));
+  }
+}
+
+void read_variables(const TemplateMap& line, Conversation& conversation) {
+  read_tools(line, conversation);
+  if (const TemplateValue* documents = member(line, "documents")) {
+    if (!documents->is_list()) {
+      invalid(Problem::wrong_member, "'documents' is {}, expected a list", type_name(*documents));
+    }
+    conversation.documents = *documents;
+  }
+  const TemplateValue* variables = member(line, "chat_template_kwargs");
+  if (variables == nullptr) return;
+  if (!variables->is_map()) {
+    invalid(Problem::wrong_member, "'chat_template_kwargs' is {}, expected an object",
+            type_name(*variables));
+  }
+  for (const auto& [name, value] : variables->as_map().entries()) {
+    const std::string& text = name.as_text();
+    if (std::find(kOwnVariables.begin(), kOwnVariables.end(), text) != kOwnVariables.end()) {
+      invalid(Problem::wrong_member,
+              "'chat_template_kwargs' has '{}', which is a member of the line itself", text);
+    }
+    conversation.variables.emplace_back(text, value);
+  }
+}
+
+void read_messages(const std::vector<TemplateValue>& messages, Conversation& conversation) {
+  for (const TemplateValue& message : messages)
+    conversation.messages.push_back(ChatMessage::of_value(message));
+}
+
+void read_share_gpt(const TemplateMap& line, Conversation& conversation) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kFrom = {
+      {{"human", "user"},
+       {"user", "user"},
+       {"gpt", "assistant"},
+       {"assistant", "assistant"},
+       {"model", "assistant"},
+       {"system", "system"},
+       {"tool", "tool"},
+       {"function", "tool"},
+       {"observation", "tool"}}};
+  if (const std::string system = optional_text(line, "system"); !system.empty())
+    conversation.messages.push_back(ChatMessage::of_text("system", system));
+  for (const TemplateValue& message : list_member(line, "conversations")) {
+    if (!message.is_map()) invalid(Problem::wrong_member, "a message is not an object");
+    const std::string& from = text_member(message.as_map(), "from");
+    const auto role = std::find_if(kFrom.begin(), kFrom.end(),
+                                   [&](const auto& entry) { return entry.first == from; });
+    if (role == kFrom.end())
+      invalid(Problem::unknown_role, "a message is from '{}'", shown_name(from));
+    TemplateMap map;
+    map.set("role", TemplateValue(role->second));
+    const TemplateValue* value = member(message.as_map(), "value");
+    map.set("content", value == nullptr ? TemplateValue("") : *value);
+    for (const auto& [key, other] : message.as_map().entries()) {
+      const std::string& name = key.as_text();
+      if (name != "from" && name != "value" && name != "role" && name != "content")
+        map.set(key, other);
+    }
+    conversation.messages.push_back(ChatMessage::of_value(TemplateValue::map(std::move(map))));
+  }
+}
+
+void read_instruction(const TemplateMap& line, Conversation& conversation) {
+  auto& messages = conversation.messages;
+  if (const std::string system = optional_text(line, "system"); !system.empty())
+    messages.push_back(ChatMessage::of_text("system", system));
+  if (member(line, "history") != nullptr) {
+    for (const TemplateValue& pair : list_member(line, "history")) {
+      const bool good = pair.is_list() && pair.as_list().items.size() == 2 &&
+                        pair.as_list().items[0].is_text() && pair.as_list().items[1].is_text();
+      if (!good) invalid(Problem::wrong_member, "'history' is not a list of pairs of texts");
+      messages.push_back(ChatMessage::of_text("user", pair.as_list().items[0].as_text()));
+      messages.push_back(ChatMessage::of_text("assistant", pair.as_list().items[1].as_text()));
+    }
+  }
+  std::string question = text_member(line, "instruction");
+  if (const std::string input = optional_text(line, "input"); !input.empty())
+    question += question.empty() ? input : "\n\n" + input;
+  messages.push_back(ChatMessage::of_text("user", std::move(question)));
+  messages.push_back(ChatMessage::of_text("assistant", text_member(line, "output")));
+}
+
+void read_prompt(const TemplateMap& line, Conversation& conversation) {
+  const TemplateValue& prompt = *member(line, "prompt");
+  const TemplateValue& completion = *member(line, "completion");
+  if (prompt.is_text() && completion.is_text()) {
+    auto& plain = conversation.plain.emplace();
+    plain.text = prompt.as_text() + completion.as_text();
+    plain.answer_begin = prompt.as_text().size();
+    plain.answer_end = plain.text.size();
+    return;
+  }
+  if (!prompt.is_list() || !completion.is_list()) {
+    invalid(Problem::wrong_member,
+            "'prompt' is {} and 'completion' {}, expected two texts or two lists of messages",
+            type_name(prompt), type_name(completion));
+  }
+  read_messages(prompt.as_list().items, conversation);
+  conversation.prompt_messages = conversation.messages.size();
+  read_messages(completion.as_list().items, conversation);
+}
+
+/// `content`: a text, or a list of parts of text.
+void check_content(const TemplateValue& content) {
+  if (content.is_text()) return;
+  if (!content.is_list())
+    invalid(Problem::wrong_member, "the content of a message is {}", type_name(content));
+  for (const TemplateValue& part : content.as_list().items) {
+    const TemplateValue* type = part.is_map() ? member(part.as_map(), "type") : nullptr;
+    if (type == nullptr || !type->is_text())
+      invalid(Problem::unknown_part, "a part of a message's content has no type");
+    if (type->as_text() != "text") {
+      invalid(Problem::unknown_part,
+              "a part of a message's content is of the type '{}', expected 'text'",
+              shown_name(type->as_text()));
+    }
+    text_member(part.as_map(), "text");
+  }
+}
+
+bool is_empty(const TemplateValue* value) {
+  return value == nullptr || (value->is_text() && value->as_text().empty()) ||
+         (value->is_list() && value->as_list().items.empty());
+}
+
+void check_messages(const Conversation& conversation) {
+  if (conversation.messages.empty()) invalid(Problem::no_messages, "there are no messages");
+  bool answered = false;
+  for (const ChatMessage& message : conversation.messages) {
+    const TemplateMap& map = message.value.as_map();
+    if (std::find(kRoles.begin(), kRoles.end(), message.role) == kRoles.end()) {
+      if (map.find("role") == nullptr) invalid(Problem::unknown_role, "a message has no role");
+      invalid(Problem::unknown_role, "a message has the role '{}', expected one of {}",
+              shown_name(message.role), fmt::join(kRoles, ", "));
+    }
+    const TemplateValue* content = map.find("content");
+    if (content != nullptr) check_content(*content);
+    if (!message.is_answer()) {
+      if (content == nullptr)
+        invalid(Problem::wrong_member, "a message of the role '{}' has no content", message.role);
+      continue;
+    }
+    answered = true;
+    if (is_empty(content) && is_empty(map.find("tool_calls"))) {
+      invalid(Problem::empty_answer,
+              "a message of the assistant has neither content nor tool calls");
+    }
+  }
+  if (!answered) invalid(Problem::no_answer, "there is no message of the assistant");
+}
+
+}  // namespace
+
+ConversationForm form_of(const TemplateMap& line, const ConversationReading& reading) {
+  const auto has = [&](std::string_view name) { return member(line, name) != nullptr; };
+  if (reading.only_megatron) return ConversationForm::megatron;
+  if (has("messages")) return ConversationForm::chat;
+  if (const TemplateValue* conversations = member(line, "conversations"))
+    return has_from(*conversations) ? ConversationForm::share_gpt : ConversationForm::chat;
+  VIADUCT_CHECK(IoError, !is_pair_member(line),
+                "a preference (chosen, rejected): this reads conversations to imitate");
+  if (has("prompt") && has("completion")) {
+    VIADUCT_CHECK(
+        IoError, !has("label"),
+        "a rated answer (prompt, completion, label): this reads conversations to imitate");
+    return ConversationForm::prompt_completion;
+  }
+  if (has("instruction") && has("output")) return ConversationForm::instruction;
+  if (has("input") && has("output")) return ConversationForm::megatron;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : line.entries()) names.push_back(shown_name(name.as_text()));
+  if (names.size() > 12) names.resize(12);
+  invalid(
+      Problem::wrong_member,
+      "no form of a conversation: expected messages, conversations, instruction and output, prompt "
+      "and completion, or input and output; found {}",
+      names.empty() ? std::string("no members") : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
+                                const ConversationReading& reading) {
+  Conversation conversation;
+  conversation.form = form;
+  read_variables(line, conversation);
+  switch (form) {
+    case ConversationForm::chat:
+      read_messages(list_member(line, member(line, "messages") ? "messages" : "conversations"),
+                    conversation);
+      break;
+    case ConversationForm::share_gpt:
+      read_share_gpt(line, conversation);
+      break;
+    case ConversationForm::instruction:
+      read_instruction(line, conversation);
+      break;
+    case ConversationForm::prompt_completion:
+      read_prompt(line, conversation);
+      break;
+    case ConversationForm::megatron:
+      conversation.plain = fill_prompt_template(reading.prompt_template, line);
+      break;
+  }
+  if (!reading.checked) {
+    // What else a line of chat has are variables of the template.
+    for (const auto& [name, value] : line.entries()) {
+      const std::string& text = name.as_text();
+      const bool own =
+          std::find(kOwnVariables.begin(), kOwnVariables.end(), text) != kOwnVariables.end() ||
+          text == "conversations" || text == "chat_template_kwargs";
+      if (form == ConversationForm::chat && !own) conversation.variables.emplace_back(text, value);
+    }
+    return conversation;
+  }
+  if (!conversation.plain) {
+    check_messages(conversation);
+  } else if (conversation.plain->answer_begin == conversation.plain->answer_end) {
+    invalid(Problem::empty_answer, "the completion is empty");
+  }
+  return conversation;
+}
+
+Conversation parse_conversation(std::string_view line, const ConversationReading& reading) {
+  TemplateValue value;
+  try {
+    value = TemplateValue::from_json(line, "JSON");
+  } catch (const Error& error) {
+    invalid(Problem::not_json, "{}", error.what());
+  }
+  if (!value.is_map()) invalid(Problem::not_json, "{}, expected an object", type_name(value));
+  return parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,63 @@
+#pragma once
+// Conversations as prompts of a model: their text by its chat template up to where the answer
+// begins, and the ids of that text.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conversation/chat_renderer.h"
+#include "conversation/control_tokens.h"
+#include "data/tokenizer/tokenizer.h"
+#include "generate/prompts.h"
+
+namespace viaduct {
+
+class ChatPrompts {
+ public:
+  struct Settings {
+    TemplateClock clock;  // that strftime_now shows, in every prompt
+    /// Encodes control tokens that stand in the messages' own texts as text, so that nobody can
+    /// forge a turn with them.
+    bool control_tokens_as_text = false;
+  };
+  /// `tokenizer` must outlive it.
+  ChatPrompts(ChatRenderer renderer, const Tokenizer& tokenizer, const Settings& settings);
+  ChatPrompts(const ChatPrompts&) = delete;
+  ChatPrompts& operator=(const ChatPrompts&) = delete;
+
+  /// Text and ids of a conversation, with special tokens recognised and none added. ConfigError if
+  /// there is nothing to answer: no messages, or the last one is an answer; and where the template
+  /// refuses the conversation.
+  PromptText prompt(const Conversation& conversation, std::string where) const;
+
+  /// The special token that ends an answer in the template, if it writes one.
+  std::optional<int32_t> end_of_turn() const { return end_of_turn_; }
+
+ private:
+  std::optional<int32_t> find_end_of_turn() const;
+  /// Text and ids of a text with marks of ControlTokens.
+  void encode_marked(std::string text, PromptText& prompt) const;
+
+  const Tokenizer& tokenizer_;
+  ChatRenderer renderer_;
+  TemplateClock clock_;
+  std::optional<int32_t> end_of_turn_;
+  std::optional<ControlTokens> control_tokens_;  // that are encoded as text
+};
+
+/// A conversation of a line of JSON: an object with `messages`, or another form of conversations.
+/// ConfigError that starts with `where` for any other line, and for an `adapter`.
+Conversation read_conversation(const std::string& line, const std::string& where);
+/// A message of a line of JSON, an object with `role`. Errors as read_conversation.
+ChatMessage read_message(const std::string& line, const std::string& where);
+/// A conversation of one message of the user.
+Conversation conversation_of(std::string text);
+
+/// Prompts of conversations, made of lines as read by read_prompt_lines: each a JSON object
+/// (`jsonl`; its `id` goes into PromptText), or the text of a user. ConfigError that lists every
+/// line that is no conversation to answer.
+std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
+                                          const ChatPrompts& prompts);
+
+}  // namespace viaduct

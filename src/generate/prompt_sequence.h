@@ -1,0 +1,75 @@
+#pragma once
+// A prompt while it is continued: which token comes next, and whether the text ends with it.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "generate/sampling.h"
+
+namespace viaduct {
+
+struct Prompt {
+  /// Its number among all prompts of a run. Random numbers depend on number and position, so they
+  /// do not depend on the prompt's batch.
+  int64_t number = 0;
+  std::vector<int32_t> ids;  // at least one
+  int64_t max_new_tokens = 0;
+
+  int64_t prompt_tokens() const { return static_cast<int64_t>(ids.size()); }
+};
+
+struct GenerateOptions {
+  SamplingOptions sampling;
+  uint64_t seed = 1234;
+  std::vector<int32_t> stop_tokens;  // end the text; are not part of it
+  /// Whether to end the text now (StopReason::interrupted); none: never. Asked before each token,
+  /// by the rank that chooses it, from several threads.
+  std::function<bool()> interrupted = {};
+};
+
+enum class StopReason { stop_token, stop_string, length, interrupted };
+/// As in JSON: "stop_token", …
+std::string_view reason_name(StopReason reason);
+
+struct Generated {
+  std::vector<int32_t> tokens;  // the new ones
+  StopReason reason = StopReason::length;
+  std::optional<int32_t> stop_token;
+};
+
+class PromptSequence {
+ public:
+  /// `prompt` must outlive it. ShapeError for ids outside the vocabulary.
+  PromptSequence(const Prompt& prompt, int64_t vocabulary);
+
+  /// What `choose` gives instead of a token for a text that is interrupted.
+  static constexpr int32_t kInterrupted = -1;
+  /// The token that follows, from its logits. Errors as `pick_token`.
+  int32_t choose(const GenerateOptions& options, std::span<const float> logits) const;
+  /// Appends what was chosen, which `take` may make the last token by returning false
+  /// (StopReason::stop_string). Returns whether the text goes on.
+  bool accept(const GenerateOptions& options, int32_t id, FunctionRef<bool(int32_t id)> take);
+
+  const Prompt& prompt() const { return *prompt_; }
+  bool done() const { return done_; }
+  /// Tokens of prompt and text.
+  int64_t length() const {
+    return prompt_->prompt_tokens() + static_cast<int64_t>(result_.tokens.size());
+  }
+  const Generated& result() const { return result_; }
+
+ private:
+  bool end(StopReason reason);
+
+  const Prompt* prompt_;
+  SeenTokens seen_;
+  Generated result_;
+  bool done_ = false;
+};
+
+}  // namespace viaduct

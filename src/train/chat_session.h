@@ -1,0 +1,68 @@
+#pragma once
+// A conversation with a model: messages go in, answers come out and become part of it.
+
+#include <optional>
+#include <string>
+
+#include "conversation/conversation.h"
+#include "generate/chat_prompts.h"
+#include "train/answers.h"
+
+namespace viaduct {
+
+struct ChatSettings {
+  std::string system;  // its first message; empty: none
+  int64_t positions = 0;
+  int64_t max_new_tokens = 0;  // of an answer, or fewer if the positions end
+};
+
+/// The conversation has no room for an answer.
+class ContextFull : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+class ChatSession {
+ public:
+  /// `prompts` and `answer` must outlive it.
+  ChatSession(const ChatPrompts& prompts, ChatSettings settings, AnswerPrompt answer);
+
+  const Conversation& conversation() const { return conversation_; }
+  const std::string& system() const { return settings_.system; }
+
+  /// Begins a new conversation, which has the system message alone. Random numbers depend on the
+  /// number of the conversation.
+  void reset();
+  /// The same with another system message.
+  void set_system(std::string text);
+  /// Adds a message that is not answered: an example's, or a system message in between.
+  void add(ChatMessage message);
+
+  struct Asked {
+    Answer answer;
+    int64_t prompt_tokens = 0;
+    bool context_full = false;  // the answer ends because the positions do
+  };
+  /// Answers a message after those so far. Message and answer become part of the conversation,
+  /// unless nothing was answered because of an interruption, or there is an error: errors of
+  /// ChatPrompts::prompt, and ContextFull. `where`: for messages.
+  Asked ask(ChatMessage message, const std::string& where,
+            FunctionRef<void(const std::string&)> piece);
+  /// The same for a whole conversation, which takes the place of the one so far; it gets the system
+  /// message unless it has one.
+  Asked ask(Conversation conversation, const std::string& where,
+            FunctionRef<void(const std::string&)> piece);
+
+ private:
+  Asked answer(Conversation next, const std::string& where, bool begins,
+               FunctionRef<void(const std::string&)> piece);
+
+  const ChatPrompts& prompts_;
+  ChatSettings settings_;
+  AnswerPrompt answer_;
+  Conversation conversation_;
+  int64_t number_ = 0;  // of the conversation
+  bool asked_ = false;  // whether it has a question
+};
+
+}  // namespace viaduct

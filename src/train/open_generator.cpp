@@ -1,0 +1,19 @@
+#include "train/open_generator.h"
+
+#include "checkpoint/parameter_io.h"
+
+namespace viaduct {
+
+Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t positions,
+                         Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
+  const GeneratorSettings settings{run.layers, run.parallelism, run.memory, positions};
+  return {device, ops, setup.model, settings, make_groups(run, std::move(world))};
+}
+
+void read_weights(Generator& generator, const RunSetup& setup) {
+  OpContext context = generator.context();
+  load_parameters(context, generator.store(), *open_weights(*setup.pretrained), setup.model);
+  generator.store().make_derived_weights();
+}
+
+}  // namespace viaduct

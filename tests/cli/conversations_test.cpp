@@ -1,0 +1,135 @@
+// `viaduct tokenizer chat`, `data chat` and `data inspect --text` as scripts use them.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/output_file.h"
+#include "support/chat_tokenizer.h"
+#include "support/command.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const char* const kChat =
+    R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]})"
+    "\n";
+
+class ConversationCommands : public testing::Test {
+ protected:
+  using Result = test::CommandResult;
+  ConversationCommands() { test::write_chat_model(folder_ / "model", test::kChatMl); }
+
+  Result run(const std::string& arguments, std::string_view input = "") {
+    return test::run_viaduct(arguments, input);
+  }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  std::string model() const { return " --tokenizer " + path("model") + " "; }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ConversationCommands, TokenizerChatGivesTextIdsAndMask) {
+  const Result result = run("tokenizer chat" + model(), kChat);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json line = json::parse(result.out);
+  EXPECT_EQ(line["text"], "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n");
+  ASSERT_EQ(line["ids"].size(), line["mask"].size());
+  std::string mask;
+  for (const json& learned : line["mask"]) mask += std::to_string(learned.get<int>());
+  EXPECT_EQ(mask,
+            "000000"
+            "0000"
+            "00000000000"
+            "111"
+            "0");
+}
+
+TEST_F(ConversationCommands, TokenizerChatGoesOnAfterALineInError) {
+  write_file_atomically(path("chat.jinja"),
+                        "{{ bos_token }}{{ who }}{{ strftime_now('%d %b %Y') "
+                        "}}{{ messages[0].content }}{% if tools %}T{% endif "
+                        "%}{% if add_generation_prompt %}>{% endif %}");
+  const Result result =
+      run("tokenizer chat --template " + path("chat.jinja") +
+              " --special '{\"bos_token\": \"<b>\"}' --now 2026-02-03T04:05:06",
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"who\": \"me\", \"tools\": "
+          "[{}], \"add_generation_prompt\": true}\n"
+          "{\"messages\": []}\n"
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"\\u2028\"}]}\n");
+  EXPECT_EQ(result.status, 1);
+  std::istringstream lines(result.out);
+  std::string first, second, third;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  std::getline(lines, third);
+  EXPECT_EQ(first, R"({"text":"<b>me03 Feb 2026xT>"})");
+  EXPECT_THAT(second, HasSubstr("{\"error\":\""));
+  EXPECT_EQ(third, R"({"text":"<b>03 Feb 2026\u2028"})");
+}
+
+TEST_F(ConversationCommands, TokenizerChatNeedsATemplate) {
+  EXPECT_EQ(run("tokenizer chat").status, 2);
+  EXPECT_EQ(run("tokenizer chat --now yesterday" + model()).status, 2);
+  std::filesystem::remove(folder_ / "model" / "tokenizer_config.json");
+  const Result none = run("tokenizer chat" + model(), kChat);
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("no chat template"));
+}
+
+TEST_F(ConversationCommands, DataChatWritesAndInspectShowsRows) {
+  write_file_atomically(path("chat.jsonl"), std::string(kChat) + kChat);
+  const Result made = run("data chat --input " + path("chat.jsonl") + model() + "--output " +
+                          path("out/chats") + " --workers 2");
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("2 conversations, 2 rows"));
+  EXPECT_THAT(made.out, HasSubstr("% of them learned"));
+  EXPECT_THAT(made.out, HasSubstr("[Yo<|im_end|>]"));
+  const json record = json::parse(read_file(path("out/chats.tokens.json")));
+  EXPECT_TRUE(record["separator"].is_null());
+  EXPECT_EQ(record["conversations"]["train_on"], "assistant");
+  const Result shown =
+      run("data inspect " + path("out/chats") + " --text" + model() + "--rows 1:2");
+  EXPECT_EQ(shown.out,
+            "row 1: 25 tokens, 3 learned\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+            "[Yo<|im_end|>]\n\n");
+  EXPECT_EQ(run("data inspect " + path("out/chats") + " --rows 1:2").status, 2);
+  EXPECT_EQ(run("data inspect " + path("out/chats") + " --text" + model() + "--rows 2:9").status,
+            2);
+  // What is there is not replaced.
+  EXPECT_EQ(
+      run("data chat --input " + path("chat.jsonl") + model() + "--output " + path("out/chats"))
+          .status,
+      2);
+}
+
+TEST_F(ConversationCommands, DataChatReadsStandardInput) {
+  const Result made =
+      run("data chat --input - --train-on all" + model() + "--output " + path("all"), kChat);
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("<|im_start|>[user"));
+}
+
+TEST_F(ConversationCommands, DataChatRefusesWhatItCannotUse) {
+  write_file_atomically(path("bad.jsonl"), std::string(kChat) + "{}\n");
+  const std::string input =
+      "data chat --input " + path("bad.jsonl") + model() + "--output " + path("bad");
+  const Result refused = run(input);
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("bad.jsonl:2"));
+  EXPECT_FALSE(std::filesystem::exists(path("bad.bin")));
+  const Result skipped = run(input + " --invalid skip");
+  EXPECT_EQ(skipped.status, 0) << skipped.err;
+  EXPECT_THAT(skipped.err, HasSubstr("1 line left out"));
+  EXPECT_EQ(run(input + " --overlong drop").status, 2);
+  EXPECT_EQ(run(input + " --prompt-template '{input}'").status, 2);
+  EXPECT_EQ(run(input + " --overwrite --train-on completion").status, 2);
+}
+
+}  // namespace
+}  // namespace viaduct

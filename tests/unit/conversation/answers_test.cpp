@@ -1,0 +1,166 @@
+// A table of conversations with what is learned of them, character by character.
+
+#include "conversation/answers.h"
+
+#include <gmock/gmock.h>
+
+#include "support/chat_tokenizer.h"
+
+namespace viaduct {
+namespace {
+
+using testing::ElementsAre;
+
+/// The rows of a line, what is learned in brackets.
+std::vector<std::string> rows_of(const std::string& text, const std::string& line,
+                                 std::optional<TrainOn> train_on = std::nullopt) {
+  static const Tokenizer tokenizer = test::chat_tokenizer();
+  const ChatRenderer renderer =
+      ChatRenderer::of_text(text, "chat.jinja", {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  const AnswerFinder finder(&renderer, &tokenizer.added_tokens(), {});
+  const Conversation conversation = parse_conversation(line);
+  ConversationTexts texts =
+      finder.find(conversation, train_on.value_or(default_train_on(conversation)));
+  ChatEncoder encoder(tokenizer);
+  std::vector<std::string> rows;
+  if (!texts.is_covered())
+    rows.push_back(test::bracketed(tokenizer, encoder.encode(std::move(texts.whole))));
+  for (ConversationText& own : texts.own)
+    rows.push_back(test::bracketed(tokenizer, encoder.encode(std::move(own))));
+  return rows;
+}
+
+const char* const kTwoTurns =
+    R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"},
+        {"role": "user", "content": "Why"}, {"role": "assistant", "content": "So"}]})";
+const char* const kNotLearned =
+    R"({"messages": [{"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yo", "weight": 0},
+        {"role": "user", "content": "Why"}, {"role": "assistant", "content": "So", "weight": 1}]})";
+
+// Llama 2: no special token opens an answer, </s> closes it.
+const char* const kInstruct =
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + "
+    "message['content'] + ' [/INST]' }}{% else %}{{ ' ' + message['content'] + eos_token }}{% "
+    "endif %}{% endfor %}";
+// No special tokens at all.
+const char* const kPlain =
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\\n' }}{% "
+    "endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}";
+// Thoughts of earlier answers are dropped.
+const char* const kDropsThoughts =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}{% if "
+    "message.reasoning_content and loop.last %}{{ '(' + message.reasoning_content + ')' }}{% "
+    "endif %}{{ message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt "
+    "%}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+// The prompt opens a thought that answers do not show.
+const char* const kOpensThought =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|im_start|>assistant\\n<think>\\n' }}{% endif %}";
+
+TEST(Answers, GoToTheirLastSpecialToken) {
+  EXPECT_THAT(rows_of(test::kChatMl, kTwoTurns),
+              ElementsAre("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Yo<|im_end|>]\n"
+                          "<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\n"
+                          "[So<|im_end|>]\n"));
+  EXPECT_THAT(rows_of(kInstruct, kTwoTurns),
+              ElementsAre("<s>[INST] Hi [/INST][ Yo</s>][INST] Why [/INST][ So</s>]"));
+}
+
+TEST(Answers, WithoutSpecialTokensAreAllOfTheRest) {
+  EXPECT_THAT(rows_of(kPlain, kTwoTurns),
+              ElementsAre("user: Hi\nassistant: [Yo\n]user: Why\nassistant: [So\n]"));
+}
+
+TEST(Answers, OfGenerationBlocksAreWhatTheTemplateSays) {
+  const char* row =
+      "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Yo<|im_end|>]\n"
+      "<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\n[So<|im_end|>]\n";
+  EXPECT_THAT(rows_of(test::kChatMlGeneration, kTwoTurns), ElementsAre(row));
+}
+
+TEST(Answers, MayBeTheLastAloneOrLeaveSomeOut) {
+  const char* row =
+      "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n"
+      "<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\n[So<|im_end|>]\n";
+  for (const char* text : {test::kChatMl, test::kChatMlGeneration}) {
+    EXPECT_THAT(rows_of(text, kTwoTurns, TrainOn::last), ElementsAre(row)) << text;
+    EXPECT_THAT(rows_of(text, kNotLearned), ElementsAre(row)) << text;
+  }
+}
+
+TEST(Answers, MayBeAllButTheFirstToken) {
+  EXPECT_THAT(rows_of(kPlain, kTwoTurns, TrainOn::all),
+              ElementsAre("u[ser: Hi\nassistant: Yo\nuser: Why\nassistant: So\n]"));
+}
+
+TEST(Answers, ThatChangeLaterGetRowsOfTheirOwn) {
+  const char* line =
+      R"({"messages": [{"role": "user", "content": "Hi"},
+          {"role": "assistant", "content": "Yo", "thinking": "hm"},
+          {"role": "user", "content": "Why"},
+          {"role": "assistant", "content": "So", "thinking": "ah"}]})";
+  const char* whole =
+      "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n"
+      "<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\n[(ah)So<|im_end|>]\n";
+  EXPECT_THAT(rows_of(kDropsThoughts, line),
+              ElementsAre(whole,
+                          "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+                          "[(hm)Yo<|im_end|>]\n"));
+  EXPECT_THAT(rows_of(kDropsThoughts, line, TrainOn::last), ElementsAre(whole));
+  // Without thoughts the same template hides nothing.
+  EXPECT_EQ(rows_of(kDropsThoughts, kTwoTurns), rows_of(test::kChatMl, kTwoTurns));
+}
+
+TEST(Answers, BeginWhereTheyLeaveThePrompt) {
+  EXPECT_EQ(rows_of(kOpensThought, kTwoTurns), rows_of(test::kChatMl, kTwoTurns));
+}
+
+TEST(Answers, OfTheLastMessageNeedNoFurtherMessages) {
+  const char* line =
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"},
+          {"role": "user", "content": "Bye"}]})";
+  EXPECT_THAT(rows_of(test::kChatMl, line, TrainOn::last),
+              ElementsAre("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Yo<|im_end|>]\n"
+                          "<|im_start|>user\nBye<|im_end|>\n"));
+}
+
+TEST(Answers, OfCompletionsAreTheirs) {
+  EXPECT_THAT(rows_of(test::kChatMl, R"({"prompt": "a b", "completion": " c"})"),
+              ElementsAre("a b[ c]"));
+  EXPECT_THAT(rows_of(test::kChatMl, R"({"input": "a", "output": "bc"})"), ElementsAre("a [bc]"));
+  EXPECT_THAT(rows_of(kPlain, R"({"prompt": [{"role": "user", "content": "a"},
+                                     {"role": "assistant", "content": "b"},
+                                     {"role": "user", "content": "c"}],
+                          "completion": [{"role": "assistant", "content": "d"}]})"),
+              ElementsAre("user: a\nassistant: b\nuser: c\nassistant: [d\n]"));
+}
+
+TEST(Answers, OfCharactersOfSeveralBytesAreWhole) {
+  EXPECT_THAT(rows_of(kPlain, R"({"messages": [{"role": "user", "content": "é"},
+                                               {"role": "assistant", "content": "éa"}]})"),
+              ElementsAre("user: é\nassistant: [éa\n]"));
+}
+
+TEST(Answers, AreRefusedWhereTheyHaveNoMeaning) {
+  EXPECT_THROW(rows_of(kPlain, kTwoTurns, TrainOn::completion), ConfigError);
+  EXPECT_THROW(rows_of(kPlain, R"({"prompt": "a", "completion": "b"})", TrainOn::last),
+               ConfigError);
+  const auto problem = [](const char* text) {
+    try {
+      rows_of(text, kTwoTurns);
+    } catch (const InvalidConversation& error) {
+      return std::string(problem_name(error.problem()));
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(problem("{{ raise_exception('no') }}"),
+            problem_name(ConversationProblem::refused_by_template));
+  // The first line has the number of messages.
+  EXPECT_EQ(problem("{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}"),
+            problem_name(ConversationProblem::answer_not_found));
+}
+
+}  // namespace
+}  // namespace viaduct

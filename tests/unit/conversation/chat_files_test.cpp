@@ -1,0 +1,234 @@
+// Chat files to datasets with a mask.
+
+#include "conversation/chat_files.h"
+
+#include <gmock/gmock.h>
+
+#include "base/file.h"
+#include "base/output_file.h"
+#include "conversation/conversation_source.h"
+#include "data/indexed_dataset.h"
+#include "data/token_record.h"
+#include "support/chat_tokenizer.h"
+#include "support/compress.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::string chat(const std::string& question, const std::string& answer) {
+  return R"({"messages": [{"role": "user", "content": ")" + question +
+         R"("}, {"role": "assistant", "content": ")" + answer + "\"}]}";
+}
+
+const char* const kShort =
+    "{% for m in messages %}{{ m.role[0] + ':' + m.content + '</s>' }}{% endfor %}{% if "
+    "add_generation_prompt %}{{ 'a:' }}{% endif %}";
+
+class ChatFiles : public testing::Test {
+ protected:
+  ChatFiles() {
+    settings_.tokenizer = &tokenizer_;
+    settings_.renderer = &renderer_;
+    settings_.type = TokenType::uint16;
+    settings_.output = folder_ / "out";
+  }
+
+  ChatFilesResult convert(const std::string& text, const char* name = "chat.jsonl") {
+    write_file_atomically(folder_ / name, text);
+    settings_.inputs = {folder_ / name};
+    return convert_chat_files(settings_);
+  }
+  /// The rows of the dataset, what is learned in brackets.
+  std::vector<std::string> rows() const {
+    const IndexedDataset tokens(settings_.output), mask(settings_.output.string() + ".mask");
+    std::vector<std::string> result;
+    for (int64_t i = 0; i < tokens.sequence_count(); ++i) {
+      const auto length = static_cast<size_t>(tokens.sequence_length(i));
+      std::vector<int64_t> ids(length), learned(length);
+      tokens.read(i, 0, std::span<int64_t>(ids));
+      mask.read(i, 0, std::span<int64_t>(learned));
+      ChatRow row;
+      row.ids.assign(ids.begin(), ids.end());
+      row.mask.assign(learned.begin(), learned.end());
+      result.push_back(test::bracketed(tokenizer_, row));
+    }
+    return result;
+  }
+  bool left_nothing() const {
+    for (const char* name : {"out.bin", "out.idx", "out.mask.bin", "out.mask.idx"}) {
+      if (std::filesystem::exists(folder_ / name)) return false;
+    }
+    return true;
+  }
+
+  test::TemporaryFolder folder_;
+  const Tokenizer tokenizer_ = test::chat_tokenizer();
+  const ChatRenderer renderer_ = ChatRenderer::of_text(kShort, "chat.jinja", {});
+  ChatFilesSettings settings_;
+};
+
+TEST_F(ChatFiles, BecomeRowsWithAMask) {
+  const ChatFilesResult result = convert(chat("Hi", "Yo") + "\n\n" + chat("Why", "So") + "\n");
+  EXPECT_THAT(rows(), ElementsAre("u:Hi</s>a:[Yo</s>]", "u:Why</s>a:[So</s>]"));
+  EXPECT_EQ(result.conversations, 2);
+  EXPECT_EQ(result.rows, 2);
+  EXPECT_EQ(result.tokens, 10 + 11);
+  EXPECT_EQ(result.scored, 6);
+  EXPECT_EQ(result.longest, 11);
+  EXPECT_THAT(result.train_on, ElementsAre("assistant"));
+  const IndexedDataset tokens(settings_.output);
+  EXPECT_EQ(tokens.document_count(), 2);
+  EXPECT_EQ(IndexedDataset(settings_.output.string() + ".mask").token_type(), TokenType::uint8);
+  const auto record = read_token_record(tokens);
+  ASSERT_TRUE(record && record->conversations);
+  EXPECT_EQ(record->separator, -1);
+  EXPECT_EQ(record->conversations->train_on, "assistant");
+  EXPECT_EQ(record->conversations->chat_template, renderer_.hash());
+  EXPECT_EQ(record->conversations->scored, 6);
+}
+
+TEST_F(ChatFiles, DoNotDependOnWorkersAndPieces) {
+  std::string text;
+  for (int i = 0; i < 9000; ++i)
+    text += chat(std::to_string(i), std::string(static_cast<size_t>(i % 90), 'x') + "y") + "\n";
+  ASSERT_GT(text.size(), 3 * ConversationSource::kPieceBytes);
+  convert(text);
+  const auto contents = [&] {
+    std::string all;
+    for (const char* name : {"out.bin", "out.idx", "out.mask.bin", "out.mask.idx"})
+      all += read_file(folder_ / name);
+    return all;
+  };
+  const std::string one = contents();
+  settings_.workers = 3;
+  convert(text);
+  EXPECT_EQ(contents(), one);
+  write_file_atomically(folder_ / "x.jsonl.gz", test::gzip(text));
+  settings_.inputs = {folder_ / "x.jsonl.gz"};
+  convert_chat_files(settings_);
+  EXPECT_EQ(contents(), one);
+}
+
+TEST_F(ChatFiles, OfOneListAreTheSame) {
+  convert("\n [" + chat("a]{", "b,\\\"]") + " ,\n" + chat("c", "d") + "]\n", "chat.json");
+  EXPECT_THAT(rows(), ElementsAre("u:a]{</s>a:[b,\"]</s>]", "u:c</s>a:[d</s>]"));
+  EXPECT_THAT([&] { convert("[" + chat("a", "b"), "chat.json"); },
+              ThrowsMessage<IoError>(HasSubstr("the list does not end")));
+  EXPECT_THAT([&] { convert("[" + chat("a", "b") + "] x", "chat.json"); },
+              ThrowsMessage<IoError>(HasSubstr("something follows the list")));
+  EXPECT_THAT([&] { convert("[" + chat("a", "b") + ", 3]", "chat.json"); },
+              ThrowsMessage<IoError>(HasSubstr("chat.json: element 2")));
+}
+
+TEST_F(ChatFiles, WithInvalidLinesAreRefusedWithCounts) {
+  const std::string text = chat("a", "b") + "\n{\n" + chat("a", "") + "\n" +
+                           R"({"messages": [{"role": "x", "content": "y"}]})" + "\n{]\n";
+  EXPECT_THAT([&] { convert(text); }, ThrowsMessage<IoError>(testing::AllOf(
+                                          HasSubstr("4 conversations cannot be learned from"),
+                                          HasSubstr("2 lines with not a JSON object"),
+                                          HasSubstr("chat.jsonl:2"), HasSubstr("chat.jsonl:3"),
+                                          HasSubstr("chat.jsonl:4"), HasSubstr("--invalid skip"))));
+  EXPECT_TRUE(left_nothing());
+  settings_.skip_invalid = true;
+  const ChatFilesResult result = convert(text);
+  EXPECT_EQ(result.invalid(), 4);
+  EXPECT_EQ(result.rows, 1);
+}
+
+TEST_F(ChatFiles, HaveOneFormEach) {
+  settings_.skip_invalid = true;
+  EXPECT_THAT([&] { convert(chat("a", "b") + "\n{\"input\": \"a\", \"output\": \"b\"}\n"); },
+              ThrowsMessage<IoError>(
+                  testing::AllOf(HasSubstr("chat.jsonl:2"), HasSubstr("a file has one form"))));
+  EXPECT_TRUE(left_nothing());
+}
+
+TEST_F(ChatFiles, WithLongRowsDoAsAsked) {
+  const std::string text =
+      R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "12345"},
+          {"role": "assistant", "content": "abc"}]})";
+  std::string line = text;
+  line.erase(std::remove(line.begin(), line.end(), '\n'), line.end());
+  const std::string both = line + "\n" + chat("a", "b");
+  settings_.max_length = 12;
+  EXPECT_THAT([&] { convert(both); },
+              ThrowsMessage<IoError>(testing::AllOf(HasSubstr("1 row is longer"),
+                                                    HasSubstr("the longest of 18 tokens"))));
+  settings_.overlong = Overlong::drop;
+  EXPECT_EQ(convert(both).overlong, 1);
+  EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
+  settings_.overlong = Overlong::truncate_start;
+  convert(both);
+  EXPECT_THAT(rows(), ElementsAre("s:S</s>5</s>a:[abc</s>]", "u:a</s>a:[b</s>]"));
+  settings_.overlong = Overlong::truncate_end;
+  EXPECT_EQ(convert(both).dropped, 1);
+  EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
+  settings_.max_length = 16;
+  convert(both);
+  EXPECT_THAT(rows(), ElementsAre("s:S</s>u:12345</s>a:[ab]", "u:a</s>a:[b</s>]"));
+}
+
+TEST_F(ChatFiles, WithoutAnythingToLearnAreRefused) {
+  EXPECT_THAT([&] { convert(""); }, ThrowsMessage<IoError>(HasSubstr("no row")));
+  settings_.renderer = nullptr;
+  EXPECT_THAT([&] { convert(chat("a", "b")); },
+              ThrowsMessage<ConfigError>(HasSubstr("no chat template")));
+  convert(R"({"prompt": "a", "completion": "b"})");
+  EXPECT_THAT(rows(), ElementsAre("a[b]"));
+}
+
+TEST_F(ChatFiles, OfOtherKindsAreRefusedWithTheReason) {
+  EXPECT_THAT([&] { convert("PAR1....", "x.parquet"); },
+              ThrowsMessage<IoError>(HasSubstr("read_parquet")));
+  EXPECT_THAT([&] { convert("\x93NUMPY....", "x.npy"); },
+              ThrowsMessage<IoError>(HasSubstr("pickled Python objects")));
+}
+
+TEST_F(ChatFiles, NameControlTokensInMessages) {
+  const std::string text = chat("a</s>", "b") + "\n";
+  const ChatFilesResult result = convert(text);
+  EXPECT_EQ(result.control_tokens, (ControlTokenCounts{{"</s>", 1}}));
+  EXPECT_EQ(result.first_row.ids.size(), 9u);
+  settings_.control_tokens_as_text = true;
+  EXPECT_EQ(convert(text).first_row.ids.size(), 12u);
+  EXPECT_THAT(rows(), ElementsAre("u:a</s></s>a:[b</s>]"));
+}
+
+TEST(ConversationSources, AreCutIntoPiecesOfBoundedSize) {
+  const test::TemporaryFolder folder;
+  for (const bool list : {false, true}) {
+    std::string text = list ? "[" : "";
+    std::vector<std::string> expected;
+    for (int i = 0; i < 50; ++i) {
+      expected.push_back("{\"n\": \"" + std::string(static_cast<size_t>(i * 7 % 40), 'x') + "\"}");
+      text += (i > 0 && list ? ",\n" : "") + expected.back() + (list ? "" : "\n");
+    }
+    if (list) text += "]";
+    write_file_atomically(folder / "x.json", text);
+    ConversationSource source({folder / "x.json", folder / "x.json"}, 64);
+    std::vector<std::string> lines;
+    while (const auto piece = source.next()) {
+      EXPECT_EQ(piece->first, static_cast<int64_t>(lines.size() % 50) + 1);
+      EXPECT_LT(piece->text.size(), 200u);
+      EXPECT_EQ(piece->list, list);
+      std::string_view rest = piece->text;
+      while (!rest.empty()) {
+        const size_t end = rest.find('\n');
+        std::string_view line = rest.substr(0, end);
+        while (line.starts_with(' ')) line.remove_prefix(1);
+        lines.emplace_back(line);
+        rest.remove_prefix(end + 1);
+      }
+    }
+    ASSERT_EQ(lines.size(), 100u);
+    for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i], expected[i % 50]);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
