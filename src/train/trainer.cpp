@@ -111,7 +111,8 @@ void Trainer::write_run_files() const {
 }
 
 bool Trainer::stop_requested() {
-  const bool mine = hooks_.stop_requested && hooks_.stop_requested();
+  bool mine = false;
+  on_this_rank([&] { mine = hooks_.stop_requested && hooks_.stop_requested(); });
   return world_->host().most(mine ? 1 : 0) > 0;
 }
 
@@ -162,7 +163,7 @@ void Trainer::run_to_the_end() {
     const bool done = state_.step >= total_steps_;
     // The step of an evaluation that a signal ended is the last one: the next session evaluates it.
     const bool evaluated = done || !evaluation_due() || evaluate();
-    if (failure_) {  // of the evaluation, on all ranks
+    if (failure_of_all_) {  // of the evaluation
       failure = failure_;
       break;
     }
@@ -172,7 +173,7 @@ void Trainer::run_to_the_end() {
       reason = exit_reason();
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
-    if (merged_.folder_deleted) recreate_folder();
+    if (merged_.folder_deleted) on_this_rank([&] { recreate_folder(); });
     const bool wanted = due || merged_.folder_deleted;
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
@@ -190,6 +191,16 @@ void Trainer::run_to_the_end() {
   if (!reason.empty()) log_->stopped(state_.step, reason);
 }
 
+bool Trainer::on_this_rank(FunctionRef<void()> work) {
+  try {
+    work();
+    return true;
+  } catch (const std::exception&) {
+    if (!failure_) failure_ = std::current_exception();
+    return false;
+  }
+}
+
 std::exception_ptr Trainer::common_failure() {
   if (failure_of_all_) return failure_;
   const auto mine = [&] {
@@ -204,11 +215,20 @@ void Trainer::end_with(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     log_->note(fmt::format("the run cannot go on after step {}: {}", state_.step, error.what()));
   }
-  if (config_.checkpoint.save && made_steps() && !config_.train.skip_train) {
-    save(true);
-    finish_last_save();
+  try {
+    if (config_.checkpoint.save && made_steps() && !config_.train.skip_train) {
+      // One that failed in the background is of no interest any more.
+      saver_->finish();
+      if (saver_->take_failure()) saved_step_ = -1;
+      save(true);
+      finish_last_save();
+    }
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& second) {
+    log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
   }
-  log_->stopped(state_.step, "error");
+  if (owns_folder()) log_->stopped(state_.step, "error");
   std::rethrow_exception(failure);
 }
 
@@ -384,7 +404,7 @@ void Trainer::skip_step() {
   state_.skipped += 1;
   state_.consumed_samples += rows;
   state_.consumed_tokens += rows * config_.model.seq_length.value();
-  if (lock_ && is_logged(state_.step)) lock_->check();
+  if (is_logged(state_.step)) on_this_rank([&] { check_lock(); });
   log_->note(fmt::format("step {} is skipped (train.iterations_to_skip)", state_.step));
   StepMetrics metrics;
   metrics.step = state_.step;
