@@ -266,9 +266,8 @@ void Trainer::note_end_of_schedule() const {
   if (last - rate.minimum_rate <= 0.01 * (rate.maximum_rate - rate.minimum_rate)) return;
   log_warning(
       "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay "
-      "takes "
-      "{} rows, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
-      last, rate.minimum_rate, static_cast<int64_t>(rate.decay_samples), end);
+      "takes {}, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
+      last, rate.minimum_rate, counted(static_cast<int64_t>(rate.decay_samples), "row"), end);
 }
 
 bool Trainer::step() {
@@ -456,16 +455,19 @@ void Trainer::count_skipped() {
   const auto& limit = train.max_skipped_in_a_row;
   if (limit && state_.skipped_in_a_row > *limit) {
     fail<Error>(
-        "step {}: {} updates in a row were skipped for values that are not finite, more than "
+        "step {}: {} skipped for values that are not finite, more than "
         "train.max_skipped_in_a_row={}{}",
-        state_.step, state_.skipped_in_a_row, *limit, last_checkpoint());
+        state_.step,
+        counted(state_.skipped_in_a_row, "update in a row was", "updates in a row were"), *limit,
+        last_checkpoint());
   }
   const auto skipped = static_cast<double>(skipped_steps_.size());
   if (skipped > train.max_skipped_rate * static_cast<double>(kWindow)) {
     fail<Error>(
-        "step {}: {} of the last {} updates were skipped for values that are not finite, more than "
+        "step {}: {} of the last {} updates {} skipped for values that are not finite, more than "
         "train.max_skipped_rate={}{}",
-        state_.step, skipped_steps_.size(), kWindow, train.max_skipped_rate, last_checkpoint());
+        state_.step, skipped_steps_.size(), kWindow, skipped_steps_.size() == 1 ? "was" : "were",
+        train.max_skipped_rate, last_checkpoint());
   }
 }
 
