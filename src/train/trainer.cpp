@@ -403,7 +403,7 @@ void Trainer::skip_step() {
   state_.skipped += 1;
   state_.consumed_samples += rows;
   state_.consumed_tokens += rows * config_.model.seq_length.value();
-  if (is_logged(state_.step)) on_this_rank([&] { check_lock(); });
+  const bool ours = !is_logged(state_.step) || on_this_rank([&] { check_lock(); });
   log_->note(fmt::format("step {} is skipped (train.iterations_to_skip)", state_.step));
   StepMetrics metrics;
   metrics.step = state_.step;
@@ -418,7 +418,7 @@ void Trainer::skip_step() {
   metrics.ranks = merged_.ranks;
   metrics.peak_memory_bytes = peak_memory_bytes_;
   local_ = {};
-  log_->step(metrics);
+  if (ours) log_->step(metrics);
 }
 
 void Trainer::check_replicas() {

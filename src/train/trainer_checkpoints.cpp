@@ -260,11 +260,10 @@ void Trainer::check_lock() {
 }
 
 bool Trainer::owns_folder() {
-  if (!lock_) return true;
   try {
-    lock_->check();
+    check_lock();
     return true;
-  } catch (const IoError&) {
+  } catch (const FolderTaken&) {
     return false;
   }
 }
