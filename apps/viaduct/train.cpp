@@ -114,6 +114,14 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   print_problems(text, trainer.log_problems());
 }
 
+/// How to give ranks the time to save when mpirun is told to stop; "" where they have it.
+std::string notice_advice(const RunConfig& config, const Launch& launch) {
+  if (!launch.short_notice || !config.checkpoint.save || config.train.skip_train) return "";
+  return "mpirun kills its ranks one second after it passes Ctrl-C or SIGTERM on, which is too "
+         "soon for a step and a save; `mpirun --mca odls_base_sigkill_timeout 600` gives them ten "
+         "minutes";
+}
+
 /// What Ctrl-C and SIGTERM are answered with, by the first process of a run.
 StopAnswer stop_answer(const RunConfig& config, const Launch& launch) {
   StopAnswer answer;
@@ -129,6 +137,8 @@ StopAnswer stop_answer(const RunConfig& config, const Launch& launch) {
       "without "
       "saving\n",
       saves, answer.one_request_nanoseconds / 1'000'000'000);
+  if (const std::string advice = notice_advice(config, launch); !advice.empty())
+    answer.text += advice + "\n";
   return answer;
 }
 
@@ -139,6 +149,8 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     if (leads) {
       for (const std::string& note : setup.notes) log_info("{}", note);
       for (const std::string& warning : setup.warnings) log_warning("{}", warning);
+      if (const std::string advice = notice_advice(setup.config, launch); !advice.empty())
+        log_warning("{}", advice);
       if (!setup.config.checkpoint.save && !setup.config.train.skip_train)
         log_warning(
             "checkpoint.save is not set: nothing of this run is kept, neither weights nor metrics");

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint_writer.h"
@@ -95,6 +96,11 @@ class AsyncSaver {
 
   /// True until all ranks know that the save is published or has failed; equal on all ranks.
   bool busy() const { return phase_ != Phase::idle; }
+  /// The error that the next call of `save` or `join` would throw, and then does not; null if none,
+  /// or if the saver continues after failures. Equal on all ranks.
+  std::exception_ptr take_failure() {
+    return continue_after_failure_ ? nullptr : std::exchange(error_, nullptr);
+  }
   /// Saves that failed since construction.
   int64_t failures() const { return failures_; }
 

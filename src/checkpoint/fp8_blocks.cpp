@@ -40,8 +40,8 @@ Tensor fp8_block_scales(const Tensor& matrix, const std::string& name) {
     largest = std::max(largest, magnitude);
   });
   VIADUCT_CHECK(IoError, not_finite == 0,
-                "tensor \"{}\": {} of its {} elements are not finite, which fp8 cannot store",
-                shown_name(name), not_finite, matrix.elements());
+                "tensor \"{}\": {} of its {} elements {} not finite, which fp8 cannot store",
+                shown_name(name), not_finite, matrix.elements(), not_finite == 1 ? "is" : "are");
   for (int64_t i = 0; i < scales.elements(); ++i)
     scale[i] =
         scale[i] == 0 ? 1 : std::max(scale[i] / kLargestCode, std::numeric_limits<float>::min());

@@ -144,7 +144,7 @@ void RunLock::take() {
       const bool held = reason == EWOULDBLOCK || reason == EINTR;
       if (held || (holder && is_alive(*holder))) {
         ::close(std::exchange(descriptor_, -1));
-        fail<IoError>(
+        fail<FolderTaken>(
             "{}: another run writes here ({}); wait until it ends, stop it, or name another "
             "checkpoint.save",
             save_.string(), describe(text));
@@ -184,6 +184,9 @@ void RunLock::write_record() {
 
 bool RunLock::is_gone() const {
   const std::lock_guard guard(mutex_);
+  // A file system that does not answer has lost nothing.
+  struct stat named {};
+  if (::stat(path_.c_str(), &named) != 0) return errno == ENOENT || errno == ENOTDIR;
   return !same_file(descriptor_, path_);
 }
 
@@ -203,7 +206,7 @@ void RunLock::check() {
   const std::string text = read_all(fd);
   ::close(fd);
   const auto holder = parse_holder(text);
-  VIADUCT_CHECK(IoError, holder && holder->token == token_,
+  VIADUCT_CHECK(FolderTaken, holder && holder->token == token_,
                 "{}: another run has taken this folder ({}); this one stops and leaves the folder "
                 "as it is",
                 save_.string(), describe(text));

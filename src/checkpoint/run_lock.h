@@ -14,13 +14,21 @@
 #include <mutex>
 #include <string>
 
+#include "base/error.h"
+
 namespace viaduct {
 
 inline constexpr const char* kLockFile = "run.lock";
 
+/// Another run writes into the folder.
+class FolderTaken : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 class RunLock {
  public:
-  /// Locks `save` (created if missing). IoError with the holder (process, host, start time) if
+  /// Locks `save` (created if missing). FolderTaken with the holder (process, host, start time) if
   /// another run, or another RunLock of this process, has it.
   explicit RunLock(const std::filesystem::path& save);
   /// Releases the folder.
@@ -28,8 +36,9 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  /// Must be called before anything is published. IoError that names the other run if one has taken
-  /// the folder meanwhile. If folder or file are gone, they are created again and counted.
+  /// Must be called before anything is published. FolderTaken that names the other run if one has
+  /// taken the folder meanwhile; IoError if that cannot be read. If folder or file are gone, they
+  /// are created again and counted.
   void check();
   /// True if the file has been moved or deleted; `check` then finds out more. Costs one system
   /// call.

@@ -20,6 +20,10 @@ constexpr std::array<Names, 3> kMpi{
      {"PMI_SIZE", "MPI_LOCALNRANKS", "PMI_RANK"},
      {"SLURM_STEP_NUM_TASKS", nullptr, "SLURM_PROCID"}}};
 
+// The setting of mpirun that says how long ranks have to end, as ranks of Open MPI 4 and 5 see it.
+constexpr std::array<const char*, 2> kNotice{"OMPI_MCA_odls_base_sigkill_timeout",
+                                             "PRTE_MCA_odls_base_sigkill_timeout"};
+
 /// The first number in `text`; 0 if it does not begin with one.
 int number(std::string_view text) {
   int value = 0;
@@ -93,6 +97,10 @@ Launch detect_launch(const EnvironmentLookup& environment) {
       launch.local_ranks = slurm_local_ranks(environment);
     else if (const char* local = environment(names.local_ranks); local != nullptr)
       launch.local_ranks = ranks_of(names.local_ranks, local);
+    launch.short_notice =
+        &names == kMpi.data() && std::ranges::all_of(kNotice, [&](const char* name) {
+          return environment(name) == nullptr;
+        });
     return launch;
   }
   const char* world = environment("WORLD_SIZE");

@@ -22,6 +22,9 @@ struct Launch {
   int meeting_port = 0;
   int local_rank = 0;    // LOCAL_RANK; the rank if that is not set
   std::string variable;  // source of `ranks`, "OMPI_COMM_WORLD_SIZE"; empty without one
+  /// Open MPI's mpirun has no time set for ranks that it stops: it kills them a second after it
+  /// passed Ctrl-C or SIGTERM on.
+  bool short_notice = false;
 };
 
 /// MPI wins if variables of both are set (torchrun's are common in scripts). ConfigError for an

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_fingerprint.h"
 #include "data/indexed_dataset.h"
@@ -52,8 +53,9 @@ std::string inner_text(const IndexedDataset& dataset, const std::optional<TokenR
   }
   const InnerSeparators found = find_inner(dataset, separator, max_tokens);
   if (found.count == 0) return "";
-  return fmt::format("{} of the first {} documents hold it inside, {} times (first: document {})",
-                     found.sequences, found.looked_at, found.count, found.first);
+  return fmt::format("{} of the first {} {} it inside, {} (first: document {})", found.sequences,
+                     found.looked_at, found.sequences == 1 ? "documents holds" : "documents hold",
+                     counted(found.count, "time"), found.first);
 }
 
 }  // namespace

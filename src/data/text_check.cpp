@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -57,9 +58,10 @@ bool check_text(const std::string& path, std::string_view text, size_t offset) {
   if (is_valid_utf8(text)) return true;
   const IllFormed bad = ill_formed_utf8(text);
   VIADUCT_CHECK(IoError, bad.count <= kFew || bad.count * kBytesForOne <= text.size(),
-                "{}: not UTF-8 at {} places within {} bytes, the first at offset {}: binary "
-                "content or another encoding (`iconv -f LATIN1 -t UTF-8` converts one)",
-                path, bad.count, text.size(), offset + bad.first);
+                "{}: not UTF-8 at {} within {}, the first at offset {}: binary content or another "
+                "encoding (`iconv -f LATIN1 -t UTF-8` converts one)",
+                path, counted(static_cast<int64_t>(bad.count), "place"),
+                counted(static_cast<int64_t>(text.size()), "byte"), offset + bad.first);
   return false;
 }
 

@@ -163,7 +163,8 @@ struct Recorded {
   DryRun run;  // without sums
 };
 
-/// `repeats`: micro-batches that repeat others are left out. The record ends with the engine.
+/// `repeats`: micro-batches that repeat others are left out. The record ends with the engine. The
+/// deadline is asked for at each op and each allocation that is recorded.
 void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, bool repeats,
                  const DryRunLimits& limits, Recorded& recorded) {
   const RunConfig& config = setup.config;
@@ -172,6 +173,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   DryRun& result = recorded.run;
   result.rank = place;
   const Recording recording(*rank.device, record);
+  record.give_up_at(limits.deadline);
   const auto in_window = [&](MemorySequence sequence, FunctionRef<void()> work) {
     SequenceWindow& window = result.windows[static_cast<size_t>(sequence)];
     window.begin = record.position();
@@ -185,12 +187,9 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   in_window(MemorySequence::setup, [&] {
     built.emplace(*rank.device, rank.ops, setup.model, run, make_groups(run, world));
   });
-  limits.deadline.check("dry run of a rank's setup");
   Engine& engine = *built;
   if (repeats) engine.leave_out_repeats(recorded.log);
-  engine.give_up_at(limits.deadline);
   in_window(MemorySequence::initialize, [&] { engine.initialize(); });
-  limits.deadline.check("dry run of a rank's weights");
   for (const Parameter* parameter : engine.store().parameters()) {
     for (const Part& part : parameter->parts)
       result.tensors[part.name] = part.logical_shape.elements();
@@ -230,6 +229,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   }
   result.model_flops =
       training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
+  record.give_up_at({});  // what is made of it afterwards has its own time
 }
 
 }  // namespace

@@ -80,8 +80,7 @@ struct DryRunLimits {
 /// later ones; its record replaces `record`, if given (with shapes if `record` is set so). Any
 /// number of ranks: the others are simulated. `with_evaluation`: adds one evaluated micro-batch
 /// after them. `in_full`: all micro-batches are run, which changes only `DryRun::instances` and the
-/// time that it takes. DeadlineError once the deadline has passed, within the time of some
-/// micro-batches.
+/// time that it takes. DeadlineError as soon as the deadline has passed.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
                bool with_evaluation = false, bool in_full = false, const DryRunLimits& limits = {});
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/deadline_follower.h"
 #include "engine/micro_batch_instances.h"
 #include "engine/shift_tokens.h"
 #include "nn/moe/quantile_balance.h"
@@ -122,9 +121,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                       .phases = &phases_},
                      uploaded);
     ActionFollower* const follower = instances ? &*instances : nullptr;
-    DeadlineFollower until(deadline_, follower);
-    run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor,
-                 deadline_.is_set() ? &until : follower);
+    run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor, follower);
   };
   if (step_graph_ == nullptr) return run([&](int64_t i) { return upload_at(i, nullptr); });
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };

@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "base/deadline.h"
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
@@ -92,9 +91,6 @@ class Engine {
   /// (engine/micro_batch_instances.h). Nothing is left out if tensors are offloaded or message
   /// shapes are sent ahead (variable_seq_lengths).
   void leave_out_repeats(ActionLog& log) { repeats_ = &log; }
-  /// From now on `run_micro_batches` ends with a DeadlineError at the first action of a micro-batch
-  /// that would begin after `deadline`; the engine is of no further use then.
-  void give_up_at(const Deadline& deadline) { deadline_ = deadline; }
   /// Quantized operands of the following steps are measured in `log`, which outlives them; null:
   /// they are not.
   void inspect(QuantizationLog* log) { quantization_log_ = log; }
@@ -204,8 +200,7 @@ class Engine {
   Tensor depth_losses_;  // as RankContext::depth_losses; undefined without multi-token prediction
   Tensor host_scalars_;  // host copy of scalars_
   double loss_scale_ = 1, gradient_factor_ = 1;
-  ActionLog* repeats_ = nullptr;  // not owned
-  Deadline deadline_;
+  ActionLog* repeats_ = nullptr;      // not owned
   PendingFigures scored_;             // of this step, once posted
   std::optional<StepTotals> totals_;  // once they have arrived
   std::vector<FigureOfRanks> merged_figures_;

@@ -81,6 +81,12 @@ double HostBatch::scored_weight() const {
   return sum_of(loss_weight);
 }
 
+bool HostBatch::has_padding() const {
+  // A context rank's part may have none where another one's has.
+  const std::vector<int64_t>& all = whole_token_index.empty() ? token_index : whole_token_index;
+  return std::ranges::find(all, -1) != all.end();
+}
+
 void HostBatch::normalize_loss_weights() {
   normalize(loss_weight);
   for (HostShiftedTokens& tokens : shifted) normalize(tokens.loss_weight);
@@ -112,6 +118,7 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
                                         place.cp, place.cp_rank, place.cp_inner, old.context.get());
   }
+  batch.padded = host.has_padding();
   const int parts = place.stream_parts;
   VIADUCT_CHECK(ShapeError, host.tokens() % parts == 0,
                 "batch: {} tokens of a context rank do not divide over {} tensor ranks (sequence "

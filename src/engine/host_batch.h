@@ -39,6 +39,8 @@ struct HostBatch {
   }
   /// Sum of the loss weights, the divisor of the mean loss.
   double scored_weight() const;
+  /// Whether tokens were added on this rank or on others that share the rows (cut_batch.h).
+  bool has_padding() const;
   /// Scales the loss weights, of each depth too, so that they sum to 1; unchanged if nothing is
   /// scored: a loss that is the mean of the micro-batches' means.
   void normalize_loss_weights();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "model/family.h"
 #include "model/moe_fields.h"
 #include "model/parameter_maker.h"
@@ -119,8 +120,10 @@ void check_model_config(const ModelConfig& c) {
         c.latent.any() ? "qk_pos_emb_head_dim" : "rotary_percent", c.rotary.width, c.head_dim));
   }
   if (!c.windows.empty() && static_cast<int64_t>(c.windows.size()) != c.layers) {
-    problems.push_back(fmt::format("model.window_layers: {} sliding windows for {} layers",
-                                   c.windows.size(), c.layers));
+    problems.push_back(
+        fmt::format("model.window_layers: {} for {}",
+                    counted(static_cast<int64_t>(c.windows.size()), "sliding window"),
+                    counted(c.layers, "layer")));
   }
   check_latent_attention(c, problems);
   Problems experts;

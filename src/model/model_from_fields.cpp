@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "config/value_json.h"
 #include "model/families/families.h"
 
@@ -77,7 +78,9 @@ std::vector<int64_t> windows_of(const ModelFields& fields) {
   const auto& chosen = fields.window_layers.value();
   std::vector<int64_t> windows(static_cast<size_t>(fields.num_layers.value()), window.value_or(0));
   VIADUCT_CHECK(ConfigError, chosen.empty() || chosen.size() == windows.size(),
-                "model.window_layers: {} entries for {} layers", chosen.size(), windows.size());
+                "model.window_layers: {} for {}",
+                counted(static_cast<int64_t>(chosen.size()), "entry", "entries"),
+                counted(static_cast<int64_t>(windows.size()), "layer"));
   for (size_t i = 0; i < chosen.size(); ++i) windows[i] *= chosen[i];
   return windows;
 }

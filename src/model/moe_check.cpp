@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "config/nearest_valid.h"
 #include "model/moe_fields.h"
 
@@ -167,7 +168,9 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
   if (!moe.any()) return;
   const RoutingRule& routing = moe.routing;
   if (static_cast<int64_t>(moe.layers.size()) != layers && !moe.layers.empty()) {
-    problems.add("model.moe_layer_freq: {} entries for {} layers", moe.layers.size(), layers);
+    problems.add("model.moe_layer_freq: {} for {}",
+                 counted(static_cast<int64_t>(moe.layers.size()), "entry", "entries"),
+                 counted(layers, "layer"));
   }
   for (const int64_t layer : moe.layers) {
     if (layer == 0 || layer == 1) continue;

@@ -38,11 +38,17 @@ struct Batch {
   /// parallel); not owned.
   Communicator* context_ranks = nullptr;
 
+  /// Whether the cut added tokens of padding (token_index −1) on any rank that shares the rows.
+  bool padded = false;
+
   /// The range of tokens whose stream rows this rank holds: all, or under sequence parallel this
   /// tensor rank's part.
   int64_t stream_begin = 0, stream_tokens = 0;
 
   int64_t tokens() const { return ids.dim(0); }
+  /// What routers leave out of their counts and losses: the index of each token of this rank's part
+  /// of the stream, where there is padding; else nothing.
+  Tensor padding_index() const { return padded ? stream_rows(token_index) : Tensor(); }
   /// The rows of a per-token tensor [T, …] that belong to this rank's part of the stream.
   Tensor stream_rows(const Tensor& per_token) const {
     return per_token.slice(0, stream_begin, stream_tokens);

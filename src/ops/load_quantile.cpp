@@ -31,6 +31,11 @@ void count_margins(OpContext& context, const CountMarginsArgs& args) {
   check_shape(kOp, "logits", args.logits, {args.logits.dim(0), args.histogram.dim(0)});
   check_dtype(kOp, "logits", args.logits, {args.bias.dtype()});
   check_contiguous(kOp, "logits", args.logits);
+  if (args.token_index) {
+    check_shape(kOp, "token_index", args.token_index, {args.logits.dim(0)});
+    check_dtype(kOp, "token_index", args.token_index, {DType::i64});
+    check_contiguous(kOp, "token_index", args.token_index);
+  }
   dispatch(context, kOp, context.ops.count_margins, args);
 }
 

@@ -14,14 +14,15 @@ namespace viaduct {
 
 /// histogram[e, i] (= or +=) the tokens whose margin α_t − s_te is in bin i of B equal bins over
 /// [min b − 1, max b + 1], which holds all margins; one that is outside by rounding counts in the
-/// last bin there, and a token with a NaN nowhere. Integers: sums over tokens, micro-batches and
-/// ranks are the same in any order.
+/// last bin there, and a token with a NaN, or of padding, nowhere. Integers: sums over tokens,
+/// micro-batches and ranks are the same in any order.
 struct CountMarginsArgs {
   Tensor logits;     // f32 or f64 [T, E], contiguous
   Tensor bias;       // dtype of logits [E], contiguous: b
   Tensor histogram;  // i64 [E, B], contiguous
   int64_t topk = 1;  // k < E
   WriteMode mode = WriteMode::accumulate;
+  Tensor token_index = {};  // optional i64 [T], contiguous: tokens of −1 are padding
 };
 void count_margins(OpContext& context, const CountMarginsArgs& args);
 

@@ -56,6 +56,13 @@ void check_counts(std::string_view op, const Tensor& counts, int64_t experts,
   check_contiguous(op, "counts", counts);
 }
 
+void check_token_index(std::string_view op, const Tensor& token_index, int64_t tokens) {
+  if (!token_index) return;
+  check_shape(op, "token_index", token_index, {tokens});
+  check_dtype(op, "token_index", token_index, {DType::i64});
+  check_contiguous(op, "token_index", token_index);
+}
+
 void check_balance(std::string_view op, const Tensor& counts, int64_t experts, int64_t tokens,
                    const Tensor& documents) {
   check_counts(op, counts, experts, documents);
@@ -93,6 +100,7 @@ void route_backward(OpContext& context, const RouteBackwardArgs& args) {
   const RouterLossTerms& losses = args.losses;
   if (losses.balance != 0)
     check_balance(kOp, losses.counts, experts, losses.tokens, losses.documents);
+  check_token_index(kOp, losses.token_index, args.logits.dim(0));
   if (losses.balance != 0 || losses.z != 0) {
     check_shape(kOp, "loss_scale", losses.loss_scale, {1});
     check_dtype(kOp, "loss_scale", losses.loss_scale, {DType::f64});
@@ -105,6 +113,7 @@ void router_loss(OpContext& context, const RouterLossArgs& args) {
   check_logits(kOp, args.logits);
   check_rule(kOp, args.rule, args.logits.dim(1));
   if (args.counts) check_balance(kOp, args.counts, args.logits.dim(1), args.tokens, args.documents);
+  check_token_index(kOp, args.token_index, args.logits.dim(0));
   check_shape(kOp, "out", args.out, {3});
   check_dtype(kOp, "out", args.out, {DType::f64});
   check_contiguous(kOp, "out", args.out);
@@ -118,6 +127,7 @@ void count_choices(OpContext& context, const CountChoicesArgs& args) {
   check_contiguous(kOp, "choice", args.choice);
   check_rank(kOp, "counts", args.counts, args.documents ? 2 : 1);
   check_counts(kOp, args.counts, args.counts.dim(args.documents ? 1 : 0), args.documents);
+  check_token_index(kOp, args.token_index, args.choice.dim(0));
   dispatch(context, kOp, context.ops.count_choices, args);
 }
 

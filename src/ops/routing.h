@@ -66,6 +66,7 @@ struct RouterLossTerms {
   Tensor loss_scale;        // f64 [1]; needed with either of them
   Tensor documents;         // optional i32 [D + 1]: the first token of each, and the end
   int64_t first_token = 0;  // number of the first token here, as documents count them
+  Tensor token_index;       // optional i64 [T]: tokens of −1 are padding, which has no losses
 };
 
 /// d_logits [T, E] from d_probabilities [T, k], for a choice that stays.
@@ -88,17 +89,19 @@ struct RouterLossArgs {
   Tensor out;     // f64 [3]
   Tensor documents;
   int64_t first_token = 0;
+  Tensor token_index;  // as in RouterLossTerms
 };
 void router_loss(OpContext& context, const RouterLossArgs& args);
 
 /// counts (= or +=) how often the tokens of each document chose each expert. Entries of −1 are not
-/// choices.
+/// choices, and padding chooses nothing.
 struct CountChoicesArgs {
   Tensor choice;     // i32 [T, k]
   Tensor counts;     // i64 [E], with documents [D, E]
   Tensor documents;  // optional i32 [D + 1], as in RouterLossTerms
   int64_t first_token = 0;
   WriteMode mode = WriteMode::assign;
+  Tensor token_index = {};  // as in RouterLossTerms
 };
 void count_choices(OpContext& context, const CountChoicesArgs& args);
 

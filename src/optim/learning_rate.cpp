@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
@@ -189,8 +190,9 @@ LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
   if (s.style == DecayStyle::warmup_stable_decay) {
     expect(s.anneal_iterations > 0 && schedule.anneal_samples <= schedule.decay_samples,
            fmt::format("scheduler.lr_wsd_decay_iters must be at least 1 and end with the decay "
-                       "({} samples), found {} steps of {} rows",
-                       schedule.decay_samples, s.anneal_iterations, batches.full()));
+                       "({}), found {} of {}",
+                       counted(static_cast<int64_t>(schedule.decay_samples), "sample"),
+                       counted(s.anneal_iterations, "step"), counted(batches.full(), "row")));
   }
   if (!problems.empty()) throw ConfigError(problems);
   return schedule;

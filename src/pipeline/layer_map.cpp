@@ -1,6 +1,7 @@
 #include "pipeline/layer_map.h"
 
 #include "base/error.h"
+#include "base/units.h"
 #include "config/nearest_valid.h"
 #include "pipeline/stage_layout.h"
 
@@ -58,10 +59,10 @@ std::vector<int64_t> sizes_with_ends(const LayerMapSettings& s) {
     return others == 0 ? layers == given : layers > given && (layers - given) % step == 0;
   };
   VIADUCT_CHECK(ConfigError, fits(s.layers),
-                "model.num_layers: {} − {} layers of num_layers_in_first/last_pipeline_stage = {} "
-                "for the other {} stages "
-                "of {} chunks; nearest: {} layers",
-                s.layers, given, rest, others, s.virtual_stages, nearest_valid(s.layers, fits));
+                "model.num_layers: {} − {} of num_layers_in_first/last_pipeline_stage = {} for the "
+                "other {} of {}; nearest: {} layers",
+                s.layers, counted(given, "layer"), rest, counted(others, "stage"),
+                counted(s.virtual_stages, "chunk"), nearest_valid(s.layers, fits));
   std::vector<int64_t> sizes;
   for (int chunk = 0; chunk < s.virtual_stages; ++chunk) {
     for (int stage = 0; stage < s.pp; ++stage) {

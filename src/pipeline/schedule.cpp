@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/units.h"
 #include "pipeline/place_messages.h"
 
 namespace viaduct {
@@ -75,9 +76,8 @@ void check_dualpipe_v(const ScheduleSettings& s, std::vector<std::string>& probl
   }
   if (s.backward && s.micro_batches < 2 * int64_t{s.pp}) {
     problems.push_back(
-        fmt::format("schedule dualpipe_v: {} micro-batches are fewer than 2 · "
-                    "pipeline_model_parallel_size = {}",
-                    s.micro_batches, 2 * s.pp));
+        fmt::format("schedule dualpipe_v: {} fewer than 2 · pipeline_model_parallel_size = {}",
+                    counted(s.micro_batches, "micro-batch is", "micro-batches are"), 2 * s.pp));
   }
   // Its stages are not in step.
   if (s.messages != PointToPoint::overlapped || !s.overlap_warmup_flush) {
@@ -102,9 +102,8 @@ void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) 
   const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
   if (s.micro_batches < s.pp) {
     problems.push_back(fmt::format(
-        "interleaved schedule: {} micro-batches are fewer than pipeline_model_parallel_size {}; "
-        "use at least {}",
-        s.micro_batches, s.pp, s.pp));
+        "interleaved schedule: {} fewer than pipeline_model_parallel_size {}; use at least {}",
+        counted(s.micro_batches, "micro-batch is", "micro-batches are"), s.pp, s.pp));
   } else if (group < s.pp || group > s.micro_batches) {
     problems.push_back(fmt::format(
         "microbatch_group_size_per_vp_stage {} is outside [pipeline_model_parallel_size {}, "

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/units.h"
 #include "config/nearest_valid.h"
 
 namespace viaduct {
@@ -116,19 +117,18 @@ std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout
     problems.add("{}: m: layers of multi-token prediction are right before L, in its stage", kName);
   }
   if (mtp && further != *mtp) {
-    problems.add("{}: {} layers of multi-token prediction (m), and model.mtp_num_layers = {}",
-                 kName, further, *mtp == 0 ? "null" : std::to_string(*mtp));
+    problems.add("{}: {} of multi-token prediction (m), and model.mtp_num_layers = {}", kName,
+                 counted(further, "layer"), *mtp == 0 ? "null" : std::to_string(*mtp));
   }
   if (layers > 0 && count('t') != layers) {
-    problems.add("{}: {} transformer layers (t), and model.num_layers = {}", kName, count('t'),
-                 layers);
+    problems.add("{}: {} (t), and model.num_layers = {}", kName,
+                 counted(count('t'), "transformer layer"), layers);
   }
   std::vector<ChunkLayers> stages = stages_of(letters);
   const auto found = static_cast<int64_t>(stages.size());
   if (found % pp != 0) {
-    problems.add(
-        "{}: {} stages are not divisible by pipeline_model_parallel_size = {}; nearest: {} stages",
-        kName, found, pp, nearest_multiple(found, pp));
+    problems.add("{}: {} not divisible by pipeline_model_parallel_size = {}; nearest: {} stages",
+                 kName, counted(found, "stage is", "stages are"), pp, nearest_multiple(found, pp));
   }
   return stages;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/units.h"
 namespace viaduct {
 namespace {
 
@@ -59,8 +60,8 @@ std::vector<std::string> contradicting_sizes(const SpaceLimits& limits) {
 
 std::string no_layout_text(const SpaceLimits& limits) {
   const std::string text =
-      fmt::format("viaduct plan: no layout divides {} ranks, {} layers and {} rows", limits.ranks,
-                  limits.layers, limits.global_batch);
+      fmt::format("viaduct plan: no layout divides {}, {} and {}", counted(limits.ranks, "rank"),
+                  counted(limits.layers, "layer"), counted(limits.global_batch, "row"));
   const std::vector<std::string> sizes = contradicting_sizes(limits);
   if (sizes.empty()) return text + "; choose ranks and a batch with more divisors";
   if (sizes.size() == 1)

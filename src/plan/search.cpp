@@ -77,9 +77,8 @@ class Search {
         ++result_.refused[last];
       }
     }
-    VIADUCT_CHECK(ConfigError, !spaces_.empty(),
-                  "viaduct plan: none of the {} variants can be planned; {}",
-                  request_.variants.size(), last);
+    VIADUCT_CHECK(ConfigError, !spaces_.empty(), "viaduct plan: of {} none can be planned; {}",
+                  counted(static_cast<int64_t>(request_.variants.size()), "variant"), last);
   }
 
   void describe_result() {

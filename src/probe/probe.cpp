@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "engine/engine.h"
@@ -31,9 +32,8 @@ int64_t micro_batch_rows(const Engine& engine, const ProbeBatch& batch,
   const int64_t rows =
       settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows / ranks;
   VIADUCT_CHECK(ConfigError, rows > 0 && batch.rows % (rows * ranks) == 0,
-                "probe: the batch of {} rows does not divide into micro-batches of {} on {} "
-                "data-parallel ranks",
-                batch.rows, rows, ranks);
+                "probe: the batch of {} does not divide into micro-batches of {} on {}",
+                counted(batch.rows, "row"), rows, counted(ranks, "data-parallel rank"));
   return rows;
 }
 

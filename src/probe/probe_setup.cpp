@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/given_path.h"
+#include "base/units.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/packed_weights.h"
@@ -33,8 +34,8 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
                           int64_t length) {
   const auto& given = config.model.seq_length;
   VIADUCT_CHECK(ConfigError, given.is_auto() || given.value() == length,
-                "model.seq_length: {}, but the rows of the batch have {} tokens", given.value(),
-                length);
+                "model.seq_length: {}, but the rows of the batch have {}", given.value(),
+                counted(length, "token"));
   take_architecture(config.model, model);
   config.model.seq_length.resolve(length);
   config.model.resolve();
@@ -78,8 +79,8 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
                 "model.hybrid_context_parallel: true, but probe cuts whole rows, not documents");
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
-                "train.global_batch_size: {}, but the batch has {} rows",
-                config.train.global_batch_size, rows);
+                "train.global_batch_size: {}, but the batch has {}", config.train.global_batch_size,
+                counted(rows, "row"));
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);

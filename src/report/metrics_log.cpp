@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -125,7 +125,7 @@ void MetricsLog::sync() {
   try {
     if (file_) file_->sync();
     if (tensorboard_) tensorboard_->sync();
-  } catch (const IoError& error) {
+  } catch (const std::exception& error) {
     log_warning("{}", error.what());  // not worth losing a checkpoint
   }
 }
@@ -181,9 +181,7 @@ void MetricsLog::attempt(Losses& losses, FunctionRef<void()> write) {
   std::string what;
   try {
     return write();
-  } catch (const IoError& error) {
-    what = error.what();
-  } catch (const std::system_error& error) {  // of the standard library's file operations
+  } catch (const std::exception& error) {  // also of the standard library's file operations
     what = error.what();
   }
   if (++losses.count > 1) return;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
@@ -121,9 +122,11 @@ std::string left_out_text(const RunLog& log, const std::filesystem::path& metric
   std::string text;
   if (!lines.empty()) {
     const size_t shown = std::min(lines.size(), kMost);
-    text = fmt::format("{} of its lines are neither a step, a validation nor an end: lines {}{}",
-                       lines.size(), fmt::join(lines.begin(), lines.begin() + shown, ", "),
-                       shown < lines.size() ? ", …" : "");
+    text = fmt::format(
+        "{} neither a step, a validation nor an end: {} {}{}",
+        counted(static_cast<int64_t>(lines.size()), "of its lines is", "of its lines are"),
+        lines.size() == 1 ? "line" : "lines", fmt::join(lines.begin(), lines.begin() + shown, ", "),
+        shown < lines.size() ? ", …" : "");
   }
   if (log.truncated) text += std::string(text.empty() ? "" : "; ") + "its last line is incomplete";
   return text.empty() ? "" : fmt::format("{}: not shown: {}", metrics.string(), text);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/units.h"
 #include "config/nearest_valid.h"
 #include "run/validate_parallel.h"
 
@@ -98,8 +99,10 @@ void validate_context_parallel(const RunConfig& config, Problems& problems) {
   const auto& layers = config.model.num_layers;
   if (context.cp_comm_type.is_list() && !layers.is_auto() &&
       static_cast<int64_t>(context.cp_comm_type.values().size()) != layers.value()) {
-    problems.add("model.cp_comm_type: {} entries for num_layers = {}",
-                 context.cp_comm_type.values().size(), layers.value());
+    problems.add(
+        "model.cp_comm_type: {} for num_layers = {}",
+        counted(static_cast<int64_t>(context.cp_comm_type.values().size()), "entry", "entries"),
+        layers.value());
   }
   validate_levels(config, problems);
   if (cp > 1 || context.hybrid_context_parallel) validate_windows(config, problems);

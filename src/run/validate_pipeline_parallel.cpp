@@ -1,3 +1,4 @@
+#include "base/units.h"
 #include "config/nearest_valid.h"
 #include "pipeline/schedule.h"
 #include "pipeline/stage_layout.h"
@@ -125,12 +126,11 @@ class PipelineRules {
           layers_, *first, *last, at_ends);
     } else if (stages > 0 && (rest <= 0 || rest % step != 0)) {
       problems_.add(
-          "model.num_layers: {} - {} layers of num_layers_in_first/last_pipeline_stage = {} for "
-          "the other {} stages is "
-          "not a positive multiple of stages · virtual stages = {} · {}; nearest: {} layers",
-          layers_, at_ends, rest, stages, stages, chunks_, nearest_valid(layers_, [&](int64_t n) {
-            return n > at_ends && (n - at_ends) % step == 0;
-          }));
+          "model.num_layers: {} - {} of num_layers_in_first/last_pipeline_stage = {} for the other "
+          "{} is not a positive multiple of stages · virtual stages = {} · {}; nearest: {} layers",
+          layers_, counted(at_ends, "layer"), rest, counted(stages, "stage"), stages, chunks_,
+          nearest_valid(layers_,
+                        [&](int64_t n) { return n > at_ends && (n - at_ends) % step == 0; }));
     }
   }
 

@@ -8,6 +8,11 @@
 #include "base/clock.h"
 
 namespace viaduct {
+namespace {
+
+constexpr std::string_view kRecorded = "dry run of a rank";
+
+}  // namespace
 
 Cost& Cost::operator+=(const Cost& other) {
   for (int i = 0; i < kFlopFormats; ++i)
@@ -31,6 +36,7 @@ void StepRecord::op(OpEntryRecord entry) {
     counter.seconds += entry.end_seconds - entry.begin_seconds;
   }
   if (counters_alone_) return;
+  deadline_.check(kRecorded);
   entry.at = position_++;
   entry.scope = scope_;
   entry.in_graph = in_graph_;
@@ -39,6 +45,7 @@ void StepRecord::op(OpEntryRecord entry) {
 
 void StepRecord::allocate(int64_t id, int64_t bytes, std::string_view tag) {
   if (counters_alone_) return;
+  deadline_.check(kRecorded);
   open_.add(id, allocations_.size());
   allocations_.push_back({id, bytes, tag, position_++, -1, scope_, now(), 0});
 }

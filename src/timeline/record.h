@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
 #include "timeline/open_allocations.h"
 #include "timeline/record_entries.h"
 #include "timeline/step_counters.h"
@@ -26,6 +27,9 @@ class ScopeMarks {
 /// The record that is attached to a device. Only the rank's host thread writes to it.
 class StepRecord {
  public:
+  /// From now on `op` and `allocate` throw DeadlineError once `deadline` has passed: whoever makes
+  /// a record that nothing executes asks for the time inside everything that takes it.
+  void give_up_at(const Deadline& deadline) { deadline_ = deadline; }
   void op(OpEntryRecord entry);
   /// `tag` is a literal: the record keeps the view.
   void allocate(int64_t id, int64_t bytes, std::string_view tag);
@@ -119,6 +123,7 @@ class StepRecord {
   int64_t scope_ = -1;  // innermost open one
   ScopeMarks* marks_ = nullptr;
   int marked_ = 0;  // open scopes that `marks_` was told of
+  Deadline deadline_;
   std::vector<OpEntryRecord> ops_;
   std::vector<AllocationRecord> allocations_;
   OpenAllocations open_;

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "checkpoint/parameter_io.h"
 #include "config/problems.h"
 #include "run/resume_rules.h"
@@ -121,15 +122,15 @@ void compare_order(const RunConfig& then, const RunConfig& now, const Checkpoint
   const int64_t batch_then = batch_schedule(then).full();
   if (same_order(rows_then, batch_then)) return;
   const auto add = [&](std::string_view name, int64_t before, int64_t here) {
-    changes.add(name, fmt::format("was {}, is {} (the run reads {} rows of data, was {})", before,
-                                  here, rows, rows_then));
+    changes.add(name, fmt::format("was {}, is {} (the run reads {} of data, was {})", before, here,
+                                  counted(rows, "row"), rows_then));
   };
   if (now.train.train_samples && then.train.train_samples)
     return add(kRunLengthInSamples, *then.train.train_samples, *now.train.train_samples);
   if (then.train.train_iters != now.train.train_iters)
     return add(kRunLength, then.train.train_iters, now.train.train_iters);
-  changes.warn(fmt::format("train.global_batch_size: the run reads {} rows of data, was {}: {}",
-                           rows, rows_then, resume_rule(kRunLength)->effect));
+  changes.warn(fmt::format("train.global_batch_size: the run reads {} of data, was {}: {}",
+                           counted(rows, "row"), rows_then, resume_rule(kRunLength)->effect));
 }
 
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,

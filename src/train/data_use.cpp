@@ -77,9 +77,10 @@ std::string data_use_warning(const std::vector<DataUse>& uses, int64_t row_token
   const double times = epochs(most, row_tokens);
   if (rows_of_an_epoch(most, row_tokens) == 0) {
     return fmt::format(
-        "dataset {}: its {} tokens for training are fewer than the {} of one row and its last "
+        "dataset {}: its {} fewer than the {} of one row and its last "
         "target, so every row repeats them; expected more text, or a smaller model.seq_length",
-        most.prefix, most.tokens, row_tokens + 1);
+        most.prefix, counted(most.tokens, "token for training is", "tokens for training are"),
+        row_tokens + 1);
   }
   if (times <= kManyEpochs) return "";
   return fmt::format(

@@ -114,8 +114,8 @@ std::string first_not_finite(const StagedCheckpoint& staged) {
                         : data.dtype() == DType::f64 ? not_finite<double>(data, 0x7ffull << 52)
                                                      : 0;
     if (bad == 0) continue;
-    return fmt::format("{} of {} values of tensor \"{}\" are not finite", bad, data.elements(),
-                       entry.tensor.name);
+    return fmt::format("{} of {} values of tensor \"{}\" {} not finite", bad, data.elements(),
+                       entry.tensor.name, bad == 1 ? "is" : "are");
   }
   return "";
 }

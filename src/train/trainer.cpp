@@ -111,7 +111,8 @@ void Trainer::write_run_files() const {
 }
 
 bool Trainer::stop_requested() {
-  const bool mine = hooks_.stop_requested && hooks_.stop_requested();
+  bool mine = false;
+  on_this_rank([&] { mine = hooks_.stop_requested && hooks_.stop_requested(); });
   return world_->host().most(mine ? 1 : 0) > 0;
 }
 
@@ -162,7 +163,7 @@ void Trainer::run_to_the_end() {
     const bool done = state_.step >= total_steps_;
     // The step of an evaluation that a signal ended is the last one: the next session evaluates it.
     const bool evaluated = done || !evaluation_due() || evaluate();
-    if (failure_) {  // of the evaluation, on all ranks
+    if (failure_of_all_) {  // of the evaluation
       failure = failure_;
       break;
     }
@@ -172,7 +173,7 @@ void Trainer::run_to_the_end() {
       reason = exit_reason();
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
-    if (merged_.folder_deleted) recreate_folder();
+    if (merged_.folder_deleted) on_this_rank([&] { recreate_folder(); });
     const bool wanted = due || merged_.folder_deleted;
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
@@ -190,6 +191,16 @@ void Trainer::run_to_the_end() {
   if (!reason.empty()) log_->stopped(state_.step, reason);
 }
 
+bool Trainer::on_this_rank(FunctionRef<void()> work) {
+  try {
+    work();
+    return true;
+  } catch (const std::exception&) {
+    if (!failure_) failure_ = std::current_exception();
+    return false;
+  }
+}
+
 std::exception_ptr Trainer::common_failure() {
   if (failure_of_all_) return failure_;
   const auto mine = [&] {
@@ -204,11 +215,20 @@ void Trainer::end_with(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     log_->note(fmt::format("the run cannot go on after step {}: {}", state_.step, error.what()));
   }
-  if (config_.checkpoint.save && made_steps() && !config_.train.skip_train) {
-    save(true);
-    finish_last_save();
+  try {
+    if (config_.checkpoint.save && made_steps() && !config_.train.skip_train) {
+      // One that failed in the background is of no interest any more.
+      saver_->finish();
+      if (saver_->take_failure()) saved_step_ = -1;
+      save(true);
+      finish_last_save();
+    }
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& second) {
+    log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
   }
-  log_->stopped(state_.step, "error");
+  if (owns_folder()) log_->stopped(state_.step, "error");
   std::rethrow_exception(failure);
 }
 
@@ -246,9 +266,8 @@ void Trainer::note_end_of_schedule() const {
   if (last - rate.minimum_rate <= 0.01 * (rate.maximum_rate - rate.minimum_rate)) return;
   log_warning(
       "the run ends at a learning rate of {:.4g}, not at optimizer.min_lr = {:.4g}: its decay "
-      "takes "
-      "{} rows, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
-      last, rate.minimum_rate, static_cast<int64_t>(rate.decay_samples), end);
+      "takes {}, and the run ends after {} (scheduler.lr_decay_iters, scheduler.lr_decay_samples)",
+      last, rate.minimum_rate, counted(static_cast<int64_t>(rate.decay_samples), "row"), end);
 }
 
 bool Trainer::step() {
@@ -384,7 +403,7 @@ void Trainer::skip_step() {
   state_.skipped += 1;
   state_.consumed_samples += rows;
   state_.consumed_tokens += rows * config_.model.seq_length.value();
-  if (lock_ && is_logged(state_.step)) lock_->check();
+  const bool ours = !is_logged(state_.step) || on_this_rank([&] { check_lock(); });
   log_->note(fmt::format("step {} is skipped (train.iterations_to_skip)", state_.step));
   StepMetrics metrics;
   metrics.step = state_.step;
@@ -399,7 +418,7 @@ void Trainer::skip_step() {
   metrics.ranks = merged_.ranks;
   metrics.peak_memory_bytes = peak_memory_bytes_;
   local_ = {};
-  log_->step(metrics);
+  if (ours) log_->step(metrics);
 }
 
 void Trainer::check_replicas() {
@@ -436,16 +455,19 @@ void Trainer::count_skipped() {
   const auto& limit = train.max_skipped_in_a_row;
   if (limit && state_.skipped_in_a_row > *limit) {
     fail<Error>(
-        "step {}: {} updates in a row were skipped for values that are not finite, more than "
+        "step {}: {} skipped for values that are not finite, more than "
         "train.max_skipped_in_a_row={}{}",
-        state_.step, state_.skipped_in_a_row, *limit, last_checkpoint());
+        state_.step,
+        counted(state_.skipped_in_a_row, "update in a row was", "updates in a row were"), *limit,
+        last_checkpoint());
   }
   const auto skipped = static_cast<double>(skipped_steps_.size());
   if (skipped > train.max_skipped_rate * static_cast<double>(kWindow)) {
     fail<Error>(
-        "step {}: {} of the last {} updates were skipped for values that are not finite, more than "
+        "step {}: {} of the last {} updates {} skipped for values that are not finite, more than "
         "train.max_skipped_rate={}{}",
-        state_.step, skipped_steps_.size(), kWindow, train.max_skipped_rate, last_checkpoint());
+        state_.step, skipped_steps_.size(), kWindow, skipped_steps_.size() == 1 ? "was" : "were",
+        train.max_skipped_rate, last_checkpoint());
   }
 }
 

@@ -75,12 +75,15 @@ class Trainer {
 
  private:
   void run_to_the_end();
+  /// Work of this rank alone between steps. If it throws, the error is kept: the next step tells
+  /// the other ranks, which end with this one, and all save what they have. False if it threw.
+  bool on_this_rank(FunctionRef<void()> work);
   /// Why the run cannot go on, equal on all ranks; null while it can.
   std::exception_ptr common_failure();
   /// Saves the state of the last whole step, if there was one, and throws `failure`.
   [[noreturn]] void end_with(const std::exception_ptr& failure);
   /// A run alone that fails inside a step, before anything is updated, saves what it has. Rank by
-  /// rank this is impossible: the others wait for this one, and are ended.
+  /// rank this is impossible: the others wait for this one in the middle of a step, and are ended.
   void save_before_failing(const std::exception& error);
   /// Rank 0 says how often the run reads its data.
   void note_data();
@@ -132,6 +135,10 @@ class Trainer {
   void finish_last_save();
   /// ", last checkpoint: …" for the error message of a failed run.
   std::string last_checkpoint() const;
+  /// FolderTaken if another run has taken checkpoint.save. A lock that cannot be read is said once.
+  void check_lock();
+  /// False if another run has taken checkpoint.save: nothing is written there any more.
+  bool owns_folder();
   /// Rank 0 writes the files of checkpoint.save that are not part of a checkpoint.
   void write_run_files() const;
   void after_nan(const StepResult& result, const HostBatch& batch);
@@ -211,8 +218,9 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DocumentBatches> documents_;  // with hybrid context parallelism
   std::unique_ptr<TrainingData> data_;
-  std::vector<std::string> changed_;              // rank 0: settings that the checkpoint had not
-  std::vector<DatasetFingerprint> fingerprints_;  // rank 0, of a run that saves or resumes
+  std::vector<std::string> changed_;               // rank 0: settings that the checkpoint had not
+  std::vector<DatasetFingerprint> fingerprints_;   // rank 0, of a run that saves or resumes
+  std::map<std::string, std::string> side_texts_;  // rank 0: the tokenizer's files, by name
   BatchSchedule batches_;
   Schedules schedules_;
   LossScaler scaler_;
@@ -239,6 +247,7 @@ class Trainer {
   bool may_save_ = true;
   std::exception_ptr failure_;   // of this rank: the run cannot go on, but has a state to save
   bool failure_of_all_ = false;  // it is the same one on all ranks
+  bool lock_unread_ = false;     // said that the lock cannot be read
   std::deque<int64_t> skipped_steps_;  // for NaN, in this session, among the last 100 steps
   std::vector<std::pair<int64_t, double>> validations_;
   std::optional<double> test_loss_;

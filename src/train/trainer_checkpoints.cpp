@@ -1,6 +1,7 @@
 // Checkpoints in the training loop: initial load, resumption and saving.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -73,11 +74,15 @@ std::unique_ptr<CheckpointReader> Trainer::open_resumed() {
 void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
-  // Only one rank reads whole indices and builds orders of the data, however long that takes.
+  // Only one rank reads whole indices and builds orders of the data, however long that takes. What
+  // a save stores besides the run's own state is read here: a tokenizer that is moved away while
+  // the run goes on is no reason to lose the run.
   run_on_all(
       *world_,
       [&] {
         if (leads() && (load || c.save)) fingerprints_ = data_->fingerprints();
+        if (leads() && c.save && !setup_.tokenizer_folder.empty())
+          side_texts_ = model_side_texts(setup_.tokenizer_folder);
       },
       "reading the indices of the data");
   const double begin = steady_seconds();
@@ -171,7 +176,7 @@ std::map<std::string, std::string> Trainer::checkpoint_files() const {
   std::map<std::string, std::string> files{{"config.json", setup_.hf_config},
                                            {"config.yaml", to_yaml(config_)},
                                            {kDataFile, to_json(fingerprints_)}};
-  if (!setup_.tokenizer_folder.empty()) files.merge(model_side_texts(setup_.tokenizer_folder));
+  files.insert(side_texts_.begin(), side_texts_.end());
   return files;
 }
 
@@ -182,11 +187,13 @@ void Trainer::save(bool wait) {
     TrainState state = state_;
     if (!c.save_rng) state.seed.reset();
     if (c.async_save) saver_->finish();  // one copy of the state at a time
-    StagedCheckpoint staged =
-        stage_run(*engine_, state,
-                  {.optimizer = c.save_optim,
-                   .spread_copies = c.fully_parallel_save,
-                   .staging = c.async_save ? Staging::copied : Staging::read_later});
+    // After a save that failed the run ends. This one is its last, and not made in the background.
+    const std::exception_ptr before = saver_->take_failure();
+    const bool later = c.async_save && !before;
+    StagedCheckpoint staged = stage_run(*engine_, state,
+                                        {.optimizer = c.save_optim,
+                                         .spread_copies = c.fully_parallel_save,
+                                         .staging = later ? Staging::copied : Staging::read_later});
     staged.state = with_schedules(staged.state, schedules_);
     staged.files = checkpoint_files();
     staged.save = *c.save;
@@ -198,14 +205,14 @@ void Trainer::save(bool wait) {
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
     const double bytes = world_->host().sum(static_cast<double>(bytes_of(staged)));
     const double begin = steady_seconds();
-    if (c.async_save) {
+    if (later) {
       saver_->save(std::move(staged));
     } else {
       try {
         save_checkpoint(*world_, staged);
       } catch (const IoError& error) {
         // The last save is the only result of the run.
-        if (wait || !c.continue_on_save_failure) throw;
+        if (wait || before || !c.continue_on_save_failure) throw;
         log_->note(
             fmt::format("warning: {} failed, continuing without it: {}", what, error.what()));
         may_save_ = true;
@@ -214,8 +221,9 @@ void Trainer::save(bool wait) {
     }
     saved_step_ = state_.step;
     saved_ = true;
-    log_->note(fmt::format("{} {} to {}{}", c.async_save ? "saving" : "saved", what, *c.save,
-                           c.async_save ? "" : rate_text(bytes, steady_seconds() - begin)));
+    log_->note(fmt::format("{} {} to {}{}", later ? "saving" : "saved", what, *c.save,
+                           later ? "" : rate_text(bytes, steady_seconds() - begin)));
+    if (before) std::rethrow_exception(before);
   }
   if (wait && c.async_save) saver_->join();
   may_save_ = true;
@@ -235,6 +243,28 @@ std::string Trainer::last_checkpoint() const {
                        (std::filesystem::path(*save) / step_folder_name(step)).string());
   } catch (const IoError&) {
     return "; there is no checkpoint of this run yet";
+  }
+}
+
+void Trainer::check_lock() {
+  if (!lock_) return;
+  try {
+    lock_->check();
+  } catch (const FolderTaken&) {
+    throw;
+  } catch (const IoError& error) {
+    // A file system that does not answer. Whoever publishes anything checks again.
+    if (std::exchange(lock_unread_, true)) return;
+    log_->note(fmt::format("warning: {}; the run continues", error.what()));
+  }
+}
+
+bool Trainer::owns_folder() {
+  try {
+    check_lock();
+    return true;
+  } catch (const FolderTaken&) {
+    return false;
   }
 }
 

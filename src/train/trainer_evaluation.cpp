@@ -75,7 +75,7 @@ std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
   metrics.validation_seconds = steady_seconds() - begin;
   if (sums->scored == 0) return metrics;
   metrics.validation_loss = sums->loss / sums->scored;
-  log_->validation(metrics);
+  if (owns_folder()) log_->validation(metrics);
   return metrics;
 }
 

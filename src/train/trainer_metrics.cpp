@@ -80,7 +80,7 @@ void Trainer::take_merged(const std::vector<FigureOfRanks>& figures) {
 }
 
 void Trainer::update_requests() {
-  local_.stop = hooks_.stop_requested && hooks_.stop_requested();
+  on_this_rank([&] { local_.stop = hooks_.stop_requested && hooks_.stop_requested(); });
   local_.folder_deleted = folder_was_deleted();
   local_.run_seconds = steady_seconds() - run_begin_;
   if (world_->size() > 1) return;
@@ -93,7 +93,7 @@ void Trainer::update_requests() {
 void Trainer::note_profiles(FunctionRef<std::vector<std::filesystem::path>()> finish) {
   try {
     for (const auto& file : finish()) log_->note("profile written to " + file.string());
-  } catch (const IoError& error) {
+  } catch (const std::exception& error) {
     log_warning("rank {}: no profile of this run: {}", world_->rank(), error.what());
   }
 }
@@ -107,7 +107,8 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
   if (is_logged(state_.step)) add_on_demand(metrics, work);
   state_.consumed_tokens += static_cast<int64_t>(merged_.tokens);
   // A run that lost its folder to another one must not write into its files either.
-  if (lock_ && state_.step % config_.logger.log_interval == 0) lock_->check();
+  const bool ours =
+      state_.step % config_.logger.log_interval != 0 || on_this_rank([&] { check_lock(); });
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
@@ -122,7 +123,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
   local_.step_seconds = seconds;
   local_.data_seconds = metrics.data_seconds;
   local_.communication_seconds = metrics.communication_seconds;
-  log_->step(metrics);
+  if (ours) on_this_rank([&] { log_->step(metrics); });
 }
 
 bool Trainer::measures_peak() const {
@@ -149,7 +150,7 @@ void Trainer::draw_load(const std::vector<LayerRouting>& routing) {
     OutputFile picture(std::filesystem::path(*config_.checkpoint.save) / "router_load.svg");
     picture.write(load_picture(routing, state_.step));
     picture.commit();
-  } catch (const IoError& error) {
+  } catch (const std::exception& error) {
     log_->note(std::string("warning: no picture of the experts' load: ") + error.what());
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "data/document_ends.h"
 #include "data/gpt_dataset.h"
 #include "data/vocabulary_check.h"
@@ -44,11 +45,12 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
         ConfigError,
         shuffles_ || config.train.skip_train || rows_read_ <= start.consumed_samples ||
             rows_read_ <= training_->size(),
-        "dataset.blend: the run reads {} rows, and the data have {}: without weights each data set "
+        "dataset.blend: the run reads {}, and the data have {}: without weights each data set "
         "is read once; expected weights (dataset.blend=[0.5, A, 0.5, B]), with which data are read "
-        "again, or a run of at most {} more steps (train.train_iters)",
-        rows_read_, training_->size(),
-        batch_schedule(config).steps_within(training_->size(), start.consumed_samples));
+        "again, or a run of at most {} (train.train_iters)",
+        counted(rows_read_, "row"), training_->size(),
+        counted(batch_schedule(config).steps_within(training_->size(), start.consumed_samples),
+                "more step"));
   }
   const ValidationConfig& validation = config.validation;
   if (validation.evaluates()) {

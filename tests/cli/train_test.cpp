@@ -372,7 +372,7 @@ TEST(TrainCommand, LayoutsThatDoNotFitAreRefusedWithWhatWould) {
                              "model.cp_comm_type=[p2p]", "ddp.average_in_collective=true"},
       AllOf(HasSubstr("dist.ranks: 6 is not divisible"), HasSubstr("nearest: 4 or 8"),
             HasSubstr("needs pipeline_model_parallel_size of at least 2"),
-            HasSubstr("1 entries for num_layers = 2"), HasSubstr("average_in_collective")));
+            HasSubstr("1 entry for num_layers = 2"), HasSubstr("average_in_collective")));
 }
 
 // Groups, layers and bytes of a run with more ranks than this machine has.

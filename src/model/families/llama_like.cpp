@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "model/families/families.h"
 
 namespace viaduct::families {
@@ -253,8 +254,9 @@ std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t 
   std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
   const auto types = config.texts("layer_types");
   VIADUCT_CHECK(ConfigError, types.empty() || static_cast<int64_t>(types.size()) == layers,
-                "{}: layer_types has {} entries for {} layers", config.where(), types.size(),
-                layers);
+                "{}: layer_types has {} for {}", config.where(),
+                counted(static_cast<int64_t>(types.size()), "entry", "entries"),
+                counted(layers, "layer"));
   for (int64_t i = 0; i < layers; ++i) {
     bool sliding = slides(i, from);
     if (!types.empty()) {

@@ -85,7 +85,7 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
   for (const BalanceLoss& loss : moe_.balance_losses) {
     if (context.gradients == nullptr) break;
     balanced.push_back(loss.scope == BalanceScope::step
-                           ? counts_of_step(context, choice, saved)
+                           ? counts_of_step(context, batch, choice, saved)
                            : balanced_counts(context, batch, choice, loss.scope));
     saved.keep_statistic(this, counts_name(loss.scope), balanced.back());
   }
@@ -159,18 +159,25 @@ void RouterSegment::log(RankContext& context, const Batch& batch, const Tensor& 
   RouterLog::Layer& layer = context.router_log->layer(block_);
   const WriteMode mode = layer.any ? WriteMode::accumulate : WriteMode::assign;
   layer.any = true;
-  count_choices(context.ops, {.choice = choice, .counts = layer.choices, .mode = mode});
-  count_choices(context.ops, {.choice = kept, .counts = layer.kept, .mode = mode});
+  const auto count = [&](const Tensor& chosen, const Tensor& counts) {
+    count_choices(
+        context.ops,
+        {.choice = chosen, .counts = counts, .mode = mode, .token_index = batch.padding_index()});
+  };
+  count(choice, layer.choices);
+  count(kept, layer.kept);
   if (context.router_log->keeps_logits()) {
     layer.logits.push_back(host_tensor(logits.dtype(), logits.shape()));
     context.ops.device.copy_to_host(logits, layer.logits.back());
   }
   if (balanced.empty())
-    router_loss(context.ops, {moe_.routing, logits, 0, {}, layer.sums.select(0)});
+    router_loss(context.ops,
+                {moe_.routing, logits, 0, {}, layer.sums.select(0), {}, 0, batch.padding_index()});
   for (size_t i = 0; i < balanced.size(); ++i) {
     const BalanceScope scope = moe_.balance_losses[i].scope;
     RouterLossArgs losses{moe_.routing, logits, balanced_tokens(context, batch, scope), balanced[i],
                           layer.sums.select(static_cast<int64_t>(i))};
+    losses.token_index = batch.padding_index();
     if (scope == BalanceScope::document)
       losses.documents = batch.document_offsets, losses.first_token = batch.stream_begin;
     router_loss(context.ops, losses);
@@ -210,34 +217,37 @@ Tensor RouterSegment::balancing_bias(RankContext& context, const Tensor& logits)
   return bias;
 }
 
-void RouterSegment::load_bias_backward(RankContext& context, const Tensor& logits,
-                                       const Tensor& choice) const {
+void RouterSegment::load_bias_backward(RankContext& context, const Batch& batch,
+                                       const Tensor& logits, const Tensor& choice) const {
   const GradientAccess::Destination error = context.gradients->gradient(*load_bias_);
   if (moe_.quantile_bins > 0) {
-    add_margins(context, logits);
+    add_margins(context, batch, logits);
   } else {
     const Tensor counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::workspace);
-    count_choices(context.ops, {choice, counts});
+    count_choices(context.ops,
+                  {.choice = choice, .counts = counts, .token_index = batch.padding_index()});
     load_error(context.ops, {counts, error.tensor, error.mode});
   }
   context.gradients->done(*load_bias_);
 }
 
-void RouterSegment::add_margins(RankContext& context, const Tensor& logits) const {
+void RouterSegment::add_margins(RankContext& context, const Batch& batch,
+                                const Tensor& logits) const {
   if (context.router_log == nullptr) return;  // without an update
   RouterLog::Layer& layer = context.router_log->layer(block_);
   layer.load_bias = load_bias_.get();
   const AcquiredWeight bias(context.weights, *load_bias_, WeightUse::elementwise);
   copy(context.ops, {bias.tensor(), layer.bias});
-  count_margins(context.ops,
-                {logits, in_dtype(context, bias.tensor(), logits.dtype()), layer.margins,
-                 moe_.routing.topk, layer.any_margins ? WriteMode::accumulate : WriteMode::assign});
+  count_margins(
+      context.ops,
+      {logits, in_dtype(context, bias.tensor(), logits.dtype()), layer.margins, moe_.routing.topk,
+       layer.any_margins ? WriteMode::accumulate : WriteMode::assign, batch.padding_index()});
   layer.any_margins = true;
 }
 
 Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
                                       const Tensor& choice, BalanceScope scope) const {
-  CountChoicesArgs count{.choice = choice};
+  CountChoicesArgs count{.choice = choice, .token_index = batch.padding_index()};
   if (scope == BalanceScope::document) {
     count.documents = batch.document_offsets, count.first_token = batch.stream_begin;
     count.counts = context.ops.allocate(DType::i64, {count.documents.dim(0) - 1, moe_.experts},
@@ -251,16 +261,16 @@ Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
   return count.counts;
 }
 
-Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
+Tensor RouterSegment::counts_of_step(RankContext& context, const Batch& batch, const Tensor& choice,
                                      const SavedStore& saved) const {
   VIADUCT_CHECK(ShapeError, context.router_log != nullptr,
                 "router of layer {}: balances over the step, but has no log of the step", block_);
   RouterLog::Layer& layer = context.router_log->layer(block_);
   if (const auto first = layer.first_counts.extract(&saved)) return first.mapped();
-  count_choices(context.ops,
-                {.choice = choice,
-                 .counts = layer.so_far,
-                 .mode = layer.any_so_far ? WriteMode::accumulate : WriteMode::assign});
+  count_choices(context.ops, {.choice = choice,
+                              .counts = layer.so_far,
+                              .mode = layer.any_so_far ? WriteMode::accumulate : WriteMode::assign,
+                              .token_index = batch.padding_index()});
   layer.any_so_far = true;
   const Tensor counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::saved);
   copy(context.ops, {layer.so_far, counts});
@@ -272,7 +282,7 @@ Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
 
 int64_t RouterSegment::balanced_tokens(const RankContext& context, const Batch& batch,
                                        BalanceScope scope) const {
-  if (scope == BalanceScope::step) return 0;
+  if (scope == BalanceScope::step || batch.padded) return 0;
   return batch.stream_tokens * context.groups.tp().size() * context.context_ranks().size();
 }
 
@@ -288,9 +298,11 @@ std::vector<RouterLossTerms> RouterSegment::loss_terms(RankContext& context, con
       terms[i].documents = batch.document_offsets, terms[i].first_token = batch.stream_begin;
   }
   terms.front().z = moe_.z_coefficient;
-  for (RouterLossTerms& term : terms)
+  for (RouterLossTerms& term : terms) {
+    term.token_index = batch.padding_index();
     if (term.balance != 0 || term.z != 0)
       term.loss_scale = step_scalar(context.scalars, StepScalar::router_loss_scale);
+  }
   return terms;
 }
 
@@ -319,7 +331,7 @@ TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch
   const Tensor d_tokens = d_out.get(moe_edge::tokens);  // [T, H]
   const Tensor logits = saved.take(this, "logits");     // overwritten by its gradient
   const Tensor choice = saved.take(this, "choice");
-  if (load_bias_ != nullptr) load_bias_backward(context, logits, choice);
+  if (load_bias_ != nullptr) load_bias_backward(context, batch, logits, choice);
   const Tensor d_probabilities =
       in_dtype(context, d_out.get(moe_edge::probabilities), logits.dtype());
   route_back(context, d_probabilities, choice, logits, loss_terms(context, batch, saved));

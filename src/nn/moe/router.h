@@ -55,11 +55,13 @@ class RouterSegment final : public Segment {
                          BalanceScope scope) const;
   /// The same over the tokens of all ranks in the step so far, this micro-batch included; a
   /// recomputed layer has those of its first forward.
-  Tensor counts_of_step(RankContext& context, const Tensor& choice, const SavedStore& saved) const;
+  Tensor counts_of_step(RankContext& context, const Batch& batch, const Tensor& choice,
+                        const SavedStore& saved) const;
   /// The load errors of the bias (= or +=) those of this rank's choices; or, of a bias that each
   /// update sets, its margins in the log of the step.
-  void load_bias_backward(RankContext& context, const Tensor& logits, const Tensor& choice) const;
-  void add_margins(RankContext& context, const Tensor& logits) const;
+  void load_bias_backward(RankContext& context, const Batch& batch, const Tensor& logits,
+                          const Tensor& choice) const;
+  void add_margins(RankContext& context, const Batch& batch, const Tensor& logits) const;
   /// One for each balancing loss, at least one; the first also has the z-loss.
   std::vector<RouterLossTerms> loss_terms(RankContext& context, const Batch& batch,
                                           SavedStore& saved) const;

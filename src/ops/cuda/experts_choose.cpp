@@ -58,8 +58,8 @@ Choice choose_route(const RouteArgs& args, const Traits& traits) {
 
 Choice choose_route_backward(const RouteBackwardArgs& args, const Traits& traits) {
   Choice choice = choose_logits("route_backward", args.logits, traits);
-  choice.cost.bytes_read +=
-      args.d_probabilities.bytes() + args.choice.bytes() + bytes_of(args.losses.counts);
+  choice.cost.bytes_read += args.d_probabilities.bytes() + args.choice.bytes() +
+                            bytes_of(args.losses.counts) + bytes_of(args.losses.token_index);
   choice.cost.bytes_written = args.d_logits.bytes();
   return choice;
 }
@@ -67,6 +67,7 @@ Choice choose_route_backward(const RouteBackwardArgs& args, const Traits& traits
 /// Sums over the tokens: in parts, and a second launch adds them in order.
 Choice choose_router_loss(const RouterLossArgs& args, const Traits& traits) {
   Choice choice = choose_logits("router_loss", args.logits, traits);
+  choice.cost.bytes_read += bytes_of(args.token_index);
   choice.cost.bytes_written = args.out.bytes();
   choice.launches = 2;
   choice.workspace_bytes = 3 * parts_of(args.logits.dim(0)) * static_cast<int64_t>(sizeof(double));
@@ -75,8 +76,9 @@ Choice choose_router_loss(const RouterLossArgs& args, const Traits& traits) {
 
 /// Integers are added by atomics: their order has no effect.
 Choice choose_count(const CountChoicesArgs& args, const Traits&) {
-  return choose_bytes("count", args.choice.bytes() + bytes_of(args.documents), args.counts.bytes(),
-                      args.mode == WriteMode::assign ? 2 : 1);
+  return choose_bytes("count",
+                      args.choice.bytes() + bytes_of(args.documents) + bytes_of(args.token_index),
+                      args.counts.bytes(), args.mode == WriteMode::assign ? 2 : 1);
 }
 
 /// The choices are sorted by expert; prefix sums of destinations and the rows' places follow.
@@ -172,7 +174,7 @@ Choice choose_sinkhorn(const SinkhornArgs& args, const Traits& traits) {
 /// Integers are added by atomics: their order has no effect.
 Choice choose_count_margins(const CountMarginsArgs& args, const Traits& traits) {
   Choice choice = choose_logits("count_margins", args.logits, traits);
-  choice.cost.bytes_read += args.bias.bytes();
+  choice.cost.bytes_read += args.bias.bytes() + bytes_of(args.token_index);
   choice.cost.bytes_written = args.histogram.bytes();
   choice.launches = args.mode == WriteMode::assign ? 2 : 1;
   return choice;

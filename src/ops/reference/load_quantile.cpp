@@ -33,6 +33,7 @@ void count_margins(const CountMarginsArgs& args) {
   std::vector<double> score(static_cast<size_t>(experts)), biased(score.size());
   if (args.mode == WriteMode::assign) std::fill_n(histogram, experts * bins, 0);
   for (int64_t t = 0; t < tokens; ++t) {
+    if (args.token_index && args.token_index.data<int64_t>()[t] < 0) continue;
     for (size_t e = 0; e < score.size(); ++e) {
       const double logit = args.logits.data<double>()[t * experts + static_cast<int64_t>(e)];
       score[e] = 1 / (1 + std::exp(-logit));

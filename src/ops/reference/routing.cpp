@@ -149,6 +149,10 @@ int64_t document_of(const Tensor& documents, int64_t token) {
   return std::upper_bound(first, first + documents.dim(0), token) - first - 1;
 }
 
+bool is_padding(const Tensor& token_index, int64_t t) {
+  return token_index && token_index.data<int64_t>()[t] < 0;
+}
+
 /// What the balancing loss multiplies a token's probabilities by: n_e · E / (k · N).
 Row balance_of(const RoutingRule& rule, const Tensor& counts, int64_t tokens,
                const Tensor& documents, int64_t token, int64_t experts) {
@@ -209,7 +213,8 @@ void route_backward(const RouteBackwardArgs& args) {
     const Row logits = row_of(args.logits, t);
     Row d = route_backward_row(rule, logits, args.choice.data<int32_t>() + t * rule.topk,
                                args.d_probabilities.data<double>() + t * rule.topk);
-    if (losses.balance != 0) {
+    const bool scored = !is_padding(losses.token_index, t);
+    if (scored && losses.balance != 0) {
       const double factor = losses.balance * *losses.loss_scale.data<double>();
       Row g = balance_of(rule, losses.counts, losses.tokens, losses.documents,
                          losses.first_token + t, experts);
@@ -217,7 +222,7 @@ void route_backward(const RouteBackwardArgs& args) {
       const Row more = balanced_backward(rule, logits, g);
       for (size_t e = 0; e < g.size(); ++e) d[e] += more[e];
     }
-    if (losses.z != 0) {
+    if (scored && losses.z != 0) {
       const double factor = 2 * losses.z * *losses.loss_scale.data<double>() * log_sum_exp(logits);
       const Row p = softmax(logits);
       for (size_t e = 0; e < p.size(); ++e) d[e] += factor * p[e];
@@ -229,6 +234,7 @@ void route_backward(const RouteBackwardArgs& args) {
 void router_loss(const RouterLossArgs& args) {
   double* const out = args.out.data<double>();
   for (int64_t t = 0; t < args.logits.dim(0); ++t) {
+    if (is_padding(args.token_index, t)) continue;
     const Row logits = row_of(args.logits, t), p = balanced(args.rule, logits);
     if (args.counts) {
       const Row factor = balance_of(args.rule, args.counts, args.tokens, args.documents,
@@ -247,7 +253,7 @@ void count_choices(const CountChoicesArgs& args) {
   if (args.mode == WriteMode::assign) std::fill_n(counts, args.counts.elements(), int64_t{0});
   for (int64_t i = 0; i < args.choice.elements(); ++i) {
     const int32_t expert = args.choice.data<int32_t>()[i];
-    if (expert < 0) continue;
+    if (expert < 0 || is_padding(args.token_index, i / k)) continue;
     const int64_t row = args.documents ? document_of(args.documents, args.first_token + i / k) : 0;
     ++counts[row * experts + expert];
   }

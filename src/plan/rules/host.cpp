@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "plan/rules/rule.h"
 
 namespace viaduct::rules {
@@ -44,16 +45,16 @@ Finding micro_batch_raise(const Figures& f, const Thresholds& limits) {
   if (host && f.tp > 1) advice.push_back(with_sizes(f, f.tp / 2, f.cp, f.pp));
   if (host && f.cp > 1) advice.push_back(with_sizes(f, f.tp, f.cp / 2, f.pp));
   if (advice.empty())
-    return not_applicable(
-        fmt::format("{} micro-batches cannot be paired over {} stages", f.micro_batches, f.pp));
-  return if_gain(
-      Level::hint,
-      fmt::format(
-          "{} micro-batches of {} rows: larger ones have larger products and fewer launches",
-          f.micro_batches, f.micro_batch),
-      {{"micro-batches", static_cast<double>(f.micro_batches), ""},
-       {"host", host_share(f), "of the step"}},
-      std::move(advice));
+    return not_applicable(fmt::format("{} cannot be paired over {}",
+                                      counted(f.micro_batches, "micro-batch", "micro-batches"),
+                                      counted(f.pp, "stage")));
+  return if_gain(Level::hint,
+                 fmt::format("{} of {}: larger ones have larger products and fewer launches",
+                             counted(f.micro_batches, "micro-batch", "micro-batches"),
+                             counted(f.micro_batch, "row")),
+                 {{"micro-batches", static_cast<double>(f.micro_batches), ""},
+                  {"host", host_share(f), "of the step"}},
+                 std::move(advice));
 }
 
 Finding graph_on(const Figures& f, const Thresholds& limits) {

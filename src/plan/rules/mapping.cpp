@@ -22,8 +22,8 @@ Finding dp_first(const Figures& f, const Thresholds&) {
   if (!f.machine) return unknown(kNoCapacity);
   if (f.global_batch % (f.micro_batch * f.ranks) != 0)
     return not_applicable(
-        fmt::format("{} rows do not divide over {} data ranks in micro-batches of {}",
-                    f.global_batch, f.ranks, f.micro_batch));
+        fmt::format("a batch of {} does not divide over {} data ranks in micro-batches of {}",
+                    counted(f.global_batch, "row"), f.ranks, f.micro_batch));
   return if_gain(
       Level::hint,
       fmt::format("if one rank holds the run unsharded, data ranks alone have the largest "

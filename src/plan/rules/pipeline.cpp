@@ -35,7 +35,8 @@ Finding pp_without_vpp(const Figures& f, const Thresholds& limits) {
     return not_applicable("a stage's layers cannot be divided");
   if (f.micro_batches < f.pp)
     return not_applicable(
-        fmt::format("{} micro-batches are fewer than {} stages", f.micro_batches, f.pp));
+        fmt::format("{} fewer than {} stages",
+                    counted(f.micro_batches, "micro-batch is", "micro-batches are"), f.pp));
   if (!f.times) return unknown(kNoTimes);
   const double bubble = f.times->share(f.times->bubble);
   if (bubble <= limits[Limit::bubble_high])
@@ -133,13 +134,13 @@ Finding pp_few_microbatches(const Figures& f, const Thresholds& limits) {
   if (f.micro_batch % 2 == 0)
     advice.push_back(change({fmt::format("train.micro_batch_size={}", f.micro_batch / 2)}));
   if (f.vpp == 1) advice.push_back(change({"model.pipeline_schedule=zero_bubble"}));
-  return if_gain(
-      Level::warn,
-      fmt::format("{} micro-batches over {} stages with {} chunks leave a bubble of {:.1f} %",
-                  f.micro_batches, f.pp, f.vpp, 100 * bubble),
-      {{"micro-batches", static_cast<double>(f.micro_batches), ""},
-       {"bubble", bubble, "of the step"}},
-      std::move(advice));
+  return if_gain(Level::warn,
+                 fmt::format("a bubble of {:.1f} % is left by {} over {} stages with {}",
+                             100 * bubble, counted(f.micro_batches, "micro-batch", "micro-batches"),
+                             f.pp, counted(f.vpp, "chunk each", "chunks each")),
+                 {{"micro-batches", static_cast<double>(f.micro_batches), ""},
+                  {"bubble", bubble, "of the step"}},
+                 std::move(advice));
 }
 
 Finding axis_order(const Figures& f, const Thresholds&) {

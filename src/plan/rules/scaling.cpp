@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "plan/rules/rule.h"
 
 namespace viaduct::rules {
@@ -64,14 +65,13 @@ Finding scale_few_microbatches(const Figures& f, const Thresholds& limits) {
           {fmt::format("ddp.bucket_size={}", 2 * f.config.ddp.bucket_size.value_or(40'000'000))})};
   if (f.shards() % 2 == 0 && !f.fully_sharded)
     advice.push_back(change({"ddp.num_distributed_optimizer_instances=2"}));
-  return if_gain(
-      Level::warn,
-      fmt::format(
-          "{} micro-batches leave little to hide communication of {} data ranks: exposed {:.1f} %",
-          f.micro_batches, f.shards(), 100 * exposed),
-      {{"micro-batches", static_cast<double>(f.micro_batches), ""},
-       {"exposed", exposed, "of the step"}},
-      std::move(advice));
+  return if_gain(Level::warn,
+                 fmt::format("{} little to hide communication of {} data ranks: exposed {:.1f} %",
+                             counted(f.micro_batches, "micro-batch leaves", "micro-batches leave"),
+                             f.shards(), 100 * exposed),
+                 {{"micro-batches", static_cast<double>(f.micro_batches), ""},
+                  {"exposed", exposed, "of the step"}},
+                 std::move(advice));
 }
 
 Finding scale_batch_limit(const Figures& f, const Thresholds&) {

@@ -101,8 +101,9 @@ Finding fsdp_many_microbatches(const Figures& f, const Thresholds& limits) {
         fmt::format("exposed communication of shards is {:.1f} %", 100 * exposed));
   return if_gain(
       Level::warn,
-      fmt::format("{} micro-batches gather the weights each: {} a step, {:.1f} % of it exposed",
-                  f.micro_batches, bytes(f.traffic_of("fsdp").bytes), 100 * exposed),
+      fmt::format("{} the weights: {} a step, {:.1f} % of it exposed",
+                  counted(f.micro_batches, "micro-batch gathers", "micro-batches each gather"),
+                  bytes(f.traffic_of("fsdp").bytes), 100 * exposed),
       {{"a step", f.traffic_of("fsdp").bytes, "bytes"}, {"exposed", exposed, "of the step"}},
       {twice_the_rows(f), change({"ddp.data_parallel_sharding_strategy=optim"})});
 }

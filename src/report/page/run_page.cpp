@@ -139,9 +139,9 @@ void add_loss(HtmlPage& page, const RunLog& log) {
 void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
   page.section("Speed");
   page.paragraph(fmt::format(
-      "The median of {} steps is {}: {} waiting for communication, {} waiting for data, the rest "
+      "The median of {} is {}: {} waiting for communication, {} waiting for data, the rest "
       "computing.",
-      run.steps, format_seconds(run.step_seconds),
+      counted(run.steps, "step"), format_seconds(run.step_seconds),
       percent(run.communication_seconds / run.step_seconds),
       percent(run.data_seconds / run.step_seconds)));
   chart_of(

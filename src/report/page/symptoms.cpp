@@ -108,7 +108,8 @@ Symptom not_finite(const RunLog& log) {
     if (!step.loss && !log.simulated && step.skipped == 0) ++losses;
   }
   return found("losses or gradients are not finite", losses + skipped > 0,
-               fmt::format("{} steps without a loss, {} updates skipped", losses, skipped),
+               fmt::format("{} without a loss, {} skipped", counted(losses, "step"),
+                           counted(skipped, "update")),
                "With FP16 some skips are normal while the loss scale settles. Otherwise look for "
                "the first tensor: `viaduct probe --help`.");
 }

@@ -51,6 +51,16 @@ TEST(DeadlineOfDryRun, IsLookedAtInEachMicroBatch) {
   EXPECT_GE(looks_of_dry_run(of_micro_batches(16)), few + 4 * 8);
 }
 
+TEST(DeadlineOfDryRun, IsLookedAtInEachLayer) {
+  const auto looks_of = [](int64_t layers) {
+    return looks_of_dry_run(
+        setup_of(tiny_run() + Overrides{"model.num_layers=" + std::to_string(layers)}));
+  };
+  const int64_t few = looks_of(2), more = looks_of(4), most = looks_of(6);
+  EXPECT_GT(more, few);
+  EXPECT_EQ(most - more, more - few);
+}
+
 TEST(DeadlineOfDryRun, EndsIt) {
   const RunSetup setup = of_micro_batches(16);
   const int64_t all = looks_of_dry_run(setup);

@@ -111,9 +111,8 @@ TEST(Fp8Blocks, EachBlockHasTheScaleOfItsLargestMagnitude) {
 
 TEST(Fp8Blocks, RefusesWhatIsNotFinite) {
   const Tensor from = floats({1, 3}, {1, std::numeric_limits<float>::quiet_NaN(), 2});
-  EXPECT_THAT(
-      [&] { fp8_block_scales(from, "w"); },
-      ThrowsMessage<IoError>(HasSubstr("tensor \"w\": 1 of its 3 elements are not finite")));
+  EXPECT_THAT([&] { fp8_block_scales(from, "w"); },
+              ThrowsMessage<IoError>(HasSubstr("tensor \"w\": 1 of its 3 elements is not finite")));
 }
 
 TEST(ExportTensors, Fp8IsOfTheMatricesInBlocks) {

@@ -46,6 +46,15 @@ TEST(Launcher, MpiSaysWhichRankAProcessIs) {
   EXPECT_EQ(detected({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).rank, 1);
 }
 
+TEST(Launcher, MpirunMaySayHowLongRanksHaveToEnd) {
+  EXPECT_TRUE(detected({{"OMPI_COMM_WORLD_SIZE", "2"}}).short_notice);
+  for (const char* name :
+       {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
+    EXPECT_FALSE(detected({{"OMPI_COMM_WORLD_SIZE", "2"}, {name, "600"}}).short_notice) << name;
+  EXPECT_FALSE(detected({{"PMI_SIZE", "2"}}).short_notice);
+  EXPECT_FALSE(detected({}).short_notice);
+}
+
 TEST(Launcher, SlurmSaysHowManyTasksEachNodeHas) {
   std::map<std::string, std::string> step{{"SLURM_STEP_NUM_TASKS", "11"},
                                           {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},

@@ -60,6 +60,15 @@ TEST(CutBatch, PaddingHasNoLabelAndNoCount) {
             (std::vector<int64_t>{0, 1, -1, -1}));
 }
 
+TEST(CutBatch, EachRankKnowsThatThereIsPadding) {
+  for (const int rank : {0, 1}) {
+    EXPECT_TRUE(cut_batch(batch_of({5}), place_of(2, rank), true).has_padding()) << rank;
+    EXPECT_FALSE(cut_batch(batch_of({8, 4}), place_of(2, rank), true).has_padding()) << rank;
+  }
+  EXPECT_TRUE(cut_batch(batch_of({5}), place_of(1, 0, 2), true).has_padding());
+  EXPECT_FALSE(cut_batch(batch_of({5}), place_of(1, 0), true).has_padding());
+}
+
 TEST(CutBatch, OneRankIsTheIdentity) {
   const HostBatch whole = batch_of({5, 1, 9});
   const HostBatch cut = cut_batch(whole, {}, false);

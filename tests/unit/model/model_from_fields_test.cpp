@@ -154,7 +154,7 @@ TEST(ModelFromFields, RulesOfRoutingNameBothNumbers) {
   EXPECT_NE(moe_problems(half).find("need each other, found 4 and null"), std::string::npos);
   EXPECT_NE(moe_problems(pre).find("true needs moe_router_score_function=softmax"),
             std::string::npos);
-  EXPECT_NE(moe_problems(good, {1}).find("moe_layer_freq: 1 entries for 2 layers"),
+  EXPECT_NE(moe_problems(good, {1}).find("moe_layer_freq: 1 entry for 2 layers"),
             std::string::npos);
   RoutingRule apart;
   apart.topk = 4, apart.groups = 4, apart.group_topk = 3;

@@ -131,6 +131,20 @@ TEST_F(LoadQuantileTest, CountsEveryMarginOnceInItsBin) {
   EXPECT_LE(apart, 4) << "a margin at an edge may round to either side";
 }
 
+TEST_F(LoadQuantileTest, PaddingIsNotCounted) {
+  const Tensor logits = skewed_logits(200), bias = some_bias();
+  std::vector<int64_t> index(200, 5);
+  std::fill(index.begin() + 120, index.end(), -1);
+  const Tensor padded = integers(DType::i64, index);
+  const Tensor expected = counted(logits.slice(0, 0, 120), bias, 3);
+  for (const bool exact : {false, true}) {
+    const Tensor got = host_tensor(DType::i64, {kExperts, kBins});
+    const Tensor x = exact ? to_f64(logits) : logits, b = exact ? to_f64(bias) : bias;
+    count_margins(context_, {x, b, got, 3, WriteMode::assign, padded});
+    EXPECT_EQ(values(got), values(exact ? counted(x.slice(0, 0, 120), b, 3) : expected));
+  }
+}
+
 /// The numbers of the test that Megatron-Core has for its histogram.
 TEST_F(LoadQuantileTest, FindsThePlaceInsideABinAndCentersTheBias) {
   for (const DType dtype : {DType::f32, DType::f64}) {

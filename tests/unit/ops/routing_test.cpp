@@ -169,6 +169,56 @@ TEST_P(RoutingTest, LossesMatchTheReferenceForAnyNumberOfThreads) {
   EXPECT_EQ(found[0], found[1]);
 }
 
+/// Index of tokens, of which some are padding.
+Tensor with_padding(int64_t tokens) {
+  std::vector<int64_t> index;
+  for (int64_t t = 0; t < tokens; ++t) index.push_back(t % 7 == 3 || t == tokens - 1 ? -1 : 40 + t);
+  return integers(DType::i64, index);
+}
+
+// What comes of the tokens without padding alone, at their places.
+TEST_P(RoutingTest, PaddingHasNoLossesAndIsNotCounted) {
+  const Tensor index = with_padding(kTokens);
+  const Tensor logits = random_tensor(DType::f32, {kTokens, kExperts}, 1, 3);
+  const Tensor d = random_tensor(DType::f32, {kTokens, rule_.topk}, 2);
+  const Routed routed = reference_route(rule_, to_f64(logits));
+  for (RouterLossTerms losses : {some_losses(), document_losses()}) {
+    const Tensor with = host_tensor(DType::f64, logits.shape()),
+                 without = host_tensor(DType::f64, logits.shape()),
+                 expected = host_tensor(DType::f64, logits.shape());
+    const Tensor d64 = to_f64(d), logits64 = to_f64(logits);
+    reference::route_backward({rule_, d64, logits64, routed.choice, with, losses});
+    reference::route_backward({rule_, d64, logits64, routed.choice, without, {}});
+    losses.token_index = index;
+    reference::route_backward({rule_, d64, logits64, routed.choice, expected, losses});
+    for (int64_t i = 0; i < logits.elements(); ++i) {
+      const Tensor& own = element(index, i / kExperts) < 0 ? without : with;
+      EXPECT_EQ(element(expected, i), element(own, i)) << i;
+    }
+    const Tensor actual = test::converted(logits, DType::f32);
+    route_backward(context_, {rule_, d, actual, routed.choice, actual, losses});
+    expect_near(actual, expected, 3e-5);
+
+    // Sums and counts: those of the other tokens, one by one.
+    const Tensor sums = host_tensor(DType::f64, {3}), some = host_tensor(DType::f64, {3}),
+                 counts = host_tensor(DType::i64, {kExperts});
+    std::vector<double> counted(static_cast<size_t>(kExperts));
+    for (int64_t t = 0; t < kTokens; ++t) {
+      if (element(index, t) < 0) continue;
+      reference::router_loss({rule_, logits64.slice(0, t, 1), losses.tokens, losses.counts, some,
+                              losses.documents, losses.first_token + t});
+      for (int64_t j = 0; j < rule_.topk; ++j)
+        ++counted[static_cast<size_t>(element(routed.choice, t * rule_.topk + j))];
+    }
+    router_loss(context_, {rule_, logits, losses.tokens, losses.counts, sums, losses.documents,
+                           losses.first_token, index});
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(element(sums, i), element(some, i), 1e-5 * element(some, i));
+    count_choices(context_, {.choice = routed.choice, .counts = counts, .token_index = index});
+    EXPECT_EQ(values(counts), counted);
+  }
+}
+
 /// The choice for one token, on the cpu and by the reference.
 std::vector<double> chosen(const RoutingRule& rule, const std::vector<double>& logits,
                            const std::vector<double>& bias = {}) {
@@ -267,6 +317,13 @@ TEST(Routing, ChecksRefuseWhatTheContractDoesNotAllow) {
               ThrowsMessage<ShapeError>(HasSubstr("1 of 3 groups of 4 experts")));
   EXPECT_THAT([&] { run({}, 3, DType::i32); }, ThrowsMessage<ShapeError>(HasSubstr("[2, 2]")));
   EXPECT_THAT([&] { run({}, 2, DType::i64); }, ThrowsMessage<ShapeError>(HasSubstr("i32")));
+  EXPECT_THAT(
+      [&] {
+        count_choices(context, {.choice = integers(DType::i32, {0, 1}).view({2, 1}),
+                                .counts = host_tensor(DType::i64, {2}),
+                                .token_index = integers(DType::i64, {0})});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("token_index")));
 }
 
 }  // namespace

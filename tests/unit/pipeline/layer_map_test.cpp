@@ -90,7 +90,7 @@ TEST(LayerMap, WhatDoesNotDivideIsNamedWithTheNearest) {
       problem(s),
       HasSubstr(
           "10 − 3 layers of num_layers_in_first/last_pipeline_stage = 7 for the other 3 stages "
-          "of 1 chunks; nearest: 9 or 12 layers"));
+          "of 1 chunk; nearest: 9 or 12 layers"));
   s = {10, 2, 2};
   s.first_stage = 3, s.last_stage = 7;
   EXPECT_THAT(problem(s), HasSubstr("num_layers_in_first_pipeline_stage: 3 is not a positive "

@@ -58,7 +58,7 @@ TEST(ValidateParallel, LayoutText) {
              pp(2), text + "Et*3|t*4|tL");
   EXPECT_ONE("expected one E, as the first letter", pp(2), text + "t*4E|t*4L");
   EXPECT_ONE("expected one L, as the last letter; found 0", pp(2), text + "Et*4|t*4");
-  EXPECT_ONE("1 layers of multi-token prediction (m), and model.mtp_num_layers = null", pp(2),
+  EXPECT_ONE("1 layer of multi-token prediction (m), and model.mtp_num_layers = null", pp(2),
              text + "Et*4|t*4mL", "model.mtp_num_layers=null");
   EXPECT_ONE("0 layers of multi-token prediction (m), and model.mtp_num_layers = 2", pp(2),
              text + "Et*4|t*4L", "model.mtp_num_layers=2");

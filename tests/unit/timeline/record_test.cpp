@@ -37,6 +37,16 @@ TEST(Record, ScopesNestAndOwn) {
   }
 }
 
+TEST(Record, GivesUpAtADeadline) {
+  StepRecord record;
+  record.give_up_at(Deadline::at(1, [] { return 2.0; }));
+  EXPECT_THROW(record.op({}), DeadlineError);
+  EXPECT_THROW(record.allocate(1, 10, "saved"), DeadlineError);
+  EXPECT_TRUE(record.ops().empty() && record.allocations().empty());
+  record.give_up_at({});
+  EXPECT_NO_THROW(record.op({}));
+}
+
 TEST(Record, ASegmentNamedAsItsLayerIsNamedOnce) {
   StepRecord record;
   { const RecordScope scope(&record, ScopeKind::segment, "head", "head"); }

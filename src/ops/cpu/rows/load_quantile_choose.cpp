@@ -36,14 +36,16 @@ float score_of(float logit) {
   return 1 / (1 + std::exp(-logit));
 }
 
-/// The next best biased score of a token behind its k chosen ones; NaN if a score is.
+constexpr float kUncounted = std::numeric_limits<float>::quiet_NaN();  // the limit of a token
+
+/// The next best biased score of a token behind its k chosen ones; kUncounted if a score is NaN.
 float limit_of(const float* logits, const float* bias, int64_t topk, std::vector<float>& biased) {
   bool nan = false;
   for (size_t e = 0; e < biased.size(); ++e) {
     biased[e] = score_of(logits[e]) + bias[e];
     nan = nan || std::isnan(biased[e]);
   }
-  if (nan) return std::numeric_limits<float>::quiet_NaN();
+  if (nan) return kUncounted;
   const auto place = biased.begin() + topk;
   std::nth_element(biased.begin(), place, biased.end(), std::greater<>());
   return *place;
@@ -59,8 +61,10 @@ void launch_count(OpContext& context, const Choice& choice, const CountMarginsAr
   const int64_t step = std::max<int64_t>(1, kTaskLogits / experts);
   context.device.pool().run((tokens + step - 1) / step, [&](int64_t task, int) {
     std::vector<float> biased(static_cast<size_t>(experts));
-    for (int64_t t = task * step; t < std::min(tokens, (task + 1) * step); ++t)
-      limits[t] = limit_of(logits + t * experts, bias, args.topk, biased);
+    for (int64_t t = task * step; t < std::min(tokens, (task + 1) * step); ++t) {
+      const bool padding = args.token_index && args.token_index.data<int64_t>()[t] < 0;
+      limits[t] = padding ? kUncounted : limit_of(logits + t * experts, bias, args.topk, biased);
+    }
   });
   const Bins range = bins_of(args.bias, bins);
   const int64_t tasks = (experts + kTaskExperts - 1) / kTaskExperts;
@@ -118,7 +122,7 @@ Choice choose_count(const CountMarginsArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("count_margins", args.logits.dtype(), traits, "experts");
   add_flops(choice, args.logits.dtype(),
             kFlopsOfLogit * static_cast<double>(args.logits.elements()));
-  choice.cost.bytes_read = 2 * args.logits.bytes() + args.bias.bytes();
+  choice.cost.bytes_read = 2 * args.logits.bytes() + args.bias.bytes() + bytes_of(args.token_index);
   choice.cost.bytes_written = args.histogram.bytes();
   choice.workspace_bytes = args.logits.dim(0) * static_cast<int64_t>(sizeof(float));
   return choice;

@@ -233,6 +233,10 @@ int64_t document_of(const Tensor& documents, int64_t token) {
   return std::upper_bound(first, first + documents.dim(0), token) - first - 1;
 }
 
+bool is_padding(const Tensor& token_index, int64_t t) {
+  return token_index && token_index.data<int64_t>()[t] < 0;
+}
+
 /// What the balancing loss knows of a token: n_e, and E / (k · N).
 struct BalanceOfToken {
   const int64_t* counts = nullptr;
@@ -265,6 +269,7 @@ void backward_row(const RouteBackwardArgs& args, int64_t t, float* row) {
   } else {
     chosen_backward(rule, logits, chosen, d, experts, row);
   }
+  if (is_padding(losses.token_index, t)) return;
   if (losses.balance != 0) {
     const BalanceOfToken balance = balance_of(rule, losses.counts, losses.tokens, losses.documents,
                                               losses.first_token + t, experts);
@@ -305,6 +310,7 @@ void launch_router_loss(OpContext& context, const Choice& choice, const RouterLo
   auto* const sums = static_cast<double*>(workspace);  // [tasks, 3]
   std::fill_n(sums, 3 * tasks, 0.0);
   for_tokens(context, args.logits, [&](int64_t t, int64_t task) {
+    if (is_padding(args.token_index, t)) return;
     const float* logits = args.logits.data<float>() + t * experts;
     double* const own = sums + 3 * task;
     const Balanced balanced(args.rule, logits, experts);
@@ -345,8 +351,8 @@ Choice choose_route(const RouteArgs& args, const Traits& traits) {
 
 Choice choose_route_backward(const RouteBackwardArgs& args, const Traits& traits) {
   Choice choice = choose_rows("route_backward", args.logits, traits);
-  choice.cost.bytes_read +=
-      args.d_probabilities.bytes() + args.choice.bytes() + bytes_of(args.losses.counts);
+  choice.cost.bytes_read += args.d_probabilities.bytes() + args.choice.bytes() +
+                            bytes_of(args.losses.counts) + bytes_of(args.losses.token_index);
   choice.cost.bytes_written = args.d_logits.bytes();
   if (choice.variant != kReferenceKernel)
     choice.workspace_bytes =
@@ -356,6 +362,7 @@ Choice choose_route_backward(const RouteBackwardArgs& args, const Traits& traits
 
 Choice choose_router_loss(const RouterLossArgs& args, const Traits& traits) {
   Choice choice = choose_rows("router_loss", args.logits, traits);
+  choice.cost.bytes_read += bytes_of(args.token_index);
   choice.cost.bytes_written = args.out.bytes();
   if (choice.variant != kReferenceKernel)
     choice.workspace_bytes = 3 * tasks_of(args.logits) * static_cast<int64_t>(sizeof(double));
@@ -365,7 +372,8 @@ Choice choose_router_loss(const RouterLossArgs& args, const Traits& traits) {
 Choice choose_count(const CountChoicesArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "count";
-  choice.cost.bytes_read = args.choice.bytes() + bytes_of(args.documents);
+  choice.cost.bytes_read =
+      args.choice.bytes() + bytes_of(args.documents) + bytes_of(args.token_index);
   choice.cost.bytes_written = args.counts.bytes();
   return choice;
 }

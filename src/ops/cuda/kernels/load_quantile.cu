@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kRouterThreads) clear_margins_kernel(MarginCou
 
 __global__ void __launch_bounds__(kRouterThreads) count_margins_kernel(MarginCounts args) {
   const int64_t token = token_of_warp();
-  if (token >= args.tokens) return;  // the whole warp
+  if (token >= args.tokens || is_padding(args.token_index, token)) return;  // the whole warp
   const float* const logits = args.logits + token * args.experts;
   const int experts = static_cast<int>(args.experts);
   const auto value = [&](int e) { return sigmoid_of(logits[e]) + args.bias[e]; };

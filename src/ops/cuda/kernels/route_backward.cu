@@ -78,9 +78,11 @@ __global__ void __launch_bounds__(kRouterThreads) route_backward_kernel(RoutedGr
   const float* const logits = args.logits + token * experts;
   const ChosenGradient through(args, logits, args.d_probabilities + token * k,
                                args.choice + token * k, experts);
+  const bool scored = !is_padding(args.token_index, token);
   const float shift = args.z_factor != 0 ? log_sum_exp(logits, experts) : 0;
-  const float z =
-      args.z_factor != 0 ? static_cast<float>(2 * args.z_factor * *args.loss_scale) * shift : 0;
+  const float z = scored && args.z_factor != 0
+                      ? static_cast<float>(2 * args.z_factor * *args.loss_scale) * shift
+                      : 0;
   // Chosen experts' logits are read by all lanes: their gradients are written after them.
   const auto write = [&](const auto& balance_of) {
     for (int64_t first = 0; first < experts; first += kWarpLanes) {
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(kRouterThreads) route_backward_kernel(RoutedGr
   if constexpr (kBalance) {
     const BalanceGradient balance(args, logits, token);
     __syncwarp();  // all sums are made
-    write([&](int64_t e) { return balance.of(e); });
+    write([&](int64_t e) { return scored ? balance.of(e) : 0.0f; });
   } else {
     __syncwarp();
     write([](int64_t) { return 0.0f; });
@@ -109,6 +111,7 @@ __global__ void __launch_bounds__(kRouterThreads) router_loss_kernel(RouterLosse
                 end = (part + 1) * args.tokens / args.parts;
   double sums[3] = {};  // of this lane
   for (int64_t t = begin + threadIdx.x / kWarpLanes; t < end; t += kRouterWarps) {
+    if (is_padding(args.token_index, t)) continue;  // the whole warp
     const float* const logits = args.logits + t * args.experts;
     const Balanced balanced(args.rule, logits, args.experts);
     if (args.balance.counts != nullptr) {
@@ -147,7 +150,7 @@ __global__ void __launch_bounds__(kRouterThreads) clear_counts_kernel(ChoiceCoun
 __global__ void __launch_bounds__(kRouterThreads) count_choices_kernel(ChoiceCounts args) {
   for_elements<1>(1, args.choices, kRouterThreads, [&](int64_t, int64_t i, auto) {
     const int32_t expert = args.choice[i];
-    if (expert < 0) return;
+    if (expert < 0 || is_padding(args.token_index, i / args.topk)) return;
     const int64_t row = args.documents == nullptr ? 0
                                                   : document_of(args.documents, args.document_ends,
                                                                 args.first_token + i / args.topk);

@@ -12,6 +12,9 @@ inline constexpr int kRouterThreads = 256, kRouterWarps = kRouterThreads / kWarp
 __device__ inline int lane_of_thread() {
   return static_cast<int>(threadIdx.x) % kWarpLanes;
 }
+__device__ inline bool is_padding(const int64_t* token_index, int64_t token) {
+  return token_index != nullptr && token_index[token] < 0;
+}
 /// The token of this warp.
 __device__ inline int64_t token_of_warp() {
   return int64_t{blockIdx.x} * kRouterWarps + threadIdx.x / kWarpLanes;

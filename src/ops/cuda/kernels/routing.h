@@ -43,6 +43,7 @@ struct RoutedGradients {
   double balance_factor, z_factor;  // 0: none
   const double* loss_scale;
   int64_t tokens, experts;
+  const int64_t* token_index;  // or null: there is no padding
 };
 void route_backward(const RoutedGradients& args, Stream stream);
 
@@ -53,6 +54,7 @@ struct RouterLosses {
   double* partial;  // [parts, 3]
   double* out;      // [3], added to
   int64_t tokens, experts, parts;
+  const int64_t* token_index;
 };
 void router_loss(const RouterLosses& args, Stream stream);
 
@@ -62,6 +64,7 @@ struct ChoiceCounts {
   const int32_t* documents;
   int64_t document_ends, first_token, choices, topk, experts, counters;
   bool accumulate;
+  const int64_t* token_index;
 };
 void count_choices(const ChoiceCounts& args, Stream stream);
 
@@ -71,6 +74,7 @@ struct MarginCounts {
   int64_t* histogram;          // [experts, bins]
   int64_t tokens, experts, bins, topk;
   bool accumulate;
+  const int64_t* token_index;
 };
 void count_margins(const MarginCounts& args, Stream stream);
 

@@ -42,7 +42,7 @@ void launch_route_backward(OpContext& context, const Choice&, const RouteBackwar
                   args.choice.data<int32_t>(), args.d_logits.data<float>(),
                   balance_of(losses.counts, losses.documents, losses.first_token, losses.tokens),
                   losses.balance, losses.z, pointer_of<double>(losses.loss_scale),
-                  args.logits.dim(0), args.logits.dim(1)},
+                  args.logits.dim(0), args.logits.dim(1), pointer_of<int64_t>(losses.token_index)},
                  stream_of(context));
 }
 
@@ -52,7 +52,7 @@ void launch_router_loss(OpContext& context, const Choice&, const RouterLossArgs&
   router_loss({rule_of(args.rule), args.logits.data<float>(),
                balance_of(args.counts, args.documents, args.first_token, args.tokens),
                static_cast<double*>(workspace), args.out.data<double>(), tokens, args.logits.dim(1),
-               parts_of(tokens)},
+               parts_of(tokens), pointer_of<int64_t>(args.token_index)},
               stream_of(context));
 }
 
@@ -60,7 +60,8 @@ void launch_count(OpContext& context, const Choice&, const CountChoicesArgs& arg
   count_choices({args.choice.data<int32_t>(), args.counts.data<int64_t>(),
                  pointer_of<int32_t>(args.documents), args.documents ? args.documents.dim(0) : 0,
                  args.first_token, args.choice.elements(), args.choice.dim(1), args.counts.dim(-1),
-                 args.counts.elements(), args.mode == WriteMode::accumulate},
+                 args.counts.elements(), args.mode == WriteMode::accumulate,
+                 pointer_of<int64_t>(args.token_index)},
                 stream_of(context));
 }
 
@@ -77,7 +78,7 @@ void launch_sinkhorn(OpContext& context, const Choice&, const SinkhornArgs& args
 void launch_count_margins(OpContext& context, const Choice&, const CountMarginsArgs& args, void*) {
   count_margins({args.logits.data<float>(), args.bias.data<float>(), args.histogram.data<int64_t>(),
                  args.logits.dim(0), args.logits.dim(1), args.histogram.dim(1), args.topk,
-                 args.mode == WriteMode::accumulate},
+                 args.mode == WriteMode::accumulate, pointer_of<int64_t>(args.token_index)},
                 stream_of(context));
 }
 
