@@ -30,6 +30,8 @@ struct PackingConfig {
   // Not fields: what follows from the data and the rest of the configuration.
   /// Some data set has a mask, or rows are packed: rows have documents.
   bool conversations = false;
+  /// Some data set has none: its rows are single documents.
+  bool plain = false;
   /// Most tokens of a conversation, where that is fewer than a row has.
   std::optional<int64_t> longest;
 };

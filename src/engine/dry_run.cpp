@@ -22,23 +22,32 @@
 namespace viaduct {
 namespace {
 
+/// The documents of a row of the run, in tokens: typical ones where rows hold conversations.
+std::vector<int32_t> row_documents(const RunSetup& setup) {
+  if (setup.conversations) return setup.conversations->row_documents;
+  return {static_cast<int32_t>(setup.config.model.seq_length.value())};
+}
+
 /// A micro-batch of the right sizes; with content only where something is computed.
-HostBatch blank_batch(int64_t rows, int64_t length, bool executes) {
+HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents, bool executes) {
   HostBatch batch;
   if (!executes) {
     batch.sizes_only = true;
-    for (int64_t row = 0; row < rows; ++row) batch.add_document_of(length);
+    for (int64_t row = 0; row < rows; ++row)
+      for (const int32_t length : documents) batch.add_document_of(length);
     return batch;
   }
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t t = 0; t < length; ++t) {
-      batch.ids.push_back(0);
-      batch.positions.push_back(static_cast<int32_t>(t));
-      batch.targets.push_back(0);
-      batch.loss_weight.push_back(1);
-      batch.token_index.push_back(row * length + t);
+    for (const int32_t length : documents) {
+      for (int32_t t = 0; t < length; ++t) {
+        batch.token_index.push_back(batch.tokens());
+        batch.ids.push_back(0);
+        batch.positions.push_back(t);
+        batch.targets.push_back(0);
+        batch.loss_weight.push_back(1);
+      }
+      batch.end_document();
     }
-    batch.end_document();
   }
   return batch;
 }
@@ -224,7 +233,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (with_evaluation || config.train.skip_train) {
     in_window(MemorySequence::evaluate, [&] {
       engine.evaluate(evaluated_together(config), [&](int64_t) {
-        return blank_batch(config.train.micro_batch_size, length, false);
+        return blank_batch(config.train.micro_batch_size, row_documents(setup), false);
       });
     });
   }
@@ -236,17 +245,17 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
 
 void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int64_t> count) {
   const RunConfig& config = setup.config;
-  const int64_t length = config.model.seq_length.value();
+  const std::vector<int32_t> of_row = row_documents(setup);
   const bool executes = engine.device().executes();
   if (!config.context_parallel.hybrid_context_parallel) {
-    const HostBatch blank = blank_batch(config.train.micro_batch_size, length, executes);
+    const HostBatch blank = blank_batch(config.train.micro_batch_size, of_row, executes);
     engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());
   const auto rows = static_cast<size_t>(batch_schedule(config).full());
-  documents.share(std::vector(rows, std::vector{static_cast<int32_t>(length)}));
-  const auto blank_row = [&](int64_t) { return blank_batch(1, length, executes); };
+  documents.share(std::vector(rows, of_row));
+  const auto blank_row = [&](int64_t) { return blank_batch(1, of_row, executes); };
   engine.run_micro_batches(documents.count(),
                            [&](int64_t i) { return documents.batch(i, blank_row); });
 }

@@ -231,6 +231,11 @@ void Trainer::note_data() {
   if (const std::string text = data_use_warning(uses, row_tokens); !text.empty())
     log_->note("warning: " + text);
   if (!leads()) return;
+  for (const std::string& text : data_->conversation_texts()) log_->note(text);
+  if (setup_.tokenizer) {
+    const std::string text = data_->row_text(state_.consumed_samples, *setup_.tokenizer);
+    if (!text.empty()) log_->note("the first row, what is scored in brackets: " + text);
+  }
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
 }
 
