@@ -45,7 +45,8 @@ std::vector<int32_t> sampled_lengths(const DatasetConfig& config) {
 }
 
 /// The documents of a row, padding at its end included.
-std::vector<int32_t> documents_of(const EpochRows& rows, size_t row, std::span<const int32_t> lengths,
+std::vector<int32_t> documents_of(const EpochRows& rows, size_t row,
+                                  std::span<const int32_t> lengths,
                                   const PackingSettings& packing) {
   std::vector<int32_t> documents;
   int64_t room = packing.row_tokens;
@@ -77,7 +78,8 @@ ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t r
   figures.conversations = static_cast<int64_t>(lengths.size());
   figures.mean_tokens = tokens / static_cast<double>(lengths.size());
   const auto padding = [&](const EpochRows& rows) {
-    return 1 - tokens / (static_cast<double>(rows.row_ends.size()) * static_cast<double>(row_tokens));
+    return 1 -
+           tokens / (static_cast<double>(rows.row_ends.size()) * static_cast<double>(row_tokens));
   };
   const EpochRows rows = plan_epoch(lengths, packing, seed, 0);
   figures.padding = padding(rows);
@@ -86,16 +88,19 @@ ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t r
   figures.padding_packed = padding(plan_epoch(lengths, packed, seed, 0));
   for (size_t row = 0; row < rows.row_ends.size(); ++row) {
     double squares = 0;
-    for (const double length : documents_of(rows, row, lengths, packing)) squares += length * length;
+    for (const double length : documents_of(rows, row, lengths, packing))
+      squares += length * length;
     figures.row_squares.push_back(squares);
   }
   const auto& squares = figures.row_squares;
   const double mean =
       std::accumulate(squares.begin(), squares.end(), 0.0) / static_cast<double>(squares.size());
-  const auto typical = std::ranges::min_element(
-      squares, {}, [&](double of_row) { return std::abs(of_row - mean); });
-  figures.row_documents =
-      documents_of(rows, static_cast<size_t>(typical - squares.begin()), lengths, packing);
+  const auto typical =
+      std::ranges::min_element(squares, {}, [&](double of_row) { return std::abs(of_row - mean); });
+  const auto row = static_cast<size_t>(typical - squares.begin());
+  figures.row_documents = documents_of(rows, row, lengths, packing);
+  const int64_t parts = rows.row_ends[row] - (row == 0 ? 0 : rows.row_ends[row - 1]);
+  figures.ends_with_padding = static_cast<int64_t>(figures.row_documents.size()) > parts;
   return figures;
 }
 

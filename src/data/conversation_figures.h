@@ -16,8 +16,10 @@ struct ConversationFigures {
   int64_t longest = 0;
   double padding = 0;         // share of the rows' places, as the run's rows are filled
   double padding_packed = 0;  // the same if they were packed, the longest first
-  /// The documents of the row whose attention costs about the mean, in tokens; their sum is the row.
+  /// The documents of the row whose attention costs about the mean, in tokens; their sum is the
+  /// row.
   std::vector<int32_t> row_documents;
+  bool ends_with_padding = false;  // the last of these documents is padding
   /// Of each row in order of reading, the sum of squares of its documents' lengths: attention's
   /// cost. Padding between the last conversation and the row's end is a document too.
   std::vector<double> row_squares;

@@ -28,6 +28,18 @@ std::vector<int32_t> row_documents(const RunSetup& setup) {
   return {static_cast<int32_t>(setup.config.model.seq_length.value())};
 }
 
+/// Of a step, without padding of rows.
+double model_flops(const RunSetup& setup) {
+  const FlopSizes sizes = flop_sizes(setup.model);
+  const int64_t rows = batch_schedule(setup.config).full();
+  if (!setup.conversations)
+    return training_flops(sizes, rows, setup.config.model.seq_length.value()).model();
+  std::vector<int64_t> lengths(setup.conversations->row_documents.begin(),
+                               setup.conversations->row_documents.end());
+  if (setup.conversations->ends_with_padding) lengths.pop_back();
+  return static_cast<double>(rows) * training_flops(sizes, lengths).model();
+}
+
 /// A micro-batch of the right sizes; with content only where something is computed.
 HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents, bool executes) {
   HostBatch batch;
@@ -207,7 +219,6 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   for (const auto& [name, elements] : result.tensors) result.parameters += elements;
   if (config.checkpoint.save && config.checkpoint.async_save && !config.train.skip_train)
     result.save_copy_bytes = save_copy_bytes(config.checkpoint, engine);
-  const int64_t length = config.model.seq_length.value();
   const auto step = [&](int64_t count) {
     engine.begin_step({});
     run_blank_batches(setup, engine, count);
@@ -237,8 +248,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
       });
     });
   }
-  result.model_flops =
-      training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
+  result.model_flops = model_flops(setup);
 }
 
 }  // namespace

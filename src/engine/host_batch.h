@@ -37,6 +37,8 @@ struct HostBatch {
   int64_t tokens() const {
     return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());
   }
+  /// Tokens of each document without its padding; documents of padding are left out.
+  std::vector<int64_t> document_tokens() const;
   /// Sum of the loss weights, the divisor of the mean loss.
   double scored_weight() const;
   /// Scales the loss weights, of each depth too, so that they sum to 1; unchanged if nothing is

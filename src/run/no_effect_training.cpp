@@ -176,6 +176,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.dataset.fim_rate == 0, "dataset.fim_rate = 0");
        }},
+      {{"dataset.reset_attention_mask", "dataset.reset_position_ids", "dataset.eod_mask_loss"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const PackingConfig& packing = c.dataset.packing;
+         return reason_if(packing.conversations && !packing.plain,
+                          "conversations are documents already, and the mask says what is scored");
+       }},
       {{"dataset.packed_sequence_size", "dataset.packing_split", "dataset.pad_cu_seqlens",
         "dataset.pad_seq_to_mult", "dataset.answer_only_loss"},
        no_conversations},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -291,9 +292,7 @@ bool Trainer::step() {
     batch = std::move(rows);
     scored += batch.scored_weight();
     work.tokens += batch.tokens();
-    for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
-      work.document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
-    }
+    std::ranges::copy(batch.document_tokens(), std::back_inserter(work.document_lengths));
   };
   // The figures of this step are sent as soon as they are known, before its last micro-batch runs.
   const auto post = [&] { engine_->post_scored(scored, work.tokens, figures(work), !failure_); };
