@@ -184,6 +184,17 @@ void ConversationDataset::get(int64_t row, Sample& sample) const {
     sample.cu_seqlens.resize(borders, static_cast<int32_t>(length));
 }
 
+int64_t ConversationDataset::rows_per_epoch() const {
+  const DocumentRange range = documents();
+  int64_t left = 0, rows = 0;
+  for (int64_t i = range.first; i < range.end; ++i) left += dataset().sequence_length(i);
+  const ConversationIndex& index = stored_.get();
+  for (; left > 0 && rows < index.rows(); ++rows) {
+    for (const Part& part : parts_of(index, rows)) left -= part.tokens;
+  }
+  return rows;
+}
+
 ConversationUse ConversationDataset::use() const {
   ConversationUse use;
   const DocumentRange range = documents();
@@ -192,10 +203,7 @@ ConversationUse ConversationDataset::use() const {
     use.conversations += tokens > 0 ? 1 : 0;
     use.tokens += tokens;
   }
-  const ConversationIndex& index = stored_.get();
-  for (int64_t tokens = 0; tokens < use.tokens && use.rows < index.rows(); ++use.rows) {
-    for (const Part& part : parts_of(index, use.rows)) tokens += part.tokens;
-  }
+  use.rows = rows_per_epoch();
   use.padding = 1 - static_cast<double>(use.tokens) /
                         (static_cast<double>(use.rows) * static_cast<double>(sequence_length()));
   use.scored = settings_.answer_only_loss ? mask_.scored_share(range.first, range.end)

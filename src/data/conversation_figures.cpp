@@ -13,7 +13,7 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kMostConversations = int64_t{1} << 16;
+constexpr int64_t kMostConversations = int64_t{1} << 14;
 
 /// The data sets of training.
 DatasetConfig training_part(const DatasetConfig& config) {

@@ -22,10 +22,18 @@
 namespace viaduct {
 namespace {
 
-/// The documents of a row of the run, in tokens: typical ones where rows hold conversations.
+/// The documents of a row of the run, in tokens: typical ones where rows hold conversations. A plan
+/// may look at shorter rows than those of the run.
 std::vector<int32_t> row_documents(const RunSetup& setup) {
-  if (setup.conversations) return setup.conversations->row_documents;
-  return {static_cast<int32_t>(setup.config.model.seq_length.value())};
+  auto left = static_cast<int32_t>(setup.config.model.seq_length.value());
+  if (!setup.conversations) return {left};
+  std::vector<int32_t> documents;
+  for (const int32_t length : setup.conversations->row_documents) {
+    if (left == 0) break;
+    documents.push_back(std::min(length, left));
+    left -= documents.back();
+  }
+  return documents;
 }
 
 /// Of a step, without padding of rows.

@@ -175,7 +175,8 @@ void limit_conversations(RunSetup& setup) {
   RunConfig& config = setup.config;
   PackingConfig& packing = config.dataset.packing;
   const int64_t positions = setup.model.max_positions;
-  const bool packs = packing.conversations && !packing.plain && packing.packed_sequence_size;
+  const bool packs = packing.conversations && !packing.plain && packing.packed_sequence_size &&
+                     !packing.packing_split;
   if (!packs || config.model.seq_length.value() <= positions ||
       config.model.position_embedding_type.value() != "rope")
     return;

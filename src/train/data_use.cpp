@@ -43,7 +43,7 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows) {
     if (dataset == nullptr || !dataset->tokens_per_epoch()) return;
     const auto* conversations = dynamic_cast<const ConversationDataset*>(dataset);
     uses.push_back({dataset->dataset().prefix(), *dataset->tokens_per_epoch(), read,
-                    conversations == nullptr ? 0 : conversations->use().rows});
+                    conversations == nullptr ? 0 : conversations->rows_per_epoch()});
   };
   const auto* blend = dynamic_cast<const BlendedDataset*>(&training);
   if (blend == nullptr) {
@@ -65,7 +65,8 @@ std::vector<std::string> conversation_texts(const SampleSource& training) {
     if (dataset == nullptr) return;
     const ConversationUse use = dataset->use();
     lines.push_back(fmt::format(
-        "dataset {}: {} of {} in {} of {} an epoch; padding {:.1f} %, scored {:.1f} % of their tokens",
+        "dataset {}: {} of {} in {} of {} an epoch; padding {:.1f} %, scored {:.1f} % of their "
+        "tokens",
         dataset->dataset().prefix(), counted(use.conversations, "conversation"),
         counted(use.tokens, "token"), counted(use.rows, "row"),
         counted(dataset->sequence_length(), "token"), 100 * use.padding, 100 * use.scored));
