@@ -138,7 +138,13 @@ void validate_balance(const RunConfig& config, Problems& problems) {
                                                              : nullptr;
   if (type == nullptr) return;
   const int cp = config.parallel.context_parallel_size;
-  if (const std::string cause = cause_of_documents(config.dataset); !cause.empty() && cp > 1) {
+  const std::string cause = cause_of_documents(config.dataset);
+  if (config.dataset.packing.conversations) {
+    problems.add(
+        "model.moe_router_load_balancing_type: {} is not implemented with rows of conversations "
+        "({}), whose padding it would balance with the tokens; nearest: aux_loss",
+        type, cause);
+  } else if (!cause.empty() && cp > 1) {
     problems.add(
         "model.moe_router_load_balancing_type: {} is not implemented with documents ({}) over "
         "context_parallel_size = {} ranks, whose padding it would balance with the tokens; "
