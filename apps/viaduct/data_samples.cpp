@@ -12,12 +12,14 @@
 #include "config/load.h"
 #include "data.h"
 #include "data/blended_dataset.h"
+#include "data/conversation_dataset.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_files.h"
 #include "data/document_ends.h"
 #include "data/gpt_dataset.h"
 #include "number_checks.h"
 #include "override_scope.h"
+#include "run/packing_settings.h"
 #include "run/run_config.h"
 #include "run/setup.h"
 
@@ -58,7 +60,10 @@ DataSetup read_settings(const std::vector<std::string>& words) {
   Problems problems;
   ConfigOutcome outcome = read_config(schema, input, problems);
   check_states(schema, KnobDevice::cpu, outcome, problems);
+  outcome.notes.clear();  // of settings that are not about rows
+  apply_packing(config, outcome, problems);
   problems.throw_if_any();
+  for (const std::string& note : outcome.notes) log_warning("{}", note);
   return prepare_data(std::move(config));
 }
 
@@ -84,11 +89,13 @@ std::optional<int64_t> samples_asked(const std::string& text, Split split) {
 ordered_json sample_json(const SampleSource& source, int64_t index) {
   const Sample row = source.get(index);
   std::vector<int> mask(row.loss_mask.begin(), row.loss_mask.end());
-  return {{"index", index},
-          {"tokens", row.tokens},
-          {"labels", row.labels},
-          {"loss_mask", std::move(mask)},
-          {"position_ids", row.position_ids}};
+  ordered_json json{{"index", index},
+                    {"tokens", row.tokens},
+                    {"labels", row.labels},
+                    {"loss_mask", std::move(mask)},
+                    {"position_ids", row.position_ids}};
+  if (!row.padding.empty()) json["cu_seqlens"] = row.cu_seqlens;
+  return json;
 }
 
 ordered_json values_of(const IndexArray& array) {
@@ -97,7 +104,27 @@ ordered_json values_of(const IndexArray& array) {
   return values;
 }
 
-ordered_json dataset_json(const GptDataset& dataset) {
+ordered_json dataset_json(const ConversationDataset& dataset) {
+  const ConversationIndex& index = dataset.index();
+  ordered_json conversations = ordered_json::array(), rows = ordered_json::array();
+  for (int64_t i = 0; i < index.parts(); ++i) {
+    const auto [sequence, offset] = index.part(i);
+    conversations.push_back({sequence, offset});
+  }
+  for (int64_t row = 0; row < index.rows(); ++row) rows.push_back(index.row(row).first);
+  rows.push_back(index.parts());
+  const auto asked = dataset.num_samples();
+  return {{"prefix", dataset.dataset().prefix()},
+          {"documents", {dataset.documents().first, dataset.documents().end}},
+          {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
+          {"conversation_index", std::move(conversations)},
+          {"row_index", std::move(rows)}};
+}
+
+ordered_json dataset_json(const SampleSource& source) {
+  if (const auto* rows = dynamic_cast<const ConversationDataset*>(&source))
+    return dataset_json(*rows);
+  const auto& dataset = dynamic_cast<const GptDataset&>(source);
   const GptIndex& index = dataset.index();
   ordered_json starts = ordered_json::array();
   for (int64_t i = 0; i <= index.samples(); ++i)
@@ -116,10 +143,9 @@ void add_indices(const SampleSource& source, ordered_json& result) {
   if (const auto* blend = dynamic_cast<const BlendedDataset*>(&source)) {
     result["dataset_index"] = values_of(blend->dataset_index());
     result["dataset_sample_index"] = values_of(blend->dataset_sample_index());
-    for (const auto& part : blend->sources())
-      datasets.push_back(dataset_json(dynamic_cast<const GptDataset&>(*part)));
-  } else if (const auto* dataset = dynamic_cast<const GptDataset*>(&source)) {
-    datasets.push_back(dataset_json(*dataset));
+    for (const auto& part : blend->sources()) datasets.push_back(dataset_json(*part));
+  } else if (dynamic_cast<const FileDataset*>(&source) != nullptr) {
+    datasets.push_back(dataset_json(source));
   }
   result["datasets"] = std::move(datasets);
 }

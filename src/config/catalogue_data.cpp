@@ -1,4 +1,4 @@
-// Planned knobs of data: packing, fine-tuning sets; and adapters.
+// Planned knobs of data: folders of fine-tuning sets, loaders; and adapters.
 
 #include "config/catalogue.h"
 
@@ -7,25 +7,9 @@ namespace {
 
 constexpr KnobReach kNowhere = KnobReach::nowhere;
 
-constexpr KnobRow kPacking[] = {
-    {"packed_sequence_size", "int or null", "null", "",
-     "Tokens of a pack; null: rows are not packed.", "",
-     "packed_sequence_specs.packed_sequence_size "
-     "dataset.packed_sequence_specs.packed_sequence_size"},
-    {"packed_sequence_specs", "map or null", "null", "", "Older form of offline_packing_specs.",
-     ""},
-    {"enable_offline_packing", "bool", "false", "", "Rows come from a packed file.", ""},
-    {"offline_packing_specs", "map or null", "null", "",
-     "Packed files: packed_sequence_size, paths, padding.", ""},
-    {"packing_algorithm", "string", "first_fit_decreasing",
-     "first_fit_decreasing first_fit_shuffle", "How sequences are put into packs.", ""},
-    {"pad_cu_seqlens", "bool", "false", "",
-     "The number of documents of a row is padded to a fixed one.", ""},
-    {"pad_seq_to_mult", "int", "1", "", "Documents of a pack are padded to a multiple of this.",
-     "lcm of 2 · cp and cp · tp"},
-    {"answer_only_loss", "bool", "false", "",
-     "Only the answers of conversations are scored; false: every token is.", ""},
-    {"dataset_root", "string or null", "null", "", "Folder of a fine-tuning set.", ""},
+constexpr KnobRow kFineTuning[] = {
+    {"dataset_root", "string or null", "null", "",
+     "Folder of a fine-tuning set; `viaduct data chat` makes data sets of its files.", ""},
 };
 
 constexpr KnobRow kLoader[] = {
@@ -66,7 +50,7 @@ constexpr KnobRow kAdapters[] = {
 }  // namespace
 
 std::vector<KnobTable> data() {
-  return {{"dataset", "", "packed fine-tuning data", kPacking},
+  return {{"dataset", "", "fine-tuning sets as folders of text", kFineTuning},
           {"dataset", "", "there are no loader processes and no masks", kLoader},
           {"dataset", "", "every row has sequence_length tokens", kRows},
           {"tokenizer", "", "tokenizers without files", kTokenizer},

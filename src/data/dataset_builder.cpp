@@ -11,6 +11,8 @@
 #include "base/thread_pool.h"
 #include "data/blend.h"
 #include "data/blended_dataset.h"
+#include "data/conversation_dataset.h"
+#include "data/file_dataset.h"
 #include "data/fill_in_middle.h"
 #include "data/gpt_dataset.h"
 #include "data/mock_dataset.h"
@@ -108,7 +110,7 @@ bool DatasetBuilder::has_data(Split split) {
 
 bool DatasetBuilder::same_order(const SampleSource& source, Split split,
                                 int64_t num_samples) const {
-  if (const auto* one = dynamic_cast<const GptDataset*>(&source))
+  if (const auto* one = dynamic_cast<const FileDataset*>(&source))
     return one->same_order_for(num_samples);
   const auto* blended = dynamic_cast<const BlendedDataset*>(&source);
   const auto choice = choose(split);
@@ -117,7 +119,7 @@ bool DatasetBuilder::same_order(const SampleSource& source, Split split,
   const std::vector<double> weights = normalize_weights(*choice->blend.weights);
   for (size_t i = 0; i < weights.size(); ++i) {
     const int64_t share = blend_share(weights[i], num_samples, config_.mid_level_dataset_surplus);
-    if (!dynamic_cast<const GptDataset&>(*blended->sources()[i]).same_order_for(share))
+    if (!dynamic_cast<const FileDataset&>(*blended->sources()[i]).same_order_for(share))
       return false;
   }
   return true;
@@ -129,18 +131,43 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   const auto file = open(prefix);
   const DocumentRange range = split_range(fractions, file->sequence_count());
   if (num_samples == 0 && range.size() == 0) return nullptr;
+  if (has_mask(prefix)) return build_conversations(file, split, range, num_samples);
   GptIndexRequest request{file,
                           split,
                           range,
                           num_samples,
                           settings_.sequence_length,
                           static_cast<uint32_t>(config_.random_seed)};
-  GptIndexStorage storage{config_.path_to_cache, config_.fast_cache_load,
-                          config_.defer_npy_index_mmap,
-                          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
-  return std::make_shared<GptDataset>(std::move(request), std::move(storage), settings_,
-                                      vocabulary_size_,
+  return std::make_shared<GptDataset>(std::move(request), storage(), settings_, vocabulary_size_,
                                       fill_in_middle_[static_cast<size_t>(split)]);
+}
+
+GptIndexStorage DatasetBuilder::storage() const {
+  return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap,
+          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
+}
+
+std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
+    std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
+    std::optional<int64_t> num_samples) {
+  VIADUCT_CHECK(ConfigError, config_.fim_rate == 0,
+                "dataset.fim_rate: {}, but dataset {} has a mask ({}.idx): its conversations are "
+                "not rearranged; expected 0",
+                config_.fim_rate, file->prefix(), mask_prefix(file->prefix()));
+  const PackingConfig& packing = config_.packing;
+  ConversationRowSettings settings;
+  settings.packing.row_tokens = settings_.sequence_length;
+  settings.packing.multiple = packing.pad_seq_to_mult;
+  settings.packing.split = packing.packing_split;
+  if (packing.packed_sequence_size)
+    settings.packing.algorithm = packing_algorithm(packing.packing_algorithm);
+  settings.answer_only_loss = packing.answer_only_loss;
+  settings.pad_cu_seqlens = packing.pad_cu_seqlens;
+  settings.longest = packing.longest;
+  settings.random_seed = static_cast<uint32_t>(config_.random_seed);
+  auto mask = open(mask_prefix(file->prefix()));
+  return std::make_shared<ConversationDataset>(std::move(file), std::move(mask), split, range,
+                                               num_samples, settings, storage(), vocabulary_size_);
 }
 
 std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_all(
@@ -220,7 +247,7 @@ std::optional<IndexCacheEntry> DatasetBuilder::blend_files(const BlendedDataset:
   auto sizes = ordered_json::array();
   for (const auto& source : sources) {
     datasets.push_back(parse_json<ordered_json>(
-        dynamic_cast<const GptDataset&>(*source).description(), "a data set's description"));
+        dynamic_cast<const FileDataset&>(*source).description(), "a data set's description"));
     sizes.push_back(source->size());
   }
   const bool all = shares.empty();

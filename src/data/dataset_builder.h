@@ -13,6 +13,7 @@
 
 #include "data/blended_dataset.h"
 #include "data/dataset_config.h"
+#include "data/gpt_index_store.h"
 #include "data/index_cache.h"
 #include "data/indexed_dataset.h"
 #include "data/sample.h"
@@ -20,6 +21,7 @@
 
 namespace viaduct {
 
+class FileDataset;
 class FillInMiddle;
 class Tokenizer;
 
@@ -64,6 +66,10 @@ class DatasetBuilder {
   std::shared_ptr<const SampleSource> build_one(const std::string& prefix, Split split,
                                                 const std::array<double, 2>& fractions,
                                                 std::optional<int64_t> num_samples);
+  std::shared_ptr<const SampleSource> build_conversations(
+      std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
+      std::optional<int64_t> num_samples);
+  GptIndexStorage storage() const;
   std::shared_ptr<const SampleSource> build_blend(const Choice& choice, Split split,
                                                   std::optional<int64_t> num_samples);
   /// Where the index of a blend is kept; none: in memory. `shares` is empty if all samples are

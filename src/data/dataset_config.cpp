@@ -172,6 +172,14 @@ FieldGroup tokenizer_fields(TokenizerConfig& config) {
   return group;
 }
 
+std::string cause_of_documents(const DatasetConfig& config) {
+  if (config.reset_attention_mask) return "dataset.reset_attention_mask = true";
+  if (!config.packing.conversations) return "";
+  const auto& size = config.packing.packed_sequence_size;
+  return size ? fmt::format("dataset.packed_sequence_size = {}", *size)
+              : "data sets of conversations";
+}
+
 std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
   std::vector<std::string> problems;
   if (config.sequence_length.is_auto()) {

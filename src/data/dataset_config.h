@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "data/packing_config.h"
 
 namespace viaduct {
 
@@ -61,6 +62,8 @@ struct DatasetConfig {
   bool defer_npy_index_mmap = false;
   /// Data sets of a blend that are opened and indexed at a time.
   int64_t num_dataset_builder_threads = 1;
+  /// Rows of conversations.
+  PackingConfig packing;
 };
 
 /// Section `tokenizer`.
@@ -88,6 +91,10 @@ struct Blend {
 /// one, from the first, is a number is (weight, prefix) pairs; anything else is prefixes. Mixed
 /// lists and weights that are not >= 0 with a positive sum are ConfigErrors.
 Blend parse_blend(const std::vector<std::string>& entries);
+
+/// Why rows consist of documents that attention does not cross, as "dataset.FIELD = VALUE"; "" if
+/// each is one document.
+std::string cause_of_documents(const DatasetConfig& config);
 
 /// All errors in the settings (no file is opened), one message each.
 std::vector<std::string> dataset_config_problems(const DatasetConfig& config);

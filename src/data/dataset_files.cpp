@@ -25,7 +25,8 @@ std::vector<std::string> neighbours(const std::filesystem::path& prefix) {
   std::error_code ignored;
   for (const auto& entry :
        std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-    if (entry.path().extension() == ".idx")
+    const auto stem = entry.path().stem();
+    if (entry.path().extension() == ".idx" && stem.extension() != ".mask")
       names.push_back((folder / entry.path().stem()).string());
   }
   std::sort(names.begin(), names.end());

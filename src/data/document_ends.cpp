@@ -9,6 +9,7 @@
 #include "data/dataset_builder.h"
 #include "data/dataset_fingerprint.h"
 #include "data/indexed_dataset.h"
+#include "data/score_mask.h"
 #include "data/token_record.h"
 
 namespace viaduct {
@@ -92,6 +93,7 @@ std::vector<std::string> separator_warnings(DatasetBuilder& builder, int64_t max
   const int64_t separator = *config.eod_id;
   std::vector<std::string> warnings;
   for (const std::string& prefix : dataset_prefixes(config)) {
+    if (has_mask(prefix)) continue;  // a conversation is a document, whatever it ends with
     const auto dataset = builder.open(prefix);
     const auto record = read_token_record(*dataset);
     if (record && record->separator == -1) {

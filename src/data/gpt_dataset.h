@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "data/file_dataset.h"
 #include "data/gpt_index_store.h"
 #include "data/sample.h"
 
@@ -13,7 +14,7 @@ namespace viaduct {
 
 class FillInMiddle;
 
-class GptDataset final : public SampleSource {
+class GptDataset final : public FileDataset {
  public:
   /// `vocabulary_size`: a token at or above it is an IoError when it is read; none: not checked.
   /// `fill_in_middle`: transforms each row when it is read; null: none.
@@ -26,19 +27,17 @@ class GptDataset final : public SampleSource {
   int64_t sequence_length() const override { return settings_.sequence_length; }
   void get(int64_t index, Sample& sample) const override;
 
-  const IndexedDataset& dataset() const { return *stored_.request().dataset; }
-  DocumentRange documents() const { return stored_.request().range; }
-  std::optional<int64_t> num_samples() const { return stored_.request().num_samples; }
+  const IndexedDataset& dataset() const override { return *stored_.request().dataset; }
+  DocumentRange documents() const override { return stored_.request().range; }
+  std::optional<int64_t> num_samples() const override { return stored_.request().num_samples; }
   /// None if the cache is trusted: then the tokens were not counted.
-  std::optional<int64_t> tokens_per_epoch() const {
+  std::optional<int64_t> tokens_per_epoch() const override {
     return stored_.plan() ? std::optional(stored_.plan()->tokens_per_epoch) : std::nullopt;
   }
   const GptIndex& index() const { return stored_.get(); }
   /// Megatron's description of everything that determines the order of the rows.
-  std::string description() const { return stored_.description(); }
-  /// Whether the order of rows would be the same if `num_samples` were requested instead. True if a
-  /// trusted cache leaves this unknown.
-  bool same_order_for(std::optional<int64_t> num_samples) const;
+  std::string description() const override { return stored_.description(); }
+  bool same_order_for(std::optional<int64_t> num_samples) const override;
 
  private:
   /// Reads S + 1 tokens of the stream of documents from the start of sample `sample`.

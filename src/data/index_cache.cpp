@@ -63,7 +63,8 @@ class FileSink final : public IndexSink {
   void begin(const IndexShape& shape) override {
     finish();
     const size_t i = hashes_.size();
-    VIADUCT_CHECK(ShapeError, i < entry_.names.size() && shape == entry_.shapes[i],
+    VIADUCT_CHECK(ShapeError,
+                  i < entry_.names.size() && (entry_.shapes.empty() || shape == entry_.shapes[i]),
                   "{}: array {} is {}, which is not expected", entry_.kind, i, describe(shape));
     remove_unfinished(entry_.array_file(i));
     file_ = std::make_unique<OutputFile>(entry_.array_file(i));
@@ -142,7 +143,7 @@ std::vector<IndexArray> load_checked(const IndexCacheEntry& entry) {
     const std::string path = entry.array_file(i).string();
     arrays.push_back(IndexArray::map(path));
     const IndexArray& array = arrays.back();
-    if (array.shape() != entry.shapes[i])
+    if (!entry.shapes.empty() && array.shape() != entry.shapes[i])
       throw Unusable{fmt::format("{} is {}, expected {}", path, describe(array.shape()),
                                  describe(entry.shapes[i]))};
     const uint64_t found = hash64(array.bytes());
@@ -160,8 +161,8 @@ void check_sizes(const IndexCacheEntry& entry) {
   for (size_t i = 0; i < entry.names.size(); ++i) {
     std::error_code error;
     const auto path = entry.array_file(i);
-    const auto expected =
-        npy_header(entry.shapes[i]).size() + static_cast<size_t>(entry.shapes[i].bytes());
+    const IndexShape shape = entry.shapes.empty() ? read_npy_shape(path) : entry.shapes[i];
+    const auto expected = npy_header(shape).size() + static_cast<size_t>(shape.bytes());
     const auto found = std::filesystem::file_size(path, error);
     if (error || found != expected)
       throw Unusable{fmt::format("{} does not have {} bytes", path.string(), expected)};

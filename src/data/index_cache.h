@@ -23,7 +23,7 @@ struct IndexCacheEntry {
   std::string description;
   std::string kind;                ///< "GPTDataset-train"
   std::vector<std::string> names;  ///< "document_index", …
-  std::vector<IndexShape> shapes;  ///< the shapes they must have
+  std::vector<IndexShape> shapes;  ///< the shapes they must have; empty: known when they are built
   uint64_t source = 0;             ///< hash of the inputs they are built from
 
   /// FOLDER/HASH-KIND-SUFFIX.

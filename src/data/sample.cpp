@@ -7,6 +7,7 @@ void fill_masks_and_positions(const RowSettings& settings, Sample& sample) {
   sample.loss_mask.assign(length, 1.0f);
   sample.position_ids.resize(length);
   sample.cu_seqlens.assign(1, 0);
+  sample.padding.clear();
   int32_t position = 0;
   for (size_t t = 0; t < length; ++t) {
     sample.position_ids[t] = position++;

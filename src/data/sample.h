@@ -8,7 +8,7 @@
 
 namespace viaduct {
 
-/// One row. All but `cu_seqlens` have the source's sequence length S.
+/// One row. All but `cu_seqlens` and `padding` have the source's sequence length S.
 struct Sample {
   std::vector<int32_t> tokens;
   std::vector<int32_t> labels;   ///< already shifted: labels[t] is scored against the logits at t
@@ -17,6 +17,7 @@ struct Sample {
   /// Borders of the ranges that attention is confined to: 0, …, S, increasing. {0, S} unless the
   /// source separates documents.
   std::vector<int32_t> cu_seqlens;
+  std::vector<uint8_t> padding;  ///< 1 at positions that are no token of the data; empty: none is
 };
 
 /// Rows by number, in the order in which training reads them. Safe to read from several threads at

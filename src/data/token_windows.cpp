@@ -38,6 +38,7 @@ void TokenWindows::get(int64_t index, Sample& sample) const {
   sample.position_ids.resize(length);
   std::iota(sample.position_ids.begin(), sample.position_ids.end(), 0);
   sample.cu_seqlens = {0, static_cast<int32_t>(length_)};
+  sample.padding.clear();
 }
 
 }  // namespace viaduct

@@ -22,23 +22,52 @@
 namespace viaduct {
 namespace {
 
+/// The documents of a row of the run, in tokens: typical ones where rows hold conversations. A plan
+/// may look at shorter rows than those of the run.
+std::vector<int32_t> row_documents(const RunSetup& setup) {
+  auto left = static_cast<int32_t>(setup.config.model.seq_length.value());
+  if (!setup.conversations) return {left};
+  std::vector<int32_t> documents;
+  for (const int32_t length : setup.conversations->row_documents) {
+    if (left == 0) break;
+    documents.push_back(std::min(length, left));
+    left -= documents.back();
+  }
+  return documents;
+}
+
+/// Of a step, without padding of rows.
+double model_flops(const RunSetup& setup) {
+  const FlopSizes sizes = flop_sizes(setup.model);
+  const int64_t rows = batch_schedule(setup.config).full();
+  if (!setup.conversations)
+    return training_flops(sizes, rows, setup.config.model.seq_length.value()).model();
+  std::vector<int64_t> lengths(setup.conversations->row_documents.begin(),
+                               setup.conversations->row_documents.end());
+  if (setup.conversations->ends_with_padding) lengths.pop_back();
+  return static_cast<double>(rows) * training_flops(sizes, lengths).model();
+}
+
 /// A micro-batch of the right sizes; with content only where something is computed.
-HostBatch blank_batch(int64_t rows, int64_t length, bool executes) {
+HostBatch blank_batch(int64_t rows, const std::vector<int32_t>& documents, bool executes) {
   HostBatch batch;
   if (!executes) {
     batch.sizes_only = true;
-    for (int64_t row = 0; row < rows; ++row) batch.add_document_of(length);
+    for (int64_t row = 0; row < rows; ++row)
+      for (const int32_t length : documents) batch.add_document_of(length);
     return batch;
   }
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t t = 0; t < length; ++t) {
-      batch.ids.push_back(0);
-      batch.positions.push_back(static_cast<int32_t>(t));
-      batch.targets.push_back(0);
-      batch.loss_weight.push_back(1);
-      batch.token_index.push_back(row * length + t);
+    for (const int32_t length : documents) {
+      for (int32_t t = 0; t < length; ++t) {
+        batch.token_index.push_back(batch.tokens());
+        batch.ids.push_back(0);
+        batch.positions.push_back(t);
+        batch.targets.push_back(0);
+        batch.loss_weight.push_back(1);
+      }
+      batch.end_document();
     }
-    batch.end_document();
   }
   return batch;
 }
@@ -197,7 +226,6 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   for (const auto& [name, elements] : result.tensors) result.parameters += elements;
   if (config.checkpoint.save && config.checkpoint.async_save && !config.train.skip_train)
     result.save_copy_bytes = save_copy_bytes(config.checkpoint, engine);
-  const int64_t length = config.model.seq_length.value();
   const auto step = [&](int64_t count) {
     engine.begin_step({});
     run_blank_batches(setup, engine, count);
@@ -223,30 +251,34 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (with_evaluation || config.train.skip_train) {
     in_window(MemorySequence::evaluate, [&] {
       engine.evaluate(evaluated_together(config), [&](int64_t) {
-        return blank_batch(config.train.micro_batch_size, length, false);
+        return blank_batch(config.train.micro_batch_size, row_documents(setup), false);
       });
     });
   }
+<<<<<<< HEAD
   result.model_flops =
       training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
   record.give_up_at({});  // what is made of it afterwards has its own time
+=======
+  result.model_flops = model_flops(setup);
+>>>>>>> packing
 }
 
 }  // namespace
 
 void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int64_t> count) {
   const RunConfig& config = setup.config;
-  const int64_t length = config.model.seq_length.value();
+  const std::vector<int32_t> of_row = row_documents(setup);
   const bool executes = engine.device().executes();
   if (!config.context_parallel.hybrid_context_parallel) {
-    const HostBatch blank = blank_batch(config.train.micro_batch_size, length, executes);
+    const HostBatch blank = blank_batch(config.train.micro_batch_size, of_row, executes);
     engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());
   const auto rows = static_cast<size_t>(batch_schedule(config).full());
-  documents.share(std::vector(rows, std::vector{static_cast<int32_t>(length)}));
-  const auto blank_row = [&](int64_t) { return blank_batch(1, length, executes); };
+  documents.share(std::vector(rows, of_row));
+  const auto blank_row = [&](int64_t) { return blank_batch(1, of_row, executes); };
   engine.run_micro_batches(documents.count(),
                            [&](int64_t i) { return documents.batch(i, blank_row); });
 }

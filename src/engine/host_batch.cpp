@@ -77,6 +77,19 @@ void check_lists(const HostBatch& host, int64_t vocabulary, int64_t positions) {
 
 }  // namespace
 
+std::vector<int64_t> HostBatch::document_tokens() const {
+  std::vector<int64_t> lengths;
+  for (size_t d = 1; d < document_offsets.size(); ++d) {
+    int64_t tokens = document_offsets[d] - document_offsets[d - 1];
+    if (!sizes_only) {
+      const auto begin = token_index.begin();
+      tokens -= std::count(begin + document_offsets[d - 1], begin + document_offsets[d], -1);
+    }
+    if (tokens > 0) lengths.push_back(tokens);
+  }
+  return lengths;
+}
+
 double HostBatch::scored_weight() const {
   return sum_of(loss_weight);
 }
@@ -127,8 +140,9 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   batch.stream_tokens = host.tokens() / parts;
   batch.stream_begin = parts > 1 ? place.stream_part * batch.stream_tokens : 0;
   for (size_t d = 1; d < host.document_offsets.size(); ++d) {
-    batch.max_document = std::max<int64_t>(batch.max_document,
-                                           host.document_offsets[d] - host.document_offsets[d - 1]);
+    const int64_t length = host.document_offsets[d] - host.document_offsets[d - 1];
+    batch.max_document = std::max(batch.max_document, length);
+    batch.causal_pairs += static_cast<double>(length) * static_cast<double>(length + 1) / 2;
   }
   return batch;
 }

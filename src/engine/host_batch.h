@@ -37,6 +37,8 @@ struct HostBatch {
   int64_t tokens() const {
     return sizes_only ? document_offsets.back() : static_cast<int64_t>(ids.size());
   }
+  /// Tokens of each document without its padding; documents of padding are left out.
+  std::vector<int64_t> document_tokens() const;
   /// Sum of the loss weights, the divisor of the mean loss.
   double scored_weight() const;
   /// Whether tokens were added on this rank or on others that share the rows (cut_batch.h).

@@ -13,7 +13,8 @@ void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch) {
                            sample.loss_mask.end());
   for (size_t t = 0; t < length; ++t) {
     batch.targets.push_back(sample.loss_mask[t] > 0 ? sample.labels[t] : -1);
-    batch.token_index.push_back(first + static_cast<int64_t>(t));
+    const bool padding = !sample.padding.empty() && sample.padding[t] != 0;
+    batch.token_index.push_back(padding ? -1 : first + static_cast<int64_t>(t));
   }
   for (size_t d = 1; d < sample.cu_seqlens.size(); ++d)
     batch.document_offsets.push_back(base + sample.cu_seqlens[d]);

@@ -11,7 +11,7 @@ namespace viaduct {
 
 /// Appends a row: its targets are the sample's labels where its loss mask is above 0, its documents
 /// the sample's ranges of attention, and its token t has global index `ordinal` · S + t,
-/// independent of rank and micro-batch.
+/// independent of rank and micro-batch; padding has −1.
 void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch);
 
 /// The rows of a micro-batch, read from `source` in the given order.

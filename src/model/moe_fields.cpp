@@ -124,7 +124,8 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
       .constraint(
           "sinkhorn: moe_router_score_function=sigmoid with moe_router_topk=1, else "
           "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacities, "
-          "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1. "
+          "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1, nor "
+          "conversations, whose rows have padding. "
           "quantile_balancing: moe_router_score_function=sigmoid, "
           "moe_router_enable_expert_bias=true, moe_router_topk below num_moe_experts; the rest as "
           "sinkhorn");
@@ -215,8 +216,8 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "says how.")
       .one_of({"alltoall", "allgather", "flex"})
       .constraint(
-          "allgather: not with variable_seq_lengths, nor with reset_attention_mask where "
-          "context_parallel_size > 1");
+          "allgather: not with variable_seq_lengths, nor with reset_attention_mask or "
+          "conversations where context_parallel_size > 1");
   group
       .field("moe_flex_dispatcher_backend", fields.moe_flex_dispatcher_backend,
              "How flex sends. flat: rows to the ranks of their experts, with the bits of alltoall. "

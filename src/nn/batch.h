@@ -28,6 +28,7 @@ struct Batch {
   Tensor token_index;        // i64 [T]: global token index, the counter of random numbers
   Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
   int64_t max_document = 0;  // longest document, in tokens
+  double causal_pairs = 0;   // sum over documents of length · (length + 1) / 2: attention's work
 
   std::vector<ShiftedTokens> shifted;  // depth 1 first; empty: no further tokens are predicted
 

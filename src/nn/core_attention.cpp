@@ -1,5 +1,7 @@
 #include "nn/core_attention.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "nn/context_parallel/gathered_attention.h"
@@ -71,6 +73,11 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
   p.first_head = spec_.first_head;
   p.query_index = batch.token_index;
   p.max_queries = p.max_keys = batch.max_document;
+  // The estimate from the longest document is exact where all have its length.
+  const bool equal = batch.tokens() % std::max<int64_t>(1, batch.max_document) == 0 &&
+                     batch.document_offsets.dim(0) - 1 ==
+                         batch.tokens() / std::max<int64_t>(1, batch.max_document);
+  if (!equal && p.window == 0 && batch.context == nullptr) p.visible_pairs = batch.causal_pairs;
   p.library = spec_.method.library;
   return p;
 }

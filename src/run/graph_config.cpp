@@ -38,8 +38,8 @@ void refuse_for_all(const RunConfig& config, Problems& problems) {
   if (config.context_parallel.hybrid_context_parallel)
     no("model.hybrid_context_parallel = true",
        "each row is shared by other ranks, and launches depend on them");
-  if (config.dataset.reset_attention_mask)
-    no("dataset.reset_attention_mask = true",
+  if (const std::string cause = cause_of_documents(config.dataset); !cause.empty())
+    no(cause,
        "each row has other documents, and launches depend on them");
 }
 

@@ -92,6 +92,17 @@ constexpr std::string_view kInVirtualTime[] = {"checkpoint.save",
                                                "logger.log_throughput",
                                                "logger.tensorboard_dir",
                                                "logger.flops"};
+/// They say how long the documents of a row are, where there are any.
+constexpr std::string_view kOfRows[] = {"dataset.blend",
+                                        "dataset.blend_per_split",
+                                        "dataset.split",
+                                        "dataset.packed_sequence_size",
+                                        "dataset.packing_algorithm",
+                                        "dataset.packing_split",
+                                        "dataset.pad_seq_to_mult",
+                                        "dataset.enable_offline_packing",
+                                        "dataset.offline_packing_specs",
+                                        "dataset.packed_sequence_specs"};
 constexpr std::string_view kSectionsOfValues[] = {
     "checkpoint.", "dataset.", "logger.", "validation.", "profiling.", "rng.", "tensor_inspect."};
 
@@ -109,7 +120,9 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
   if (name == "dist.cluster")
     return reason_if(!config.dist.simulated(),
                      "dist.device = " + config.dist.device.value_or("cpu") + ", not sim");
-  if (config.dist.simulated() && needs_values(name))
+  const bool of_rows = config.dataset.packing.conversations &&
+                       std::find(std::begin(kOfRows), std::end(kOfRows), name) != std::end(kOfRows);
+  if (config.dist.simulated() && needs_values(name) && !of_rows)
     return "dist.device = sim: nothing is computed, read or saved";
   for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
                            training_without_effect, gpus_without_effect}) {

@@ -14,6 +14,12 @@ std::string no_blend(const RunConfig& c, const ConfigOutcome&) {
                         : reason_if(!c.dataset.blend, "dataset.blend is null");
 }
 
+std::string no_conversations(const RunConfig& c, const ConfigOutcome&) {
+  if (c.dataset.mock) return "dataset.mock = true: there are no conversations";
+  return reason_if(!c.dataset.packing.conversations,
+                   "no data set has a mask (PREFIX.mask.idx, by viaduct data chat)");
+}
+
 bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
 }
@@ -169,6 +175,21 @@ const std::vector<NoEffectRule>& training_without_effect() {
         "dataset.fim_suffix_token", "dataset.fim_pad_token", "dataset.fim_eod_token"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.dataset.fim_rate == 0, "dataset.fim_rate = 0");
+       }},
+      {{"dataset.reset_attention_mask", "dataset.reset_position_ids", "dataset.eod_mask_loss"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const PackingConfig& packing = c.dataset.packing;
+         return reason_if(packing.conversations && !packing.plain,
+                          "conversations are documents already, and the mask says what is scored");
+       }},
+      {{"dataset.packed_sequence_size", "dataset.packing_split", "dataset.pad_cu_seqlens",
+        "dataset.pad_seq_to_mult", "dataset.answer_only_loss"},
+       no_conversations},
+      {{"dataset.packing_algorithm"},
+       [](const RunConfig& c, const ConfigOutcome& outcome) {
+         if (!c.dataset.packing.packed_sequence_size)
+           return std::string("dataset.packed_sequence_size is null: rows are not packed");
+         return no_conversations(c, outcome);
        }},
       {{"dataset.mid_level_dataset_surplus"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -167,6 +167,11 @@ constexpr NamedRule kRules[] = {
     {"dataset.reset_attention_mask", said(kTargets)},
     {"dataset.eod_mask_loss", said(kTargets)},
     {"dataset.eod_id", said(kTargets)},
+    {"dataset.packed_sequence_size", said(kRows)},
+    {"dataset.packing_algorithm", said(kRows)},
+    {"dataset.packing_split", said(kRows)},
+    {"dataset.pad_seq_to_mult", said(kRows)},
+    {"dataset.answer_only_loss", said(kTargets)},
     {"dataset.fim_rate", said(kTargets)},
     {"dataset.fim_spm_rate", said(kTargets)},
     {"dataset.fim_split_sample", said(kTargets)},
@@ -308,6 +313,10 @@ constexpr std::string_view kFree[] = {
     "dataset.fast_cache_load",
     "dataset.defer_npy_index_mmap",
     "dataset.num_dataset_builder_threads",
+    "dataset.pad_cu_seqlens",          // empty documents
+    "dataset.enable_offline_packing",  // their content is in the fields above
+    "dataset.offline_packing_specs",
+    "dataset.packed_sequence_specs",
     "rng.seed",  // checkpoint.load_rng has its own check
 };
 

@@ -8,6 +8,7 @@
 #include "precision/recipe.h"
 #include "run/cuda_backend.h"
 #include "run/packed_weights.h"
+#include "run/packing_settings.h"
 #include "run/parallel_settings.h"
 #include "run/rank_binding.h"
 #include "run/run_length.h"
@@ -74,6 +75,7 @@ Schema run_schema(RunConfig& config) {
       precision_fields(config.mixed_precision),
       dataset_fields(config.dataset),
       fill_in_middle_fields(config.dataset),
+      packing_fields(config.dataset.packing),
       tokenizer_fields(config.tokenizer),
       checkpoint_fields(config.checkpoint),
       logger_fields(config.logger),
@@ -94,6 +96,7 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   loaded.outcome = read_config(schema, {file, overrides}, problems);
   check_states(schema, knob_device(loaded.config.dist), loaded.outcome, problems);
   apply_sharding_presets(loaded.config, loaded.outcome);
+  apply_packing(loaded.config, loaded.outcome, problems);
   const bool has_length = loaded.outcome.is_given("train.train_iters") ||
                           loaded.outcome.is_given("train.train_samples");
   if (loaded.config.dist.simulated() && !has_length)

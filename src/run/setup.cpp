@@ -148,7 +148,9 @@ void note_waiting_gradients(RunSetup& setup) {
 void check_fit(const RunSetup& setup) {
   const RunConfig& config = setup.config;
   Problems problems;
-  if (config.model.seq_length.value() > setup.model.max_positions) {
+  // Positions restart with each conversation of a row.
+  const auto& longest = config.dataset.packing.longest;
+  if (longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
     problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
                  config.model.seq_length.value(), setup.model.max_positions);
   }
@@ -166,6 +168,19 @@ void check_fit(const RunSetup& setup) {
                  data.fim_rate);
   check_name_patterns(config, setup.model, problems);
   problems.throw_if_any();
+}
+
+/// Rows of rotary models may be longer than their positions if no conversation is.
+void limit_conversations(RunSetup& setup) {
+  RunConfig& config = setup.config;
+  PackingConfig& packing = config.dataset.packing;
+  const int64_t positions = setup.model.max_positions;
+  const bool packs = packing.conversations && !packing.plain && packing.packed_sequence_size &&
+                     !packing.packing_split;
+  if (!packs || config.model.seq_length.value() <= positions ||
+      config.model.position_embedding_type.value() != "rope")
+    return;
+  packing.longest = std::min(packing.longest.value_or(positions), positions);
 }
 
 }  // namespace
@@ -190,7 +205,9 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
     setup.model.begin_token = special.bos.value_or(-1);
   }
+  limit_conversations(setup);
   check_fit(setup);
+  setup.conversations = conversation_figures(config.dataset);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
     log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
   if (setup.model.moe.any() && setup.model.moe.random_logits) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "checkpoint/model_folder.h"
+#include "data/conversation_figures.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
 #include "run/run_config.h"
@@ -21,6 +22,8 @@ struct RunSetup {
   std::optional<ModelFolder> pretrained;  // of checkpoint.pretrained_checkpoint
   std::optional<Tokenizer> tokenizer;
   std::filesystem::path tokenizer_folder;  // or GGUF file; empty without tokenizer
+  /// Of the training data, where rows hold conversations and the files can be read.
+  std::optional<ConversationFigures> conversations;
   std::vector<std::string> notes;          // settings without effect, and notable decisions
   std::vector<std::string> warnings;       // legal settings that hardly anyone means
   std::vector<std::string> given;          // names of the fields that the user set

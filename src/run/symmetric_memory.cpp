@@ -10,8 +10,8 @@ std::string why_not_symmetric(const RunConfig& config) {
     return "model.variable_seq_lengths = true: sizes differ from step to step";
   if (config.context_parallel.hybrid_context_parallel)
     return "model.hybrid_context_parallel = true: each row is shared by other ranks";
-  if (config.dataset.reset_attention_mask)
-    return "dataset.reset_attention_mask = true: each row has other documents";
+  if (const std::string cause = cause_of_documents(config.dataset); !cause.empty())
+    return cause + ": each row has other documents";
   const bool routes =
       config.model.moe.experts() > 0 &&
       config.parallel.expert_model_parallel_size * config.parallel.expert_tensor() > 1;

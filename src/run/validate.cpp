@@ -312,6 +312,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_profiling(config, problems);
   validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);
+  validate_packing(config, problems);
   validate_precision(config, problems);
   validate_attention_backend(config, problems);
   validate_graphs(config, problems);

@@ -36,12 +36,11 @@ void validate_gathering(const RunConfig& config, Problems& problems) {
         "model.variable_seq_lengths is true; nearest: alltoall");
   }
   const int cp = config.parallel.context_parallel_size;
-  if (config.dataset.reset_attention_mask && cp > 1) {
+  if (const std::string cause = cause_of_documents(config.dataset); !cause.empty() && cp > 1) {
     problems.add(
         "model.moe_token_dispatcher_type: allgather needs the same number of tokens on every rank, "
-        "but documents (dataset.reset_attention_mask = true) are padded for context_parallel_size "
-        "= {}; nearest: alltoall",
-        cp);
+        "but documents ({}) are padded for context_parallel_size = {}; nearest: alltoall",
+        cause, cp);
   }
 }
 
@@ -139,12 +138,18 @@ void validate_balance(const RunConfig& config, Problems& problems) {
                                                              : nullptr;
   if (type == nullptr) return;
   const int cp = config.parallel.context_parallel_size;
-  if (config.dataset.reset_attention_mask && cp > 1) {
+  const std::string cause = cause_of_documents(config.dataset);
+  if (config.dataset.packing.conversations) {
     problems.add(
-        "model.moe_router_load_balancing_type: {} is not implemented with documents "
-        "(dataset.reset_attention_mask = true) over context_parallel_size = {} ranks, whose "
-        "padding it would balance with the tokens; nearest: aux_loss",
-        type, cp);
+        "model.moe_router_load_balancing_type: {} is not implemented with rows of conversations "
+        "({}), whose padding it would balance with the tokens; nearest: aux_loss",
+        type, cause);
+  } else if (!cause.empty() && cp > 1) {
+    problems.add(
+        "model.moe_router_load_balancing_type: {} is not implemented with documents ({}) over "
+        "context_parallel_size = {} ranks, whose padding it would balance with the tokens; "
+        "nearest: aux_loss",
+        type, cause, cp);
   }
   if (config.context_parallel.hybrid_context_parallel) {
     problems.add(

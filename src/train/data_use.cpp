@@ -6,7 +6,9 @@
 
 #include "base/units.h"
 #include "data/blended_dataset.h"
-#include "data/gpt_dataset.h"
+#include "data/conversation_dataset.h"
+#include "data/file_dataset.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -16,13 +18,15 @@ namespace {
 constexpr double kManyEpochs = 16;
 
 double epochs(const DataUse& use, int64_t row_tokens) {
+  if (use.epoch_rows > 0)
+    return static_cast<double>(use.rows) / static_cast<double>(use.epoch_rows);
   return static_cast<double>(use.rows) * static_cast<double>(row_tokens) /
          static_cast<double>(use.tokens);
 }
 
 /// A row needs one token more than it has, for its last target.
 int64_t rows_of_an_epoch(const DataUse& use, int64_t row_tokens) {
-  return (use.tokens - 1) / row_tokens;
+  return use.epoch_rows > 0 ? use.epoch_rows : (use.tokens - 1) / row_tokens;
 }
 
 const DataUse& most_read(const std::vector<DataUse>& uses, int64_t row_tokens) {
@@ -35,9 +39,11 @@ const DataUse& most_read(const std::vector<DataUse>& uses, int64_t row_tokens) {
 std::vector<DataUse> data_use(const SampleSource& training, int64_t rows) {
   std::vector<DataUse> uses;
   const auto add = [&](const SampleSource& source, int64_t read) {
-    const auto* dataset = dynamic_cast<const GptDataset*>(&source);
+    const auto* dataset = dynamic_cast<const FileDataset*>(&source);
     if (dataset == nullptr || !dataset->tokens_per_epoch()) return;
-    uses.push_back({dataset->dataset().prefix(), *dataset->tokens_per_epoch(), read});
+    const auto* conversations = dynamic_cast<const ConversationDataset*>(dataset);
+    uses.push_back({dataset->dataset().prefix(), *dataset->tokens_per_epoch(), read,
+                    conversations == nullptr ? 0 : conversations->rows_per_epoch()});
   };
   const auto* blend = dynamic_cast<const BlendedDataset*>(&training);
   if (blend == nullptr) {
@@ -46,10 +52,66 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows) {
   }
   // Without a number of its own, a data set of a blend is read once.
   for (const auto& source : blend->sources()) {
-    const auto* dataset = dynamic_cast<const GptDataset*>(source.get());
+    const auto* dataset = dynamic_cast<const FileDataset*>(source.get());
     add(*source, dataset == nullptr ? 0 : dataset->num_samples().value_or(source->size()));
   }
   return uses;
+}
+
+std::vector<std::string> conversation_texts(const SampleSource& training) {
+  std::vector<std::string> lines;
+  const auto add = [&](const SampleSource& source) {
+    const auto* dataset = dynamic_cast<const ConversationDataset*>(&source);
+    if (dataset == nullptr) return;
+    const ConversationUse use = dataset->use();
+    lines.push_back(fmt::format(
+        "dataset {}: {} of {} in {} of {} an epoch; padding {:.1f} %, scored {:.1f} % of their "
+        "tokens",
+        dataset->dataset().prefix(), counted(use.conversations, "conversation"),
+        counted(use.tokens, "token"), counted(use.rows, "row"),
+        counted(dataset->sequence_length(), "token"), 100 * use.padding, 100 * use.scored));
+  };
+  const auto* blend = dynamic_cast<const BlendedDataset*>(&training);
+  if (blend == nullptr) {
+    add(training);
+  } else {
+    for (const auto& source : blend->sources()) add(*source);
+  }
+  return lines;
+}
+
+std::string marked_text(const Sample& row, const Tokenizer& tokenizer, size_t most_bytes) {
+  if (row.padding.empty()) return "";
+  std::string text;
+  std::vector<int32_t> run;  // tokens that are all scored, or all not
+  bool scored = false;
+  const auto close = [&] {
+    if (run.empty()) return;
+    const std::string part = tokenizer.decode(run);
+    text += scored ? "[" + part + "]" : part;
+    run.clear();
+  };
+  for (size_t d = 1; d < row.cu_seqlens.size(); ++d) {
+    const auto begin = static_cast<size_t>(row.cu_seqlens[d - 1]);
+    for (size_t t = begin; t < static_cast<size_t>(row.cu_seqlens[d]) && row.padding[t] == 0; ++t) {
+      const bool now = t > begin && row.loss_mask[t - 1] > 0;
+      if (now != scored) close();
+      scored = now;
+      run.push_back(row.tokens[t]);
+    }
+    close();
+  }
+  std::string line;
+  for (const char c : text) {
+    if (line.size() >= most_bytes && (static_cast<unsigned char>(c) & 0xC0) != 0x80)
+      return line + " …";  // before the first byte of a character
+    if (c == '\n') {
+      line += "\\n";
+    } else {
+      line += c;
+    }
+  }
+  return line;
 }
 
 std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens) {

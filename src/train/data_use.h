@@ -9,16 +9,28 @@
 
 namespace viaduct {
 
+class Tokenizer;
+
 /// One data set of a run.
 struct DataUse {
   std::string prefix;
   int64_t tokens = 0;  // of the training split
   int64_t rows = 0;    // that the run reads of it
+  /// Of an epoch, if it has conversations; 0: rows are full.
+  int64_t epoch_rows = 0;
 };
 
 /// The data sets behind `training`, of which a run reads `rows` rows. Empty for mock data, and
 /// where a trusted cache leaves the number of tokens unknown.
 std::vector<DataUse> data_use(const SampleSource& training, int64_t rows);
+
+/// A line for each data set of conversations behind `training`: how many there are, in how many
+/// rows, the share of padding, and of scored tokens. Errors as in reading a row.
+std::vector<std::string> conversation_texts(const SampleSource& training);
+
+/// The text of a row of conversations on one line, at most `most_bytes` of it, with what is scored
+/// in brackets; "" if the row has no padding mark: it is no row of conversations.
+std::string marked_text(const Sample& row, const Tokenizer& tokenizer, size_t most_bytes = 2000);
 
 /// "data: 1627 rows of 256 tokens an epoch; the run reads 6400 (epochs: 3.93)"; "" for no data.
 std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -251,6 +252,11 @@ void Trainer::note_data() {
   if (const std::string text = data_use_warning(uses, row_tokens); !text.empty())
     log_->note("warning: " + text);
   if (!leads()) return;
+  for (const std::string& text : data_->conversation_texts()) log_->note(text);
+  if (setup_.tokenizer) {
+    const std::string text = data_->row_text(state_.consumed_samples, *setup_.tokenizer);
+    if (!text.empty()) log_->note("the first row, what is scored in brackets: " + text);
+  }
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
 }
 
@@ -305,9 +311,7 @@ bool Trainer::step() {
     batch = std::move(rows);
     scored += batch.scored_weight();
     work.tokens += batch.tokens();
-    for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
-      work.document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
-    }
+    std::ranges::copy(batch.document_tokens(), std::back_inserter(work.document_lengths));
   };
   // The figures of this step are sent as soon as they are known, before its last micro-batch runs.
   const auto post = [&] { engine_->post_scored(scored, work.tokens, figures(work), !failure_); };

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "data/document_ends.h"
 #include "data/gpt_dataset.h"
+#include "data/score_mask.h"
 #include "data/vocabulary_check.h"
 #include "engine/sample_batch.h"
 #include "run/run_length.h"
@@ -73,6 +74,7 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   if (config.dataset.mock) return;
   for (const std::string& prefix : dataset_prefixes(config.dataset)) {
     if (auto file = builder_->opened(prefix)) files_.push_back(std::move(file));
+    if (auto mask = builder_->opened(mask_prefix(prefix))) files_.push_back(std::move(mask));
   }
 }
 
@@ -105,6 +107,15 @@ std::vector<std::string> TrainingData::separator_warnings() const {
 
 std::vector<DataUse> TrainingData::use() const {
   return training_ ? data_use(*training_, rows_read_) : std::vector<DataUse>{};
+}
+
+std::vector<std::string> TrainingData::conversation_texts() const {
+  return training_ ? viaduct::conversation_texts(*training_) : std::vector<std::string>{};
+}
+
+std::string TrainingData::row_text(int64_t consumed, const Tokenizer& tokenizer) const {
+  if (!training_rows_ || rows_read_ <= consumed) return "";
+  return marked_text(training_->get(training_rows_->rows(consumed, 1).front().index), tokenizer);
 }
 
 std::vector<DatasetFingerprint> TrainingData::fingerprints() const {

@@ -19,6 +19,7 @@
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
+#include "support/conversations.h"
 #include "support/paths.h"
 #include "support/tensor_bytes.h"
 #include "train/run_checkpoint.h"
@@ -148,14 +149,16 @@ Overrides joined(Overrides run, const Overrides& more) {
 
 WalkFiles::WalkFiles() {
   fs::create_directories(folder_ / "out");
-  values_ = {{"$RUN", (folder_ / "run").string()},
-             {"$DAMAGED", (folder_ / "damaged").string()},
-             {"$CORPUS_A", test_data("sample_index/corpus_a").string()},
-             {"$CORPUS_B", test_data("sample_index/corpus_b").string()},
-             {"$CORPUS_C", test_data("sample_index/corpus_c").string()},
-             {"$MODEL", test_data("golden/llama/model").string()},
-             {"$TOKENIZER", test_data("tokenizer/bpe_shakespeare").string()},
-             {"$OUT", (folder_ / "out").string()}};
+  values_ = {
+      {"$RUN", (folder_ / "run").string()},
+      {"$DAMAGED", (folder_ / "damaged").string()},
+      {"$CORPUS_A", test_data("sample_index/corpus_a").string()},
+      {"$CORPUS_B", test_data("sample_index/corpus_b").string()},
+      {"$CORPUS_C", test_data("sample_index/corpus_c").string()},
+      {"$CHAT", write_conversations(folder_ / "chat", conversations_of(random_lengths(40, 5, 30)))},
+      {"$MODEL", test_data("golden/llama/model").string()},
+      {"$TOKENIZER", test_data("tokenizer/bpe_shakespeare").string()},
+      {"$OUT", (folder_ / "out").string()}};
 }
 
 void WalkFiles::make_runs() const {

@@ -48,7 +48,8 @@ std::vector<Overrides> plain_runs();
 
 /// Files that the values of cases name: "$SAVE" is the save folder of the run, "$RUN" a run of two
 /// steps with a checkpoint of each, "$DAMAGED" the same with the newer one damaged, "$CORPUS_A",
-/// "$CORPUS_B" and "$CORPUS_C" data sets, "$MODEL" a Hugging Face folder, "$TOKENIZER" a tokenizer,
+/// "$CORPUS_B" and "$CORPUS_C" data sets, "$CHAT" one of conversations, "$MODEL" a Hugging Face
+/// folder, "$TOKENIZER" a tokenizer,
 /// "$OUT" a folder for output.
 class WalkFiles {
  public:

@@ -192,6 +192,8 @@ std::vector<FieldCase> environment_cases() {
 std::vector<FieldCase> data_cases() {
   const Overrides both = kData + Overrides{"dataset.blend=[$CORPUS_A, $CORPUS_B]"};
   const Overrides eod = kData + Overrides{"dataset.eod_id=999", "dataset.eod_mask_loss=true"};
+  const Overrides chat{"dataset.mock=false", "dataset.blend=[$CHAT]", "dataset.split=80,20,0"};
+  const Overrides packed = chat + Overrides{"dataset.packed_sequence_size=32"};
   return {
       {"dataset.blend",
        "[$CORPUS_B]",
@@ -220,6 +222,39 @@ std::vector<FieldCase> data_cases() {
       {"dataset.mid_level_dataset_surplus", "1", kNumbers,
        kData +
            Overrides{"dataset.blend=[0.5, $CORPUS_A, 0.5, $CORPUS_C]", "dataset.split=100,0,0"}},
+      {"dataset.packed_sequence_size", "32", kNumbers, chat},
+      {"dataset.packing_algorithm", "sequential", kNumbers, packed},
+      {"dataset.packing_split", "true", kNumbers,
+       packed + Overrides{"dataset.packing_algorithm=sequential"}},
+      {"dataset.pad_cu_seqlens",
+       "true",
+       kNumbers,
+       packed,
+       {},
+       {},
+       "unit/data/conversation_dataset_test.cpp",
+       "PadCuSeqlensMakesRowsOfEquallyManyDocuments"},
+      {"dataset.pad_seq_to_mult", "8", kNumbers, packed, {"5"}},
+      {"dataset.answer_only_loss", "false", kNumbers, chat},
+      {"dataset.enable_offline_packing",
+       "true",
+       kNumbers,
+       chat,
+       {},
+       {},
+       {},
+       {},
+       {"dataset.offline_packing_specs={packed_sequence_size: 32}"}},
+      {"dataset.offline_packing_specs",
+       "{packed_sequence_size: 32}",
+       kNumbers,
+       chat,
+       {"{packed_train_data_path: x}", "{banana: 1}"}},
+      {"dataset.packed_sequence_specs",
+       "{packed_sequence_size: 32}",
+       kNumbers,
+       chat,
+       {"{packed_metadata_path: x}", "{banana: 1}"}},
       {"tokenizer.vocab_size",
        "255",
        kRecord,

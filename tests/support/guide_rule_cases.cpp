@@ -378,6 +378,41 @@ void add_fusions_and_rows(std::vector<RuleCase>& c) {
   add(c, "long-seq-sweep", rows(32768), rows(8192), rows(16384), kFires);
 }
 
+void add_packing(std::vector<RuleCase>& c) {
+  const auto conversations = [](Figures& f, double padding, bool packed) {
+    f.config.dataset.packing.conversations = true;
+    if (packed) f.config.dataset.packing.packed_sequence_size = f.length;
+    f.conversations = ConversationFigures{
+        .conversations = 1000, .mean_tokens = 300, .padding = padding, .padding_packed = 0.01};
+  };
+  add(
+      c, "pack-off", [=](Figures& f) { conversations(f, 0.6, false); }, nothing,
+      [=](Figures& f) { conversations(f, 0.1, false); }, kNot);
+  c.push_back({"pack-off", RuleCase::holds, kFires, [=](Figures& f) { conversations(f, 0.06, true); }});
+  c.push_back({"pack-off", RuleCase::not_so, kNot, [=](Figures& f) { conversations(f, 0.04, true); }});
+  c.push_back({"pack-off", RuleCase::border, kUnknown, [=](Figures& f) {
+                 conversations(f, 0.6, false), f.conversations.reset();
+               }});
+  const auto padded = [=](int64_t multiple, int64_t micro_batch) {
+    return [=](Figures& f) {
+      conversations(f, 0.01, true), set_sizes(f, 1, 2);
+      f.config.parallel.context_parallel_size = 2;
+      f.config.dataset.packing.pad_seq_to_mult = multiple, f.micro_batch = micro_batch;
+    };
+  };
+  add(c, "pack-legal", padded(2, 1), padded(4, 1), padded(1, 1), kNot);
+  c.push_back({"pack-legal", RuleCase::holds, kFires, padded(1, 2)});
+  // Rows of two data ranks in turn.
+  const auto uneven = [=](double other) {
+    return [=](Figures& f) {
+      conversations(f, 0.01, true);
+      f.dp = 2, f.global_batch = 4, f.micro_batch = 1;
+      f.conversations->row_squares = {1, other, 1, other, 1, other, 1, other};
+    };
+  };
+  add(c, "pack-straggler", uneven(2), uneven(1), uneven(1.1), kNot);
+}
+
 void add_scaling(std::vector<RuleCase>& c) {
   const auto window = [](int64_t first, int64_t last) {
     return [=](Figures& f) {
@@ -464,7 +499,8 @@ std::vector<RuleCase> rule_cases() {
   std::vector<RuleCase> cases;
   add_mapping(cases), add_pipeline(cases), add_expert_cases(cases), add_sharding(cases);
   add_data_overlap(cases), add_model_overlap(cases), add_precision(cases), add_host(cases);
-  add_memory(cases), add_fusions_and_rows(cases), add_scaling(cases), add_sanity(cases);
+  add_memory(cases), add_fusions_and_rows(cases), add_packing(cases),
+      add_scaling(cases), add_sanity(cases);
   return cases;
 }
 

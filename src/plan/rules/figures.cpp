@@ -127,6 +127,7 @@ Figures sizes_of(const RunSetup& setup) {
   Figures f;
   f.config = setup.config;
   f.model = setup.model;
+  f.conversations = setup.conversations;
   const ParallelConfig& sizes = f.config.parallel;
   f.ranks = f.config.dist.ranks;
   f.tp = sizes.tensor_model_parallel_size, f.cp = sizes.context_parallel_size;

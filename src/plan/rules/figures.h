@@ -86,6 +86,7 @@ struct Figures {
   std::map<std::string, Crossing> crossings_in_other_order;
   std::optional<Machine> machine;
   std::optional<Times> times;
+  std::optional<ConversationFigures> conversations;  // where rows hold conversations
 
   // Z, De, T
   int64_t shards() const { return int64_t{1} * dp * cp; }

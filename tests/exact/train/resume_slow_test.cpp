@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/conversations.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
 
@@ -73,6 +74,29 @@ INSTANTIATE_TEST_SUITE_P(
         ResumeCase{"fp16", "llama", kDropout + kScaler + kSchedules},
         ResumeCase{"fp16_async", "gpt2", kDropout + kScaler + kAsync}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// Twenty steps read some three epochs.
+TEST(Resume, OfConversationsInTheMiddleOfAnEpoch) {
+  TemporaryFolder data;
+  const std::string prefix =
+      write_conversations(data / "chat", conversations_of(random_lengths(60, 5, 30)));
+  const Overrides rows{"dataset.mock=false", "dataset.blend=[" + prefix + "]",
+                       "dataset.split=80,20,0", "validation.eval_iters=1",
+                       "validation.eval_interval=10"};
+  for (const Overrides& packing :
+       {Overrides{}, Overrides{"dataset.packed_sequence_size=48"},
+        Overrides{"dataset.packed_sequence_size=48", "dataset.packing_algorithm=sequential",
+                  "dataset.packing_split=true", "model.seq_length=48"}}) {
+    const Overrides run = tiny_run() + kDropout + rows + packing;
+    const RunOutcome whole = train_run(run);
+    TemporaryFolder folder;
+    const Overrides saved = run + Overrides{"checkpoint.save=" + folder.path().string()};
+    ASSERT_EQ(train_run(saved + Overrides{"train.exit_interval=7"}).state.step, 7);
+    const RunOutcome resumed = train_run(saved);
+    EXPECT_EQ(resumed.state, whole.state);
+    EXPECT_EQ(resumed.tensors, whole.tensors);
+  }
+}
 
 TEST(Resume, TheLossScaleMovesInTheRunsAbove) {
   const RunOutcome run = train_run(tiny_run() + kScaler);

@@ -47,19 +47,5 @@ TEST(PlannedKnobs, DefaultsAskForNothingOrAreSaidToHaveNoEffect) {
   EXPECT_GT(planned, 20);
 }
 
-// Every token of a data set is scored.
-TEST(PlannedKnobs, AnswersAloneAreNotScored) {
-  RunConfig config;
-  const Schema schema = run_schema(config);
-  const auto problems_of = [&](const char* setting) {
-    Problems problems;
-    ConfigOutcome outcome = read_config(schema, {{}, {setting}}, problems);
-    check_states(schema, KnobDevice::cpu, outcome, problems);
-    return !problems.empty();
-  };
-  EXPECT_TRUE(problems_of("dataset.answer_only_loss=true"));
-  EXPECT_FALSE(problems_of("dataset.answer_only_loss=false"));
-}
-
 }  // namespace
 }  // namespace viaduct

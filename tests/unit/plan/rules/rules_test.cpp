@@ -53,9 +53,6 @@ const std::map<std::string, Outcome> kUndecided{{"moe-grouped-gemm-off", Outcome
                                                 {"cpu-binding", Outcome::unknown},
                                                 {"vboost", Outcome::unknown},
                                                 {"nccl-memory", Outcome::unknown},
-                                                {"pack-off", Outcome::unknown},
-                                                {"pack-legal", Outcome::not_applicable},
-                                                {"pack-straggler", Outcome::unknown},
                                                 {"scale-cost", Outcome::not_applicable},
                                                 {"record-incomplete", Outcome::unknown}};
 /// Rules without a condition on figures: they depend on the prediction of a change, or always

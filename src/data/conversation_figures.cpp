@@ -1,0 +1,121 @@
+#include "data/conversation_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "data/indexed_dataset.h"
+#include "data/packing_plan.h"
+#include "data/score_mask.h"
+#include "data/split.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kMostConversations = int64_t{1} << 14;
+
+/// The data sets of training.
+DatasetConfig training_part(const DatasetConfig& config) {
+  DatasetConfig part = config;
+  if (config.blend_per_split) {
+    part.blend_per_split.reset();
+    part.blend = config.blend_per_split->at(0);
+  }
+  return part;
+}
+
+std::vector<int32_t> sampled_lengths(const DatasetConfig& config) {
+  std::vector<int32_t> lengths;
+  const DatasetConfig training = training_part(config);
+  if (!training.blend) return lengths;
+  const std::vector<std::string> prefixes = masked_datasets(training).with;
+  for (const std::string& prefix : prefixes) {
+    const IndexedDataset dataset(prefix, IndexCheck::on_use);
+    const auto fractions = config.blend_per_split ? std::optional(std::array<double, 2>{0.0, 1.0})
+                                                  : parse_split(config.split)[0];
+    if (!fractions) continue;
+    const DocumentRange range = split_range(*fractions, dataset.sequence_count());
+    const auto most = kMostConversations / static_cast<int64_t>(prefixes.size());
+    for (int64_t i = range.first; i < std::min(range.end, range.first + most); ++i)
+      if (dataset.sequence_length(i) > 0) lengths.push_back(dataset.sequence_length(i));
+    dataset.check_read();
+  }
+  return lengths;
+}
+
+/// The documents of a row, padding at its end included.
+std::vector<int32_t> documents_of(const EpochRows& rows, size_t row,
+                                  std::span<const int32_t> lengths,
+                                  const PackingSettings& packing) {
+  std::vector<int32_t> documents;
+  int64_t room = packing.row_tokens;
+  for (auto i = row == 0 ? size_t{0} : static_cast<size_t>(rows.row_ends[row - 1]);
+       i < static_cast<size_t>(rows.row_ends[row]); ++i) {
+    const int64_t offset = rows.offsets.empty() ? 0 : rows.offsets[i];
+    const int64_t left = lengths[static_cast<size_t>(rows.conversations[i])] - offset;
+    documents.push_back(static_cast<int32_t>(packing.places(std::min(left, room))));
+    room -= documents.back();
+  }
+  if (room > 0) documents.push_back(static_cast<int32_t>(room));
+  return documents;
+}
+
+}  // namespace
+
+ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t row_tokens,
+                                         const PackingConfig& config, uint32_t seed) {
+  ConversationFigures figures;
+  PackingSettings packing{.row_tokens = row_tokens, .split = config.packing_split};
+  if (row_tokens % config.pad_seq_to_mult == 0) packing.multiple = config.pad_seq_to_mult;
+  if (config.packed_sequence_size) packing.algorithm = packing_algorithm(config.packing_algorithm);
+  double tokens = 0;
+  for (int32_t& length : lengths) {
+    figures.longest = std::max<int64_t>(figures.longest, length);
+    if (!packing.split) length = std::min(length, static_cast<int32_t>(row_tokens));
+    tokens += length;
+  }
+  figures.conversations = static_cast<int64_t>(lengths.size());
+  figures.mean_tokens = tokens / static_cast<double>(lengths.size());
+  const auto padding = [&](const EpochRows& rows) {
+    return 1 -
+           tokens / (static_cast<double>(rows.row_ends.size()) * static_cast<double>(row_tokens));
+  };
+  const EpochRows rows = plan_epoch(lengths, packing, seed, 0);
+  figures.padding = padding(rows);
+  PackingSettings packed = packing;
+  packed.algorithm = PackingAlgorithm::first_fit_decreasing;
+  figures.padding_packed = padding(plan_epoch(lengths, packed, seed, 0));
+  for (size_t row = 0; row < rows.row_ends.size(); ++row) {
+    double squares = 0;
+    for (const double length : documents_of(rows, row, lengths, packing))
+      squares += length * length;
+    figures.row_squares.push_back(squares);
+  }
+  const auto& squares = figures.row_squares;
+  const double mean =
+      std::accumulate(squares.begin(), squares.end(), 0.0) / static_cast<double>(squares.size());
+  const auto typical =
+      std::ranges::min_element(squares, {}, [&](double of_row) { return std::abs(of_row - mean); });
+  const auto row = static_cast<size_t>(typical - squares.begin());
+  figures.row_documents = documents_of(rows, row, lengths, packing);
+  const int64_t parts = rows.row_ends[row] - (row == 0 ? 0 : rows.row_ends[row - 1]);
+  figures.ends_with_padding = static_cast<int64_t>(figures.row_documents.size()) > parts;
+  return figures;
+}
+
+std::optional<ConversationFigures> conversation_figures(const DatasetConfig& config) {
+  if (!config.packing.conversations || config.sequence_length.is_auto()) return std::nullopt;
+  try {
+    std::vector<int32_t> lengths = sampled_lengths(config);
+    if (lengths.empty()) return std::nullopt;
+    return conversation_figures(std::move(lengths), config.sequence_length.value(), config.packing,
+                                static_cast<uint32_t>(config.random_seed));
+  } catch (const IoError&) {
+    return std::nullopt;
+  } catch (const ConfigError&) {
+    return std::nullopt;  // of the blend or the split; reported where they are checked
+  }
+}
+
+}  // namespace viaduct
