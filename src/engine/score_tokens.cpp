@@ -64,19 +64,19 @@ double wide(T value) {
 /// difference matters.
 template <class T>
 void score_row(std::span<const T> logits, double cap, const ScoredRow& row, TokenScore* to) {
-  const auto value = [&](size_t token) {
-    const double logit = wide(logits[token]);
-    return cap > 0 ? cap * std::tanh(logit / cap) : logit;
+  const auto value = [&](T logit) {
+    return cap > 0 ? cap * std::tanh(wide(logit) / cap) : wide(logit);
   };
-  const auto best = static_cast<size_t>(
-      std::distance(logits.begin(), std::max_element(logits.begin(), logits.end())));
-  const double most = value(best);
+  const auto best =
+      std::max_element(logits.begin(), logits.end(), [](T a, T b) { return wide(a) < wide(b); });
+  const double most = value(*best);
   double sum = 0;
-  for (size_t token = 0; token < logits.size(); ++token) sum += std::exp(value(token) - most);
+  for (const T logit : logits) sum += std::exp(value(logit) - most);
   const double log_sum = most + std::log(sum);
   for (const TokenTarget& target : row.targets) {
     const auto token = static_cast<size_t>(target.token);
-    *to++ = {target.request, value(token) - log_sum, token == best};
+    *to++ = {target.request, value(logits[token]) - log_sum,
+             token == static_cast<size_t>(best - logits.begin())};
   }
 }
 
