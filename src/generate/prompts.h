@@ -5,6 +5,7 @@
 #include <istream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
@@ -21,8 +22,10 @@ struct PromptText {
 /// One prompt a line: the line itself, or in JSONL (`jsonl`) its field "prompt". IoError that names
 /// the line for JSON that is malformed or has no such text, and for an input without lines.
 std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, bool jsonl);
-/// The same from a file; JSONL if its name ends in .jsonl or .json.
-std::vector<PromptText> read_prompt_file(const std::filesystem::path& file);
+/// The same from a file that an option or field, `given_by`, names; JSONL if its name ends in
+/// .jsonl or .json.
+std::vector<PromptText> read_prompt_file(const std::filesystem::path& file,
+                                         std::string_view given_by = "--prompt-file");
 
 /// Ids and limits of prompts 0, 1, …: `max_new_tokens` of each, or without it 128, limited by the
 /// model's positions. ConfigError that lists every prompt that is empty or too long.

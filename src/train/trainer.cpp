@@ -75,6 +75,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   data_ =
       std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
                                      run_.parallelism.mesh.coordinate(rank, Axis::dp).value, start);
+  open_validation_files();
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_, make_groups(run_, world_),
                                      open_second_memory());
   if (config_.context_parallel.hybrid_context_parallel)
@@ -84,6 +85,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (run_.layers.precision.loss_scaling) state_.scaler = scaler_.initial_state();
   take_folder(true);
   load_weights(std::move(checkpoint));
+  settle_best();
   state_.data_rows = data_->rows_read();
   began_at_ = state_.step;
   const auto& samples = config_.train.train_samples;
@@ -143,7 +145,9 @@ void Trainer::run_to_the_end() {
   // A resumed run evaluates at the same steps as one that was not stopped.
   const auto evaluation_due = [&] { return state_.step % config_.validation.eval_interval == 0; };
   if (train.skip_train || over || evaluation_due()) evaluate();
+  if (is_best_step()) save(false);  // of a resumed run: it was saved before it was evaluated
   std::string reason = stop_requested() ? "signal" : "";
+  if (reason.empty() && !over && ends_early()) reason = "early";
   std::exception_ptr failure;
   while (reason.empty() && !train.skip_train && state_.step < total_steps_) {
     const auto& skipped = train.iterations_to_skip;
@@ -170,10 +174,11 @@ void Trainer::run_to_the_end() {
       reason = "signal";
     } else if (!done) {
       reason = exit_reason();
+      if (reason.empty() && ends_early()) reason = "early";
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
     if (merged_.folder_deleted) recreate_folder();
-    const bool wanted = due || merged_.folder_deleted;
+    const bool wanted = due || merged_.folder_deleted || is_best_step();
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
   if (failure) end_with(failure);

@@ -155,7 +155,10 @@ WalkFiles::WalkFiles() {
              {"$CORPUS_C", test_data("sample_index/corpus_c").string()},
              {"$MODEL", test_data("golden/llama/model").string()},
              {"$TOKENIZER", test_data("tokenizer/bpe_shakespeare").string()},
+             {"$TASKS", test_data("tasks/examples.jsonl").string()},
+             {"$PROMPTS", (folder_ / "prompts.txt").string()},
              {"$OUT", (folder_ / "out").string()}};
+  write_file_atomically(folder_ / "prompts.txt", "To be\n");
 }
 
 void WalkFiles::make_runs() const {
