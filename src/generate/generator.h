@@ -17,6 +17,7 @@
 
 #include "base/function_ref.h"
 #include "model/model.h"
+#include "model/segment_hooks.h"
 #include "nn/context.h"
 #include "nn/kv_cache.h"
 #include "ops/table.h"

@@ -144,8 +144,10 @@ void Trainer::run_to_the_end() {
   if (!over && !train.skip_train) note_data();
   // A resumed run evaluates at the same steps as one that was not stopped.
   const auto evaluation_due = [&] { return state_.step % config_.validation.eval_interval == 0; };
+  const bool was_best = is_best_step();
   if (train.skip_train || over || evaluation_due()) evaluate();
-  if (is_best_step()) save(false);  // of a resumed run: it was saved before it was evaluated
+  // Of a resumed run, which was saved before it was evaluated.
+  if (is_best_step() && !was_best) save(false);
   std::string reason = stop_requested() ? "signal" : "";
   if (reason.empty() && !over && ends_early()) reason = "early";
   std::exception_ptr failure;

@@ -12,13 +12,14 @@
 #include "run/rank_device.h"
 #include "support/golden_tasks.h"
 #include "support/instruction_set.h"
+#include "support/language_model.h"
 #include "support/temporary_folder.h"
+#include "support/training.h"
 
 namespace viaduct {
 namespace {
 
 using namespace test;
-using Overrides = std::vector<std::string>;
 
 TaskEvaluationRequest request_of(const GoldenTasks& golden, const Overrides& overrides) {
   TaskEvaluationRequest request{.inference = {.model = golden.model, .overrides = overrides},
@@ -98,6 +99,33 @@ TEST(TaskEvaluations, EveryLayoutGivesTheSame) {
       const TaskEvaluation evaluation = prepare_task_evaluation(request_of(golden, layout));
       expect_golden(score_of(evaluation), evaluation.tasks.file, golden);
     }
+  }
+}
+
+TEST(TaskEvaluations, ExpertsMayBeOnSeveralRanks) {
+  const LanguageModel model("mixtral");
+  const auto scored = [&](const Overrides& layout) {
+    TaskEvaluationRequest request{
+        .inference = {.model = model.path(),
+                      .overrides =
+                          layout + Overrides{"dist.threads_per_rank=1", "mixed_precision=fp32"}},
+        .tasks = golden_example_file()};
+    return score_of(prepare_task_evaluation(request)).texts;
+  };
+  const auto one = scored({});
+  const Overrides kLayouts[] = {
+      {"dist.ranks=2", "model.expert_model_parallel_size=2"},
+      {"dist.ranks=2", "model.expert_model_parallel_size=2",
+       "model.moe_token_dispatcher_type=allgather"},
+      {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.expert_model_parallel_size=2",
+       "model.expert_tensor_parallel_size=1"},
+  };
+  for (const Overrides& layout : kLayouts) {
+    SCOPED_TRACE(layout.back());
+    const auto several = scored(layout);
+    ASSERT_EQ(several.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(several[i].log_likelihood, one[i].log_likelihood, 1e-4);
   }
 }
 
