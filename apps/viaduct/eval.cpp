@@ -1,4 +1,4 @@
-// viaduct eval: loss, perplexity and bits per byte of a text or a data set.
+// viaduct eval: loss, perplexity and bits per byte of a text or a data set, or the scores of tasks.
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include "before_ranks.h"
 #include "dry_run_stages.h"
 #include "engine/dry_run.h"
+#include "eval_tasks.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "run/launch.h"
@@ -24,8 +25,12 @@ namespace viaduct::cli {
 namespace {
 
 struct Arguments {
-  TextEvaluationRequest request;
+  InferenceRequest inference;
+  TextEvaluationRequest text;
+  TaskArguments tasks;
   bool json = false, dry_run = false;
+
+  bool has_tasks() const { return !tasks.request.tasks.empty(); }
 };
 
 OverrideScope scope() {
@@ -55,21 +60,7 @@ void print_score(const TextScore& score, int64_t row, bool json) {
              static_cast<double>(score.tokens) / std::max(score.seconds, 1e-9));
 }
 
-int run(Arguments arguments) {
-  Launch launch;
-  const TextEvaluation evaluation = before_ranks([&] {
-    InferenceRequest& inference = arguments.request.inference;
-    scope().check(inference.overrides);
-    if (!arguments.dry_run) launch = launch_of_process();
-    inference.dist = launch_defaults(launch);
-    TextEvaluation prepared = prepare_text_evaluation(arguments.request);
-    check_started(prepared.run.config.dist, launch);
-    return prepared;
-  });
-  if (arguments.dry_run) {
-    print_memory(dry_run_stages(evaluation.run), "an evaluated micro-batch", arguments.json);
-    return 0;
-  }
+void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool json) {
   run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {
@@ -81,39 +72,111 @@ int run(Arguments arguments) {
         evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
           if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
         });
-    if (leads) print_score(score, evaluation.run.config.model.seq_length.value(), arguments.json);
+    if (leads) print_score(score, evaluation.run.config.model.seq_length.value(), json);
   });
-  return 0;
+}
+
+/// What `prepare` makes of the model and its data, which every process does before the ranks
+/// connect.
+template <class Prepare>
+auto prepared(Arguments& arguments, Launch& launch, const Prepare& prepare) {
+  return before_ranks([&] {
+    VIADUCT_CHECK(ConfigError, arguments.has_tasks() || !arguments.text.data.empty(),
+                  "viaduct eval: expected --data (a text or a data set) or --tasks (a file of "
+                  "tasks)");
+    scope().check(arguments.inference.overrides);
+    if (!arguments.dry_run) launch = launch_of_process();
+    arguments.inference.dist = launch_defaults(launch);
+    auto evaluation = prepare();
+    check_started(evaluation.run.config.dist, launch);
+    return evaluation;
+  });
+}
+
+int run(Arguments arguments) {
+  Launch launch;
+  const auto act = [&](const auto& evaluation, const auto& evaluate) {
+    if (arguments.dry_run) {
+      print_memory(dry_run_stages(evaluation.run), "an evaluated micro-batch", arguments.json);
+    } else {
+      evaluate(evaluation);
+    }
+    return 0;
+  };
+  if (arguments.has_tasks()) {
+    const TaskEvaluation tasks = prepared(arguments, launch, [&] {
+      arguments.tasks.request.inference = arguments.inference;
+      return prepare_task_evaluation(arguments.tasks.request);
+    });
+    return act(tasks, [&](const TaskEvaluation& evaluation) {
+      run_task_evaluation(evaluation, launch, arguments.tasks.rows, arguments.json);
+    });
+  }
+  const TextEvaluation text = prepared(arguments, launch, [&] {
+    arguments.text.inference = arguments.inference;
+    return prepare_text_evaluation(arguments.text);
+  });
+  return act(text, [&](const TextEvaluation& evaluation) {
+    evaluate_data(evaluation, launch, arguments.json);
+  });
+}
+
+/// The options of --tasks.
+void add_task_options(CLI::App& app, TaskArguments& tasks, CLI::Option* data, CLI::Option* stride) {
+  TaskEvaluationRequest& request = tasks.request;
+  CLI::Option* file =
+      app.add_option("--tasks", request.tasks,
+                     "FILE.jsonl of questions with choices, and of texts with a continuation: a "
+                     "line is {context, choices, answer, task} or {context, continuation, task}, "
+                     "task may be left out")
+          ->excludes(data)
+          ->excludes(stride);
+  CLI::Option* examples =
+      app.add_option("--examples", request.examples, "FILE.jsonl of such lines, for --few-shot")
+          ->needs(file);
+  CLI::Option* count =
+      app.add_option("--few-shot", request.few_shot,
+                     "Put so many of the examples, with their right answers, before each context")
+          ->check(CLI::NonNegativeNumber)
+          ->needs(file)
+          ->needs(examples);
+  examples->needs(count);
+  app.add_option("--delimiter", request.delimiter,
+                 "What joins a context and a choice; default: a space")
+      ->needs(file);
+  app.add_flag("--rows", tasks.rows, "Also the log-likelihoods of each line")->needs(file);
 }
 
 }  // namespace
 
 Subcommand add_eval(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
-  TextEvaluationRequest& request = arguments->request;
-  CLI::App* app =
-      root.add_subcommand("eval", "Loss, perplexity and bits per byte of a text or a data set");
-  app->add_option("--model", request.inference.model,
+  CLI::App* app = root.add_subcommand(
+      "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
+  app->add_option("--model", arguments->inference.model,
                   "Hugging Face folder, FILE.gguf, checkpoint or save folder")
       ->required();
-  app->add_option("--data", request.data,
-                  "A text file, which the model's tokenizer encodes, or PREFIX of a data set "
-                  "(PREFIX.bin and PREFIX.idx), whose documents follow each other")
-      ->required();
-  app->add_option(
-         "--sequence-length", request.inference.sequence_length,
-         "Tokens of a row; by default model.seq_length, else 2048 or the model's positions")
+  CLI::Option* data =
+      app->add_option("--data", arguments->text.data,
+                      "A text file, which the model's tokenizer encodes, or PREFIX of a data set "
+                      "(PREFIX.bin and PREFIX.idx), whose documents follow each other");
+  app->add_option("--sequence-length", arguments->inference.sequence_length,
+                  "Tokens of a row; by default model.seq_length, else 2048 or the model's "
+                  "positions. Of tasks: as many as the longest text needs, up to the positions")
       ->check(positive());
-  app->add_option("--stride", request.stride,
-                  "Tokens between the starts of two rows; default: the sequence length. With a "
-                  "smaller stride rows overlap, and a token is scored in the first row that has it")
-      ->check(positive());
+  CLI::Option* stride =
+      app->add_option(
+             "--stride", arguments->text.stride,
+             "Tokens between the starts of two rows; default: the sequence length. With a "
+             "smaller stride rows overlap, and a token is scored in the first row that has it")
+          ->check(positive());
+  add_task_options(*app, arguments->tasks, data, stride);
   app->add_flag("--json", arguments->json,
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "
-                "tokens, seconds");
+                "tokens, seconds; of tasks: tasks, and rows with --rows");
   app->add_flag("--dry-run", arguments->dry_run, "Print the memory of each rank; start nothing");
   app->add_option(
-      "OVERRIDES", request.inference.overrides,
+      "OVERRIDES", arguments->inference.overrides,
       "section.field=value, such as mixed_precision=fp32 (default: the type of the weights), "
       "dist.ranks=2 model.tensor_model_parallel_size=2; " +
           scope().help());
@@ -122,7 +185,7 @@ Subcommand add_eval(CLI::App& root) {
       "byte\nrelate to the bytes of the text of the scored tokens.\n\n"
       "Example:\n  viaduct eval --model runs/quickstart/checkpoints --data "
       "data/tinyshakespeare.txt "
-      "--sequence-length 256 --stride 128");
+      "--sequence-length 256 --stride 128\n  viaduct eval --model DIR --tasks tasks.jsonl --json");
   return {app, [arguments] { return run(*arguments); }};
 }
 

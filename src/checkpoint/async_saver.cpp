@@ -37,7 +37,8 @@ void commit(CheckpointWriter* writer, const StagedCheckpoint& checkpoint) {
   if (writer == nullptr) return;
   writer->set_state(checkpoint.state);
   for (const auto& [name, content] : checkpoint.files) writer->add_file(name, content);
-  writer->commit(checkpoint.keep_last, checkpoint.lock.get(), checkpoint.old_steps.get());
+  writer->commit(checkpoint.keep_last, checkpoint.lock.get(), checkpoint.old_steps.get(),
+                 checkpoint.is_best);
 }
 
 std::string message_of(const std::exception_ptr& error) {

@@ -40,6 +40,7 @@ struct StagedCheckpoint {
   std::string state = "{}";                  // JSON
   std::map<std::string, std::string> files;  // name to content
   int64_t keep_last = 0;                     // old steps to keep; 0 keeps all
+  bool is_best = false;                      // the best step so far (SAVE/best)
   std::shared_ptr<RunLock> lock;             // of `save`; null: no other run can write there
   /// Removes old steps in the background; null: removal is part of the save.
   std::shared_ptr<OldSteps> old_steps;

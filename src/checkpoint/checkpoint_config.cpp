@@ -25,6 +25,14 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
              "Checkpoints that are kept, the newest ones; -1: all.")
       .range(-1)
       .constraint("not 0");
+  group
+      .field("keep_best", config.keep_best,
+             "Metric of evaluations by which the best checkpoint is kept beside the newest ones; "
+             "the file `best` in `save` names it. `validation_loss` (lower is better), or a figure "
+             "of a task of validation.tasks: `TASK/acc`, `TASK/acc_norm`, `TASK/acc_bytes` (higher "
+             "is better), `TASK/perplexity` (lower is better). An evaluation that is better than "
+             "all before saves a checkpoint; null: no checkpoint is better than another.")
+      .constraint("a metric that the evaluations have");
   group.field("async_save", config.async_save,
               "Training continues while a copy of the state is written.");
   group.field("save_optim", config.save_optim, "Save the optimizer's state.");

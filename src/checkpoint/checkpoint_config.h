@@ -16,6 +16,7 @@ struct CheckpointConfig {
   std::optional<std::string> pretrained_checkpoint;
   int64_t save_interval = 500;
   int64_t most_recent_k = -1;
+  std::optional<std::string> keep_best;
   bool async_save = false;
   bool save_optim = true, save_rng = true, load_optim = true, load_rng = true;
   std::optional<int64_t> ckpt_step;

@@ -143,7 +143,7 @@ void CheckpointWriter::copy_file(const std::filesystem::path& file) {
   add_file(file.filename().string(), read_file(file, kSideFileLimitBytes));
 }
 
-void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remover) {
+void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remover, bool is_best) {
   VIADUCT_CHECK(IoError, !published_, "{}: committed twice", folder_.string());
   CheckpointIndex index = index_;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -172,6 +172,7 @@ void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remove
   ask();
   write_latest(save_, index.step);
   ask();
+  if (is_best) write_best(save_, index.step);
   OldSteps now;
   OldSteps& old = remover != nullptr ? *remover : now;
   old.remove(std::move(hidden));

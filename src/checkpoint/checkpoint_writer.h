@@ -82,10 +82,12 @@ class CheckpointWriter {
   void copy_file(const std::filesystem::path& file);
 
   /// Joins the ranks' parts, checks that each tensor is complete, without duplicates, writes
-  /// index.json, publishes the step, points `latest` to it and removes old steps (`keep_last` 0
-  /// keeps all): by `remover`, or, without one, before it returns. Checks `lock`, if given, before
-  /// each of these. IoError if anything fails; earlier checkpoints are then untouched.
-  void commit(int64_t keep_last = 0, RunLock* lock = nullptr, OldSteps* remover = nullptr);
+  /// index.json, publishes the step, points `latest` to it, and `best` if `is_best`, and removes
+  /// old steps (`keep_last` 0 keeps all): by `remover`, or, without one, before it returns. Checks
+  /// `lock`, if given, before each of these. IoError if anything fails; earlier checkpoints are
+  /// then untouched.
+  void commit(int64_t keep_last = 0, RunLock* lock = nullptr, OldSteps* remover = nullptr,
+              bool is_best = false);
 
  private:
   std::filesystem::path save_, folder_;

@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::string_view kStep = "step_";
 constexpr const char* kLatest = "latest";
+constexpr const char* kBest = "best";
 constexpr const char* kHidden = ".tmp-old";
 
 void rename_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -69,7 +70,7 @@ bool is_leftover(const std::filesystem::path& save, const std::string& name) {
     return type == std::filesystem::file_type::directory && (end == "new" || hidden);
   }
   if (type != std::filesystem::file_type::regular) return false;
-  if (base == kLatest) return is_number(end);
+  if (base == kLatest || base == kBest) return is_number(end);
   for (const std::string_view own : {"config.yaml", "metrics.jsonl", "router_load.svg"})
     if (base == own) return dead_process(end).has_value();
   return false;
@@ -175,6 +176,26 @@ void write_latest(const std::filesystem::path& save, int64_t step) {
   write_file_atomically(save / kLatest, step_folder_name(step) + "\n");
 }
 
+std::optional<int64_t> best_step(const std::filesystem::path& save) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(save / kBest, ignored)) return std::nullopt;
+  std::string name = read_file(save / kBest, 4096);
+  while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
+  const auto step = parse_step_folder_name(name);
+  if (!step || !std::filesystem::is_directory(save / name, ignored)) return std::nullopt;
+  return step;
+}
+
+void write_best(const std::filesystem::path& save, int64_t step) {
+  write_file_atomically(save / kBest, step_folder_name(step) + "\n");
+}
+
+void remove_best(const std::filesystem::path& save) {
+  std::error_code error;
+  std::filesystem::remove(save / kBest, error);
+  VIADUCT_CHECK(IoError, !error, "cannot remove {}: {}", (save / kBest).string(), error.message());
+}
+
 std::vector<std::filesystem::path> publish_step(const std::filesystem::path& temporary,
                                                 const std::filesystem::path& save, int64_t step) {
   const auto target = save / step_folder_name(step);
@@ -211,7 +232,9 @@ HiddenSteps hide_old_steps(const std::filesystem::path& save, int64_t keep_last)
   for (int64_t good = 0; kept_from > 0 && good < keep_last;)
     good += can_be_opened(save / step_folder_name(steps[--kept_from])) ? 1 : 0;
   HiddenSteps hidden;
+  const std::optional<int64_t> best = best_step(save);
   for (size_t i = 0; i < kept_from; ++i) {
+    if (best == steps[i]) continue;
     const auto step = save / step_folder_name(steps[i]);
     std::error_code ignored;
     if (!std::filesystem::exists(step / kCheckpointIndexFile, ignored)) continue;

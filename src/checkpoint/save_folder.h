@@ -1,7 +1,8 @@
 #pragma once
 // The folder that a run saves into: SAVE/step_00000010/ … and SAVE/latest, which names the newest
-// complete step. A step gets its name only when it is complete; until then it is called
-// step_00000010.tmp-new. One run at a time writes into a save folder: run_lock.h.
+// complete step; SAVE/best names the best one where the run compares them (checkpoint.keep_best). A
+// step gets its name only when it is complete; until then it is called step_00000010.tmp-new. One
+// run at a time writes into a save folder: run_lock.h.
 
 #include <cstdint>
 #include <filesystem>
@@ -32,6 +33,13 @@ bool has_latest(const std::filesystem::path& save);
 int64_t latest_step(const std::filesystem::path& save);
 void write_latest(const std::filesystem::path& save, int64_t step);
 
+/// The step that SAVE/best names; nothing without the file, if it names nothing, or if the step's
+/// folder is missing.
+std::optional<int64_t> best_step(const std::filesystem::path& save);
+void write_best(const std::filesystem::path& save, int64_t step);
+/// Removes SAVE/best, if it is there.
+void remove_best(const std::filesystem::path& save);
+
 /// Makes the complete folder `temporary` the folder of `step`, atomically even if that exists.
 /// Returns the hidden folder of the old one, if any, to be removed.
 std::vector<std::filesystem::path> publish_step(const std::filesystem::path& temporary,
@@ -44,16 +52,17 @@ struct HiddenSteps {
 /// Keeps the newest `keep_last` good steps up to the latest one and hides those before them (0
 /// keeps all): renames each, so that a partly removed folder never has the name of a step. A step
 /// that cannot be opened (a damaged index, a file missing or of another size) does not count; one
-/// without an index is not ours and stays, as does one that cannot be renamed. Steps after the
-/// latest (of a run that was rolled back) are left alone.
+/// without an index is not ours and stays, as does one that cannot be renamed, and the best step.
+/// Steps after the latest (of a run that was rolled back) are left alone.
 HiddenSteps hide_old_steps(const std::filesystem::path& save, int64_t keep_last);
 
 /// Restores a step that an interrupted save was about to replace, recreates `latest` if a first
 /// save was interrupted before writing it, and removes the remains of interrupted saves. These are
 /// only folders step_NNNNNNNN.tmp-new and .tmp-old (or .tmp-old2 …), and files of a run's own
-/// (`latest`, config.yaml, metrics.jsonl, router_load.svg) as NAME.tmp-PID of processes that do not
-/// exist on this machine. The caller must hold the folder (checkpoint/run_lock.h); folders that
-/// `remover` is removing are left to it. One that cannot be removed stays, with a warning.
+/// (`latest`, `best`, config.yaml, metrics.jsonl, router_load.svg) as NAME.tmp-PID of processes
+/// that do not exist on this machine. The caller must hold the folder (checkpoint/run_lock.h);
+/// folders that `remover` is removing are left to it. One that cannot be removed stays, with a
+/// warning.
 void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover = nullptr);
 /// Whether a folder holds nothing but such remains, and the lock of whoever left them.
 bool has_only_leftovers(const std::filesystem::path& save);

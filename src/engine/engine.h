@@ -137,6 +137,10 @@ class Engine {
   /// backward. `instead_of_head`: see ModelStage; `watch`: see WatchLayers.
   void forward(const Batch& batch, StageSettings::HeadCall instead_of_head = {},
                WatchLayers::Function watch = {});
+  /// The same of micro-batches 0 … count − 1, which follow each other through the pipeline stages;
+  /// `batch_at` as in `run_micro_batches`. `instead_of_head` is called for them in ascending order.
+  void forward_all(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
+                   StageSettings::HeadCall instead_of_head);
 
   /// After `finish_step`: the main gradient times this factor is the gradient of the mean loss.
   double gradient_factor() const { return gradient_factor_; }

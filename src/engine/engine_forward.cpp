@@ -52,6 +52,17 @@ void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head
   run_forwards(1, settings, [&](int64_t) { return batch; });
 }
 
+void Engine::forward_all(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
+                         StageSettings::HeadCall instead_of_head) {
+  const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
+  run_forwards(count,
+               {.message_format = message_format(),
+                .has_backward = false,
+                .instead_of_head = std::move(instead_of_head),
+                .hooks = hooks()},
+               [&](int64_t i) { return upload_part(batch_at(i)); });
+}
+
 void Engine::run_forwards(int64_t count, const StageSettings& settings,
                           ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);

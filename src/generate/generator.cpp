@@ -81,17 +81,29 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       settings_(checked(settings, groups)),
       groups_(std::move(groups)),
       together_(share_experts(config, settings_.parallelism.mesh)),
-      model_(build_model(device, config.without_training_layers(), settings_.layers,
-                         settings_.positions, model_place(settings_.parallelism, groups_))),
+      own_model_(build_model(device, config.without_training_layers(), settings_.layers,
+                             settings_.positions, model_place(settings_.parallelism, groups_))),
       store_(std::make_unique<ParameterStore>(
-          device, settings_.layers.precision, model_->uses(),
-          StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
+          device, settings_.layers.precision, own_model_->uses(),
+          StoreSettings{.with_gradients = false, .with_masters = false}, groups_)),
+      model_(own_model_.get()) {
   VIADUCT_CHECK(
       ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
       "model.moe_token_dispatcher_type: allgather needs the same number of tokens on "
       "every rank, but the replicas of a generation have different prompts; nearest: alltoall");
   OpContext context = this->context();
   store_->derive_weights(context, settings_.memory.packed_weights);
+  start(1);
+}
+
+Generator::Generator(const BorrowedModel& borrowed, const GeneratorSettings& settings,
+                     ParallelGroups groups)
+    : device_(borrowed.context.ops.device),
+      ops_(borrowed.context.ops.ops),
+      settings_(checked(settings, groups)),
+      groups_(std::move(groups)),
+      borrowed_(borrowed),
+      model_(&borrowed.model) {
   start(1);
 }
 
@@ -210,11 +222,12 @@ Tensor Generator::feed(Feed ids) {
 
 Tensor Generator::run(Feed ids) {
   const Pass pass = pass_of(ids);
-  RankContext context{.ops = this->context(),
-                      .weights = *store_,
-                      .groups = groups_,
-                      .settings = settings_.layers,
-                      .cache = cache_.get()};
+  RankContext context = borrowed_ ? borrowed_->context
+                                  : RankContext{.ops = this->context(),
+                                                .weights = *store_,
+                                                .groups = groups_,
+                                                .settings = settings_.layers};
+  context.cache = cache_.get();
   Tensor logits;
   const auto instead_of_head = [&](const HeadSegment& head, const Tensor& stream) {
     if (fed_sequences(ids) > 0) logits = logits_of(context, head, pass.batch, stream, ids);
@@ -224,7 +237,8 @@ Tensor Generator::run(Feed ids) {
                    {.message_format = settings_.parallelism.message_format.value_or(
                         settings_.layers.precision.stream),
                     .has_backward = false,
-                    .instead_of_head = instead_of_head},
+                    .instead_of_head = instead_of_head,
+                    .hooks = borrowed_ ? borrowed_->hooks : std::vector<SegmentHooks*>()},
                    this_one);
   const ScheduleSettings schedule = forward_schedule(settings_.parallelism.schedule,
                                                      groups_.pp().size(), model_->chunks().size());
@@ -256,6 +270,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
   }
   groups_.tp().broadcast(chosen, 0).wait_host();
   groups_.pp().broadcast(chosen, settings_.parallelism.head_stage()).wait_host();
+  if (borrowed_) groups_.dp().broadcast(chosen, 0).wait_host();
   return {tokens, tokens + fed};
 }
 

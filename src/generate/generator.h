@@ -17,6 +17,8 @@
 
 #include "base/function_ref.h"
 #include "model/model.h"
+#include "model/segment_hooks.h"
+#include "nn/context.h"
 #include "nn/kv_cache.h"
 #include "ops/table.h"
 #include "pipeline/parallelism.h"
@@ -33,6 +35,15 @@ struct GeneratorSettings {
   int64_t positions = 0;  // tokens of the longest sequence
 };
 
+/// A model whose weights belong to someone else, such as a run that trains it.
+struct BorrowedModel {
+  const Model& model;
+  /// For forwards without gradients; what it refers to outlives the generator.
+  RankContext context;
+  /// That a walk over the model must call for each segment.
+  std::vector<SegmentHooks*> hooks = {};
+};
+
 class Generator {
  public:
   /// On `device` with the ops of `ops`, which outlive it. `groups`: this rank's communicators; all
@@ -42,9 +53,14 @@ class Generator {
   /// tokens.
   Generator(Device& device, const OpTable& ops, const ModelConfig& config,
             const GeneratorSettings& settings, ParallelGroups groups = self_groups());
+  /// Over a borrowed model, whose replicas all feed the same sequences and choose the same tokens:
+  /// their weights may be shards. It becomes invalid when the weights change. ConfigError for
+  /// context ranks.
+  Generator(const BorrowedModel& borrowed, const GeneratorSettings& settings,
+            ParallelGroups groups);
 
   const Model& model() const { return *model_; }
-  /// For loading the weights.
+  /// For loading the weights; only of a generator that has its own.
   ParameterStore& store() { return *store_; }
   OpContext context() { return {device_, ops_}; }
   int64_t positions() const { return settings_.positions; }
@@ -107,8 +123,10 @@ class Generator {
   GeneratorSettings settings_;
   ParallelGroups groups_;
   bool together_ = false;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<Model> own_model_;
   std::unique_ptr<ParameterStore> store_;
+  std::optional<BorrowedModel> borrowed_;  // instead of these two
+  const Model* model_ = nullptr;
   std::unique_ptr<KeyValueCache> cache_;
 };
 

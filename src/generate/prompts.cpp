@@ -40,13 +40,13 @@ PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool js
   return read;
 }
 
-PromptLines read_prompt_file(const std::filesystem::path& file) {
-  check_given_path("--prompt-file ", file, "a text file or JSONL");
+PromptLines read_prompt_file(const std::filesystem::path& file, std::string_view given_by) {
+  check_given_path(fmt::format("{} ", given_by), file, "a text file or JSONL");
   std::ifstream in(file);
   std::error_code error;
   VIADUCT_CHECK(ConfigError, !std::filesystem::is_directory(file, error),
-                "--prompt-file {}: is a folder, expected a file", file.string());
-  VIADUCT_CHECK(IoError, in.good(), "--prompt-file {}: cannot be opened", file.string());
+                "{} {}: is a folder, expected a file", given_by, file.string());
+  VIADUCT_CHECK(IoError, in.good(), "{} {}: cannot be opened", given_by, file.string());
   const std::string extension = file.extension().string();
   return read_prompt_lines(in, file.string(), extension == ".jsonl" || extension == ".json");
 }

@@ -5,6 +5,7 @@
 #include <istream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
@@ -28,8 +29,10 @@ struct PromptLines {
 };
 /// IoError for an input without lines.
 PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool jsonl);
-/// The same from a file; JSONL if its name ends in .jsonl or .json.
-PromptLines read_prompt_file(const std::filesystem::path& file);
+/// The same from a file that an option or field, `given_by`, names; JSONL if its name ends in
+/// .jsonl or .json.
+PromptLines read_prompt_file(const std::filesystem::path& file,
+                             std::string_view given_by = "--prompt-file");
 /// The lines themselves, or in JSONL their field "prompt". IoError that names the line for JSON
 /// that is malformed or has no such text.
 std::vector<PromptText> plain_prompts(PromptLines lines);

@@ -50,6 +50,9 @@ class HeadSegment final : public Segment {
   /// statistic format, before the softcap.
   Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
+  /// The matrix of the head: who makes logits several times holds it meanwhile, so that a sharded
+  /// one is gathered once.
+  const Parameter& weight() const { return *weight_; }
 
   /// Tokens of a chunk: depends only on the vocabulary and the backend, so that sums do not depend
   /// on batch size or threads.

@@ -139,6 +139,23 @@ std::string json_line(const ValidationMetrics& m) {
   return line(object);
 }
 
+std::string json_line(const TaskMetrics& m) {
+  Json object{{"step", m.step}, {"samples", m.samples}, {"tokens", m.tokens}};
+  Json& tasks = object["validation_tasks"] = Json::object();
+  for (const TaskFigures& figures : m.tasks) tasks[figures.task] = to_json(figures);
+  object["validation_seconds"] = m.seconds;
+  return line(object);
+}
+
+std::string json_line(const AnswerMetrics& m) {
+  Json object{{"step", m.step}, {"samples", m.samples}, {"tokens", m.tokens}};
+  Json& answers = object["validation_answers"] = Json::array();
+  for (const SampleAnswer& answer : m.answers)
+    answers.push_back({{"prompt", answer.prompt}, {"answer", answer.answer}});
+  object["validation_seconds"] = m.seconds;
+  return line(object);
+}
+
 std::string json_stopped_line(int64_t step, const std::string& reason) {
   return line({{"step", step}, {"stopped", reason}});
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/host_group.h"
+#include "data/tasks/task_scores.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
 #include "nn/quantization_log.h"
@@ -120,10 +121,33 @@ struct ValidationMetrics {
   double validation_seconds = 0;
 };
 
+/// An evaluation on tasks after `step` steps (validation.tasks).
+struct TaskMetrics {
+  int64_t step = 0;
+  int64_t samples = 0;
+  int64_t tokens = 0;
+  std::vector<TaskFigures> tasks;
+  double seconds = 0;
+};
+
+/// What the model says to prompts after `step` steps (validation.sample_prompts).
+struct SampleAnswer {
+  std::string prompt, answer;
+};
+struct AnswerMetrics {
+  int64_t step = 0;
+  int64_t samples = 0;
+  int64_t tokens = 0;
+  std::vector<SampleAnswer> answers;
+  double seconds = 0;
+};
+
 /// One JSON object without a line break. Numbers keep every bit; NaN and infinities, which JSON
 /// lacks, become null.
 std::string json_line(const StepMetrics& metrics);
 std::string json_line(const ValidationMetrics& metrics);
+std::string json_line(const TaskMetrics& metrics);
+std::string json_line(const AnswerMetrics& metrics);
 /// The last line of a run that ended early: {"step":120,"stopped":"signal"}.
 std::string json_stopped_line(int64_t step, const std::string& reason);
 

@@ -19,6 +19,8 @@ namespace {
 constexpr const char* kStepLine = "step";
 constexpr const char* kValidationLine = "validation";
 constexpr const char* kTestLine = "test";
+constexpr const char* kTasksLine = "tasks";
+constexpr const char* kAnswersLine = "answers";
 constexpr const char* kStopLine = "stop";
 
 std::string validation_kind(std::optional<int64_t> set) {
@@ -37,6 +39,10 @@ std::optional<std::pair<int64_t, std::string>> key_of(std::string_view line) {
     kind = kStopLine;
   } else if (object.contains("test_loss")) {
     kind = kTestLine;
+  } else if (object.contains("validation_tasks")) {
+    kind = kTasksLine;
+  } else if (object.contains("validation_answers")) {
+    kind = kAnswersLine;
   } else if (object.contains("validation_loss")) {
     const auto set = object.find("validation_set");
     const bool one_of_many = set != object.end() && set->is_number_integer();
@@ -103,6 +109,10 @@ std::string MetricsFile::validation_before(std::optional<int64_t> set) const {
 
 bool MetricsFile::test_before() const {
   return before_.contains({steps_done_, kTestLine});
+}
+
+bool MetricsFile::tasks_before() const {
+  return before_.contains({steps_done_, kTasksLine});
 }
 
 void MetricsFile::sync() {

@@ -20,11 +20,11 @@ class MetricsFile {
   /// Opens `path` for a run that has done `steps_done` steps (0: from the start).
   ///
   /// The file tells one history, with one line for each step and kind (a step's metrics, a
-  /// validation, a stop). Lines of an earlier session that this run does not continue (their step
-  /// is past `steps_done`, a run from the start continues nothing, or they cannot be parsed: a line
-  /// truncated by a crash), and second lines of one step and kind, move to NAME.dropped.jsonl
-  /// beside it, with a warning that counts them. So a run resumed from a checkpoint at step 100
-  /// repeats steps 101… in the file exactly once. IoError on failure.
+  /// validation, tasks, answers, a stop). Lines of an earlier session that this run does not
+  /// continue (their step is past `steps_done`, a run from the start continues nothing, or they
+  /// cannot be parsed: a line truncated by a crash), and second lines of one step and kind, move to
+  /// NAME.dropped.jsonl beside it, with a warning that counts them. So a run resumed from a
+  /// checkpoint at step 100 repeats steps 101… in the file exactly once. IoError on failure.
   MetricsFile(const std::filesystem::path& path, int64_t steps_done);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
@@ -39,8 +39,9 @@ class MetricsFile {
   /// The line of a validation at `steps_done` that an earlier session wrote (of the `set`-th data
   /// set, where there are several); "" if there is none.
   std::string validation_before(std::optional<int64_t> set = std::nullopt) const;
-  /// Whether an earlier session wrote the test at `steps_done`.
+  /// Whether an earlier session wrote the test at `steps_done`, and an evaluation on tasks.
   bool test_before() const;
+  bool tasks_before() const;
 
  private:
   using Key = std::pair<int64_t, std::string>;  // step and kind

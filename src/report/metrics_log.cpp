@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
 #include "report/tensorboard_writer.h"
@@ -55,6 +56,24 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
       add(fmt::format("routers/layer_{}/{}", layer.layer, name), value);
   }
   return scalars;
+}
+
+/// "acc 0.5000 ± 0.1508, perplexity 12.3".
+std::string figures_text(const TaskFigures& figures) {
+  std::string text;
+  for (const auto& [name, value] : named_figures(figures))
+    text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
+  return fmt::format("{} ({})", text, counted(figures.lines, "line"));
+}
+
+/// Shown as it is, not as Markdown, which TensorBoard reads.
+std::string as_code(const std::string& text) {
+  std::string code = "    ";
+  for (const char c : text) {
+    code += c;
+    if (c == '\n') code += "    ";
+  }
+  return code;
 }
 
 bool has_event_files(const std::filesystem::path& folder) {
@@ -117,6 +136,10 @@ std::optional<double> MetricsLog::validation_before(std::optional<int64_t> set) 
   return loss.is_number() ? loss.get<double>() : std::nan("");
 }
 
+bool MetricsLog::tasks_before() const {
+  return file_ && file_->tasks_before();
+}
+
 bool MetricsLog::test_before() const {
   return file_ && file_->test_before();
 }
@@ -158,6 +181,35 @@ void MetricsLog::validation(const ValidationMetrics& metrics) {
   const std::string of = metrics.set ? fmt::format(" of {}", metrics.set_name) : "";
   note(fmt::format("step {} | {}{} loss{} {:.4f} (perplexity {:.4g})", metrics.step, kind, number,
                    of, metrics.validation_loss, std::exp(metrics.validation_loss)));
+}
+
+void MetricsLog::tasks(const TaskMetrics& metrics) {
+  if (write_line(json_line(metrics))) {
+    std::vector<tensorboard::Scalar> scalars;
+    for (const TaskFigures& figures : metrics.tasks) {
+      for (const auto& [name, value] : named_figures(figures))
+        scalars.push_back({fmt::format("validation/{}/{}", figures.task, name), value});
+    }
+    write_event(metrics.step, scalars);
+  }
+  for (const TaskFigures& figures : metrics.tasks)
+    note(fmt::format("step {} | task {}: {}", metrics.step, figures.task, figures_text(figures)));
+}
+
+void MetricsLog::answers(const AnswerMetrics& metrics) {
+  if (write_line(json_line(metrics))) {
+    std::vector<tensorboard::Text> texts;
+    for (size_t i = 0; i < metrics.answers.size(); ++i) {
+      const auto& [prompt, answer] = metrics.answers[i];
+      texts.push_back({fmt::format("validation/answers/{}", i + 1),
+                       as_code(prompt) + "\n\nis continued by\n\n" + as_code(answer)});
+    }
+    attempt(lost_events_, [&] {
+      if (TensorBoardWriter* board = tensorboard()) board->write(metrics.step, texts);
+    });
+  }
+  for (const auto& [prompt, answer] : metrics.answers)
+    note(fmt::format("step {} | {} → {}", metrics.step, shown_name(prompt), shown_name(answer)));
 }
 
 void MetricsLog::stopped(int64_t step, const std::string& reason) {

@@ -51,12 +51,16 @@ class MetricsLog {
   void step(const StepMetrics& metrics);
   /// Of validation or test data.
   void validation(const ValidationMetrics& metrics);
+  void tasks(const TaskMetrics& metrics);
+  void answers(const AnswerMetrics& metrics);
   /// The loss of a validation at `steps_done` that an earlier session has in metrics.jsonl (NaN for
   /// one that was not finite); nothing if there is none. `set`: of which data set, where there are
   /// several.
   std::optional<double> validation_before(std::optional<int64_t> set = std::nullopt) const;
   /// Whether metrics.jsonl has the test at `steps_done` of an earlier session.
   bool test_before() const;
+  /// The same of an evaluation on tasks.
+  bool tasks_before() const;
   /// The run ended before its last step: "signal", "error", ….
   void stopped(int64_t step, const std::string& reason);
   /// Text for people only.

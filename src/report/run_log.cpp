@@ -67,6 +67,33 @@ LoggedStep step_of(const Json& line, const std::string& what) {
   return step;
 }
 
+/// The figures of an evaluation on tasks; false if the line is none.
+bool take_tasks(RunLog& log, const Json& line, const std::string& what) {
+  const auto tasks = line.find("validation_tasks");
+  if (tasks == line.end() || !tasks->is_object()) return false;
+  const auto step = static_cast<int64_t>(number(line, "step", what));
+  for (const auto& [task, figures] : tasks->items()) {
+    if (!figures.is_object()) continue;
+    for (const char* name : {"acc", "acc_norm", "acc_bytes", "perplexity"}) {
+      if (const auto value = number_if(figures, name))
+        log.figures.push_back({step, task, name, *value});
+    }
+  }
+  return true;
+}
+
+/// What prompts were answered; false if the line is none of this kind.
+bool take_answers(RunLog& log, const Json& line, const std::string& what) {
+  const auto answers = line.find("validation_answers");
+  if (answers == line.end() || !answers->is_array()) return false;
+  const auto step = static_cast<int64_t>(number(line, "step", what));
+  for (const Json& answer : *answers) {
+    if (answer.is_object())
+      log.answers.push_back({step, text_if(answer, "prompt"), text_if(answer, "answer")});
+  }
+  return true;
+}
+
 /// False for a line that is neither a step, a validation nor an end.
 bool take_line(RunLog& log, const Json& line, const std::string& what) {
   VIADUCT_CHECK(IoError, line.is_object(), "{}: expected an object", what);
@@ -79,6 +106,7 @@ bool take_line(RunLog& log, const Json& line, const std::string& what) {
       log.validations.push_back({static_cast<int64_t>(number(line, "step", what)), *loss,
                                  text_if(line, (name + "_data").c_str()), name == "test"});
   }
+  known = take_tasks(log, line, what) || take_answers(log, line, what) || known;
   if (!line.contains("step_seconds")) return known;
   log.stopped.clear();  // a run that stopped before this step was resumed
   log.steps.push_back(step_of(line, what));

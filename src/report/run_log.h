@@ -35,15 +35,31 @@ struct LoggedValidation {
   bool test = false;
 };
 
+/// A figure of a task by an evaluation: accuracies, perplexity.
+struct LoggedFigure {
+  int64_t step = 0;
+  std::string task, name;
+  double value = 0;
+};
+
+/// What the model said to a prompt.
+struct LoggedAnswer {
+  int64_t step = 0;
+  std::string prompt, answer;
+};
+
 struct RunLog {
   std::vector<LoggedStep> steps;
   std::vector<LoggedValidation> validations;
+  std::vector<LoggedFigure> figures;
+  std::vector<LoggedAnswer> answers;
   std::vector<SessionStart> sessions;  // that continued the run, from beside metrics.jsonl
   std::string stopped;                 // the reason of the last line, if the run says one
   std::string mfu_peak, flop_convention;
   int64_t tokens = 0;      // consumed by the last step
   bool simulated = false;  // its seconds were not measured on a machine
-  /// Numbers of the lines that are neither a step, a validation nor an end.
+  /// Numbers of the lines that are neither a step, a validation (of data, tasks or prompts) nor an
+  /// end.
   std::vector<int64_t> unknown_lines;
   bool truncated = false;  // the last line is incomplete: the run was killed while it wrote
 };

@@ -54,6 +54,10 @@ void put_bytes(std::string& out, uint32_t field, std::string_view bytes) {
 constexpr uint32_t kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5,
                    kEventSessionLog = 7;
 constexpr uint32_t kSummaryValue = 1, kValueTag = 1, kValueSimple = 2;
+constexpr uint32_t kValueTensor = 8, kValueMetadata = 9;
+constexpr uint32_t kMetadataPlugin = 1, kMetadataDataClass = 4, kPluginName = 1;
+constexpr uint32_t kTensorType = 1, kTensorShape = 2, kTensorStrings = 8;
+constexpr int64_t kStringType = 7, kTensorClass = 2;
 constexpr uint32_t kSessionLogStatus = 1;
 constexpr int64_t kSessionStart = 1;
 
@@ -103,6 +107,28 @@ std::string scalars_event(double wall_seconds, int64_t step, std::span<const Sca
     put_bytes(value, kValueTag, scalar.tag);
     put_key(value, kValueSimple, kFixed32);
     put_little_endian(value, std::bit_cast<uint32_t>(static_cast<float>(scalar.value)));
+    put_bytes(summary, kSummaryValue, value);
+  }
+  std::string out = event(wall_seconds);
+  put_int(out, kEventStep, step);
+  put_bytes(out, kEventSummary, summary);
+  return out;
+}
+
+std::string texts_event(double wall_seconds, int64_t step, std::span<const Text> texts) {
+  std::string plugin, metadata;
+  put_bytes(plugin, kPluginName, "text");
+  put_bytes(metadata, kMetadataPlugin, plugin);
+  put_int(metadata, kMetadataDataClass, kTensorClass);
+  std::string summary;
+  for (const Text& text : texts) {
+    std::string tensor, value;
+    put_int(tensor, kTensorType, kStringType);
+    put_bytes(tensor, kTensorShape, "");  // of no dims
+    put_bytes(tensor, kTensorStrings, text.text);
+    put_bytes(value, kValueTag, text.tag);
+    put_bytes(value, kValueTensor, tensor);
+    put_bytes(value, kValueMetadata, metadata);
     put_bytes(summary, kSummaryValue, value);
   }
   std::string out = event(wall_seconds);

@@ -1,7 +1,7 @@
 #pragma once
 // The bytes of TensorBoard event files: TFRecord frames around serialized `Event` messages. Only
-// what scalars need; the messages have a handful of fields whose numbers can never change, so they
-// are encoded here instead of by a code generator at build time.
+// what scalars and texts need; the messages have a handful of fields whose numbers can never
+// change, so they are encoded here instead of by a code generator at build time.
 
 #include <cstdint>
 #include <span>
@@ -23,6 +23,11 @@ struct Scalar {
   double value = 0;
 };
 
+/// A named text of one step, which readers show as Markdown.
+struct Text {
+  std::string tag, text;
+};
+
 /// `Event` with file_version "brain.Event:2", the first record of each file.
 std::string version_event(double wall_seconds);
 /// `Event` with a session start at `step`: readers drop what earlier files contain for this step
@@ -30,5 +35,7 @@ std::string version_event(double wall_seconds);
 std::string restart_event(double wall_seconds, int64_t step);
 /// `Event` with a summary of scalars (stored as float).
 std::string scalars_event(double wall_seconds, int64_t step, std::span<const Scalar> scalars);
+/// `Event` with a summary of texts, as the text plugin reads them: tensors of one string.
+std::string texts_event(double wall_seconds, int64_t step, std::span<const Text> texts);
 
 }  // namespace viaduct::tensorboard

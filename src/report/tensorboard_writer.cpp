@@ -55,6 +55,10 @@ void TensorBoardWriter::write(int64_t step, std::span<const tensorboard::Scalar>
   file_->append(tensorboard::record(tensorboard::scalars_event(wall_seconds(), step, scalars)));
 }
 
+void TensorBoardWriter::write(int64_t step, std::span<const tensorboard::Text> texts) {
+  file_->append(tensorboard::record(tensorboard::texts_event(wall_seconds(), step, texts)));
+}
+
 void TensorBoardWriter::sync() {
   file_->sync();
 }

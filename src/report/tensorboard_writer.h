@@ -27,6 +27,7 @@ class TensorBoardWriter {
 
   /// Appends one event with all scalars of a step; visible to readers at once. IoError on failure.
   void write(int64_t step, std::span<const tensorboard::Scalar> scalars);
+  void write(int64_t step, std::span<const tensorboard::Text> texts);
 
   /// Flushes all events to disk.
   void sync();

@@ -130,7 +130,22 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"validation.eval_interval"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.validation.eval_iters == 0, "validation.eval_iters = 0");
+         return reason_if(!c.validation.any(),
+                          "validation.eval_iters = 0, and there are neither tasks nor prompts");
+       }},
+      {{"validation.sample_tokens"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.validation.sample_prompts, "validation.sample_prompts is null");
+       }},
+      {{"train.early_stopping_patience"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.train.skip_train, "train.skip_train = true: nothing is trained");
+       }},
+      {{"checkpoint.keep_best"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.train.skip_train) return std::string("train.skip_train = true: nothing is saved");
+         return reason_if(!c.checkpoint.save && !c.train.early_stopping_patience,
+                          "checkpoint.save is null: nothing is saved");
        }},
       {{"optimizer.weight_decay"},
        [](const RunConfig& c, const ConfigOutcome& outcome) {

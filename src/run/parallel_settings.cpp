@@ -81,8 +81,10 @@ void resolve_parallel(RunConfig& config) {
   // It replaces both; this also holds for a configuration written out with all its fields.
   if (overlap.tp_comm_overlap_rs_dgrad)
     overlap.tp_comm_bulk_dgrad = overlap.tp_comm_bulk_wgrad = false;
+  // Answers to prompts are made token by token.
   overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&
-                                  !config.pipeline.variable_seq_lengths);
+                                  !config.pipeline.variable_seq_lengths &&
+                                  !config.validation.sample_prompts);
   config.pipeline.resolve(pp);
   const bool chunks = pp > 1 && config.pipeline.virtual_stages() > 1;
   config.ddp.resolve(data_parallel_size(config) * cp, chunks);

@@ -266,6 +266,7 @@ constexpr std::string_view kFree[] = {
     "train.micro_batch_size",
     "train.exit_interval",
     "train.exit_duration_in_mins",
+    "train.early_stopping_patience",
     "train.nan_loss_action",
     "train.max_skipped_in_a_row",
     "train.max_skipped_rate",

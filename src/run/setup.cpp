@@ -166,6 +166,13 @@ void check_fit(const RunSetup& setup) {
   if (data.fim_rate > 0 && !setup.tokenizer)
     problems.add("dataset.fim_rate: {} needs a tokenizer (tokenizer.tokenizer_model)",
                  data.fim_rate);
+  const ValidationConfig& validation = config.validation;
+  if (validation.tasks && !setup.tokenizer)
+    problems.add("validation.tasks: {} needs a tokenizer (tokenizer.tokenizer_model)",
+                 *validation.tasks);
+  if (validation.sample_prompts && !setup.tokenizer)
+    problems.add("validation.sample_prompts: {} needs a tokenizer (tokenizer.tokenizer_model)",
+                 *validation.sample_prompts);
   check_name_patterns(config, setup.model, problems);
   problems.throw_if_any();
 }

@@ -62,6 +62,14 @@ FieldGroup train_fields(TrainConfig& config) {
       .positive()
       .in("minutes");
   group
+      .field("early_stopping_patience", config.early_stopping_patience,
+             "Stop, with a checkpoint, after this many evaluations in a row that are not better "
+             "than the best one before; the metric is checkpoint.keep_best, or without that the "
+             "validation loss. The evaluation before the first step does not count; null: never.")
+      .range(1)
+      .in("evaluations")
+      .constraint("needs validation data or validation.tasks");
+  group
       .field("nan_loss_action", config.nan_loss_action,
              "What a loss or gradient with NaN or infinity does: `stop` the run, or `skip` the "
              "update and count it.")
@@ -123,6 +131,22 @@ FieldGroup validation_fields(ValidationConfig& config) {
              "Evaluations, and the test at the end, read every sample of their data once, "
              "regardless of eval_iters.")
       .constraint("excludes dataset.mock and a validation or test blend with weights");
+  group
+      .field("tasks", config.tasks,
+             "File of tasks (JSONL, as of `viaduct eval --tasks`) that each evaluation scores; "
+             "null: none.")
+      .constraint("needs a tokenizer");
+  group
+      .field("sample_prompts", config.sample_prompts,
+             "File of prompts (one a line, or JSONL with `prompt`) that the model continues at "
+             "each evaluation, with the most probable tokens; null: none.")
+      .constraint(
+          "needs a tokenizer; excludes context parallelism and comm_overlap.tp_comm_overlap");
+  group
+      .field("sample_tokens", config.sample_tokens,
+             "New tokens of an answer to sample_prompts, at most.")
+      .range(1)
+      .in("tokens");
   return group;
 }
 

@@ -20,6 +20,7 @@ struct TrainConfig {
   int64_t micro_batch_size = 2;
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
+  std::optional<int64_t> early_stopping_patience;
   std::string nan_loss_action = "stop";
   std::optional<int64_t> max_skipped_in_a_row = 10;
   double max_skipped_rate = 0.2;
@@ -35,8 +36,14 @@ struct ValidationConfig {
   int64_t eval_iters = 32;
   bool multiple_validation_sets = false;
   bool full_validation = false;
+  std::optional<std::string> tasks;
+  std::optional<std::string> sample_prompts;
+  int64_t sample_tokens = 64;
 
+  /// Whether validation data are evaluated.
   bool evaluates() const { return full_validation || eval_iters > 0; }
+  /// Whether there is anything to do at eval_interval.
+  bool any() const { return evaluates() || tasks || sample_prompts; }
 };
 
 struct LoggerConfig {

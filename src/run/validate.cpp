@@ -247,7 +247,23 @@ void validate_profiling(const RunConfig& config, Problems& problems) {
   }
 }
 
+void validate_sample_prompts(const RunConfig& config, Problems& problems) {
+  if (!config.validation.sample_prompts) return;
+  if (config.parallel.context_parallel_size > 1) {
+    problems.add(
+        "validation.sample_prompts: answers are made token by token, which "
+        "model.context_parallel_size = {} cannot cut; expected 1",
+        config.parallel.context_parallel_size);
+  }
+  if (config.tensor_overlap.tp_comm_overlap.value_or(false)) {
+    problems.add(
+        "validation.sample_prompts: answers are made token by token, but "
+        "comm_overlap.tp_comm_overlap = true needs one shape for the whole run; `auto` follows it");
+  }
+}
+
 void validate_evaluation(const RunConfig& config, Problems& problems) {
+  validate_sample_prompts(config, problems);
   const ValidationConfig& v = config.validation;
   const DatasetConfig& data = config.dataset;
   // A dry run needs no data set.

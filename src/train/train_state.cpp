@@ -6,6 +6,19 @@
 #include "base/json_reader.h"
 
 namespace viaduct {
+namespace {
+
+BestEvaluation best_from_json(const nlohmann::json& json) {
+  BestEvaluation best;
+  best.metric = json.at("metric").get<std::string>();
+  best.value = json.at("value").get<double>();
+  best.step = json.at("step").get<int64_t>();
+  best.evaluations_since = json.at("evaluations_since").get<int64_t>();
+  best.judged_step = json.at("judged_step").get<int64_t>();
+  return best;
+}
+
+}  // namespace
 
 std::string to_json(const TrainState& s) {
   nlohmann::ordered_json json{{"step", s.step},
@@ -20,6 +33,13 @@ std::string to_json(const TrainState& s) {
                               {"scaler_clean_steps", s.scaler.clean_steps},
                               {"scaler_overflows_left", s.scaler.overflows_left}};
   if (s.seed) json["seed"] = *s.seed;
+  if (s.best) {
+    json["best"] = {{"metric", s.best->metric},
+                    {"value", s.best->value},
+                    {"step", s.best->step},
+                    {"evaluations_since", s.best->evaluations_since},
+                    {"judged_step", s.best->judged_step}};
+  }
   return json.dump();
 }
 
@@ -40,6 +60,11 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     s.scaler.clean_steps = json.at("scaler_clean_steps").get<int64_t>();
     s.scaler.overflows_left = json.at("scaler_overflows_left").get<int64_t>();
     if (json.contains("seed")) s.seed = json.at("seed").get<uint64_t>();
+    if (json.contains("best")) s.best = best_from_json(json.at("best"));
+    VIADUCT_CHECK(IoError,
+                  !s.best || (s.best->step >= 0 && s.best->step <= s.best->judged_step &&
+                              s.best->judged_step <= s.step && s.best->evaluations_since >= 0),
+                  "{}: the best evaluation of the training state contradicts its step", where);
     VIADUCT_CHECK(IoError,
                   s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
                       s.schedule_samples >= 0 && s.skipped_in_a_row >= 0 && s.data_rows >= 0,

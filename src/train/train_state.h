@@ -10,6 +10,17 @@
 
 namespace viaduct {
 
+/// The best evaluation of a run by one metric, and what came after it.
+struct BestEvaluation {
+  std::string metric;  // as checkpoint.keep_best names it
+  double value = 0;
+  int64_t step = 0;
+  int64_t evaluations_since = 0;
+  int64_t judged_step = 0;  // of the last evaluation that was compared
+
+  bool operator==(const BestEvaluation&) const = default;
+};
+
 struct TrainState {
   int64_t step = 0;              // iterations done, skipped ones included
   int64_t updates = 0;           // optimizer updates done: exponent of Adam's bias corrections
@@ -25,6 +36,8 @@ struct TrainState {
   /// The seed of the run: dropout masks continue only under the same one. Nothing in a checkpoint
   /// that was saved with checkpoint.save_rng=false.
   std::optional<uint64_t> seed;
+  /// Where evaluations are compared (checkpoint.keep_best, train.early_stopping_patience).
+  std::optional<BestEvaluation> best;
 
   bool operator==(const TrainState&) const = default;
 };

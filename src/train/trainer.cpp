@@ -76,6 +76,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   data_ =
       std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
                                      run_.parallelism.mesh.coordinate(rank, Axis::dp).value, start);
+  open_validation_files();
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_, make_groups(run_, world_),
                                      open_second_memory());
   if (config_.context_parallel.hybrid_context_parallel)
@@ -85,6 +86,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (run_.layers.precision.loss_scaling) state_.scaler = scaler_.initial_state();
   take_folder(true);
   load_weights(std::move(checkpoint));
+  settle_best();
   state_.data_rows = data_->rows_read();
   began_at_ = state_.step;
   const auto& samples = config_.train.train_samples;
@@ -144,8 +146,12 @@ void Trainer::run_to_the_end() {
   if (!over && !train.skip_train) note_data();
   // A resumed run evaluates at the same steps as one that was not stopped.
   const auto evaluation_due = [&] { return state_.step % config_.validation.eval_interval == 0; };
+  const bool was_best = is_best_step();
   if (train.skip_train || over || evaluation_due()) evaluate();
+  // Of a resumed run, which was saved before it was evaluated.
+  if (is_best_step() && !was_best) save(false);
   std::string reason = stop_requested() ? "signal" : "";
+  if (reason.empty() && !over && ends_early()) reason = "early";
   std::exception_ptr failure;
   while (reason.empty() && !train.skip_train && state_.step < total_steps_) {
     const auto& skipped = train.iterations_to_skip;
@@ -172,10 +178,11 @@ void Trainer::run_to_the_end() {
       reason = "signal";
     } else if (!done) {
       reason = exit_reason();
+      if (reason.empty() && ends_early()) reason = "early";
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
     if (merged_.folder_deleted) on_this_rank([&] { recreate_folder(); });
-    const bool wanted = due || merged_.folder_deleted;
+    const bool wanted = due || merged_.folder_deleted || is_best_step();
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
   if (failure) end_with(failure);

@@ -25,8 +25,11 @@
 #include "report/step_profiler.h"
 #include "run/resolved_run.h"
 #include "run/setup.h"
+#include "train/sample_answers.h"
+#include "train/task_evaluation.h"
 #include "train/train_state.h"
 #include "train/training_data.h"
+#include "train/watched_metric.h"
 
 namespace viaduct {
 
@@ -120,8 +123,24 @@ class Trainer {
   void skip_step();
   /// Error on all ranks if replicas of a weight differ.
   void check_replicas();
-  /// Evaluates the validation samples, if there are any. False: asked to stop, not evaluated.
+  /// Evaluates what there is of validation samples, tasks and prompts. False: asked to stop, not
+  /// evaluated.
   bool evaluate();
+  /// The loss on the validation samples; false as above.
+  bool evaluate_data(EvaluationFigures& figures);
+  /// Reads the files of tasks and prompts, and finds the metric to compare evaluations by. The same
+  /// error on all ranks.
+  void open_validation_files();
+  bool evaluate_tasks(EvaluationFigures& figures);
+  void answer_prompts();
+  /// Compares the evaluation of this step with those before.
+  void judge_evaluation(const EvaluationFigures& figures);
+  /// After a resume: SAVE/best names the best step of the history that this run continues.
+  void settle_best();
+  /// The state of this step is the best so far, and is to be kept.
+  bool is_best_step() const;
+  /// No evaluation was better for so long that the run ends.
+  bool ends_early();
   /// Evaluates the test samples, if there are any: once, at the end of a run.
   void test();
   /// Evaluates `set`, fills in `metrics` and reports them. Nothing is returned if asked to stop;
@@ -218,6 +237,9 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DocumentBatches> documents_;  // with hybrid context parallelism
   std::unique_ptr<TrainingData> data_;
+  std::optional<PreparedTasks> tasks_;             // validation.tasks
+  std::optional<SamplePrompts> prompts_;           // validation.sample_prompts
+  std::optional<WatchedMetric> watched_;           // that evaluations are compared by
   std::vector<std::string> changed_;               // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;   // rank 0, of a run that saves or resumes
   std::map<std::string, std::string> side_texts_;  // rank 0: the tokenizer's files, by name

@@ -183,7 +183,8 @@ std::map<std::string, std::string> Trainer::checkpoint_files() const {
 void Trainer::save(bool wait) {
   const CheckpointConfig& c = config_.checkpoint;
   may_save_ = false;
-  if (saved_step_ != state_.step) {
+  const bool saved_before = saved_step_ == state_.step;
+  if (!saved_before) {
     TrainState state = state_;
     if (!c.save_rng) state.seed.reset();
     if (c.async_save) saver_->finish();  // one copy of the state at a time
@@ -198,6 +199,7 @@ void Trainer::save(bool wait) {
     staged.files = checkpoint_files();
     staged.save = *c.save;
     staged.keep_last = c.most_recent_k;
+    staged.is_best = is_best_step();
     staged.lock = lock_;
     staged.old_steps = old_steps_;
     check_finite(staged);
@@ -226,6 +228,7 @@ void Trainer::save(bool wait) {
     if (before) std::rethrow_exception(before);
   }
   if (wait && c.async_save) saver_->join();
+  if (saved_before && is_best_step()) settle_best();
   may_save_ = true;
 }
 

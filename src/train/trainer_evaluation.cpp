@@ -11,7 +11,9 @@ void Trainer::take_evaluations_before() {
   const auto& sets = data_->validation_sets();
   if (config_.train.skip_train) return;
   double loss = 0;
-  bool known = !sets.empty();
+  // Evaluations are compared by what this session measures.
+  const bool compared = !watched_ || (state_.best && state_.best->judged_step == state_.step);
+  bool known = compared && (!sets.empty() || tasks_) && (!tasks_ || log_->tasks_before());
   for (size_t i = 0; i < sets.size(); ++i) {
     const auto number = sets.size() > 1 ? std::optional(static_cast<int64_t>(i)) : std::nullopt;
     const auto before = log_->validation_before(number);
@@ -21,13 +23,22 @@ void Trainer::take_evaluations_before() {
   }
   if (world_->host().most(known ? 1 : 0) > 0) {
     evaluated_step_ = state_.step;  // an earlier session evaluated and logged it
-    if (known) validations_.emplace_back(state_.step, loss);
+    if (known && !sets.empty()) validations_.emplace_back(state_.step, loss);
   }
 }
 
 bool Trainer::evaluate() {
+  if (evaluated_step_ == state_.step) return true;
+  EvaluationFigures figures;
+  if (!evaluate_data(figures) || !evaluate_tasks(figures)) return false;
+  answer_prompts();
+  evaluated_step_ = state_.step;
+  judge_evaluation(figures);
+  return true;
+}
+
+bool Trainer::evaluate_data(EvaluationFigures& figures) {
   const auto& sets = data_->validation_sets();
-  if (sets.empty() || evaluated_step_ == state_.step) return true;
   double loss = 0, scored = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
     ValidationMetrics metrics;
@@ -40,8 +51,10 @@ bool Trainer::evaluate() {
     loss += result->validation_loss * static_cast<double>(result->validation_tokens);
     scored += static_cast<double>(result->validation_tokens);
   }
-  evaluated_step_ = state_.step;
-  if (scored > 0) validations_.emplace_back(state_.step, loss / scored);
+  if (scored > 0) {
+    figures[kValidationLoss] = loss / scored;
+    validations_.emplace_back(state_.step, loss / scored);
+  }
   return true;
 }
 

@@ -158,7 +158,10 @@ WalkFiles::WalkFiles() {
       {"$CHAT", write_conversations(folder_ / "chat", conversations_of(random_lengths(40, 5, 30)))},
       {"$MODEL", test_data("golden/llama/model").string()},
       {"$TOKENIZER", test_data("tokenizer/bpe_shakespeare").string()},
+      {"$TASKS", test_data("tasks/examples.jsonl").string()},
+      {"$PROMPTS", (folder_ / "prompts.txt").string()},
       {"$OUT", (folder_ / "out").string()}};
+  write_file_atomically(folder_ / "prompts.txt", "To be\n");
 }
 
 void WalkFiles::make_runs() const {

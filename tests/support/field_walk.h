@@ -49,8 +49,8 @@ std::vector<Overrides> plain_runs();
 /// Files that the values of cases name: "$SAVE" is the save folder of the run, "$RUN" a run of two
 /// steps with a checkpoint of each, "$DAMAGED" the same with the newer one damaged, "$CORPUS_A",
 /// "$CORPUS_B" and "$CORPUS_C" data sets, "$CHAT" one of conversations, "$MODEL" a Hugging Face
-/// folder, "$TOKENIZER" a tokenizer,
-/// "$OUT" a folder for output.
+/// folder, "$TOKENIZER" a tokenizer, "$TASKS" a file of tasks, "$PROMPTS" one of prompts, "$OUT" a
+/// folder for output.
 class WalkFiles {
  public:
   WalkFiles();

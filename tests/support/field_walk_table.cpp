@@ -33,6 +33,11 @@ std::vector<FieldCase> train_cases() {
        {"optimizer.lr=1e30", "train.nan_loss_action=skip", "train.train_iters=8"},
        {},
        "limits skipped updates, and none is skipped"},
+      // Weights that do not change: no evaluation is better than the first.
+      {"train.early_stopping_patience",
+       "1",
+       kNumbers,
+       {"validation.eval_iters=1", "validation.eval_interval=1", "optimizer.lr=1e-30"}},
       {"train.skip_train", "true", kNumbers, {"validation.eval_iters=1"}},
       {"train.exit_signals",
        "[SIGUSR1]",
@@ -44,6 +49,10 @@ std::vector<FieldCase> train_cases() {
        "train.exit_signals=[SIGHUP]"},
       {"validation.eval_interval", "1", kNumbers, {"validation.eval_iters=1"}},
       {"validation.eval_iters", "2", kNumbers},
+      {"validation.tasks", "$TASKS", kFiles, kText, {"/no/such/file"}},
+      {"validation.sample_prompts", "$PROMPTS", kFiles, kText, {"/no/such/file"}},
+      {"validation.sample_tokens", "1", kFiles,
+       kText + Overrides{"validation.sample_prompts=$PROMPTS"}},
   };
 }
 
@@ -280,6 +289,7 @@ std::vector<FieldCase> checkpoint_cases() {
        {"checkpoint.save_interval=1"},
        {"0"},
        "keeps the newest one, and one is saved"},
+      {"checkpoint.keep_best", "validation_loss", kFiles, {"validation.eval_iters=1"}, {"banana"}},
       {"checkpoint.async_save", "true", kSaid},
       {"checkpoint.save_optim", "false", kFiles},
       {"checkpoint.load_optim", "false", kNumbers, kResume, {}, kOnlyResumed},

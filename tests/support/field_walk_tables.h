@@ -46,6 +46,7 @@ inline const Overrides kSharded =
 inline const Overrides kNarrow = kDp + kBf16 + Overrides{"ddp.grad_reduce_in_fp32=false"};
 inline const Overrides kData{"dataset.mock=false", "model.vocab_size=1024",
                              "dataset.blend=[$CORPUS_A]", "dataset.split=90,10,0"};
+inline const Overrides kText{"tokenizer.tokenizer_model=$TOKENIZER", "model.vocab_size=2048"};
 inline const Overrides kOffloads{"model.fine_grained_activation_offloading=true",
                                  "model.offload_modules=[mlp]",
                                  "model.min_offloaded_tensor_size=0"};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "base/units.h"
@@ -136,6 +137,55 @@ void add_loss(HtmlPage& page, const RunLog& log) {
   page.figure("Loss by step", draw(chart), "Mean over the scored tokens of a step's global batch.");
 }
 
+void add_tasks(HtmlPage& page, const RunLog& log) {
+  if (log.figures.empty()) return;
+  page.section("Tasks");
+  struct Figure {
+    const char *name, *unit, *caption;
+  };
+  constexpr Figure kFigures[] = {
+      {"acc", "share", "Share of lines whose right choice is the most probable one."},
+      {"acc_norm", "share", "The same by log-likelihood a character."},
+      {"acc_bytes", "share", "The same by log-likelihood a byte."},
+      {"perplexity", "perplexity", "Of the lines with a continuation."}};
+  for (const Figure& figure : kFigures) {
+    std::map<std::string, Series> tasks;
+    for (const LoggedFigure& logged : log.figures) {
+      if (logged.name != figure.name) continue;
+      Series& series = tasks[logged.task];
+      series.name = logged.task;
+      series.points.push_back({static_cast<double>(logged.step), logged.value});
+    }
+    if (tasks.empty()) continue;
+    LineChart chart{std::string(figure.name) + " by step", "step", figure.unit, {}, {}};
+    for (auto& [task, series] : tasks) {
+      series.dots = series.points.size() < 3;
+      chart.series.push_back(std::move(series));
+    }
+    chart.marks = marks_of(log);
+    page.figure(chart.label, draw(chart), figure.caption);
+  }
+}
+
+/// The answers of the last evaluation, and of those before it folded.
+void add_answers(HtmlPage& page, const RunLog& log) {
+  if (log.answers.empty()) return;
+  page.section("Answers");
+  const int64_t last = log.answers.back().step;
+  std::vector<std::vector<std::string>> rows;
+  std::map<int64_t, std::string, std::greater<>> before;
+  for (const LoggedAnswer& logged : log.answers) {
+    if (logged.step == last) {
+      rows.push_back({logged.prompt, logged.answer});
+    } else {
+      before[logged.step] += logged.prompt + " → " + logged.answer + "\n\n";
+    }
+  }
+  page.paragraph(fmt::format("After step {}, by the most probable tokens.", last));
+  page.table({"prompt", "answer"}, rows);
+  for (const auto& [step, text] : before) page.details(fmt::format("After step {}", step), text);
+}
+
 void add_speed(HtmlPage& page, const RunLog& log, const MeasuredSteps& run) {
   page.section("Speed");
   page.paragraph(fmt::format(
@@ -244,6 +294,8 @@ std::string run_page(const RunPageInput& input) {
               "The last line of the log is incomplete: the run was killed while it wrote, or still "
               "writes.");
   add_loss(page, log);
+  add_tasks(page, log);
+  add_answers(page, log);
   chart_of(
       page, log, "gradient norm", "norm", "Global norm of the gradient, before clipping.",
       [](const LoggedStep& s) { return s.grad_norm; }, true);

@@ -1,0 +1,18 @@
+#pragma once
+// viaduct eval --tasks: choices and continuations scored by a model.
+
+#include "run/launch.h"
+#include "train/task_evaluation.h"
+
+namespace viaduct::cli {
+
+struct TaskArguments {
+  TaskEvaluationRequest request;
+  bool rows = false;  // prints the log-likelihoods of each line
+};
+
+/// Evaluates and prints; rank 0 alone prints, when everything is done. `json`: one document.
+void run_task_evaluation(const TaskEvaluation& evaluation, const Launch& launch, bool rows,
+                         bool json);
+
+}  // namespace viaduct::cli

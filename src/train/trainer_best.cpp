@@ -1,0 +1,109 @@
+// Tasks and prompts at the evaluations of the training loop, the best evaluation so far, and the
+// early end of a run whose evaluations do not improve.
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "checkpoint/on_all_ranks.h"
+#include "checkpoint/save_folder.h"
+#include "train/trainer.h"
+
+namespace viaduct {
+
+void Trainer::open_validation_files() {
+  const ValidationConfig& validation = config_.validation;
+  const auto read = [&] {
+    if (validation.tasks) {
+      TaskFile file = read_task_file("validation.tasks", *validation.tasks);
+      std::vector<ScoredTokens> tokens = task_tokens(file, *setup_.tokenizer, {});
+      tasks_ = prepare_tasks(std::move(file), std::move(tokens), run_.positions);
+    }
+    if (validation.sample_prompts) {
+      prompts_ = read_sample_prompts(*validation.sample_prompts, *setup_.tokenizer, run_.positions,
+                                     validation.sample_tokens);
+    }
+    watched_ = watched_metric(config_, metrics_of_run(!data_->validation_sets().empty(),
+                                                      tasks_ ? &tasks_->file : nullptr));
+  };
+  run_on_all(*world_, read, "reading the files of section validation");
+  if (!leads()) return;
+  if (tasks_) {
+    if (const std::string text = shortened_text(*tasks_, run_.positions); !text.empty())
+      log_warning("{}", text);
+  }
+  if (watched_) log_info("evaluations are compared by {}", described(*watched_));
+}
+
+bool Trainer::evaluate_tasks(EvaluationFigures& figures) {
+  if (!tasks_) return true;
+  const double begin = steady_seconds();
+  const auto texts =
+      score_texts(*engine_, tasks_->texts,
+                  {.micro_batch_tokens = config_.train.micro_batch_size * run_.positions,
+                   .requests = tasks_->requests},
+                  {.stop = [&] { return stop_requested(); }});
+  if (!texts) return false;
+  TaskMetrics metrics{state_.step, state_.consumed_samples, state_.consumed_tokens,
+                      task_figures(tasks_->file, *texts), steady_seconds() - begin};
+  add_figures(metrics.tasks, figures);
+  log_->tasks(metrics);
+  return true;
+}
+
+void Trainer::answer_prompts() {
+  if (!prompts_) return;
+  const double begin = steady_seconds();
+  AnswerMetrics metrics{state_.step, state_.consumed_samples, state_.consumed_tokens,
+                        viaduct::answer_prompts(*engine_, *setup_.tokenizer, *prompts_)};
+  metrics.seconds = steady_seconds() - begin;
+  log_->answers(metrics);
+}
+
+void Trainer::judge_evaluation(const EvaluationFigures& figures) {
+  // The weights that a run begins with are no result of it.
+  if (!watched_ || state_.step == 0 || config_.train.skip_train) return;
+  if (state_.best && state_.best->metric != watched_->name) {
+    log_->note(
+        fmt::format("the best evaluation so far was by {}; they are compared by {} from here on",
+                    state_.best->metric, watched_->name));
+  }
+  if (!judge(*watched_, figures, state_.step, state_.best)) return;
+  log_->note(fmt::format("step {} | best {} so far: {:.6g}", state_.step, watched_->name,
+                         state_.best->value));
+}
+
+bool Trainer::is_best_step() const {
+  return config_.checkpoint.keep_best && config_.checkpoint.save && !config_.train.skip_train &&
+         state_.best && state_.best->step == state_.step;
+}
+
+bool Trainer::ends_early() {
+  if (config_.train.skip_train) return false;
+  const auto& patience = config_.train.early_stopping_patience;
+  if (!watched_ || !is_out_of_patience(state_.best, patience)) return false;
+  log_->note(
+      fmt::format("{} is not better than {:.6g}, of step {}, since {} evaluations "
+                  "(train.early_stopping_patience={})",
+                  state_.best->metric, state_.best->value, state_.best->step,
+                  state_.best->evaluations_since, *patience));
+  return true;
+}
+
+void Trainer::settle_best() {
+  const auto settle = [&] {
+    if (!lock_ || !config_.checkpoint.keep_best || config_.train.skip_train) return;
+    const std::filesystem::path& save = lock_->folder();
+    const std::optional<int64_t> named = best_step(save);
+    const std::optional<int64_t> best =
+        state_.best ? std::optional(state_.best->step) : std::nullopt;
+    if (named == best) return;
+    std::error_code ignored;
+    if (best && std::filesystem::is_directory(save / step_folder_name(*best), ignored))
+      return write_best(save, *best);
+    if (best)
+      log_warning("{}: the best checkpoint so far, of step {}, is not there", save.string(), *best);
+    remove_best(save);
+  };
+  run_on_all(*world_, settle, "naming the best checkpoint");
+}
+
+}  // namespace viaduct
