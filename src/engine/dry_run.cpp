@@ -255,13 +255,8 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
       });
     });
   }
-<<<<<<< HEAD
-  result.model_flops =
-      training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
-  record.give_up_at({});  // what is made of it afterwards has its own time
-=======
   result.model_flops = model_flops(setup);
->>>>>>> packing
+  record.give_up_at({});  // what is made of it afterwards has its own time
 }
 
 }  // namespace
