@@ -141,8 +141,8 @@ void ChatTerminal::ask(const std::string& text) {
   if (answer.generated.reason == StopReason::interrupted) {
     interrupts_.clear();
     interrupted_ = true;
-    say(answer.text.empty() ? "(stopped before the answer began: the message is left out)\n"
-                            : "(stopped; Ctrl-C once more leaves)\n");
+    say_text(answer.text.empty() ? "(stopped before the answer began: the message is left out)\n"
+                                 : "(stopped; Ctrl-C once more leaves)\n");
   } else if (asked.context_full) {
     say("(the context of the model is full: /reset begins a new conversation)\n");
   } else if (answer.generated.reason == StopReason::length) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "template/interpreter.h"
+#include "template/lexer.h"
 
 namespace viaduct::jinja {
 namespace {
