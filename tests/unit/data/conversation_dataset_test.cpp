@@ -155,8 +155,9 @@ TEST_F(Conversations, SplitOnesPredictEachTokenOnce) {
       for (size_t t = 0; t < 32; ++t) {
         found += row.loss_mask[t] > 0 ? 1 : 0;
         tokens += row.padding[t] == 0 ? 1 : 0;
-        if (t + 1 < 32 && row.loss_mask[t] > 0 && row.position_ids[t + 1] > 0)
+        if (t + 1 < 32 && row.loss_mask[t] > 0 && row.position_ids[t + 1] > 0) {
           EXPECT_EQ(row.labels[t], row.tokens[t + 1]);
+        }
       }
     }
     EXPECT_EQ(found, scored) << algorithm;
@@ -249,7 +250,8 @@ TEST_F(Conversations, BlendWithPlainData) {
   for (int64_t r = 0; r < 40; ++r) {
     const Sample row = rows->get(r);
     with += row.padding.empty() ? 0 : 1;
-    if (row.padding.empty()) EXPECT_THAT(row.cu_seqlens, ElementsAre(0, 32));
+    if (!row.padding.empty()) continue;
+    EXPECT_THAT(row.cu_seqlens, ElementsAre(0, 32));
   }
   EXPECT_EQ(with, 20);
 }

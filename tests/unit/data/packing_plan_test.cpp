@@ -28,13 +28,13 @@ std::vector<int32_t> lengths_of(int64_t count, int32_t longest, unsigned seed) {
 }
 
 /// The rows as lists of (conversation, offset, tokens), with the rule by which parts end.
-struct Part {
+struct RowPart {
   int32_t conversation, offset;
   int64_t tokens;
 };
-std::vector<std::vector<Part>> rows_of(const EpochRows& plan, const std::vector<int32_t>& lengths,
+std::vector<std::vector<RowPart>> rows_of(const EpochRows& plan, const std::vector<int32_t>& lengths,
                                        const PackingSettings& settings) {
-  std::vector<std::vector<Part>> rows;
+  std::vector<std::vector<RowPart>> rows;
   size_t at = 0;
   for (const int64_t end : plan.row_ends) {
     auto& row = rows.emplace_back();
@@ -95,11 +95,11 @@ TEST(PackingPlan, HasEachConversationOnceAndNoRowOverItsSize) {
         const auto rows = rows_of(plan_epoch(lengths, settings, 5, 0), lengths, settings);
         std::map<int32_t, int> seen;
         for (const auto& row : rows)
-          for (const Part& part : row) ++seen[part.conversation];
+          for (const RowPart& part : row) ++seen[part.conversation];
         for (size_t i = 0; i < lengths.size(); ++i)
           EXPECT_EQ(seen[static_cast<int32_t>(i)], lengths[i] > 0 ? 1 : 0);
-        if (algorithm == PackingAlgorithm::none)
-          for (const auto& row : rows) EXPECT_EQ(row.size(), 1u);
+        if (algorithm != PackingAlgorithm::none) continue;
+        for (const auto& row : rows) EXPECT_EQ(row.size(), 1u);
       }
     }
   }
@@ -142,7 +142,7 @@ TEST(PackingPlan, ReadsFullRowsNotBeforeOthers) {
   // The longest conversations are in the rows that are filled first.
   size_t first = 0, last = 0;
   for (size_t r = 0; r < rows.size(); ++r) {
-    for (const Part& part : rows[r]) {
+    for (const RowPart& part : rows[r]) {
       if (lengths[static_cast<size_t>(part.conversation)] != 20) continue;
       (r < rows.size() / 2 ? first : last) += 1;
     }
@@ -160,7 +160,7 @@ TEST(PackingPlan, SplitsOnlyWhereAskedAndLosesNothing) {
       const auto rows = rows_of(plan_epoch(lengths, settings, 5, 0), lengths, settings);
       std::map<int32_t, std::map<int32_t, int64_t>> parts;  // by conversation and offset
       for (const auto& row : rows)
-        for (const Part& part : row) parts[part.conversation][part.offset] = part.tokens;
+        for (const RowPart& part : row) parts[part.conversation][part.offset] = part.tokens;
       for (size_t i = 0; i < lengths.size(); ++i) {
         int64_t next = 0;
         for (const auto& [offset, tokens] : parts[static_cast<int32_t>(i)]) {
@@ -172,7 +172,7 @@ TEST(PackingPlan, SplitsOnlyWhereAskedAndLosesNothing) {
       if (algorithm != PackingAlgorithm::sequential || multiple > 1) continue;
       for (size_t r = 0; r + 1 < rows.size(); ++r) {
         int64_t tokens = 0;
-        for (const Part& part : rows[r]) tokens += part.tokens;
+        for (const RowPart& part : rows[r]) tokens += part.tokens;
         EXPECT_EQ(tokens, 64) << "each row but the last is full";
       }
     }
