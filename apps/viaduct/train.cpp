@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "base/clock.h"
@@ -117,9 +118,13 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
 /// How to give ranks the time to save when mpirun is told to stop; "" where they have it.
 std::string notice_advice(const RunConfig& config, const Launch& launch) {
   if (!launch.short_notice || !config.checkpoint.save || config.train.skip_train) return "";
-  return "mpirun kills its ranks one second after it passes Ctrl-C or SIGTERM on, which is too "
-         "soon for a step and a save; `mpirun --mca odls_base_sigkill_timeout 600` gives them ten "
-         "minutes";
+  const auto& named = config.train.exit_signals;
+  const bool user_signal = std::find(named.begin(), named.end(), "SIGUSR1") != named.end();
+  return fmt::format(
+      "mpirun kills its ranks one second after it passes Ctrl-C or SIGTERM on, which is too soon "
+      "for a step and a save; {}`mpirun --mca odls_base_sigkill_timeout 60` waits 60 seconds "
+      "before it passes them on, and again before it kills",
+      user_signal ? "SIGUSR1 to mpirun stops the run without that, and " : "");
 }
 
 /// What Ctrl-C and SIGTERM are answered with, by the first process of a run.

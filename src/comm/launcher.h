@@ -23,7 +23,7 @@ struct Launch {
   int local_rank = 0;    // LOCAL_RANK; the rank if that is not set
   std::string variable;  // source of `ranks`, "OMPI_COMM_WORLD_SIZE"; empty without one
   /// Open MPI's mpirun has no time set for ranks that it stops: it kills them a second after it
-  /// passed Ctrl-C or SIGTERM on.
+  /// passed Ctrl-C or SIGTERM on, which it does a second late.
   bool short_notice = false;
 };
 
