@@ -302,9 +302,19 @@ TEST_F(Chat, TalksInATerminal) {
 }
 
 TEST_F(Chat, CtrlCStopsAnAnswerAndThenLeaves) {
-  // Long enough that it ends by Ctrl-C alone.
-  test::PseudoTerminal terminal(test::viaduct_binary() + " " +
-                                command("--seed 3 --max-new-tokens 90000"));
+  // A model without a token that ends a text, so the answer ends by Ctrl-C alone.
+  json config = json::parse(read_file(folder_ / "config.json"));
+  config.erase("eos_token_id");
+  write_file_atomically(folder_ / "config.json", config.dump());
+  std::string tokenizer = read_file(folder_ / "tokenizer.json");
+  const std::string end = "<|endoftext|>";
+  for (size_t at = tokenizer.find(end); at != tokenizer.npos; at = tokenizer.find(end))
+    tokenizer.replace(at, end.size(), "<|nothing|>");
+  write_file_atomically(folder_ / "tokenizer.json", tokenizer);
+  write_file_atomically(folder_ / "endless", "{% for m in messages %}{{ m.content }} {% endfor %}");
+  test::PseudoTerminal terminal(
+      test::viaduct_binary() + " " +
+      command("--template " + path() + "/endless --seed 3 --max-new-tokens 90000"));
   terminal.until("> ");
   terminal.type("the cat\n");
   terminal.until("the cat\r\n");
