@@ -155,15 +155,18 @@ TEST_F(Chat, ALineInErrorDoesNotEndTheOthers) {
   EXPECT_GT(all[5].at("cached_tokens"), 0);
 }
 
-TEST_F(Chat, TensorRanksGiveTheSameAnswers) {
+TEST_F(Chat, RanksGiveTheSameAnswers) {
   const std::string options = "--temperature 0 --max-new-tokens 8 ";
   const std::string input = message("user", "the cat") + message("user", "the hat");
-  const auto one = answers(options, input),
-             two = answers(options + "dist.ranks=2 model.tensor_model_parallel_size=2", input);
-  ASSERT_EQ(two.size(), one.size());
-  for (size_t i = 0; i < one.size(); ++i) {
-    EXPECT_EQ(two[i].at("content"), one[i].at("content"));
-    EXPECT_EQ(two[i].at("cached_tokens"), one[i].at("cached_tokens"));
+  const auto one = answers(options, input);
+  for (const char* layout :
+       {"model.tensor_model_parallel_size=2", "model.pipeline_model_parallel_size=2"}) {
+    const auto two = answers(options + "dist.ranks=2 " + layout, input);
+    ASSERT_EQ(two.size(), one.size()) << layout;
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(two[i].at("content"), one[i].at("content")) << layout;
+      EXPECT_EQ(two[i].at("cached_tokens"), one[i].at("cached_tokens")) << layout;
+    }
   }
 }
 
