@@ -155,15 +155,18 @@ TEST_F(Chat, ALineInErrorDoesNotEndTheOthers) {
   EXPECT_GT(all[5].at("cached_tokens"), 0);
 }
 
-TEST_F(Chat, TensorRanksGiveTheSameAnswers) {
+TEST_F(Chat, RanksGiveTheSameAnswers) {
   const std::string options = "--temperature 0 --max-new-tokens 8 ";
   const std::string input = message("user", "the cat") + message("user", "the hat");
-  const auto one = answers(options, input),
-             two = answers(options + "dist.ranks=2 model.tensor_model_parallel_size=2", input);
-  ASSERT_EQ(two.size(), one.size());
-  for (size_t i = 0; i < one.size(); ++i) {
-    EXPECT_EQ(two[i].at("content"), one[i].at("content"));
-    EXPECT_EQ(two[i].at("cached_tokens"), one[i].at("cached_tokens"));
+  const auto one = answers(options, input);
+  for (const char* layout :
+       {"model.tensor_model_parallel_size=2", "model.pipeline_model_parallel_size=2"}) {
+    const auto two = answers(options + "dist.ranks=2 " + layout, input);
+    ASSERT_EQ(two.size(), one.size()) << layout;
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(two[i].at("content"), one[i].at("content")) << layout;
+      EXPECT_EQ(two[i].at("cached_tokens"), one[i].at("cached_tokens")) << layout;
+    }
   }
 }
 
@@ -302,9 +305,19 @@ TEST_F(Chat, TalksInATerminal) {
 }
 
 TEST_F(Chat, CtrlCStopsAnAnswerAndThenLeaves) {
-  // Long enough that it ends by Ctrl-C alone.
-  test::PseudoTerminal terminal(test::viaduct_binary() + " " +
-                                command("--seed 3 --max-new-tokens 90000"));
+  // A model without a token that ends a text, so the answer ends by Ctrl-C alone.
+  json config = json::parse(read_file(folder_ / "config.json"));
+  config.erase("eos_token_id");
+  write_file_atomically(folder_ / "config.json", config.dump());
+  std::string tokenizer = read_file(folder_ / "tokenizer.json");
+  const std::string end = "<|endoftext|>";
+  for (size_t at = tokenizer.find(end); at != tokenizer.npos; at = tokenizer.find(end))
+    tokenizer.replace(at, end.size(), "<|nothing|>");
+  write_file_atomically(folder_ / "tokenizer.json", tokenizer);
+  write_file_atomically(folder_ / "endless", "{% for m in messages %}{{ m.content }} {% endfor %}");
+  test::PseudoTerminal terminal(
+      test::viaduct_binary() + " " +
+      command("--template " + path() + "/endless --seed 3 --max-new-tokens 90000"));
   terminal.until("> ");
   terminal.type("the cat\n");
   terminal.until("the cat\r\n");

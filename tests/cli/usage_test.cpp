@@ -28,7 +28,7 @@ TEST(Usage, AWrongNestedVerbNamesTheRightOnes) {
 }
 
 TEST(Usage, HelpShowsTheOptionsOfACommandBeforeItsOverrides) {
-  for (const char* command : {"generate", "eval", "train", "probe"}) {
+  for (const char* command : {"generate", "chat", "eval", "train", "probe"}) {
     const std::string help = test::run_viaduct(std::string(command) + " --help").out;
     const size_t options = help.find("\nOptions:"), arguments = help.find("\nPositionals:");
     ASSERT_NE(options, help.npos) << command;
