@@ -21,14 +21,16 @@ namespace {
 // Pieces a worker and round: enough that workers end a round at nearly the same time.
 constexpr size_t kPiecesPerWorker = 8;
 
+/// 0 if the size of an input is unknown.
 int64_t total_bytes(const std::vector<std::filesystem::path>& files) {
   int64_t total = 0;
+  bool known = true;
   for (const auto& file : files) {
-    const int64_t bytes = input_kind(file).stored_bytes;
-    if (bytes == 0) return 0;
-    total += bytes;
+    const InputKind kind = input_kind(file);
+    total += kind.stored_bytes;
+    known = known && (kind.stored_bytes > 0 || !kind.stream);
   }
-  return total;
+  return known ? total : 0;
 }
 
 void check_settings(const ChatFilesSettings& settings) {

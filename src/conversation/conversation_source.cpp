@@ -41,7 +41,7 @@ void ConversationSource::open() {
   depth_ = 0;
   number_ = 1;
   buffer_.clear();
-  searched_ = 0;
+  searched_ = given_ = 0;
   read();
   check_kind(name_, buffer_);
   if (buffer_.starts_with("\xef\xbb\xbf")) buffer_.erase(0, 3);
@@ -142,6 +142,8 @@ std::optional<ConversationPiece> ConversationSource::next() {
       piece.file = file_;
       piece.first = number_;
       piece.list = list_;
+      piece.offset = given_;
+      given_ += piece.text.size();
       number_ += std::count(piece.text.begin(), piece.text.end(), '\n');
       return piece;
     }

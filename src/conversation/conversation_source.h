@@ -20,6 +20,7 @@ struct ConversationPiece {
   size_t file = 0;    // its place among the inputs
   int64_t first = 1;  // number of the first line, or of the first element of a list
   bool list = false;
+  size_t offset = 0;  // of what is read, unpacked; of a list, of its elements alone
 
   /// "FILE:7", or "FILE: element 7" of a list.
   std::string place(int64_t number) const;
@@ -59,6 +60,7 @@ class ConversationSource {
   size_t searched_ = 0;  // bytes of it without the end of a line
   bool ended_ = false, list_ = false;
   int64_t number_ = 1;  // of the next line
+  size_t given_ = 0;    // bytes
 
   // Inside of a list.
   std::string element_;  // that is not complete

@@ -27,7 +27,7 @@ LineRows::LineRows(const ChatFilesSettings& settings, const AnswerFinder& finder
 PieceRows LineRows::convert(const ConversationPiece& piece) {
   PieceRows result;
   try {
-    const bool well_formed = check_text(piece.path, piece.text, 0);
+    const bool well_formed = check_text(piece.path, piece.text, piece.offset);
     int64_t number = piece.first;
     for (std::string_view rest = piece.text; !rest.empty(); ++number) {
       const size_t newline = std::min(rest.find('\n'), rest.size());
