@@ -63,7 +63,8 @@ DataSetup read_settings(const std::vector<std::string>& words) {
   outcome.notes.clear();  // of settings that are not about rows
   apply_packing(config, outcome, problems);
   problems.throw_if_any();
-  for (const std::string& note : outcome.notes) log_warning("{}", note);
+  for (const std::string& note : outcome.notes)
+    if (note.starts_with("dataset.")) log_warning("{}", note);
   return prepare_data(std::move(config));
 }
 

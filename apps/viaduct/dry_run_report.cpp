@@ -53,7 +53,8 @@ std::optional<DryRun> without_policies(const RunSetup& setup, GlobalRank rank) {
       !setup.config.offload.by_module() && setup.config.state_offload.fraction() == 0 &&
       !setup.config.offload.moves_weights())
     return std::nullopt;
-  RunSetup plain{.config = setup.config, .model = setup.model};
+  RunSetup plain{
+      .config = setup.config, .model = setup.model, .conversations = setup.conversations};
   plain.config.recompute = {};
   plain.config.offload = {};
   plain.config.state_offload = {};

@@ -122,7 +122,7 @@ class SimulatedRun {
   const Prediction& prediction(int64_t rows) {
     if (const auto known = predictions_.find(rows); known != predictions_.end())
       return known->second;
-    RunSetup setup{.config = config_, .model = setup_.model};
+    RunSetup setup{.config = config_, .model = setup_.model, .conversations = setup_.conversations};
     if (rows != batches_.full()) {
       setup.config.train.global_batch_size = rows;
       setup.config.train.rampup_batch_size.reset();

@@ -48,8 +48,9 @@ ConversationRequest checked(ConversationRequest request, const ConversationRowSe
                                 limit)
                   : fmt::format("a row of {} tokens", row),
       found.longest, found.sequence,
-      packing.algorithm == PackingAlgorithm::none ? "dataset.sequence_length"
-                                                  : "dataset.packed_sequence_size",
+      limit < row                                   ? "model.seq_length"
+      : packing.algorithm == PackingAlgorithm::none ? "dataset.sequence_length"
+                                                    : "dataset.packed_sequence_size",
       found.longest, limit);
 }
 

@@ -87,11 +87,15 @@ ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t r
   packed.algorithm = PackingAlgorithm::first_fit_decreasing;
   figures.padding_packed = padding(plan_epoch(lengths, packed, seed, 0));
   for (size_t row = 0; row < rows.row_ends.size(); ++row) {
+    const std::vector<int32_t> documents = documents_of(rows, row, lengths, packing);
+    figures.most_documents =
+        std::max(figures.most_documents, static_cast<int64_t>(documents.size()));
     double squares = 0;
-    for (const double length : documents_of(rows, row, lengths, packing))
-      squares += length * length;
+    for (const double length : documents) squares += length * length;
     figures.row_squares.push_back(squares);
   }
+  if (packing.algorithm != PackingAlgorithm::none)
+    figures.most_documents += figures.most_documents / 4 + 1;
   const auto& squares = figures.row_squares;
   const double mean =
       std::accumulate(squares.begin(), squares.end(), 0.0) / static_cast<double>(squares.size());

@@ -44,7 +44,7 @@ FieldGroup packing_fields(PackingConfig& config) {
               "conversations); false: every token is.");
   group.field("enable_offline_packing", config.enable_offline_packing,
               "Megatron-Bridge's switch for offline_packing_specs; rows are packed when the run "
-              "starts, from the same data set.");
+              "starts, from the same data set. null: they are if a size is given.");
   group.field("offline_packing_specs", config.offline_packing_specs,
               "Megatron-Bridge's form of packed_sequence_size, packing_algorithm, pad_cu_seqlens "
               "and pad_seq_to_mult, as a map. Paths of packed files are refused: they are Parquet "

@@ -24,7 +24,7 @@ struct PackingConfig {
   /// Only tokens that the mask has are scored; false: every one.
   bool answer_only_loss = true;
   /// Megatron-Bridge's names of the same, which set the fields above (run/packing_settings.h).
-  bool enable_offline_packing = false;
+  std::optional<bool> enable_offline_packing;
   Value offline_packing_specs, packed_sequence_specs;
 
   // Not fields: what follows from the data and the rest of the configuration.

@@ -33,6 +33,10 @@ std::vector<int32_t> row_documents(const RunSetup& setup) {
     documents.push_back(std::min(length, left));
     left -= documents.back();
   }
+  // Memory is planned for the row with the most documents; empty ones take no time.
+  const auto most = static_cast<size_t>(setup.conversations->most_documents);
+  const bool shared = setup.config.context_parallel.hybrid_context_parallel;
+  if (!shared && documents.size() < most) documents.resize(most, 0);
   return documents;
 }
 

@@ -36,11 +36,9 @@ HostBatch blank_rows(int64_t rows, int64_t length) {
   batch.ids.assign(tokens, 0);
   batch.targets.assign(tokens, -1);
   batch.loss_weight.assign(tokens, 0.0f);
+  batch.positions.assign(tokens, 0);  // rows may be longer than the model's positions
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t t = 0; t < length; ++t) {
-      batch.positions.push_back(static_cast<int32_t>(t));
-      batch.token_index.push_back(row * length + t);
-    }
+    for (int64_t t = 0; t < length; ++t) batch.token_index.push_back(row * length + t);
     batch.document_offsets.push_back(static_cast<int32_t>((row + 1) * length));
   }
   return batch;

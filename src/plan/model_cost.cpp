@@ -15,11 +15,24 @@ struct LeastSeconds {
   double head = 0;  // of that
 };
 
+/// Of all places of rows; attention stays inside documents.
+FlopCount step_flops(const FlopSizes& sizes, const SpaceLimits& space, const RunSetup& run) {
+  if (!run.conversations) return training_flops(sizes, space.global_batch, space.length);
+  const std::vector<int64_t> documents(run.conversations->row_documents.begin(),
+                                       run.conversations->row_documents.end());
+  FlopCount flops = training_flops(sizes, documents);
+  const auto rows = static_cast<double>(space.global_batch);
+  flops.token_part *= rows;
+  flops.attention_part *= rows;
+  flops.attention_part_full *= rows;
+  return flops;
+}
+
 LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
                            const RunSetup& run) {
   const FlopSizes sizes = flop_sizes(run.model);
   const bool narrow = precision_recipe(run.config.mixed_precision).products.any();
-  const FlopCount flops = training_flops(sizes, space.global_batch, space.length);
+  const FlopCount flops = step_flops(sizes, space, run);
   const double head = 6 * static_cast<double>(sizes.hidden * sizes.vocabulary) *
                       static_cast<double>(space.global_batch * space.length);
   OpTimeSettings settings = request.prediction.ops;

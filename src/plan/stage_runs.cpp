@@ -12,7 +12,8 @@ RunSetup on_cluster(const RunSetup& given, const Cluster& cluster) {
                 "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
                 "hardware/gpus.yaml have some",
                 cluster.name, cluster.gpu.name);
-  RunSetup setup{.config = given.config, .model = given.model};
+  RunSetup setup{
+      .config = given.config, .model = given.model, .conversations = given.conversations};
   setup.config.cuda_target = cluster.gpu.architecture;
   return setup;
 }

@@ -105,8 +105,7 @@ class Specs {
 
 void take_specs(RunConfig& config, ConfigOutcome& outcome, Problems& problems) {
   PackingConfig& packing = config.dataset.packing;
-  const bool off =
-      outcome.is_given("dataset.enable_offline_packing") && !packing.enable_offline_packing;
+  const bool off = packing.enable_offline_packing == false;
   const auto take = [&](const char* name, const Value& specs) {
     if (specs.is_null()) return;
     if (off) {
@@ -118,15 +117,16 @@ void take_specs(RunConfig& config, ConfigOutcome& outcome, Problems& problems) {
   };
   take("offline_packing_specs", packing.offline_packing_specs);
   take("packed_sequence_specs", packing.packed_sequence_specs);
-  if (packing.enable_offline_packing && !packing.packed_sequence_size) {
+  if (packing.enable_offline_packing == true && !packing.packed_sequence_size) {
     problems.add(
         "dataset.enable_offline_packing: true needs the size of rows: "
         "dataset.offline_packing_specs.packed_sequence_size, or {}",
         kSize);
   }
   if (off && packing.packed_sequence_size) {
-    problems.add("dataset.enable_offline_packing: false, but {} = {} packs rows; expected one of them",
-                 kSize, *packing.packed_sequence_size);
+    problems.add(
+        "dataset.enable_offline_packing: false, but {} = {} packs rows; expected one of them",
+        kSize, *packing.packed_sequence_size);
   }
 }
 
@@ -161,17 +161,19 @@ void note_masks(const RunConfig& config, ConfigOutcome& outcome, const MaskedDat
         "conversation is scored",
         fmt::join(found.with, ", ")));
   }
-  if (packing.answer_only_loss && outcome.is_given("dataset.answer_only_loss") &&
-      !found.without.empty()) {
+  // The configuration that a run writes has every field, and asks for none of them.
+  const bool asked = outcome.is_given("dataset.answer_only_loss") &&
+                     !outcome.is_given("dataset.enable_offline_packing");
+  if (packing.answer_only_loss && asked && !found.without.empty()) {
     outcome.notes.push_back(fmt::format(
         "dataset.answer_only_loss = true has no effect on {}: there is no mask (PREFIX.mask.idx, "
         "by viaduct data chat), and every token is scored",
         fmt::join(found.without, ", ")));
   }
   if (packing.packed_sequence_size && !found.with.empty() && !found.without.empty()) {
-    outcome.notes.push_back(
-        fmt::format("{}: {} {} no mask and is not packed: its rows are full", kSize,
-                    fmt::join(found.without, ", "), found.without.size() == 1 ? "has" : "have"));
+    outcome.notes.push_back(fmt::format("{}: {} {} no mask and is not packed: its rows are full",
+                                        kSize, fmt::join(found.without, ", "),
+                                        found.without.size() == 1 ? "has" : "have"));
   }
 }
 
@@ -196,10 +198,11 @@ void apply_packing(RunConfig& config, ConfigOutcome& outcome, Problems& problems
   packing.plain = !found.without.empty();
   note_masks(config, outcome, found);
   if (packing.packed_sequence_size && !found.with.empty() && config.train.micro_batch_size > 1) {
-    outcome.notes.push_back(fmt::format(
-        "train.micro_batch_size = {} with packed rows: any is allowed here; Megatron-Bridge demands "
-        "1 of the same configuration",
-        config.train.micro_batch_size));
+    outcome.notes.push_back(
+        fmt::format("train.micro_batch_size = {} with packed rows: any is allowed here; "
+                    "Megatron-Bridge demands "
+                    "1 of the same configuration",
+                    config.train.micro_batch_size));
   }
 }
 
@@ -229,7 +232,8 @@ void validate_packing(const RunConfig& config, Problems& problems) {
   }
   if (packing.packing_split && packing.longest) {
     problems.add(
-        "dataset.packing_split: true cuts conversations at the end of a row, but a part may have {} "
+        "dataset.packing_split: true cuts conversations at the end of a row, but a part may have "
+        "{} "
         "tokens at most (model.seq_length, or positions of the model); expected {} of at most {}",
         *packing.longest, kSize, *packing.longest);
   }

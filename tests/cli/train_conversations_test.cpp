@@ -31,6 +31,7 @@ class TrainConversations : public testing::Test {
         "model.ffn_hidden_size=64 model.num_attention_heads=4 model.vocab_size=2048 "
         "mixed_precision=fp32 train.global_batch_size=4 train.micro_batch_size=2 "
         "train.train_iters=8 optimizer.lr=1e-2 validation.eval_iters=1 dist.threads_per_rank=1 "
+        "logger.log_interval=1 "
         "dataset.split=80,20,0 'dataset.blend=[" +
         chat + "]' " + more);
   }

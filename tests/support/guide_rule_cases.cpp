@@ -388,11 +388,10 @@ void add_packing(std::vector<RuleCase>& c) {
   add(
       c, "pack-off", [=](Figures& f) { conversations(f, 0.6, false); }, nothing,
       [=](Figures& f) { conversations(f, 0.1, false); }, kNot);
-  c.push_back({"pack-off", RuleCase::holds, kFires, [=](Figures& f) { conversations(f, 0.06, true); }});
-  c.push_back({"pack-off", RuleCase::not_so, kNot, [=](Figures& f) { conversations(f, 0.04, true); }});
-  c.push_back({"pack-off", RuleCase::border, kUnknown, [=](Figures& f) {
-                 conversations(f, 0.6, false), f.conversations.reset();
-               }});
+  c.push_back(
+      {"pack-off", RuleCase::holds, kFires, [=](Figures& f) { conversations(f, 0.06, true); }});
+  c.push_back(
+      {"pack-off", RuleCase::not_so, kNot, [=](Figures& f) { conversations(f, 0.04, true); }});
   const auto padded = [=](int64_t multiple, int64_t micro_batch) {
     return [=](Figures& f) {
       conversations(f, 0.01, true), set_sizes(f, 1, 2);
@@ -499,8 +498,8 @@ std::vector<RuleCase> rule_cases() {
   std::vector<RuleCase> cases;
   add_mapping(cases), add_pipeline(cases), add_expert_cases(cases), add_sharding(cases);
   add_data_overlap(cases), add_model_overlap(cases), add_precision(cases), add_host(cases);
-  add_memory(cases), add_fusions_and_rows(cases), add_packing(cases),
-      add_scaling(cases), add_sanity(cases);
+  add_memory(cases), add_fusions_and_rows(cases), add_packing(cases), add_scaling(cases),
+      add_sanity(cases);
   return cases;
 }
 

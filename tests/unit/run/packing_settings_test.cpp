@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "data/indexed_dataset_writer.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
@@ -161,6 +162,26 @@ TEST_F(PackingSettingsTest, WhatHasNoEffectIsSaid) {
                      "tokenizer_model_name: x}"}),
               AllOf(HasSubstr("tokenizer_model_name has no effect here"),
                     HasSubstr("sets dataset.packed_sequence_size=32")));
+}
+
+TEST_F(PackingSettingsTest, WhatARunWritesIsReadBack) {
+  for (const Overrides& more :
+       {Overrides{}, Overrides{"dataset.packed_sequence_size=48"},
+        Overrides{
+            "dataset.enable_offline_packing=true",
+            "dataset.offline_packing_specs={packed_sequence_size: 48, pad_seq_to_mult: 2}"}}) {
+    for (const std::string& blend : {chat, plain}) {
+      const RunSetup run = setup(more, blend);
+      const auto file = folder / "config.yaml";
+      write_file_atomically(file, to_yaml(run.config));
+      const LoadedRunConfig again = load_run_config(file, {});
+      EXPECT_EQ(again.config.dataset.packing.packed_sequence_size,
+                run.config.dataset.packing.packed_sequence_size);
+      EXPECT_EQ(again.config.model.seq_length, run.config.model.seq_length);
+      for (const std::string& note : again.outcome.notes)
+        EXPECT_THAT(note, Not(HasSubstr("answer_only_loss")));
+    }
+  }
 }
 
 TEST_F(PackingSettingsTest, RowsHaveDocumentsInEveryRule) {

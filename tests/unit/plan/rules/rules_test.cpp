@@ -105,6 +105,16 @@ TEST(GuideRules, WhatAPlanCannotDecideIsSaid) {
   }
 }
 
+TEST(GuideRules, PackingNeedsTheLengthsOfConversations) {
+  Figures f = dense();
+  f.config.dataset.packing.conversations = true;
+  for (const char* id : {"pack-off", "pack-straggler"}) {
+    const Finding finding = rule_of(id).check(f, {});
+    EXPECT_EQ(finding.outcome, Outcome::unknown) << id;
+    EXPECT_THAT(finding.text, testing::HasSubstr("the lengths of")) << id;
+  }
+}
+
 TEST(GuideRules, WhatIsSetIsNotAdvised) {
   Figures f = dense();
   f.config.dist.vboost = 1;
