@@ -133,16 +133,22 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(!c.validation.any(),
                           "validation.eval_iters = 0, and there are neither tasks nor prompts");
        }},
+      {{"validation.tasks", "validation.sample_prompts"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.dist.simulated(), "dist.device = sim computes nothing");
+       }},
       {{"validation.sample_tokens"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.validation.sample_prompts, "validation.sample_prompts is null");
        }},
       {{"train.early_stopping_patience"},
        [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.dist.simulated()) return std::string("dist.device = sim computes nothing");
          return reason_if(c.train.skip_train, "train.skip_train = true: nothing is trained");
        }},
       {{"checkpoint.keep_best"},
        [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.dist.simulated()) return std::string("dist.device = sim computes nothing");
          if (c.train.skip_train) return std::string("train.skip_train = true: nothing is saved");
          return reason_if(!c.checkpoint.save && !c.train.early_stopping_patience,
                           "checkpoint.save is null: nothing is saved");

@@ -59,20 +59,21 @@ std::optional<ScoredTokens> tokens_of(TaskTokenizer& tokenizer, std::string cont
   scored.insert(0, context, kept);
   context.resize(kept);
   ScoredTokens tokens;
-  size_t read = 1;
-  if (!context.empty()) {
-    read = tokenizer.from_the_beginning(context).size();
-    tokens.ids = tokenizer.from_the_beginning(context + scored);
-  }
-  if (context.empty() || read == 0) {
+  if (!context.empty()) tokens.ids = tokenizer.from_the_beginning(context);
+  if (!tokens.ids.empty()) {
+    // The context keeps its own tokens, even where the last one would join with what follows.
+    const Ids whole = tokenizer.from_the_beginning(context + scored);
+    const size_t read = std::min(tokens.ids.size(), whole.size());
+    tokens.ids.insert(tokens.ids.end(), whole.begin() + static_cast<int64_t>(read), whole.end());
+    tokens.scored = static_cast<int64_t>(whole.size() - read);
+  } else {
     const std::optional<int32_t>& first = tokenizer.first();
     if (!first) return std::nullopt;
     tokens.ids = tokenizer.plain(scored);
     if (tokens.ids.empty() || tokens.ids.front() != *first)
       tokens.ids.insert(tokens.ids.begin(), *first);
-    read = 1;
+    tokens.scored = static_cast<int64_t>(tokens.ids.size()) - 1;
   }
-  tokens.scored = static_cast<int64_t>(tokens.ids.size()) - static_cast<int64_t>(read);
   return tokens;
 }
 

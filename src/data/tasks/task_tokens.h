@@ -32,10 +32,11 @@ struct TaskTextOptions {
 ///
 /// Context and choice are tokenized together, with the delimiter between them; a continuation
 /// follows its context as it stands. What is scored begins where the context alone ends, without
-/// the white space at its end. The tokenizer adds its beginning tokens, unless the text begins with
-/// the begin token's own text (the end token's, without one). An empty context is the begin (else
-/// the end) token. ConfigError that lists the lines where nothing is left to score, or that need a
-/// begin token that the tokenizer does not have.
+/// the white space at its end, and follows the tokens of the context alone. The tokenizer adds its
+/// beginning tokens, unless the text begins with the begin token's own text (the end token's,
+/// without one). An empty context is the begin (else the end) token. ConfigError that lists the
+/// lines where nothing is left to score, or that need a begin token that the tokenizer does not
+/// have.
 std::vector<ScoredTokens> task_tokens(const TaskFile& file, const Tokenizer& tokenizer,
                                       const TaskTextOptions& options);
 
