@@ -37,8 +37,8 @@ class LayerCosts {
   void keep(const Layout& layout, const LayerCost& cost) { made_[key_of(layout)] = cost; }
   /// Seconds of embedding and head of the layout's micro-batch whose logits are made once, whether
   /// the trainer would recompute them or not; 0 if that is not known.
-  double end_seconds_once(const Layout& layout) const {
-    return make(layout, {"model.recompute_logits=false"}).end_seconds;
+  double end_seconds_once(const Layout& layout, const Deadline& deadline = {}) const {
+    return make(layout, {"model.recompute_logits=false"}, deadline).end_seconds;
   }
   /// Pairs of dry runs that are kept.
   int64_t pairs() const { return static_cast<int64_t>(made_.size()); }

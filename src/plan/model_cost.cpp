@@ -48,7 +48,8 @@ LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
 
 }  // namespace
 
-ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, LayerCosts& layers) {
+ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, LayerCosts& layers,
+                     const Deadline& deadline) {
   const SpaceLimits& space = limits.space;
   ModelCost model = layers.model();
   const LeastSeconds least = least_seconds(request, space, layers.whole());
@@ -57,15 +58,15 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   // One rank has all experts.
   Layout one{.micro_batch = rows};
   if (layers.whole().model.moe.any()) one.ep = one.etp = 1;
-  const LayerCost layer = layers.of(one);
+  const LayerCost layer = layers.of(one, deadline);
   // On one rank the head may recompute its logits, on several it may not.
-  const double ends = std::max(least.head, batches * layers.end_seconds_once(one));
+  const double ends = std::max(least.head, batches * layers.end_seconds_once(one, deadline));
   model.end_seconds = ends;
   model.step_seconds = std::max(
       least.step, batches * static_cast<double>(model.counted_layers) * layer.layer_seconds + ends);
   for (const Recompute recompute : recomputes_of(space)) {
     one.recompute = recompute;
-    const LayerCost& again = layers.of(one);
+    const LayerCost& again = layers.of(one, deadline);
     model.layer_again_seconds[static_cast<size_t>(recompute)] = batches * again.again_seconds;
   }
   model.account_for_embedding = space.account_for_embedding;

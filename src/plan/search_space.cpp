@@ -12,7 +12,7 @@ SearchSpace::SearchSpace(const PlanRequest& request, std::shared_ptr<const Varia
     : variant_(std::move(variant)),
       costs_(request, variant_, deadline),
       limits_(search_limits(request, costs_.whole(), variant_.get())),
-      model_(model_cost(request, limits_, costs_)),
+      model_(model_cost(request, limits_, costs_, deadline)),
       bound_(model_, request.cluster, request.prediction.collectives),
       layouts_(enumerate_layouts(limits_.space)) {
   for (Layout& layout : layouts_) {

@@ -144,8 +144,18 @@ int64_t pairs_of_near_misses(int64_t more) {
   for (const Layout& layout : spaces.front()->layouts())
     result.rejected.push_back({.layout = layout, .seconds = 1, .bytes = 2});
   ThreadPool pool(1);
+  const int64_t before = spaces.front()->costs().pairs();  // those of the model's own cost
   look_at_near_misses(asked, spaces, pool, {}, result, after_looks(more));
-  return spaces.front()->costs().pairs();
+  return spaces.front()->costs().pairs() - before;
+}
+
+TEST(DeadlineOfSpace, EndsTheDryRunsOfTheModelAndItsLayers) {
+  const PlanRequest asked = request();
+  const int64_t before = looks;
+  const SearchSpace whole(asked, nullptr, after_looks(kNever));
+  const int64_t all = looks - before;
+  for (const int64_t part : {int64_t{1}, all / 2, all - 1})
+    EXPECT_THROW(SearchSpace(asked, nullptr, after_looks(part)), DeadlineError) << part;
 }
 
 TEST(DeadlineOfNearMisses, EndsTheDryRunsOfTheirLayers) {
