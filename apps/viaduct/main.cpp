@@ -63,7 +63,8 @@ void check_known_below(const CLI::App& app, const std::string& name) {
     names.push_back(below->get_name());
   if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
   VIADUCT_CHECK(ConfigError, app.get_name() != "data" || name != "pack",
-                "viaduct data pack: not implemented yet");
+                "viaduct data pack: there is no such step: rows are packed when a run starts "
+                "(dataset.packed_sequence_size; viaduct data chat makes the dataset)");
   const auto near = viaduct::nearest_name(name, names);
   viaduct::fail<ConfigError>("viaduct {}: no subcommand \"{}\"{}; there are {}", app.get_name(),
                              name, near ? "; did you mean " + *near + "?" : "",

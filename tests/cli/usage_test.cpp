@@ -20,11 +20,11 @@ TEST(Usage, AWrongNestedVerbNamesTheRightOnes) {
   EXPECT_EQ(near.status, 2);
   EXPECT_THAT(near.err,
               HasSubstr("viaduct data: no subcommand \"tokenise\"; did you mean tokenize?; "
-                        "there are tokenize, inspect, samples, merge"));
+                        "there are tokenize, chat, inspect, samples, merge"));
   const auto far = test::run_viaduct("bench everything");
   EXPECT_EQ(far.status, 2);
   EXPECT_THAT(far.err, AllOf(HasSubstr("; there are "), Not(HasSubstr("did you mean"))));
-  EXPECT_THAT(test::run_viaduct("data pack").err, HasSubstr("not implemented yet"));
+  EXPECT_THAT(test::run_viaduct("data pack").err, HasSubstr("dataset.packed_sequence_size"));
 }
 
 TEST(Usage, HelpShowsTheOptionsOfACommandBeforeItsOverrides) {
