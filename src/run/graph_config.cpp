@@ -39,8 +39,7 @@ void refuse_for_all(const RunConfig& config, Problems& problems) {
     no("model.hybrid_context_parallel = true",
        "each row is shared by other ranks, and launches depend on them");
   if (const std::string cause = cause_of_documents(config.dataset); !cause.empty())
-    no(cause,
-       "each row has other documents, and launches depend on them");
+    no(cause, "each row has other documents, and launches depend on them");
 }
 
 void refuse_for_steps(const RunConfig& config, Problems& problems) {

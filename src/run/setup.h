@@ -24,9 +24,9 @@ struct RunSetup {
   std::filesystem::path tokenizer_folder;  // or GGUF file; empty without tokenizer
   /// Of the training data, where rows hold conversations and the files can be read.
   std::optional<ConversationFigures> conversations;
-  std::vector<std::string> notes;          // settings without effect, and notable decisions
-  std::vector<std::string> warnings;       // legal settings that hardly anyone means
-  std::vector<std::string> given;          // names of the fields that the user set
+  std::vector<std::string> notes;     // settings without effect, and notable decisions
+  std::vector<std::string> warnings;  // legal settings that hardly anyone means
+  std::vector<std::string> given;     // names of the fields that the user set
 };
 
 /// Opens what the configuration names, in this order: architecture from

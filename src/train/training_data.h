@@ -47,7 +47,8 @@ class TrainingData {
   /// The data sets that the run trains on, and how often it reads them (data_use.h).
   std::vector<DataUse> use() const;
 
-  /// What the run's data sets of conversations hold (data_use.h), and the row at `consumed` as text.
+  /// What the run's data sets of conversations hold (data_use.h), and the row at `consumed` as
+  /// text.
   std::vector<std::string> conversation_texts() const;
   std::string row_text(int64_t consumed, const Tokenizer& tokenizer) const;
 

@@ -90,8 +90,8 @@ Finding pack_legal(const Figures& f, const Thresholds&) {
 /// none with fewer rows than a step has.
 std::optional<double> imbalance(const Figures& f) {
   const std::vector<double>& squares = f.conversations->row_squares;
-  const auto step = static_cast<size_t>(f.global_batch), of_turn = static_cast<size_t>(f.micro_batch),
-             ranks = static_cast<size_t>(f.dp);
+  const auto step = static_cast<size_t>(f.global_batch),
+             of_turn = static_cast<size_t>(f.micro_batch), ranks = static_cast<size_t>(f.dp);
   double sum = 0;
   size_t steps = 0;
   for (size_t begin = 0; begin + step <= squares.size(); begin += step, ++steps) {
@@ -118,12 +118,13 @@ Finding pack_straggler(const Figures& f, const Thresholds& limits) {
   if (*ratio <= limits[Limit::row_imbalance])
     return not_applicable(
         fmt::format("the busiest data rank has {:.2f} times the mean of attention's work", *ratio));
-  return fires(Level::hint,
-               fmt::format("the busiest data rank has {:.2f} times the mean of attention's work, and "
-                           "the others wait for it: sums of squared lengths differ between rows; "
-                           "more rows on a rank in each step even them out",
-                           *ratio),
-               values);
+  return fires(
+      Level::hint,
+      fmt::format("the busiest data rank has {:.2f} times the mean of attention's work, and "
+                  "the others wait for it: sums of squared lengths differ between rows; "
+                  "more rows on a rank in each step even them out",
+                  *ratio),
+      values);
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ struct RowPart {
   int32_t conversation, offset;
   int64_t tokens;
 };
-std::vector<std::vector<RowPart>> rows_of(const EpochRows& plan, const std::vector<int32_t>& lengths,
-                                       const PackingSettings& settings) {
+std::vector<std::vector<RowPart>> rows_of(const EpochRows& plan,
+                                          const std::vector<int32_t>& lengths,
+                                          const PackingSettings& settings) {
   std::vector<std::vector<RowPart>> rows;
   size_t at = 0;
   for (const int64_t end : plan.row_ends) {
