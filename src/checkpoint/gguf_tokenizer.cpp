@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "checkpoint/gguf_cuts.h"
 #include "checkpoint/gguf_sentencepiece.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -165,24 +167,55 @@ void add_borders(GgufHeadWriter& head, const TokenizerFiles& files) {
   }
 }
 
-/// The added tokens of a tokenizer.json after the pieces; ids in between get unused pieces.
-void add_further_pieces(SentencePieces& pieces, const TokenizerFiles& files) {
-  if (!files.has(kTokenizer)) return;
-  const Json file = parse(files, kTokenizer);
-  const Json& added = member(file, "added_tokens");
-  if (!added.is_array()) return;
-  for (const Json& token : added) {
-    const auto id = json_count(member(token, "id"));
-    const Json& content = member(token, "content");
-    VIADUCT_CHECK(IoError, id && *id < 1 << 24 && content.is_string(),
-                  "{}: an added token has no id or content", files.where(kTokenizer));
-    const auto place = static_cast<size_t>(*id);
+/// The added tokens of the files, those that only tokenizer_config.json and its like name included.
+/// None of a tokenizer that is not supported here.
+std::vector<AddedToken> added_tokens(const TokenizerFiles& files) {
+  try {
+    return load_tokenizer(files).added_tokens().tokens();
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
+TokenType type_of(const AddedToken& token) {
+  return token.special ? control : user_defined;
+}
+
+/// Added tokens after the pieces; ids in between get unused pieces.
+void add_further_pieces(SentencePieces& pieces, const std::vector<AddedToken>& added) {
+  for (const AddedToken& token : added) {
+    const auto place = static_cast<size_t>(token.id);
     if (place < pieces.pieces.size() && pieces.pieces[place].type != unused) continue;
     while (pieces.pieces.size() <= place)
       pieces.pieces.push_back({fmt::format("[PAD{}]", pieces.pieces.size()), -10000, unused});
-    pieces.pieces[place] = {content.get<std::string>(), -1000,
-                            member(token, "special") == true ? control : user_defined};
+    pieces.pieces[place] = {token.content, -1000, type_of(token)};
   }
+}
+
+/// The text of tokenizer.json with the added tokens that it lacks.
+std::string whole_file(const TokenizerFiles& files, const std::vector<AddedToken>& added) {
+  std::string text = files.text(kTokenizer);
+  auto file = parse_json<nlohmann::ordered_json>(text, files.where(kTokenizer));
+  std::set<int64_t> listed;
+  if (file.contains("added_tokens") && file["added_tokens"].is_array()) {
+    for (const auto& token : file["added_tokens"])
+      if (token.contains("id")) listed.insert(json_count(token["id"]).value_or(-1));
+  } else {
+    file["added_tokens"] = nlohmann::ordered_json::array();
+  }
+  bool complete = true;
+  for (const AddedToken& token : added) {
+    if (!listed.insert(token.id).second) continue;
+    complete = false;
+    file["added_tokens"].push_back({{"id", token.id},
+                                    {"content", token.content},
+                                    {"single_word", token.single_word},
+                                    {"lstrip", token.lstrip},
+                                    {"rstrip", token.rstrip},
+                                    {"normalized", token.normalized},
+                                    {"special", token.special}});
+  }
+  return complete ? text : file.dump();
 }
 
 }  // namespace
@@ -197,9 +230,10 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
     if (id >= 0) head.add_u32(key, id);
   }
   const bool whole = files.has(kTokenizer);
+  const std::vector<AddedToken> added = added_tokens(files);
   std::optional<Read> read;
   if (whole) {
-    head.add_text(kWholeFile, files.text(kTokenizer));
+    head.add_text(kWholeFile, whole_file(files, added));
     read = read_tokenizer_json(files);
   } else if (files.has(kVocabulary) && files.has(kMerges)) {
     read = read_vocabulary_and_merges(files);
@@ -210,7 +244,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
   if (!read && sentencepiece) {
     SentencePieces pieces = read_sentencepieces(files.text(kPieces), files.where(kPieces));
     if (pieces.bpe) {
-      add_further_pieces(pieces, files);
+      add_further_pieces(pieces, added);
       add_gguf_pieces(head, pieces, model.vocabulary);
       add_borders(head, files);
       if (!pieces.normalizes) return {};
@@ -226,6 +260,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
                   "file is written without a tokenizer"
                 : "GGUF: the model has no tokenizer, so the file has none"};
   }
+  for (const AddedToken& token : added) read->tokens[token.id] = {token.content, type_of(token)};
   std::vector<std::string> tokens, notes;
   std::vector<int32_t> types;
   for (int64_t id = 0; id < model.vocabulary; ++id) {

@@ -71,6 +71,29 @@ INSTANTIATE_TEST_SUITE_P(, GgufTokenizers,
                                          std::pair{"qwen2_style", int64_t{960}},
                                          std::pair{"gpt2", int64_t{50257}}));
 
+// Tokens that only the files beside tokenizer.json name, as those of many chat models.
+TEST(GgufTokenizer, TokensOfTheConfiguration) {
+  TemporaryFolder folder;
+  write_file_atomically(folder / "tokenizer.json",
+                        read_file(test_data("tokenizer/bpe_shakespeare/tokenizer.json")));
+  write_file_atomically(folder / "tokenizer_config.json",
+                        R"({"eos_token": "<|im_end|>", "extra_special_tokens": ["<|im_start|>"]})");
+  const TokenizerFiles files(folder.path());
+  const Tokenizer original = load_tokenizer(files);
+  const std::string text = "<|im_start|>user hello<|im_end|>";
+  ASSERT_TRUE(original.find("<|im_start|>") && original.find("<|im_end|>"));
+  for (const bool keys_alone : {false, true}) {
+    GgufHeadWriter head;
+    EXPECT_THAT(add_gguf_tokenizer(head, model_of(1030), files), testing::IsEmpty());
+    std::string bytes = head.head();
+    const std::string key = "tokenizer.huggingface.json";
+    if (keys_alone) bytes.replace(bytes.find(key), key.size(), "tokenizer.huggingface.none");
+    std::vector<std::string> notes;
+    const auto back = tokenizer_of_gguf(parse_gguf(bytes, "F", GgufContent::head).keys, notes);
+    EXPECT_EQ(parse_tokenizer(back.at("tokenizer.json")).encode(text), original.encode(text));
+  }
+}
+
 // SmolLM splits digits.
 TEST(GgufTokenizer, DigitsApart) {
   auto json =
