@@ -31,7 +31,8 @@ struct Read {
 };
 
 constexpr const char *kTokenizer = "tokenizer.json", *kConfiguration = "tokenizer_config.json",
-                     *kVocabulary = "vocab.json", *kMerges = "merges.txt";
+                     *kVocabulary = "vocab.json", *kMerges = "merges.txt",
+                     *kPieces = "tokenizer.model";
 
 Json parse(const TokenizerFiles& files, const char* name) {
   return parse_json<Json>(files.text(name), files.where(name));
@@ -170,6 +171,9 @@ void add_borders(GgufHeadWriter& head, const TokenizerFiles& files) {
 /// The added tokens of the files, those that only tokenizer_config.json and its like name included.
 /// None of a tokenizer that is not supported here.
 std::vector<AddedToken> added_tokens(const TokenizerFiles& files) {
+  const bool any =
+      files.has(kTokenizer) || files.has(kPieces) || (files.has(kVocabulary) && files.has(kMerges));
+  if (!any) return {};
   try {
     return load_tokenizer(files).added_tokens().tokens();
   } catch (const ConfigError&) {
@@ -239,7 +243,6 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
     read = read_vocabulary_and_merges(files);
   }
   add_chat_template(head, files);
-  constexpr const char* kPieces = "tokenizer.model";
   const bool sentencepiece = files.has(kPieces);
   if (!read && sentencepiece) {
     SentencePieces pieces = read_sentencepieces(files.text(kPieces), files.where(kPieces));
