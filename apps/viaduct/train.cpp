@@ -93,10 +93,14 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     say_text(memory_text(owners, memory.peak_bytes));
   }
   if (memory.unplanned_allocations > 0) {
-    say("  {} of steps and evaluations, {} in total over the run, did not fit the plan and took "
-        "memory beside it: they were larger than it assumes (experts that get more tokens than an "
-        "even share, longer documents)\n",
-        counted(memory.unplanned_allocations, "allocation"), format_bytes(memory.unplanned_bytes));
+    std::string cause;
+    if (setup.model.moe.any()) cause = "experts that get more tokens than an even share";
+    if (setup.conversations || setup.config.dataset.reset_attention_mask)
+      cause += fmt::format("{}documents of other lengths", cause.empty() ? "" : ", ");
+    say("  {} of steps and evaluations, {} in total over the run, had other sizes than the plan's "
+        "and took memory beside it{}\n",
+        counted(memory.unplanned_allocations, "allocation"), format_bytes(memory.unplanned_bytes),
+        cause.empty() ? "" : " (" + cause + ")");
   }
   if (const OffloadReport offload = trainer.offload(); !offload.empty())
     say_text(outcome_text(offload));

@@ -13,6 +13,12 @@ constexpr std::string_view kEpochs =
     "at the start of a run has both numbers";
 constexpr std::string_view kRecipe = "bf16_mixed, fp16_mixed or fp32";
 
+constexpr std::string_view kChat =
+    "prefixes of data sets that `viaduct data chat` made, whose --template and --prompt-template "
+    "say how";
+constexpr std::string_view kTrainOn = "`viaduct data chat --train-on` chooses what is learned";
+constexpr std::string_view kLonger = "`viaduct data chat --max-length` treats longer conversations";
+
 constexpr ForeignWord kWords[] = {
     // transformers.TrainingArguments
     {"learning_rate", "optimizer.lr", ""},
@@ -60,6 +66,30 @@ constexpr ForeignWord kWords[] = {
     {"train_file", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
     {"dataset_name", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
     {"nproc_per_node", "dist.ranks", "of all machines"},
+    // axolotl, LLaMA-Factory, Megatron-Bridge
+    {"base_model", "checkpoint.pretrained_checkpoint", "a folder or a .gguf file"},
+    {"datasets", "dataset.blend", kChat},
+    {"dataset_root", "dataset.blend", kChat},
+    {"chat_template", "dataset.blend", kChat},
+    {"template", "dataset.blend", kChat},
+    {"prompt_template", "dataset.blend", kChat},
+    {"label_key", "dataset.blend", kChat},
+    {"roles_to_train", "dataset.answer_only_loss", kTrainOn},
+    {"train_on_eos", "dataset.answer_only_loss", kTrainOn},
+    {"mask_history", "dataset.answer_only_loss", kTrainOn},
+    {"train_on_inputs", "dataset.answer_only_loss", "with the opposite value"},
+    {"train_on_prompt", "dataset.answer_only_loss", "with the opposite value"},
+    {"sample_packing", "dataset.packed_sequence_size", "the tokens of a row"},
+    {"neat_packing", "dataset.packed_sequence_size", "the tokens of a row"},
+    {"packing", "dataset.packed_sequence_size", "the tokens of a row"},
+    {"sequence_len", "model.seq_length", ""},
+    {"cutoff_len", "model.seq_length", kLonger},
+    {"val_set_size", "dataset.split", "weights of train, validation and test data"},
+    {"load_best_model_at_end", "checkpoint.keep_best", ""},
+    {"metric_for_best_model", "checkpoint.keep_best", ""},
+    {"deepspeed", "ddp.use_distributed_optimizer", "ZeRO 1; ZeRO 3: dist.use_megatron_fsdp"},
+    {"fsdp_config", "dist.use_megatron_fsdp", ""},
+    {"finetuning_type", "peft.scheme", "null: all weights"},
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_alpha", "peft.alpha", ""},

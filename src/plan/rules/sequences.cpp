@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "plan/rules/rule.h"
 #include "run/packing_settings.h"
 
@@ -32,6 +33,8 @@ constexpr const char* kNoLengths =
     "the lengths of conversations: they are in the data sets, which cannot be read here";
 // Packs that are less full are worth a longer row.
 constexpr double kFullPacks = 0.95;
+// Of fewer packs the emptiness is that of the last one.
+constexpr size_t kFewPacks = 8;
 
 Finding pack_off(const Figures& f, const Thresholds& limits) {
   const PackingConfig& packing = f.config.dataset.packing;
@@ -46,6 +49,10 @@ Finding pack_off(const Figures& f, const Thresholds& limits) {
   if (packing.packed_sequence_size) {
     if (real >= kFullPacks)
       return not_applicable(fmt::format("packs are {:.1f} % full", 100 * real));
+    if (const size_t rows = c.row_squares.size(); rows > 0 && rows < kFewPacks)
+      return not_applicable(
+          fmt::format("all conversations fill {}: the last one's rest is what is empty",
+                      counted(static_cast<int64_t>(rows), "pack")));
     return fires(Level::hint,
                  fmt::format("packs of {} tokens are {:.1f} % full; longer ones, and "
                              "first_fit_decreasing, leave less padding",
