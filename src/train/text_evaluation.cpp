@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "checkpoint/parameter_io.h"
+#include "data/score_mask.h"
 #include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
 #include "data/vocabulary_check.h"
@@ -33,6 +34,7 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
   std::error_code error;
   if (std::filesystem::exists(data.string() + ".idx", error)) {
     auto dataset = std::make_shared<IndexedDataset>(data);
+    check_mask_files(*dataset);
     check_tokenizer(*dataset,
                     {run.tokenizer ? &*run.tokenizer : nullptr, run.tokenizer_folder.string()});
     return TokenStream(std::move(dataset));

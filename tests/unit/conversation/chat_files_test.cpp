@@ -7,7 +7,9 @@
 #include "base/file.h"
 #include "base/output_file.h"
 #include "conversation/conversation_source.h"
+#include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
+#include "data/score_mask.h"
 #include "data/token_record.h"
 #include "support/chat_tokenizer.h"
 #include "support/compress.h"
@@ -123,6 +125,25 @@ TEST_F(ChatFiles, OfOneListAreTheSame) {
               ThrowsMessage<IoError>(HasSubstr("something follows the list")));
   EXPECT_THAT([&] { convert("[" + chat("a", "b") + ", 3]", "chat.json"); },
               ThrowsMessage<IoError>(HasSubstr("chat.json: element 2")));
+}
+
+TEST_F(ChatFiles, ThatLostTheirMaskAreRefused) {
+  convert(chat("Hi", "Yo"));
+  const std::string prefix = settings_.output.string();
+  EXPECT_NO_THROW(check_dataset_files({prefix}, "--input"));
+  std::filesystem::remove(prefix + ".mask.bin");
+  EXPECT_THAT([&] { check_dataset_files({prefix}, "--input"); },
+              ThrowsMessage<ConfigError>(HasSubstr(prefix + ".mask.bin does not exist")));
+  std::filesystem::remove(prefix + ".mask.idx");
+  EXPECT_THAT([&] { check_dataset_files({prefix}, "--input"); },
+              ThrowsMessage<ConfigError>(
+                  testing::AllOf(HasSubstr("--input: data set " + prefix),
+                                 HasSubstr("holds conversations (" + prefix + ".tokens.json)"),
+                                 HasSubstr(prefix + ".mask.idx and " + prefix + ".mask.bin"))));
+  EXPECT_THROW(check_mask_files(IndexedDataset(prefix)), IoError);
+  // Without a record, nobody knows.
+  std::filesystem::remove(prefix + ".tokens.json");
+  EXPECT_NO_THROW(check_mask_files(IndexedDataset(prefix)));
 }
 
 TEST_F(ChatFiles, WithInvalidLinesAreRefusedWithCounts) {
