@@ -121,7 +121,6 @@ ChatFilesSettings settings_of(const Arguments& arguments) {
 
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
-  check_new_dataset(arguments.output + ".mask", arguments.overwrite);
   ChatFilesSettings settings = settings_of(arguments);
   const Tokenizer tokenizer = open_tokenizer(arguments.chat.tokenizer);
   const auto renderer = open_renderer(arguments.chat);

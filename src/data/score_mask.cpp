@@ -20,6 +20,15 @@ bool has_mask(const std::string& prefix) {
   return std::filesystem::is_regular_file(mask_prefix(prefix) + ".idx", ignored);
 }
 
+void remove_mask(const std::string& prefix) {
+  for (const char* ending : {".idx", ".bin"}) {
+    std::error_code error;
+    std::filesystem::remove(mask_prefix(prefix) + ending, error);
+    VIADUCT_CHECK(IoError, !error, "{}{}: cannot remove it: {}", mask_prefix(prefix), ending,
+                  error.message());
+  }
+}
+
 std::string mask_files_problem(const IndexedDataset& dataset) {
   std::vector<std::string> missing;
   for (const char* ending : {".idx", ".bin"}) {

@@ -9,6 +9,7 @@
 #include "conversation/conversation_source.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
+#include "data/indexed_dataset_writer.h"
 #include "data/score_mask.h"
 #include "data/token_record.h"
 #include "support/chat_tokenizer.h"
@@ -144,6 +145,35 @@ TEST_F(ChatFiles, ThatLostTheirMaskAreRefused) {
   // Without a record, nobody knows.
   std::filesystem::remove(prefix + ".tokens.json");
   EXPECT_NO_THROW(check_mask_files(IndexedDataset(prefix)));
+}
+
+TEST_F(ChatFiles, AreMergedWithTheirMasks) {
+  const std::filesystem::path merged = settings_.output, a = folder_ / "a", b = folder_ / "b";
+  settings_.output = a;
+  convert(chat("Hi", "Yo"));
+  settings_.output = b;
+  convert(chat("Why", "So") + "\n" + chat("x", "y"));
+  merge_indexed_datasets({a, b}, merged);
+  settings_.output = merged;
+  EXPECT_THAT(rows(), ElementsAre("u:Hi</s>a:[Yo</s>]", "u:Why</s>a:[So</s>]", "u:x</s>a:[y</s>]"));
+  const auto record = read_token_record(IndexedDataset(merged));
+  ASSERT_TRUE(record && record->conversations);
+  EXPECT_EQ(record->conversations->scored, 3 + 3 + 2);
+  EXPECT_EQ(record->conversations->chat_template, renderer_.hash());
+  EXPECT_TRUE(record->vocabulary);
+  // Plain text has no place among them, and leaves no mask behind.
+  IndexedDatasetWriter plain(folder_ / "plain", TokenType::uint16);
+  plain.add_document(std::vector<int32_t>{1, 2});
+  plain.finish();
+  EXPECT_THAT(
+      [&] {
+        merge_indexed_datasets({a, folder_ / "plain"}, folder_ / "no");
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("plain has none")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "no.mask.bin"));
+  merge_indexed_datasets({folder_ / "plain"}, merged);
+  EXPECT_FALSE(has_mask(merged.string()));
+  EXPECT_NO_THROW(check_mask_files(IndexedDataset(merged)));
 }
 
 TEST_F(ChatFiles, WithInvalidLinesAreRefusedWithCounts) {
