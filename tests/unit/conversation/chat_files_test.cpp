@@ -181,7 +181,7 @@ TEST_F(ChatFiles, WithInvalidLinesAreRefusedWithCounts) {
                            R"({"messages": [{"role": "x", "content": "y"}]})" + "\n{]\n";
   EXPECT_THAT([&] { convert(text); }, ThrowsMessage<IoError>(testing::AllOf(
                                           HasSubstr("4 conversations cannot be learned from"),
-                                          HasSubstr("2 lines with not a JSON object"),
+                                          HasSubstr("2 lines: not a JSON object"),
                                           HasSubstr("chat.jsonl:2"), HasSubstr("chat.jsonl:3"),
                                           HasSubstr("chat.jsonl:4"), HasSubstr("--invalid skip"))));
   EXPECT_TRUE(left_nothing());
@@ -213,6 +213,11 @@ TEST_F(ChatFiles, WithLongRowsDoAsAsked) {
   settings_.overlong = Overlong::drop;
   EXPECT_EQ(convert(both).overlong, 1);
   EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
+  settings_.max_length = 5;
+  EXPECT_THAT([&] { convert(both); },
+              ThrowsMessage<IoError>(HasSubstr(
+                  "2 rows longer than --max-length 5 dropped (the longest has 18 tokens)")));
+  settings_.max_length = 12;
   settings_.overlong = Overlong::truncate_start;
   convert(both);
   EXPECT_THAT(rows(), ElementsAre("s:S</s>5</s>a:[abc</s>]", "u:a</s>a:[b</s>]"));
@@ -231,6 +236,11 @@ TEST_F(ChatFiles, WithoutAnythingToLearnAreRefused) {
               ThrowsMessage<ConfigError>(HasSubstr("no chat template")));
   convert(R"({"prompt": "a", "completion": "b"})");
   EXPECT_THAT(rows(), ElementsAre("a[b]"));
+  // Nothing predicts the first token of a row.
+  const ChatFilesResult first = convert(
+      "{\"prompt\": \"\", \"completion\": \"x\"}\n{\"prompt\": \"\", \"completion\": \"xy\"}");
+  EXPECT_EQ(first.dropped, 1);
+  EXPECT_THAT(rows(), ElementsAre("[xy]"));
 }
 
 TEST_F(ChatFiles, OfOtherKindsAreRefusedWithTheReason) {
