@@ -56,13 +56,20 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
 }  // namespace
 
 TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request) {
-  TextEvaluation evaluation{prepare_inference(request.inference), nullptr};
+  TextEvaluation evaluation{prepare_inference(request.inference), nullptr, ""};
   const int64_t length = evaluation.run.config.model.seq_length.value();
   const int64_t stride = request.stride.value_or(length);
   VIADUCT_CHECK(ConfigError, stride >= 1 && stride <= length,
                 "--stride: expected 1 to {} (the sequence length), found {}", length, stride);
   evaluation.windows =
       std::make_shared<TokenWindows>(open_data(request.data, evaluation.run), length, stride);
+  if (has_mask(request.data.string())) {
+    evaluation.warning = fmt::format(
+        "--data {}: it holds conversations with a mask, which is not used: all tokens are scored, "
+        "as one text in which the conversations follow each other. The loss of what is learned is "
+        "a run's validation",
+        request.data.string());
+  }
   return evaluation;
 }
 
