@@ -94,7 +94,7 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
   fmt::print("the first row, {}:\n{}\n",
              shows_colours() ? "what is learned in green" : "what is learned in [brackets]",
              masked_text(*settings.tokenizer, result.first_row.ids, result.first_row.mask,
-                         shows_colours()));
+                         shows_colours(), true));
 }
 
 ChatFilesSettings settings_of(const Arguments& arguments) {
@@ -121,7 +121,6 @@ ChatFilesSettings settings_of(const Arguments& arguments) {
 
 int run(const Arguments& arguments) {
   check_new_dataset(arguments.output, arguments.overwrite);
-  check_new_dataset(arguments.output + ".mask", arguments.overwrite);
   ChatFilesSettings settings = settings_of(arguments);
   const Tokenizer tokenizer = open_tokenizer(arguments.chat.tokenizer);
   const auto renderer = open_renderer(arguments.chat);

@@ -16,7 +16,9 @@
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/score_mask.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/vocabulary_check.h"
 #include "existing_output.h"
 #include "masked_text.h"
 #include "number_checks.h"
@@ -44,11 +46,20 @@ ordered_json sequence_json(const IndexedDataset& dataset, int64_t sequence) {
   return values;
 }
 
+/// The share of tokens that are learned; nothing without a mask.
+std::optional<double> learned_share(const std::string& prefix) {
+  if (!has_mask(prefix)) return std::nullopt;
+  const ScoreMask mask(std::make_shared<const IndexedDataset>(prefix),
+                       std::make_shared<const IndexedDataset>(mask_prefix(prefix)));
+  return mask.scored_share(0, IndexedDataset(prefix).sequence_count());
+}
+
 ordered_json describe(const IndexedDataset& dataset, bool tokens) {
   ordered_json result{{"dtype", token_type_name(dataset.token_type())},
                       {"sequence_count", dataset.sequence_count()},
                       {"document_count", dataset.document_count()},
                       {"total_tokens", dataset.total_tokens()}};
+  if (const auto share = learned_share(dataset.prefix())) result["learned_share"] = *share;
   ordered_json lengths = ordered_json::array(), documents = ordered_json::array(), modes;
   for (int64_t i = 0; i < dataset.sequence_count(); ++i)
     lengths.push_back(dataset.sequence_length(i));
@@ -84,6 +95,8 @@ void print_table(const IndexedDataset& dataset, bool tokens) {
              dataset.has_modes() ? ", with modes" : "");
   fmt::print("  tokens     {} ({})\n", dataset.total_tokens(),
              format_bytes(dataset.total_tokens() * token_type_bytes(dataset.token_type())));
+  if (const auto share = learned_share(dataset.prefix()))
+    fmt::print("  learned    {:.1f} % of the tokens\n", 100 * *share);
   for (int64_t i = 0; tokens && i < dataset.sequence_count(); ++i) {
     fmt::print("{}: {}\n", i, sequence_json(dataset, i).dump());
   }
@@ -114,6 +127,7 @@ std::pair<int64_t, int64_t> parse_rows(const std::string& text, int64_t count) {
 /// The texts of sequences, with what is learned marked where there is a mask.
 void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
   const Tokenizer tokenizer = open_tokenizer(arguments.tokenizer);
+  check_tokenizer(dataset, {&tokenizer, arguments.tokenizer});
   const auto [begin, end] = parse_rows(arguments.rows, dataset.sequence_count());
   const std::string mask_prefix = dataset.prefix() + ".mask";
   std::optional<IndexedDataset> masks;

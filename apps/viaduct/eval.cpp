@@ -65,6 +65,7 @@ void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool 
     const bool leads = world->rank() == 0;
     if (leads) {
       for (const std::string& note : evaluation.run.notes) log_info("{}", note);
+      if (!evaluation.warning.empty()) log_warning("{}", evaluation.warning);
     }
     const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);

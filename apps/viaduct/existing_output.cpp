@@ -27,7 +27,8 @@ void check_new_dataset(const std::string& prefix, bool overwrite) {
       "--output: {} names a folder; expected what the names of the files begin with, such "
       "as {}train",
       prefix, prefix);
-  check_new_output({prefix + ".bin", prefix + ".idx"}, overwrite);
+  check_new_output({prefix + ".bin", prefix + ".idx", prefix + ".mask.bin", prefix + ".mask.idx"},
+                   overwrite);
 }
 
 }  // namespace viaduct::cli

@@ -7,6 +7,9 @@
 namespace viaduct::cli {
 namespace {
 
+// Of a shortened row.
+constexpr size_t kMostLines = 40, kMostCharacters = 2000;
+
 void append_shown(std::string& text, std::string_view piece) {
   for (const char c : piece) {
     const auto byte = static_cast<unsigned char>(c);
@@ -26,12 +29,18 @@ bool shows_colours() {
 }
 
 std::string masked_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
-                        std::span<const uint8_t> mask, bool colours) {
+                        std::span<const uint8_t> mask, bool colours, bool shortened) {
   const char *begin = colours ? "\033[32m" : "[", *end = colours ? "\033[0m" : "]";
   DecodeStream stream(tokenizer);
   std::string text;
   bool learned = false;
-  for (size_t i = 0; i < ids.size(); ++i) {
+  size_t i = 0, measured = 0, lines = 0, characters = 0;
+  for (; i < ids.size(); ++i) {
+    for (; measured < text.size(); ++measured) {
+      lines += text[measured] == '\n' ? 1 : 0;
+      characters += (static_cast<unsigned char>(text[measured]) & 0xC0) != 0x80 ? 1 : 0;
+    }
+    if (shortened && (lines >= kMostLines || characters >= kMostCharacters)) break;
     const bool now = mask[i] != 0;
     if (now != learned) text += now ? begin : end;
     learned = now;
@@ -39,6 +48,7 @@ std::string masked_text(const Tokenizer& tokenizer, std::span<const int32_t> ids
   }
   append_shown(text, stream.finish());
   if (learned) text += end;
+  if (i < ids.size()) text += " …";
   return text;
 }
 

@@ -14,8 +14,8 @@ namespace viaduct::cli {
 bool shows_colours();
 
 /// The text of `ids`; `mask` has 1 for each that is learned. Control characters that would move the
-/// cursor are shown as U+FFFD.
+/// cursor are shown as U+FFFD. `shortened`: some 40 lines or 2,000 characters of it, then "…".
 std::string masked_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
-                        std::span<const uint8_t> mask, bool colours);
+                        std::span<const uint8_t> mask, bool colours, bool shortened = false);
 
 }  // namespace viaduct::cli

@@ -113,7 +113,7 @@ void check_problems(const ChatFilesSettings& settings, const ChatFilesResult& re
   for (size_t i = 0; i < result.problems.size(); ++i) {
     const ProblemCount& problem = result.problems[i];
     if (problem.lines == 0) continue;
-    kinds.push_back(fmt::format("{} with {} (the first: {})", counted(problem.lines, "line"),
+    kinds.push_back(fmt::format("{}: {} (the first: {})", counted(problem.lines, "line"),
                                 problem_name(static_cast<ConversationProblem>(i)), problem.first));
   }
   fail<IoError>("{} cannot be learned from: {}; --invalid skip leaves them out",
@@ -127,8 +127,14 @@ void check_rows(const ChatFilesSettings& settings, const ChatFilesResult& result
         "truncate_start or drop says what becomes of them",
         counted(result.overlong, "row is", "rows are"), *settings.max_length, result.longest);
   }
-  VIADUCT_CHECK(IoError, result.rows > 0, "no row with a token to learn: {} read, {} dropped",
-                counted(result.conversations, "conversation"), counted(result.dropped, "row"));
+  if (result.rows > 0) return;
+  std::string dropped = counted(result.dropped, "row") + " without a learned token dropped";
+  if (settings.max_length && settings.overlong == Overlong::drop)
+    dropped += fmt::format(", {} longer than --max-length {} dropped (the longest has {})",
+                           counted(result.overlong, "row"), *settings.max_length,
+                           counted(result.longest, "token"));
+  fail<IoError>("no row with a token to learn: {} read, {}",
+                counted(result.conversations, "conversation"), dropped);
 }
 
 }  // namespace

@@ -95,7 +95,8 @@ void LineRows::add_row(ConversationText text, const Conversation& conversation, 
   result.counts.unknown_bytes += row.unknown_bytes;
   if (!fit(whole, conversation, row, result)) return;
   const int64_t scored = row.scored();
-  if (scored == 0) {
+  // Nothing predicts the first token.
+  if (scored == 0 || (scored == 1 && row.mask.front() != 0)) {
     ++result.counts.dropped;
     return;
   }

@@ -131,6 +131,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   const auto file = open(prefix);
   const DocumentRange range = split_range(fractions, file->sequence_count());
   if (num_samples == 0 && range.size() == 0) return nullptr;
+  check_mask_files(*file);
   if (has_mask(prefix)) return build_conversations(file, split, range, num_samples);
   GptIndexRequest request{file,
                           split,

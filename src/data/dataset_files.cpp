@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/given_path.h"
 #include "base/nearest.h"
 #include "config/problems.h"
 #include "data/dataset_fingerprint.h"
+#include "data/indexed_dataset.h"
+#include "data/score_mask.h"
 
 namespace viaduct {
 namespace {
@@ -56,17 +59,30 @@ std::string advice(const std::string& prefix) {
   return near ? "; nearest: " + *near : "";
 }
 
+std::string lost_mask(const std::string& prefix) {
+  try {
+    return mask_files_problem(IndexedDataset(prefix, IndexCheck::on_use));
+  } catch (const IoError&) {
+    return "";  // damaged; reported where it is read
+  }
+}
+
 }  // namespace
 
 void check_dataset_files(const std::vector<std::string>& prefixes, std::string_view where) {
   Problems problems;
   for (const std::string& prefix : prefixes) {
+    bool there = true;
     for (const char* ending : {".idx", ".bin"}) {
-      if (is_file(prefix + ending)) continue;
+      there = is_file(prefix + ending);
+      if (there) continue;
       problems.add("{}: no data set {}: {}{} does not exist{}", where, prefix, prefix, ending,
                    advice(prefix));
       break;
     }
+    if (!there) continue;
+    const std::string lost = lost_mask(prefix);
+    if (!lost.empty()) problems.add("{}: {}", where, lost);
   }
   problems.throw_if_any();
 }

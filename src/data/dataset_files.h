@@ -9,8 +9,9 @@
 
 namespace viaduct {
 
-/// ConfigError with a line for each prefix without PREFIX.idx or PREFIX.bin: what is there instead,
-/// or the nearest name. `where`: the option or field that names them.
+/// ConfigError with a line for each prefix without PREFIX.idx or PREFIX.bin (what is there instead,
+/// or the nearest name), and for each that has lost its mask (score_mask.h). `where`: the option or
+/// field that names them.
 void check_dataset_files(const std::vector<std::string>& prefixes, std::string_view where);
 
 /// The same for the data sets of a configuration. Mock data have no files.

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/indexed_dataset.h"
+#include "data/score_mask.h"
 #include "data/token_record.h"
 
 namespace viaduct {
@@ -170,28 +174,95 @@ void IndexedDatasetWriter::finish() {
   idx.commit();
 }
 
+namespace {
+
+/// The record of data sets together: what is known of all of them, and the same for all.
+std::optional<TokenRecord> merged_record(std::optional<TokenRecord> record,
+                                         const std::optional<TokenRecord>& other) {
+  if (!record || !other || record->separator != other->separator) return std::nullopt;
+  auto& chat = record->conversations;
+  const auto& more = other->conversations;
+  // Whose tokens they are takes the tokenizer, or two that are known to be the same.
+  const bool same_tokenizer = chat && more && chat->tokenizer == more->tokenizer;
+  if (!same_tokenizer) {
+    record->vocabulary.reset();
+  } else if (other->largest_token > record->largest_token) {
+    record->vocabulary = other->vocabulary;
+  }
+  record->largest_token = std::max(record->largest_token, other->largest_token);
+  record->inner_separators += other->inner_separators;
+  if (!chat || !more) {
+    chat.reset();
+    return record;
+  }
+  if (chat->train_on != more->train_on) chat->train_on += ", " + more->train_on;
+  if (chat->chat_template != more->chat_template) chat->chat_template.reset();
+  chat->control_tokens_as_text = chat->control_tokens_as_text && more->control_tokens_as_text;
+  chat->scored += more->scored;
+  chat->own_rows += more->own_rows;
+  return record;
+}
+
+/// Conversations of two tokenizers are refused; other differences are said.
+void compare_conversations(const IndexedDataset& first, const std::optional<TokenRecord>& a,
+                           const IndexedDataset& next, const std::optional<TokenRecord>& b) {
+  if (!a || !b || !a->conversations || !b->conversations) return;
+  const ConversationRecord &one = *a->conversations, &two = *b->conversations;
+  VIADUCT_CHECK(ConfigError, one.tokenizer == two.tokenizer,
+                "data sets {} and {}: their conversations are tokens of different tokenizers; make "
+                "them with one (viaduct data chat --tokenizer)",
+                first.prefix(), next.prefix());
+  const auto warn = [&](bool same, const char* what) {
+    if (!same)
+      log_warning("data sets {} and {}: made with different {}", first.prefix(), next.prefix(),
+                  what);
+  };
+  warn(one.train_on == two.train_on, "--train-on");
+  warn(one.chat_template == two.chat_template, "chat templates");
+  warn(one.control_tokens_as_text == two.control_tokens_as_text, "--user-control-tokens");
+}
+
+/// Whether all of the data sets have masks. ConfigError if only some of them do.
+bool are_masked(const std::vector<std::filesystem::path>& prefixes) {
+  const auto masked = [](const std::filesystem::path& prefix) { return has_mask(prefix.string()); };
+  const auto with = std::ranges::find_if(prefixes, masked),
+             without = std::ranges::find_if_not(prefixes, masked);
+  VIADUCT_CHECK(ConfigError, with == prefixes.end() || without == prefixes.end(),
+                "merging data sets: {} has a mask ({}.idx), and {} has none; expected masks of all "
+                "or of none (a run reads both kinds: dataset.blend)",
+                with->string(), mask_prefix(with->string()), without->string());
+  return with != prefixes.end();
+}
+
+}  // namespace
+
 void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
                             const std::filesystem::path& output) {
   VIADUCT_CHECK(ConfigError, !prefixes.empty(), "merging indexed datasets into {}: none given",
                 output.string());
-  const IndexedDataset first(prefixes.front());
-  IndexedDatasetWriter writer(output, first.token_type());
-  writer.append(first);
-  auto record = read_token_record(first);
-  for (size_t i = 1; i < prefixes.size(); ++i) {
-    const IndexedDataset next(prefixes[i]);
-    writer.append(next);
-    const auto other = read_token_record(next);
-    // What is known of all of them, and the same for all.
-    if (!record || !other || record->separator != other->separator) {
-      record.reset();
-      continue;
+  std::optional<IndexedDatasetWriter> masks;
+  if (are_masked(prefixes)) masks.emplace(mask_prefix(output.string()), TokenType::uint8);
+  const auto first = std::make_shared<const IndexedDataset>(prefixes.front());
+  const auto first_record = read_token_record(*first);
+  IndexedDatasetWriter writer(output, first->token_type());
+  std::optional<TokenRecord> record;
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const auto next = i == 0 ? first : std::make_shared<const IndexedDataset>(prefixes[i]);
+    check_mask_files(*next);
+    const auto next_record = i == 0 ? first_record : read_token_record(*next);
+    compare_conversations(*first, first_record, *next, next_record);
+    writer.append(*next);
+    if (masks) {
+      const auto mask = std::make_shared<const IndexedDataset>(mask_prefix(prefixes[i].string()));
+      const ScoreMask fits(next, mask);
+      masks->append(*mask);
     }
-    record->largest_token = std::max(record->largest_token, other->largest_token);
-    record->inner_separators += other->inner_separators;
-    record->vocabulary.reset();  // it would need the tokenizer
+    record = i == 0 ? next_record : merged_record(std::move(record), next_record);
   }
+  // The mask comes first: tokens without one would be learned all.
+  if (masks) masks->finish();
   writer.finish();
+  if (!masks) remove_mask(output.string());
   if (record) write_token_record(output, *record);
 }
 

@@ -58,7 +58,7 @@ class IndexedDatasetWriter {
   std::vector<int8_t> modes_;
 };
 
-/// Concatenates the data sets. They must share one element type, and all or none have modes.
+/// Concatenates data sets with their masks. All have one element type, all or none modes and masks.
 void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
                             const std::filesystem::path& output);
 

@@ -1,10 +1,13 @@
 #include "data/score_mask.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
 #include "data/dataset_fingerprint.h"
+#include "data/token_record.h"
 
 namespace viaduct {
 
@@ -15,6 +18,42 @@ std::string mask_prefix(const std::string& prefix) {
 bool has_mask(const std::string& prefix) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(mask_prefix(prefix) + ".idx", ignored);
+}
+
+void remove_mask(const std::string& prefix) {
+  for (const char* ending : {".idx", ".bin"}) {
+    std::error_code error;
+    std::filesystem::remove(mask_prefix(prefix) + ending, error);
+    VIADUCT_CHECK(IoError, !error, "{}{}: cannot remove it: {}", mask_prefix(prefix), ending,
+                  error.message());
+  }
+}
+
+std::string mask_files_problem(const IndexedDataset& dataset) {
+  std::vector<std::string> missing;
+  for (const char* ending : {".idx", ".bin"}) {
+    std::string file = mask_prefix(dataset.prefix()) + ending;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(file, ignored)) missing.push_back(std::move(file));
+  }
+  if (missing.empty()) return "";
+  if (missing.size() == 2) {
+    const auto record = read_token_record(dataset);
+    if (!record || !record->conversations) return "";
+  }
+  const std::string why = missing.size() == 2 ? fmt::format("it holds conversations ({})",
+                                                            token_record_path(dataset.prefix()))
+                                              : std::string("it has a part of a mask");
+  return fmt::format(
+      "data set {0}: {1}, but {2} {3} not exist, so nothing says which tokens are learned; copy "
+      "the "
+      "mask beside {0}.bin, or make the data set again (viaduct data chat)",
+      dataset.prefix(), why, fmt::join(missing, " and "), missing.size() == 1 ? "does" : "do");
+}
+
+void check_mask_files(const IndexedDataset& dataset) {
+  const std::string problem = mask_files_problem(dataset);
+  VIADUCT_CHECK(IoError, problem.empty(), "{}", problem);
 }
 
 MaskedDatasets masked_datasets(const DatasetConfig& config) {

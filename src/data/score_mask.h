@@ -19,6 +19,16 @@ std::string mask_prefix(const std::string& prefix);
 /// Whether PREFIX.mask.idx exists.
 bool has_mask(const std::string& prefix);
 
+/// Removes the mask of a data set that is written anew without one.
+void remove_mask(const std::string& prefix);
+
+/// What is wrong with the files of the mask of a data set: there is one of the two, or none though
+/// the record (token_record.h) says that the data set holds conversations. "": nothing.
+std::string mask_files_problem(const IndexedDataset& dataset);
+
+/// IoError with that, where there is something.
+void check_mask_files(const IndexedDataset& dataset);
+
 /// The data sets of the configuration, and those of them that have a mask.
 struct MaskedDatasets {
   std::vector<std::string> with, without;

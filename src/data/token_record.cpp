@@ -16,10 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string record_path(const std::string& prefix) {
-  return prefix + ".tokens.json";
-}
-
 /// Identifies a data set at a cost that does not depend on its size.
 ordered_json identity(const IndexedDataset& dataset) {
   return {{"sequences", dataset.sequence_count()},
@@ -76,6 +72,10 @@ std::optional<ConversationRecord> read_conversations(const ordered_json& json) {
 
 }  // namespace
 
+std::string token_record_path(const std::string& prefix) {
+  return prefix + ".tokens.json";
+}
+
 void write_token_record(const std::filesystem::path& prefix, const TokenRecord& record) {
   const IndexedDataset dataset(prefix, IndexCheck::on_use);
   ordered_json json{{"largest_token_id", record.largest_token}};
@@ -87,11 +87,11 @@ void write_token_record(const std::filesystem::path& prefix, const TokenRecord& 
   }
   if (record.conversations) json["conversations"] = conversations_json(*record.conversations);
   json["data"] = identity(dataset);
-  write_file_atomically(record_path(dataset.prefix()), json.dump(2) + "\n");
+  write_file_atomically(token_record_path(dataset.prefix()), json.dump(2) + "\n");
 }
 
 std::optional<TokenRecord> read_token_record(const IndexedDataset& dataset) {
-  const std::string path = record_path(dataset.prefix());
+  const std::string path = token_record_path(dataset.prefix());
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
   const auto read = try_parse_json<ordered_json>(read_file(path, 1 << 20));

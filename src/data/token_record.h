@@ -34,6 +34,9 @@ struct TokenRecord {
   std::optional<ConversationRecord> conversations;
 };
 
+/// PREFIX.tokens.json.
+std::string token_record_path(const std::string& prefix);
+
 /// Writes the record of the data set PREFIX, which is complete.
 void write_token_record(const std::filesystem::path& prefix, const TokenRecord& record);
 

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "data/document_reader.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/score_mask.h"
 #include "data/token_record.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocabulary_hash.h"
@@ -134,6 +135,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   result.documents = writer.document_count();
   result.tokens = writer.total_tokens();
   writer.finish();
+  remove_mask(settings.output.string());
   TokenRecord record;
   record.largest_token = writer.largest_token();
   record.separator = settings.eod.value_or(-1);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/given_path.h"
 #include "checkpoint/parameter_io.h"
+#include "data/score_mask.h"
 #include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
 #include "data/vocabulary_check.h"
@@ -33,6 +34,7 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
   std::error_code error;
   if (std::filesystem::exists(data.string() + ".idx", error)) {
     auto dataset = std::make_shared<IndexedDataset>(data);
+    check_mask_files(*dataset);
     check_tokenizer(*dataset,
                     {run.tokenizer ? &*run.tokenizer : nullptr, run.tokenizer_folder.string()});
     return TokenStream(std::move(dataset));
@@ -54,13 +56,20 @@ TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
 }  // namespace
 
 TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request) {
-  TextEvaluation evaluation{prepare_inference(request.inference), nullptr};
+  TextEvaluation evaluation{prepare_inference(request.inference), nullptr, ""};
   const int64_t length = evaluation.run.config.model.seq_length.value();
   const int64_t stride = request.stride.value_or(length);
   VIADUCT_CHECK(ConfigError, stride >= 1 && stride <= length,
                 "--stride: expected 1 to {} (the sequence length), found {}", length, stride);
   evaluation.windows =
       std::make_shared<TokenWindows>(open_data(request.data, evaluation.run), length, stride);
+  if (has_mask(request.data.string())) {
+    evaluation.warning = fmt::format(
+        "--data {}: it holds conversations with a mask, which is not used: all tokens are scored, "
+        "as one text in which the conversations follow each other. The loss of what is learned is "
+        "a run's validation",
+        request.data.string());
+  }
   return evaluation;
 }
 

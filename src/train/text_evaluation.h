@@ -21,6 +21,7 @@ struct TextEvaluationRequest {
 struct TextEvaluation {
   RunSetup run;
   std::shared_ptr<const TokenWindows> windows;
+  std::string warning;  // of conversations, whose mask is not used; "": none
 };
 
 /// Opens model and data; reads no weight. ConfigError for a stride outside [1, sequence length],

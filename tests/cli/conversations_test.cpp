@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "support/chat_tokenizer.h"
 #include "support/command.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -98,6 +99,14 @@ TEST_F(ConversationCommands, DataChatWritesAndInspectShowsRows) {
   EXPECT_EQ(shown.out,
             "row 1: 25 tokens, 3 learned\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
             "[Yo<|im_end|>]\n\n");
+  EXPECT_THAT(run("data inspect " + path("out/chats")).out, HasSubstr("learned    12.0 %"));
+  EXPECT_DOUBLE_EQ(
+      json::parse(run("data inspect " + path("out/chats") + " --json").out)["learned_share"],
+      3.0 / 25);
+  const Result other = run("data inspect " + path("out/chats") + " --text --tokenizer " +
+                           test::test_data("tokenizer/bpe_shakespeare").string());
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("another tokenizer"));
   EXPECT_EQ(run("data inspect " + path("out/chats") + " --rows 1:2").status, 2);
   EXPECT_EQ(run("data inspect " + path("out/chats") + " --text" + model() + "--rows 2:9").status,
             2);
@@ -106,6 +115,15 @@ TEST_F(ConversationCommands, DataChatWritesAndInspectShowsRows) {
       run("data chat --input " + path("chat.jsonl") + model() + "--output " + path("out/chats"))
           .status,
       2);
+}
+
+TEST_F(ConversationCommands, DataChatShowsTheBeginningOfALongRow) {
+  const std::string answer(50000, 'y');
+  const Result made = run("data chat --input -" + model() + "--output " + path("long"),
+                          R"({"prompt": "a", "completion": ")" + answer + "\"}\n");
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("yyy] …\n"));
+  EXPECT_LT(made.out.size(), 3000u);
 }
 
 TEST_F(ConversationCommands, DataChatReadsStandardInput) {

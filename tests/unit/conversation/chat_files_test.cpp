@@ -7,7 +7,10 @@
 #include "base/file.h"
 #include "base/output_file.h"
 #include "conversation/conversation_source.h"
+#include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
+#include "data/indexed_dataset_writer.h"
+#include "data/score_mask.h"
 #include "data/token_record.h"
 #include "support/chat_tokenizer.h"
 #include "support/compress.h"
@@ -125,12 +128,60 @@ TEST_F(ChatFiles, OfOneListAreTheSame) {
               ThrowsMessage<IoError>(HasSubstr("chat.json: element 2")));
 }
 
+TEST_F(ChatFiles, ThatLostTheirMaskAreRefused) {
+  convert(chat("Hi", "Yo"));
+  const std::string prefix = settings_.output.string();
+  EXPECT_NO_THROW(check_dataset_files({prefix}, "--input"));
+  std::filesystem::remove(prefix + ".mask.bin");
+  EXPECT_THAT([&] { check_dataset_files({prefix}, "--input"); },
+              ThrowsMessage<ConfigError>(HasSubstr(prefix + ".mask.bin does not exist")));
+  std::filesystem::remove(prefix + ".mask.idx");
+  EXPECT_THAT([&] { check_dataset_files({prefix}, "--input"); },
+              ThrowsMessage<ConfigError>(
+                  testing::AllOf(HasSubstr("--input: data set " + prefix),
+                                 HasSubstr("holds conversations (" + prefix + ".tokens.json)"),
+                                 HasSubstr(prefix + ".mask.idx and " + prefix + ".mask.bin"))));
+  EXPECT_THROW(check_mask_files(IndexedDataset(prefix)), IoError);
+  // Without a record, nobody knows.
+  std::filesystem::remove(prefix + ".tokens.json");
+  EXPECT_NO_THROW(check_mask_files(IndexedDataset(prefix)));
+}
+
+TEST_F(ChatFiles, AreMergedWithTheirMasks) {
+  const std::filesystem::path merged = settings_.output, a = folder_ / "a", b = folder_ / "b";
+  settings_.output = a;
+  convert(chat("Hi", "Yo"));
+  settings_.output = b;
+  convert(chat("Why", "So") + "\n" + chat("x", "y"));
+  merge_indexed_datasets({a, b}, merged);
+  settings_.output = merged;
+  EXPECT_THAT(rows(), ElementsAre("u:Hi</s>a:[Yo</s>]", "u:Why</s>a:[So</s>]", "u:x</s>a:[y</s>]"));
+  const auto record = read_token_record(IndexedDataset(merged));
+  ASSERT_TRUE(record && record->conversations);
+  EXPECT_EQ(record->conversations->scored, 3 + 3 + 2);
+  EXPECT_EQ(record->conversations->chat_template, renderer_.hash());
+  EXPECT_TRUE(record->vocabulary);
+  // Plain text has no place among them, and leaves no mask behind.
+  IndexedDatasetWriter plain(folder_ / "plain", TokenType::uint16);
+  plain.add_document(std::vector<int32_t>{1, 2});
+  plain.finish();
+  EXPECT_THAT(
+      [&] {
+        merge_indexed_datasets({a, folder_ / "plain"}, folder_ / "no");
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("plain has none")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "no.mask.bin"));
+  merge_indexed_datasets({folder_ / "plain"}, merged);
+  EXPECT_FALSE(has_mask(merged.string()));
+  EXPECT_NO_THROW(check_mask_files(IndexedDataset(merged)));
+}
+
 TEST_F(ChatFiles, WithInvalidLinesAreRefusedWithCounts) {
   const std::string text = chat("a", "b") + "\n{\n" + chat("a", "") + "\n" +
                            R"({"messages": [{"role": "x", "content": "y"}]})" + "\n{]\n";
   EXPECT_THAT([&] { convert(text); }, ThrowsMessage<IoError>(testing::AllOf(
                                           HasSubstr("4 conversations cannot be learned from"),
-                                          HasSubstr("2 lines with not a JSON object"),
+                                          HasSubstr("2 lines: not a JSON object"),
                                           HasSubstr("chat.jsonl:2"), HasSubstr("chat.jsonl:3"),
                                           HasSubstr("chat.jsonl:4"), HasSubstr("--invalid skip"))));
   EXPECT_TRUE(left_nothing());
@@ -162,6 +213,11 @@ TEST_F(ChatFiles, WithLongRowsDoAsAsked) {
   settings_.overlong = Overlong::drop;
   EXPECT_EQ(convert(both).overlong, 1);
   EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
+  settings_.max_length = 5;
+  EXPECT_THAT([&] { convert(both); },
+              ThrowsMessage<IoError>(HasSubstr(
+                  "2 rows longer than --max-length 5 dropped (the longest has 18 tokens)")));
+  settings_.max_length = 12;
   settings_.overlong = Overlong::truncate_start;
   convert(both);
   EXPECT_THAT(rows(), ElementsAre("s:S</s>5</s>a:[abc</s>]", "u:a</s>a:[b</s>]"));
@@ -180,6 +236,11 @@ TEST_F(ChatFiles, WithoutAnythingToLearnAreRefused) {
               ThrowsMessage<ConfigError>(HasSubstr("no chat template")));
   convert(R"({"prompt": "a", "completion": "b"})");
   EXPECT_THAT(rows(), ElementsAre("a[b]"));
+  // Nothing predicts the first token of a row.
+  const ChatFilesResult first = convert(
+      "{\"prompt\": \"\", \"completion\": \"x\"}\n{\"prompt\": \"\", \"completion\": \"xy\"}");
+  EXPECT_EQ(first.dropped, 1);
+  EXPECT_THAT(rows(), ElementsAre("[xy]"));
 }
 
 TEST_F(ChatFiles, OfOtherKindsAreRefusedWithTheReason) {
