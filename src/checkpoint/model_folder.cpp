@@ -204,8 +204,8 @@ std::map<std::string, std::string> model_side_texts(const std::filesystem::path&
     return tokenizer_of_gguf(GgufFile(path).head().keys, notes);
   }
   std::map<std::string, std::string> texts;
-  for (const auto& files : {tokenizer_files(path), model_side_files(path)})
-    for (const auto& file : files) texts[file.filename().string()] = read_file(file);
+  for (const auto& file : tokenizer_files(path)) texts[file.filename().string()] = read_file(file);
+  for (const auto& name : model_side_files(path)) texts[name] = read_file(path / name);
   return texts;
 }
 
@@ -217,17 +217,29 @@ const std::vector<std::string>& model_side_file_names() {
   return names;
 }
 
-std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
+std::vector<std::string> model_side_files(const std::filesystem::path& folder) {
+  std::vector<std::string> files;
   for (const auto& name : model_side_file_names())
-    if (has(folder, name.c_str())) files.push_back(folder / name);
+    if (has(folder, name.c_str())) files.push_back(name);
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder / kTemplatesFolder, error);
+  const size_t plain = files.size();
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::error_code ignored;
+    if (name.ends_with(kTemplateEnd) && at->is_regular_file(ignored))
+      files.push_back(std::string(kTemplatesFolder) + "/" + name);
+  }
+  std::sort(files.begin() + static_cast<std::ptrdiff_t>(plain), files.end());
   return files;
 }
 
 void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   create_folder(to);
-  for (const auto& file : model_side_files(from))
-    write_file_atomically(to / file.filename(), read_file(file));
+  for (const auto& name : model_side_files(from)) {
+    create_folder((to / name).parent_path());
+    write_file_atomically(to / name, read_file(from / name));
+  }
 }
 
 }  // namespace viaduct

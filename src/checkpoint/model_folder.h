@@ -65,10 +65,11 @@ bool has_tokenizer(const std::filesystem::path& path);
 /// Tokenizer and generation settings by the names of their files, of a folder or a GGUF file.
 std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path);
 
-/// Names that tokenizer and generation settings have in Hugging Face folders.
+/// Names that tokenizer and generation settings have in Hugging Face folders; those of
+/// additional_chat_templates are any.
 const std::vector<std::string>& model_side_file_names();
-/// Those of model_side_file_names that are in `folder`, as paths.
-std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder);
+/// The names of such files that are in `folder`, with additional_chat_templates/NAME.jinja.
+std::vector<std::string> model_side_files(const std::filesystem::path& folder);
 /// Copies model_side_files of one folder into another (created if missing), each whole or not at
 /// all. Files of the target that `from` lacks are kept.
 void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
