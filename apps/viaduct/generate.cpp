@@ -173,8 +173,9 @@ int run(Arguments arguments) {
 Subcommand add_generate(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("generate", "Sample text from a model");
-  app->add_option("--model", arguments->inference.model,
-                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
+  app->add_option(
+         "--model", arguments->inference.model,
+         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
       ->required();
   app->add_option("--prompt", arguments->prompts,
                   "Texts to continue; tokens that the tokenizer puts before a text are added");

@@ -1,6 +1,7 @@
 #pragma once
-// DIR of the command line: a Hugging Face folder, a GGUF file, a checkpoint step folder, or a save
-// folder (= its latest step). And the files that belong to a model beside its weights.
+// DIR of the command line: a Hugging Face folder, a GGUF file, a checkpoint step folder, a save
+// folder (= its latest step), or SAVE/latest or SAVE/best (= the step that it names). And the files that
+// belong to a model beside its weights.
 
 #include <filesystem>
 #include <map>
@@ -55,8 +56,8 @@ ModelConfig read_model_config(const ModelFolder& folder);
 std::string model_name(const ModelFolder& folder);
 
 /// The files of a tokenizer, chat templates included: those of a folder, or what the metadata of a
-/// GGUF file stand for. ConfigError if the path is missing, or for a GGUF file whose tokenizer is
-/// not supported.
+/// GGUF file stand for; of a save folder those of its latest step. ConfigError if the path is
+/// missing, or for a GGUF file whose tokenizer is not supported.
 TokenizerFiles open_tokenizer_files(const std::filesystem::path& path);
 /// A tokenizer of those files; errors as load_tokenizer.
 Tokenizer open_tokenizer(const std::filesystem::path& path);

@@ -43,6 +43,34 @@ TEST(ModelFolder, KnowsTheThreeKinds) {
   EXPECT_EQ(resolve_model_folder(hugging_face).path, hugging_face);
 }
 
+TEST(ModelFolder, LatestAndBestNameSteps) {
+  TemporaryFolder save;
+  write_step(save.path(), 10);
+  write_step(save.path(), 20);
+  write_file_atomically(save / "best", "step_00000010\n");
+  EXPECT_EQ(resolve_model_folder(save / "best").path, save / "step_00000010");
+  EXPECT_EQ(resolve_model_folder(save / "latest").path, save / "step_00000020");
+  for (const char* name : {"../elsewhere\n", "step_00000030\n", ""}) {
+    write_file_atomically(save / "best", name);
+    EXPECT_THAT([&] { resolve_model_folder(save / "best"); },
+                ThrowsMessage<IoError>(HasSubstr("names no step that is there (steps there: ")));
+  }
+}
+
+TEST(ModelFolder, TheTokenizerOfASaveFolderIsThatOfItsStep) {
+  TemporaryFolder save;
+  for (const int64_t step : {10, 20}) write_step(save.path(), step);
+  EXPECT_FALSE(has_tokenizer(save.path()));
+  for (const auto& file : tokenizer_files(test_data("tokenizer/bpe_shakespeare")))
+    std::filesystem::copy_file(file, save / "step_00000020" / file.filename());
+  for (const char* name : {".", "latest", "step_00000020"}) {
+    EXPECT_TRUE(has_tokenizer(save / name)) << name;
+    EXPECT_GT(open_tokenizer(save / name).vocab_size(), 256) << name;
+    EXPECT_TRUE(open_tokenizer_files(save / name).has("tokenizer.json")) << name;
+    EXPECT_TRUE(model_side_texts(save / name).contains("tokenizer.json")) << name;
+  }
+}
+
 TEST(ModelFolder, WeightsOfACheckpointAreItsWeightsOnly) {
   TemporaryFolder save;
   write_step(save.path(), 10);
