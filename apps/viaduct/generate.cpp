@@ -190,8 +190,9 @@ Subcommand add_generate(CLI::App& root) {
   add_sampling(*app, arguments->sampling, arguments->seed, "");
   app->add_flag("--chat", arguments->chat,
                 "Prompts are conversations, by the model's chat template: JSONL with messages "
-                "(optionally tools, chat_template_kwargs, id); a line or --prompt of another form "
-                "is one message of a user. The answers come out");
+                "(optionally tools, chat_template_kwargs, id), by which every line of a .jsonl or "
+                ".json file is read, and of standard input that begins with {; a --prompt or a "
+                "line of other text is one message of a user. The answers come out");
   add_talk_options(*app, arguments->talk);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")
