@@ -75,8 +75,8 @@ void set_sampling(Prepared& prepared, const Arguments& arguments) {
 }
 
 std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
-  VIADUCT_CHECK(ConfigError, arguments.images.empty(),
-                "--image {}: no model of the house sees images yet", arguments.images.front());
+  VIADUCT_CHECK(ConfigError, arguments.images.empty(), "--image {}: no model here sees images yet",
+                arguments.images.front());
   check_talk_options(arguments.options);
   check(arguments.sampling.over({}));
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
@@ -159,8 +159,9 @@ int run(Arguments arguments) {
 Subcommand add_chat(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("chat", "Talk to a model");
-  app->add_option("--model", arguments->inference.model,
-                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
+  app->add_option(
+         "--model", arguments->inference.model,
+         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
       ->required();
   app->add_option("--system", arguments->system,
                   "The system message that conversations begin with");

@@ -59,7 +59,7 @@ std::optional<ChatRenderer> open_renderer(const ChatOptions& options) {
     replace_special(options.special, special);
     return renderer->with_special_tokens(std::move(special));
   }
-  check_given_path("--template", options.chat_template, "a file with a chat template");
+  check_given_path("--template ", options.chat_template, "a file with a chat template");
   SpecialTokenTexts special;
   if (files) special = special_token_texts(*files);
   replace_special(options.special, special);

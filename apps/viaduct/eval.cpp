@@ -154,8 +154,9 @@ Subcommand add_eval(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand(
       "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
-  app->add_option("--model", arguments->inference.model,
-                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
+  app->add_option(
+         "--model", arguments->inference.model,
+         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
       ->required();
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,

@@ -173,8 +173,9 @@ int run(Arguments arguments) {
 Subcommand add_generate(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("generate", "Sample text from a model");
-  app->add_option("--model", arguments->inference.model,
-                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
+  app->add_option(
+         "--model", arguments->inference.model,
+         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
       ->required();
   app->add_option("--prompt", arguments->prompts,
                   "Texts to continue; tokens that the tokenizer puts before a text are added");
@@ -189,8 +190,9 @@ Subcommand add_generate(CLI::App& root) {
   add_sampling(*app, arguments->sampling, arguments->seed, "");
   app->add_flag("--chat", arguments->chat,
                 "Prompts are conversations, by the model's chat template: JSONL with messages "
-                "(optionally tools, chat_template_kwargs, id); a line or --prompt of another form "
-                "is one message of a user. The answers come out");
+                "(optionally tools, chat_template_kwargs, id), by which every line of a .jsonl or "
+                ".json file is read, and of standard input that begins with {; a --prompt or a "
+                "line of other text is one message of a user. The answers come out");
   add_talk_options(*app, arguments->talk);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")

@@ -85,8 +85,9 @@ Subcommand add_probe(CLI::App& root) {
       "probe",
       "One forward and backward on a given batch: logits, loss and all gradients under Hugging "
       "Face names");
-  app->add_option("--model", request->model,
-                  "Hugging Face folder, FILE.gguf, checkpoint or save folder")
+  app->add_option(
+         "--model", request->model,
+         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
       ->required();
   app->add_option("--batch", request->batch,
                   "Safetensors file with input_ids [B,S] and optionally labels (not shifted; -100 "

@@ -7,6 +7,7 @@
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_directory.h"
+#include "checkpoint/index_json.h"
 #include "checkpoint/old_steps.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/safetensors_reader.h"
@@ -128,19 +129,20 @@ void CheckpointWriter::set_state(std::string json) {
 }
 
 void CheckpointWriter::add_file(const std::string& name, std::string_view content) {
-  check_plain_file_name(name, "checkpoint file");
+  index_json::check_side_file_name(name, "checkpoint file");
   VIADUCT_CHECK(
       IoError,
       name != kCheckpointIndexFile && name != kCheckpointPiecesFile && !name.starts_with("rank_"),
       "checkpoint file: the name {} is taken", name);
   for (const auto& file : index_.files)
     VIADUCT_CHECK(IoError, file.name != name, "checkpoint file: {} is given twice", name);
+  create_folder((folder_ / name).parent_path());
   write_file_atomically(folder_ / name, content);
   index_.files.push_back({name, static_cast<int64_t>(content.size()), hash64(content)});
 }
 
-void CheckpointWriter::copy_file(const std::filesystem::path& file) {
-  add_file(file.filename().string(), read_file(file, kSideFileLimitBytes));
+void CheckpointWriter::copy_file(const std::filesystem::path& folder, const std::string& name) {
+  add_file(name, read_file(folder / name, kSideFileLimitBytes));
 }
 
 void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remover, bool is_best) {

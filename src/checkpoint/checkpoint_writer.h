@@ -76,10 +76,11 @@ class CheckpointWriter {
 
   /// State of the run other than tensors, as JSON text (finite numbers; nesting up to 64).
   void set_state(std::string json);
-  /// A further file of the step folder: config.json, tokenizer files …
+  /// A further file of the step folder: config.json, tokenizer files … The name is plain, or
+  /// additional_chat_templates/NAME.jinja.
   void add_file(const std::string& name, std::string_view content);
-  /// The same with the name and content of a file.
-  void copy_file(const std::filesystem::path& file);
+  /// The same with the content of `folder`'s file of that name.
+  void copy_file(const std::filesystem::path& folder, const std::string& name);
 
   /// Joins the ranks' parts, checks that each tensor is complete, without duplicates, writes
   /// index.json, publishes the step, points `latest` to it, and `best` if `is_best`, and removes

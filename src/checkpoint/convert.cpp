@@ -40,8 +40,8 @@ struct Input {
   ModelFolder folder;
   std::unique_ptr<TensorSource> weights;
   ModelConfig model;
-  std::string config;  // the text of a config.json of plain weights
-  std::vector<std::filesystem::path> side_files;
+  std::string config;                             // the text of a config.json of plain weights
+  std::vector<std::string> side_files;            // names in the folder
   std::map<std::string, std::string> side_texts;  // further side files, by name
   std::vector<std::string> notes;
 };
@@ -148,8 +148,11 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
   }
   if (from.folder.kind != ModelFolderKind::gguf)
     copy_model_side_files(from.folder.path, unfinished.path());
-  for (const auto& [name, text] : from.side_texts)
-    write_file_atomically(unfinished.path() / name, text);
+  for (const auto& [name, text] : from.side_texts) {
+    const std::filesystem::path file = unfinished.path() / name;
+    create_folder(file.parent_path());
+    write_file_atomically(file, text);
+  }
   unfinished.finish();
   for (const TensorInfo& info : tensors.tensors()) {
     ++result.tensors;
@@ -187,11 +190,11 @@ void write_checkpoint(const Input& from, const TensorSource& tensors, int64_t st
   }
   writer.set_state(state);
   writer.add_file("config.json", from.config);
-  for (const auto& file : from.side_files) writer.copy_file(file);
+  for (const auto& name : from.side_files) writer.copy_file(from.folder.path, name);
   for (const auto& [name, text] : from.side_texts) writer.add_file(name, text);
   if (from.folder.kind == ModelFolderKind::checkpoint) {
-    const std::filesystem::path run = from.folder.path / "config.yaml";
-    if (std::filesystem::exists(run)) writer.copy_file(run);
+    constexpr const char* kRun = "config.yaml";
+    if (std::filesystem::exists(from.folder.path / kRun)) writer.copy_file(from.folder.path, kRun);
   }
   writer.commit(0, &lock);
 }

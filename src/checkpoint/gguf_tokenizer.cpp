@@ -33,6 +33,8 @@ struct Read {
 constexpr const char *kTokenizer = "tokenizer.json", *kConfiguration = "tokenizer_config.json",
                      *kVocabulary = "vocab.json", *kMerges = "merges.txt",
                      *kPieces = "tokenizer.model";
+constexpr const char *kDefault = "default", *kToolUse = "tool_use",
+                     *kTemplateKey = "tokenizer.chat_template";
 
 Json parse(const TokenizerFiles& files, const char* name) {
   return parse_json<Json>(files.text(name), files.where(name));
@@ -147,15 +149,39 @@ Read read_vocabulary_and_merges(const TokenizerFiles& files) {
   return read;
 }
 
-void add_chat_template(GgufHeadWriter& head, const TokenizerFiles& files) {
-  constexpr const char* kKey = "tokenizer.chat_template";
-  if (files.has("chat_template.jinja")) {
-    head.add_text(kKey, files.text("chat_template.jinja"));
-  } else if (files.has(kConfiguration)) {
-    const Json file = parse(files, kConfiguration);
-    if (const Json& text = member(file, "chat_template"); text.is_string())
-      head.add_text(kKey, text.get<std::string>());
+/// The chat templates of a model by name: "default", "tool_use" …
+std::map<std::string, std::string> chat_templates(const TokenizerFiles& files) {
+  std::map<std::string, std::string> templates;
+  if (files.has("chat_template.jinja")) templates[kDefault] = files.text("chat_template.jinja");
+  for (const char* name : {kDefault, kToolUse}) {
+    const std::string file = std::string(kTemplatesFolder) + "/" + name + kTemplateEnd;
+    if (files.has(file)) templates[name] = files.text(file);
   }
+  if (!templates.empty() || !files.has(kConfiguration)) return templates;
+  const Json file = parse(files, kConfiguration);
+  const Json& given = member(file, "chat_template");
+  if (given.is_string()) templates[kDefault] = given.get<std::string>();
+  if (!given.is_array()) return templates;
+  for (const Json& entry : given) {
+    const Json &name = member(entry, "name"), &text = member(entry, "template");
+    if (name.is_string() && text.is_string())
+      templates[name.get<std::string>()] = text.get<std::string>();
+  }
+  return templates;
+}
+
+/// As llama.cpp names them: tokenizer.chat_template, and tokenizer.chat_template.NAME for others.
+void add_chat_templates(GgufHeadWriter& head, const TokenizerFiles& files) {
+  std::vector<std::string> others;
+  for (const auto& [name, text] : chat_templates(files)) {
+    if (name == kDefault) {
+      head.add_text(kTemplateKey, text);
+    } else {
+      head.add_text(fmt::format("{}.{}", kTemplateKey, name), text);
+      others.push_back(name);
+    }
+  }
+  if (!others.empty()) head.add_texts("tokenizer.chat_templates", others);
 }
 
 /// Whether tokens are put around texts, as tokenizer_config.json says.
@@ -242,7 +268,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
   } else if (files.has(kVocabulary) && files.has(kMerges)) {
     read = read_vocabulary_and_merges(files);
   }
-  add_chat_template(head, files);
+  add_chat_templates(head, files);
   const bool sentencepiece = files.has(kPieces);
   if (!read && sentencepiece) {
     SentencePieces pieces = read_sentencepieces(files.text(kPieces), files.where(kPieces));

@@ -111,6 +111,9 @@ std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
   std::map<std::string, std::string> files;
   if (keys.has("tokenizer.chat_template"))
     files["chat_template.jinja"] = keys.text("tokenizer.chat_template");
+  if (keys.has("tokenizer.chat_template.tool_use"))
+    files[std::string(kTemplatesFolder) + "/tool_use" + kTemplateEnd] =
+        keys.text("tokenizer.chat_template.tool_use");
   const std::string kind = keys.text("tokenizer.ggml.model", "none");
   if (kind == "llama") {
     files.merge(pieces_of_gguf(keys));

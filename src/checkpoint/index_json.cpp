@@ -9,6 +9,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/json_shape.h"
 #include "checkpoint/safetensors_reader.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 namespace viaduct::index_json {
 
@@ -129,6 +130,12 @@ DType dtype_field(const Json& object, const std::string& where) {
   fail<IoError>("{}: unknown dtype \"{}\"", where, shown_name(name));
 }
 
+void check_side_file_name(const std::string& name, const std::string& where) {
+  const std::string folder = std::string(kTemplatesFolder) + "/";
+  const bool is_template = name.starts_with(folder) && name.ends_with(kTemplateEnd);
+  check_plain_file_name(is_template ? name.substr(folder.size()) : name, where);
+}
+
 std::vector<StoredFile> files_of(const Json& array, const char* name, const std::string& where) {
   VIADUCT_CHECK(IoError, array.is_array(), "{}: \"{}\" is not an array", where, name);
   std::vector<StoredFile> files;
@@ -137,7 +144,11 @@ std::vector<StoredFile> files_of(const Json& array, const char* name, const std:
     const std::string here = fmt::format("{}: {}[{}]", where, name, files.size());
     files.push_back({text_field(item, "name", here), count_field(item, "bytes", here),
                      checksum_field(item, here)});
-    check_plain_file_name(files.back().name, here);
+    if (name == std::string_view("files")) {
+      check_side_file_name(files.back().name, here);
+    } else {
+      check_plain_file_name(files.back().name, here);
+    }
     VIADUCT_CHECK(IoError, names.insert(files.back().name).second, "{}: {} appears twice", here,
                   shown_name(files.back().name));
   }

@@ -32,6 +32,9 @@ int64_t count_field(const Json& object, const char* name, const std::string& whe
 const std::string& text_field(const Json& object, const char* name, const std::string& where);
 uint64_t checksum_field(const Json& object, const std::string& where);
 DType dtype_field(const Json& object, const std::string& where);
+/// IoError unless a checkpoint may hold a file of this name: a plain one, or
+/// additional_chat_templates/NAME.jinja, the only folder in a step.
+void check_side_file_name(const std::string& name, const std::string& where);
 std::vector<StoredFile> files_of(const Json& array, const char* name, const std::string& where);
 std::vector<StoredFile> files_field(const Json& json, const char* name, const std::string& where);
 /// Pieces inside a tensor, of `shards` shards; the lengths of the shards are not checked here.

@@ -40,6 +40,27 @@ bool has_weights(const ModelFolder& folder) {
   return folder.kind != ModelFolderKind::hugging_face || has_safetensors(folder.path);
 }
 
+/// The step folder that SAVE/latest or SAVE/best names; nothing for any other path.
+std::optional<std::filesystem::path> named_step(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool latest = path.filename() == "latest";
+  if ((!latest && path.filename() != "best") || !std::filesystem::is_regular_file(path, ignored))
+    return std::nullopt;
+  const std::filesystem::path save = path.has_parent_path() ? path.parent_path() : ".";
+  if (latest) return save / step_folder_name(latest_step(save));
+  const std::optional<int64_t> best = best_step(save);
+  VIADUCT_CHECK(IoError, best, "{}: names no step that is there (steps there: {})", path.string(),
+                names_of_steps(save));
+  return save / step_folder_name(*best);
+}
+
+/// Where the tokenizer files are that `path` means: of a save folder in its latest step.
+std::filesystem::path tokenizer_place(const std::filesystem::path& path) {
+  if (const auto step = named_step(path)) return *step;
+  const bool save = has_latest(path) && tokenizer_files(path).empty();
+  return save ? path / step_folder_name(latest_step(path)) : path;
+}
+
 struct OwnedCheckpoint {
   const CheckpointReader checkpoint;
 };
@@ -60,6 +81,7 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   check_given_path("", folder, "a Hugging Face folder, FILE.gguf, a checkpoint or a save folder");
   if (is_gguf(folder) && !std::filesystem::is_directory(status))
     return {ModelFolderKind::gguf, folder};
+  if (const auto step = named_step(folder)) return {ModelFolderKind::checkpoint, *step};
   refuse_pickle(folder);
   VIADUCT_CHECK(
       ConfigError, std::filesystem::is_directory(status),
@@ -176,7 +198,7 @@ std::string model_name(const ModelFolder& folder) {
 
 TokenizerFiles open_tokenizer_files(const std::filesystem::path& path) {
   check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
-  if (!names_gguf_file(path)) return TokenizerFiles(path);
+  if (!names_gguf_file(path)) return TokenizerFiles(tokenizer_place(path));
   const GgufFile file(path);
   std::vector<std::string> notes;
   auto texts = tokenizer_of_gguf(file.head().keys, notes);
@@ -188,11 +210,12 @@ TokenizerFiles open_tokenizer_files(const std::filesystem::path& path) {
 
 Tokenizer open_tokenizer(const std::filesystem::path& path) {
   check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
-  return names_gguf_file(path) ? load_tokenizer(open_tokenizer_files(path)) : load_tokenizer(path);
+  return names_gguf_file(path) ? load_tokenizer(open_tokenizer_files(path))
+                               : load_tokenizer(tokenizer_place(path));
 }
 
 bool has_tokenizer(const std::filesystem::path& path) {
-  if (!names_gguf_file(path)) return !tokenizer_files(path).empty();
+  if (!names_gguf_file(path)) return !tokenizer_files(tokenizer_place(path)).empty();
   std::vector<std::string> notes;
   tokenizer_of_gguf(GgufFile(path).head().keys, notes);
   return notes.empty();
@@ -204,8 +227,10 @@ std::map<std::string, std::string> model_side_texts(const std::filesystem::path&
     return tokenizer_of_gguf(GgufFile(path).head().keys, notes);
   }
   std::map<std::string, std::string> texts;
-  for (const auto& files : {tokenizer_files(path), model_side_files(path)})
-    for (const auto& file : files) texts[file.filename().string()] = read_file(file);
+  const std::filesystem::path folder = tokenizer_place(path);
+  for (const auto& file : tokenizer_files(folder))
+    texts[file.filename().string()] = read_file(file);
+  for (const auto& name : model_side_files(folder)) texts[name] = read_file(folder / name);
   return texts;
 }
 
@@ -217,17 +242,29 @@ const std::vector<std::string>& model_side_file_names() {
   return names;
 }
 
-std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
+std::vector<std::string> model_side_files(const std::filesystem::path& folder) {
+  std::vector<std::string> files;
   for (const auto& name : model_side_file_names())
-    if (has(folder, name.c_str())) files.push_back(folder / name);
+    if (has(folder, name.c_str())) files.push_back(name);
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder / kTemplatesFolder, error);
+  const size_t plain = files.size();
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::error_code ignored;
+    if (name.ends_with(kTemplateEnd) && at->is_regular_file(ignored))
+      files.push_back(std::string(kTemplatesFolder) + "/" + name);
+  }
+  std::sort(files.begin() + static_cast<std::ptrdiff_t>(plain), files.end());
   return files;
 }
 
 void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   create_folder(to);
-  for (const auto& file : model_side_files(from))
-    write_file_atomically(to / file.filename(), read_file(file));
+  for (const auto& name : model_side_files(from)) {
+    create_folder((to / name).parent_path());
+    write_file_atomically(to / name, read_file(from / name));
+  }
 }
 
 }  // namespace viaduct

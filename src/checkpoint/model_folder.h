@@ -1,6 +1,7 @@
 #pragma once
-// DIR of the command line: a Hugging Face folder, a GGUF file, a checkpoint step folder, or a save
-// folder (= its latest step). And the files that belong to a model beside its weights.
+// DIR of the command line: a Hugging Face folder, a GGUF file, a checkpoint step folder, a save
+// folder (= its latest step), or SAVE/latest or SAVE/best (= the step that it names). And the files that
+// belong to a model beside its weights.
 
 #include <filesystem>
 #include <map>
@@ -55,8 +56,8 @@ ModelConfig read_model_config(const ModelFolder& folder);
 std::string model_name(const ModelFolder& folder);
 
 /// The files of a tokenizer, chat templates included: those of a folder, or what the metadata of a
-/// GGUF file stand for. ConfigError if the path is missing, or for a GGUF file whose tokenizer is
-/// not supported.
+/// GGUF file stand for; of a save folder those of its latest step. ConfigError if the path is
+/// missing, or for a GGUF file whose tokenizer is not supported.
 TokenizerFiles open_tokenizer_files(const std::filesystem::path& path);
 /// A tokenizer of those files; errors as load_tokenizer.
 Tokenizer open_tokenizer(const std::filesystem::path& path);
@@ -65,10 +66,11 @@ bool has_tokenizer(const std::filesystem::path& path);
 /// Tokenizer and generation settings by the names of their files, of a folder or a GGUF file.
 std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path);
 
-/// Names that tokenizer and generation settings have in Hugging Face folders.
+/// Names that tokenizer and generation settings have in Hugging Face folders; those of
+/// additional_chat_templates are any.
 const std::vector<std::string>& model_side_file_names();
-/// Those of model_side_file_names that are in `folder`, as paths.
-std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder);
+/// The names of such files that are in `folder`, with additional_chat_templates/NAME.jinja.
+std::vector<std::string> model_side_files(const std::filesystem::path& folder);
 /// Copies model_side_files of one folder into another (created if missing), each whole or not at
 /// all. Files of the target that `from` lacks are kept.
 void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -91,6 +91,9 @@ struct ConversationReading {
   bool checked = true;
 };
 
+/// InvalidConversation unless the message has a role that templates know.
+void check_role(const ChatMessage& message);
+
 /// The form of a line by its members. InvalidConversation, which names the members, for an object
 /// of no form; IoError for preferences and ratings, which this reader does not know.
 ConversationForm form_of(const TemplateMap& line, const ConversationReading& reading = {});

@@ -216,11 +216,7 @@ void check_messages(const Conversation& conversation) {
   bool answered = false;
   for (const ChatMessage& message : conversation.messages) {
     const TemplateMap& map = message.value.as_map();
-    if (std::find(kRoles.begin(), kRoles.end(), message.role) == kRoles.end()) {
-      if (map.find("role") == nullptr) invalid(Problem::unknown_role, "a message has no role");
-      invalid(Problem::unknown_role, "a message has the role '{}', expected one of {}",
-              shown_name(message.role), fmt::join(kRoles, ", "));
-    }
+    check_role(message);
     const TemplateValue* content = map.find("content");
     if (content != nullptr) check_content(*content);
     if (!message.is_answer()) {
@@ -238,6 +234,14 @@ void check_messages(const Conversation& conversation) {
 }
 
 }  // namespace
+
+void check_role(const ChatMessage& message) {
+  if (std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end()) return;
+  if (message.value.as_map().find("role") == nullptr)
+    invalid(Problem::unknown_role, "a message has no role");
+  invalid(Problem::unknown_role, "a message has the role '{}', expected one of {}",
+          shown_name(message.role), fmt::join(kRoles, ", "));
+}
 
 ConversationForm form_of(const TemplateMap& line, const ConversationReading& reading) {
   const auto has = [&](std::string_view name) { return member(line, name) != nullptr; };

@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-/// Parts of a content are texts: no model of the house sees anything else.
+/// Parts of a content are texts: no model here sees anything else.
 void check_parts(const ChatMessage& message, const std::string& where) {
   const TemplateValue* content = message.value.as_map().find("content");
   if (content == nullptr || !content->is_list()) return;
@@ -28,7 +28,11 @@ void check_messages(const Conversation& conversation, const std::string& where) 
   const auto& messages = conversation.messages;
   VIADUCT_CHECK(ConfigError, !messages.empty(), "{}: a conversation without messages", where);
   for (const ChatMessage& message : messages) {
-    VIADUCT_CHECK(ConfigError, !message.role.empty(), "{}: a message has no \"role\"", where);
+    try {
+      check_role(message);
+    } catch (const InvalidConversation& invalid) {
+      fail<ConfigError>("{}: {}", where, invalid.what());
+    }
     check_parts(message, where);
   }
   VIADUCT_CHECK(ConfigError, !messages.back().is_answer(),

@@ -19,6 +19,19 @@
 namespace viaduct {
 namespace {
 
+/// A text for the screen; line breaks as \n, like the first row of a run.
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n') {
+      line += "\\n";
+    } else {
+      line += c;
+    }
+  }
+  return shown_name(line);
+}
+
 std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   std::vector<tensorboard::Scalar> scalars;
   const auto add = [&](const std::string& tag, const std::optional<double>& value) {
@@ -209,7 +222,7 @@ void MetricsLog::answers(const AnswerMetrics& metrics) {
     });
   }
   for (const auto& [prompt, answer] : metrics.answers)
-    note(fmt::format("step {} | {} → {}", metrics.step, shown_name(prompt), shown_name(answer)));
+    note(fmt::format("step {} | {} → {}", metrics.step, on_one_line(prompt), on_one_line(answer)));
 }
 
 void MetricsLog::stopped(int64_t step, const std::string& reason) {

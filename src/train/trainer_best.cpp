@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
 #include "train/trainer.h"
@@ -81,10 +82,10 @@ bool Trainer::ends_early() {
   const auto& patience = config_.train.early_stopping_patience;
   if (!watched_ || !is_out_of_patience(state_.best, patience)) return false;
   log_->note(
-      fmt::format("{} is not better than {:.6g}, of step {}, since {} evaluations "
+      fmt::format("{} is not better than {:.6g}, of step {}, since {} "
                   "(train.early_stopping_patience={})",
                   state_.best->metric, state_.best->value, state_.best->step,
-                  state_.best->evaluations_since, *patience));
+                  counted(state_.best->evaluations_since, "evaluation"), *patience));
   return true;
 }
 

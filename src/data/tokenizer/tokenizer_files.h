@@ -11,6 +11,10 @@
 
 namespace viaduct {
 
+/// Where a Hugging Face folder keeps further chat templates, as NAME.jinja.
+inline constexpr const char* kTemplatesFolder = "additional_chat_templates";
+inline constexpr const char* kTemplateEnd = ".jinja";
+
 class TokenizerFiles {
  public:
   /// None at all.

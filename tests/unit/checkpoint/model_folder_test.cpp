@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/convert.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -40,6 +41,34 @@ TEST(ModelFolder, KnowsTheThreeKinds) {
   const auto hugging_face = test_data("golden/llama_tied/model_sharded_bf16");
   EXPECT_EQ(resolve_model_folder(hugging_face).kind, ModelFolderKind::hugging_face);
   EXPECT_EQ(resolve_model_folder(hugging_face).path, hugging_face);
+}
+
+TEST(ModelFolder, LatestAndBestNameSteps) {
+  TemporaryFolder save;
+  write_step(save.path(), 10);
+  write_step(save.path(), 20);
+  write_file_atomically(save / "best", "step_00000010\n");
+  EXPECT_EQ(resolve_model_folder(save / "best").path, save / "step_00000010");
+  EXPECT_EQ(resolve_model_folder(save / "latest").path, save / "step_00000020");
+  for (const char* name : {"../elsewhere\n", "step_00000030\n", ""}) {
+    write_file_atomically(save / "best", name);
+    EXPECT_THAT([&] { resolve_model_folder(save / "best"); },
+                ThrowsMessage<IoError>(HasSubstr("names no step that is there (steps there: ")));
+  }
+}
+
+TEST(ModelFolder, TheTokenizerOfASaveFolderIsThatOfItsStep) {
+  TemporaryFolder save;
+  for (const int64_t step : {10, 20}) write_step(save.path(), step);
+  EXPECT_FALSE(has_tokenizer(save.path()));
+  for (const auto& file : tokenizer_files(test_data("tokenizer/bpe_shakespeare")))
+    std::filesystem::copy_file(file, save / "step_00000020" / file.filename());
+  for (const char* name : {".", "latest", "step_00000020"}) {
+    EXPECT_TRUE(has_tokenizer(save / name)) << name;
+    EXPECT_GT(open_tokenizer(save / name).vocab_size(), 256) << name;
+    EXPECT_TRUE(open_tokenizer_files(save / name).has("tokenizer.json")) << name;
+    EXPECT_TRUE(model_side_texts(save / name).contains("tokenizer.json")) << name;
+  }
 }
 
 TEST(ModelFolder, WeightsOfACheckpointAreItsWeightsOnly) {
@@ -95,6 +124,49 @@ TEST(ModelFolder, SideFilesAreCopied) {
   EXPECT_EQ(model_side_files(to / "new").size(), 3u);
   EXPECT_FALSE(std::filesystem::exists(to / "new/config.json"));
   EXPECT_EQ(read_file(to / "vocab.json"), "kept");
+}
+
+constexpr const char* kToolTemplate = "additional_chat_templates/tool_use.jinja";
+
+TEST(ModelFolder, TemplatesForToolsGoWithTheModel) {
+  TemporaryFolder folder;
+  const auto golden = test_data("golden/llama_tied/model");
+  std::filesystem::copy(golden, folder / "model", std::filesystem::copy_options::recursive);
+  std::filesystem::create_directory(folder / "model/additional_chat_templates");
+  write_file_atomically(folder / "model/chat_template.jinja", "plain");
+  write_file_atomically(folder / "model" / kToolTemplate, "tools");
+  write_file_atomically(folder / "model/additional_chat_templates/notes.txt", "left out");
+  const auto convert = [&](const char* from, const char* to) {
+    ConvertSettings settings;
+    settings.from = folder / from;
+    settings.to = folder / to;
+    return convert_model(settings).path;
+  };
+  const auto expect_templates = [&](const std::filesystem::path& path) {
+    auto texts = model_side_texts(path);
+    EXPECT_EQ(texts["chat_template.jinja"], "plain") << path;
+    EXPECT_EQ(texts[kToolTemplate], "tools") << path;
+    EXPECT_FALSE(texts.contains("additional_chat_templates/notes.txt")) << path;
+  };
+  expect_templates(convert("model", "run"));
+  expect_templates(convert("run", "hf"));
+  expect_templates(convert("run", "m.gguf"));
+  expect_templates(convert("m.gguf", "from_gguf"));
+  EXPECT_EQ(read_file(folder / "from_gguf" / kToolTemplate), "tools");
+}
+
+TEST(ModelFolder, AStepHasNoFolderButThatOfTemplates) {
+  TemporaryFolder save;
+  CheckpointWriter writer(save.path(), 1);
+  writer.add_file(kToolTemplate, "tools");
+  for (const char* name :
+       {"other/tool_use.jinja", "additional_chat_templates/tool_use.txt",
+        "additional_chat_templates/../x.jinja", "additional_chat_templates/a/x.jinja",
+        "../additional_chat_templates/x.jinja", "/additional_chat_templates/x.jinja"}) {
+    EXPECT_THAT([&] { writer.add_file(name, ""); },
+                ThrowsMessage<IoError>(HasSubstr("not the plain name of a file")))
+        << name;
+  }
 }
 
 }  // namespace

@@ -90,6 +90,13 @@ TEST_F(ChatPromptsTest, RefuseWhatCannotBeAnswered) {
               HasSubstr("roles must alternate"));
 }
 
+TEST_F(ChatPromptsTest, RefuseRolesThatNoTemplateKnows) {
+  Conversation conversation = conversation_of("Hi");
+  conversation.messages.push_back(read_message(R"({"role": "alien", "content": "Hi"})", "line 1"));
+  EXPECT_THAT(message_of([&] { prompts_.prompt(conversation, "line 1"); }),
+              HasSubstr("line 1: a message has the role 'alien', expected one of system, "));
+}
+
 TEST_F(ChatPromptsTest, ShowTheTimeThatTheyAreGiven) {
   const ChatPrompts dated(renderer_of("{{ strftime_now('%Y') }}"), tokenizer_,
                           {.clock = {.year = 2031}});

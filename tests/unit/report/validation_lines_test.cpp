@@ -58,7 +58,8 @@ TEST(ValidationLines, GoToEveryWriterAndComeBack) {
   EXPECT_THAT(read_file(display),
               AllOf(HasSubstr("step 2 | task facts: acc 0.5, acc_norm 0.25, acc_bytes 0.25 (12 "
                               "lines)"),
-                    HasSubstr("perplexity 12.5 (1 line)"), HasSubstr("step 1 | Once → ")));
+                    HasSubstr("perplexity 12.5 (1 line)"),
+                    HasSubstr("step 1 | Once →  upon <a> time\\nthere was")));
   const auto event_file = std::filesystem::directory_iterator(run / "tensorboard")->path();
   EXPECT_THAT(read_file(event_file),
               AllOf(HasSubstr("validation/facts/acc_norm"), HasSubstr("validation/answers/2"),
