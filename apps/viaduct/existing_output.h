@@ -15,7 +15,8 @@ void add_overwrite(CLI::App& app, bool& overwrite);
 /// and pipes are written, as everywhere.
 void check_new_output(const std::vector<std::filesystem::path>& files, bool overwrite);
 
-/// The same for the files of a data set and of its mask. ConfigError also for a prefix without a name.
+/// The same for the files of a data set and of its mask. ConfigError also for a prefix without a
+/// name.
 void check_new_dataset(const std::string& prefix, bool overwrite);
 
 }  // namespace viaduct::cli
