@@ -265,6 +265,10 @@ void Trainer::note_data() {
     if (!text.empty()) log_->note("the first row, what is scored in brackets: " + text);
   }
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
+  if (!setup_.tokenizer_folder.empty()) {
+    for (const std::string& text : data_->template_warnings(setup_.tokenizer_folder))
+      log_->note("warning: " + text);
+  }
 }
 
 void Trainer::note_end_of_schedule() const {

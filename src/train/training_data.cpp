@@ -10,6 +10,7 @@
 #include "data/vocabulary_check.h"
 #include "engine/sample_batch.h"
 #include "run/run_length.h"
+#include "train/template_warnings.h"
 
 namespace viaduct {
 namespace {
@@ -103,6 +104,11 @@ bool TrainingData::same_order(int64_t samples, int64_t global_batch_size) const 
 
 std::vector<std::string> TrainingData::separator_warnings() const {
   return viaduct::separator_warnings(*builder_);
+}
+
+std::vector<std::string> TrainingData::template_warnings(
+    const std::filesystem::path& tokenizer) const {
+  return viaduct::template_warnings(*builder_, tokenizer);
 }
 
 std::vector<DataUse> TrainingData::use() const {

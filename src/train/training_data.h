@@ -2,6 +2,7 @@
 // The samples of a run, for training, validation and test, as micro-batches of one data-parallel
 // rank.
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class TrainingData {
 
   /// Data sets whose documents do not end where dataset.eod_id does (document_ends.h).
   std::vector<std::string> separator_warnings() const;
+  /// Those of template_warnings.h.
+  std::vector<std::string> template_warnings(const std::filesystem::path& tokenizer) const;
 
   /// The data sets that the run trains on, and how often it reads them (data_use.h).
   std::vector<DataUse> use() const;

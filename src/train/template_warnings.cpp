@@ -1,0 +1,47 @@
+#include "train/template_warnings.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "checkpoint/model_folder.h"
+#include "conversation/chat_renderer.h"
+#include "data/dataset_builder.h"
+#include "data/dataset_files.h"
+#include "data/token_record.h"
+#include "template/template_error.h"
+
+namespace viaduct {
+namespace {
+
+/// The hash of the model's own templates; nothing where it has none, or one that is no template.
+std::optional<uint64_t> own_template(const std::filesystem::path& tokenizer) {
+  try {
+    const auto renderer = ChatRenderer::load(open_tokenizer_files(tokenizer));
+    return renderer ? std::optional(renderer->hash()) : std::nullopt;
+  } catch (const TemplateError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> template_warnings(DatasetBuilder& builder,
+                                           const std::filesystem::path& tokenizer) {
+  if (builder.config().mock) return {};
+  std::vector<std::string> warnings;
+  for (const std::string& prefix : dataset_prefixes(builder.config())) {
+    const auto record = read_token_record(*builder.open(prefix));
+    if (!record || !record->conversations || !record->conversations->chat_template) continue;
+    const auto own = own_template(tokenizer);
+    if (own == record->conversations->chat_template) continue;
+    warnings.push_back(fmt::format(
+        "dataset {}: its conversations were made with another chat template than {}: viaduct chat, "
+        "generate --chat and exports use the model's own, so copy the template to "
+        "chat_template.jinja in the model's folder, and make the dataset with that",
+        prefix, own ? "that of " + tokenizer.string() : tokenizer.string() + ", which has none"));
+  }
+  return warnings;
+}
+
+}  // namespace viaduct

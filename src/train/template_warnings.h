@@ -1,0 +1,18 @@
+#pragma once
+// Whether conversations were made with the chat template that goes with the trained model.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace viaduct {
+
+class DatasetBuilder;
+
+/// A line for each data set of conversations, by its record (data/token_record.h), whose chat
+/// template or special tokens are not those of the tokenizer's folder or GGUF file: answers of the
+/// model would be asked for in another form than it learned. IoError for malformed files.
+std::vector<std::string> template_warnings(DatasetBuilder& builder,
+                                           const std::filesystem::path& tokenizer);
+
+}  // namespace viaduct

@@ -1,0 +1,54 @@
+// Conversations of another chat template than the model's are said.
+
+#include "train/template_warnings.h"
+
+#include <gmock/gmock.h>
+
+#include "checkpoint/model_folder.h"
+#include "conversation/chat_renderer.h"
+#include "data/dataset_builder.h"
+#include "data/token_record.h"
+#include "support/chat_tokenizer.h"
+#include "support/conversations.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
+  test::TemporaryFolder folder;
+  test::write_chat_model(folder / "model", test::kChatMl);
+  const auto own = ChatRenderer::load(open_tokenizer_files(folder / "model"));
+  ASSERT_TRUE(own);
+  DatasetConfig config;
+  config.blend.emplace();
+  const auto add = [&](const char* name, std::optional<ConversationRecord> record) {
+    config.blend->push_back(
+        test::write_conversations(folder / name, test::conversations_of({8, 9})));
+    write_token_record(config.blend->back(), {.conversations = std::move(record)});
+  };
+  add("same", ConversationRecord{.chat_template = own->hash()});
+  add("other", ConversationRecord{.chat_template = own->hash() + 1});
+  add("without", ConversationRecord{});
+  add("unknown", std::nullopt);
+  config.sequence_length = 16;
+  DatasetBuilder builder(config, 64);
+  EXPECT_THAT(template_warnings(builder, folder / "model"),
+              ElementsAre(HasSubstr("other: its conversations were made with another chat "
+                                    "template than that of")));
+
+  std::filesystem::remove(folder / "model/chat_template.jinja");
+  EXPECT_THAT(template_warnings(builder, folder / "model"),
+              ElementsAre(HasSubstr("same: "), HasSubstr("model, which has none")));
+  config.blend->resize(1);
+  test::write_chat_model(folder / "model", test::kChatMl);
+  DatasetBuilder alone(config, 64);
+  EXPECT_THAT(template_warnings(alone, folder / "model"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace viaduct
