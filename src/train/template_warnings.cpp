@@ -7,7 +7,7 @@
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_renderer.h"
 #include "data/dataset_builder.h"
-#include "data/dataset_files.h"
+#include "data/dataset_fingerprint.h"
 #include "data/token_record.h"
 #include "template/template_error.h"
 

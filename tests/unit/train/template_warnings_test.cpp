@@ -31,9 +31,9 @@ TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
         test::write_conversations(folder / name, test::conversations_of({8, 9})));
     write_token_record(config.blend->back(), {.conversations = std::move(record)});
   };
-  add("same", ConversationRecord{.chat_template = own->hash()});
-  add("other", ConversationRecord{.chat_template = own->hash() + 1});
-  add("without", ConversationRecord{});
+  add("same", ConversationRecord{.train_on = "assistant", .chat_template = own->hash()});
+  add("other", ConversationRecord{.train_on = "assistant", .chat_template = own->hash() + 1});
+  add("without", ConversationRecord{.train_on = "assistant"});
   add("unknown", std::nullopt);
   config.sequence_length = 16;
   DatasetBuilder builder(config, 64);
