@@ -21,18 +21,6 @@ namespace {
 // Pieces a worker and round: enough that workers end a round at nearly the same time.
 constexpr size_t kPiecesPerWorker = 8;
 
-/// 0 if the size of an input is unknown.
-int64_t total_bytes(const std::vector<std::filesystem::path>& files) {
-  int64_t total = 0;
-  bool known = true;
-  for (const auto& file : files) {
-    const InputKind kind = input_kind(file);
-    total += kind.stored_bytes;
-    known = known && (kind.stored_bytes > 0 || !kind.stream);
-  }
-  return known ? total : 0;
-}
-
 void check_settings(const ChatFilesSettings& settings) {
   VIADUCT_CHECK(ConfigError, settings.workers >= 1, "{} workers, expected 1 or more",
                 settings.workers);
@@ -155,7 +143,7 @@ ChatFilesResult convert_chat_files(
     const std::function<void(int64_t done, int64_t total)>& progress) {
   check_settings(settings);
   // All files are looked at first: a missing last one is reported now, not after an hour.
-  const int64_t total = total_bytes(settings.inputs);
+  const int64_t total = stored_bytes_of(settings.inputs);
   const AnswerFinder finder(settings.renderer, &settings.tokenizer->added_tokens(),
                             {false, settings.clock});
   const ControlTokens control(settings.tokenizer->added_tokens(), settings.renderer);

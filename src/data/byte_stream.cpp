@@ -256,6 +256,16 @@ InputKind input_kind(const std::filesystem::path& path) {
   return kind;
 }
 
+int64_t stored_bytes_of(const std::vector<std::filesystem::path>& inputs) {
+  int64_t total = 0;
+  for (const auto& path : inputs) {
+    const InputKind kind = input_kind(path);
+    if (kind.stored_bytes == 0 && kind.stream) return 0;
+    total += kind.stored_bytes;
+  }
+  return total;
+}
+
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
   Blocks blocks(std::make_unique<Source>(path));
   switch (compression_of(blocks.rest())) {

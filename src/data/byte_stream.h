@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace viaduct {
 
@@ -31,6 +32,8 @@ struct InputKind {
 /// Inspects a file's first bytes only. IoError if it is missing, or if it is named .gz or .zst and
 /// its first bytes are neither.
 InputKind input_kind(const std::filesystem::path& path);
+/// The sum of their sizes on disk; 0 if one of them is unknown.
+int64_t stored_bytes_of(const std::vector<std::filesystem::path>& inputs);
 
 /// Its name in messages: the path, or "standard input".
 std::string input_name(const std::filesystem::path& path);

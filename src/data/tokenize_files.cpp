@@ -80,18 +80,6 @@ void write_piece(const EncodedPiece& piece, IndexedDatasetWriter& writer) {
   }
 }
 
-/// 0 if the size of an input is unknown.
-int64_t total_bytes(const std::vector<std::filesystem::path>& files) {
-  int64_t total = 0;
-  bool known = true;
-  for (const auto& file : files) {
-    const InputKind kind = input_kind(file);
-    total += kind.stored_bytes;
-    known = known && (kind.stored_bytes > 0 || !kind.stream);
-  }
-  return known ? total : 0;
-}
-
 }  // namespace
 
 TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunction& encode,
@@ -102,7 +90,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   VIADUCT_CHECK(ConfigError, std::count(settings.inputs.begin(), settings.inputs.end(), "-") <= 1,
                 "standard input (-) can be read once, and is given more than once");
   // All files are checked first: a missing last one is reported now, not after an hour.
-  const int64_t total = total_bytes(settings.inputs);
+  const int64_t total = stored_bytes_of(settings.inputs);
   IndexedDatasetWriter writer(settings.output, settings.type);
   DocumentReader reader(settings.inputs, settings.all_jsonl);
   ThreadPool pool(settings.workers);
