@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "before_ranks.h"
 #include "bench.h"
 #include "bench_device.h"

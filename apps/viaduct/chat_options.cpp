@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/model_folder.h"
 #include "data/tokenizer/tokenizer_files.h"

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "checkpoint/model_folder.h"
 #include "data.h"

@@ -2,9 +2,9 @@
 // What the output of a dry run says about the layout: the groups of ranks, and which stage has
 // which layers.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "comm/dist_config.h"
 #include "comm/mesh.h"
 #include "pipeline/parallelism.h"

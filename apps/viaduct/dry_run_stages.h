@@ -2,12 +2,12 @@
 // What the output of a dry run says about a rank of each stage: memory, traffic, kernels.
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "engine/dry_run.h"
 
 namespace viaduct::cli {

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"

@@ -1,8 +1,7 @@
 #pragma once
 // The result of a search for a layout as a JSON document.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "plan/fitting_changes.h"
 #include "plan_request.h"
 

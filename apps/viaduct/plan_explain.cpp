@@ -3,8 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "plan/decision_path.h"
 
 namespace viaduct::cli {

@@ -1,10 +1,10 @@
 #pragma once
 // `viaduct plan --config FILE --measured METRICS`: the plan compared with what a run measured.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "plan/predict.h"
 #include "report/run_log.h"
 

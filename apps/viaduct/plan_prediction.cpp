@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "model/flops.h"
 #include "rule_report.h"

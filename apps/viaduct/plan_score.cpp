@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/file.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "before_ranks.h"
 #include "plan/score/score.h"

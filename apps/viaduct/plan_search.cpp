@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #include "plan/reasons.h"

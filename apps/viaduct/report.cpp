@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "number_checks.h"

@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nearest.h"
 #include "plan/rules/markdown.h"
 #include "plan/rules/rule.h"

@@ -6,10 +6,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "number_checks.h"
 #include "pipeline/draw_schedule.h"
 #include "pipeline/validate_schedule.h"

@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "chat_options.h"
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_encoder.h"

@@ -1,8 +1,7 @@
 #include "base/json_members.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 
 namespace viaduct {

@@ -1,10 +1,10 @@
 #include "checkpoint/checkpoint_directory.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/index_json.h"
 #include "checkpoint/json_shape.h"

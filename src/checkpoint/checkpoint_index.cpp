@@ -1,10 +1,10 @@
 #include "checkpoint/checkpoint_index.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/index_json.h"
 

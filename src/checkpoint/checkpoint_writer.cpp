@@ -1,9 +1,8 @@
 #include "checkpoint/checkpoint_writer.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_directory.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/fp8_blocks.h"

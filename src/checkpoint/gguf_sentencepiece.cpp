@@ -1,8 +1,7 @@
 #include "checkpoint/gguf_sentencepiece.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 
 namespace viaduct {
 namespace {

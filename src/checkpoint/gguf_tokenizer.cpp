@@ -1,11 +1,11 @@
 #include "checkpoint/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/gguf_cuts.h"
 #include "checkpoint/gguf_sentencepiece.h"

@@ -1,9 +1,9 @@
 // Tokenizers of GGUF files as files of a Hugging Face folder.
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/gguf_cuts.h"
 #include "checkpoint/gguf_sentencepiece.h"

@@ -1,11 +1,11 @@
 #include "checkpoint/index_json.h"
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/json_shape.h"
 #include "checkpoint/safetensors_reader.h"

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
 #include "checkpoint/fused_experts.h"

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/save_folder.h"

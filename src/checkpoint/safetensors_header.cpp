@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/json_shape.h"
 

@@ -1,11 +1,11 @@
 #include "checkpoint/safetensors_reader.h"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 
 namespace viaduct {

@@ -1,12 +1,12 @@
 #include "checkpoint/safetensors_writer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/save_folder.h"

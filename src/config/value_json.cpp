@@ -1,7 +1,6 @@
 #include "config/value_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "config/convert.h"
 
 namespace viaduct {

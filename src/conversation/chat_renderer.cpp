@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "template/template_error.h"

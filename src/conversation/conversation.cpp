@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace viaduct {
 namespace {

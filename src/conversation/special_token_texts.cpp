@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "conversation/chat_renderer.h"
 #include "data/tokenizer/tokenizer_files.h"

@@ -1,11 +1,11 @@
 #include "data/conversation_index.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/physical_memory.h"
 

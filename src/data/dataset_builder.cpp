@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/thread_pool.h"
 #include "data/blend.h"

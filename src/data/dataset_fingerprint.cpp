@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "data/blend.h"
 

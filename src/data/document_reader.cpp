@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "data/text_check.h"
 #include "data/tokenizer/unicode.h"

@@ -1,9 +1,8 @@
 #include "data/gpt_index_store.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace viaduct {

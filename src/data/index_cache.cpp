@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/md5.h"

@@ -1,8 +1,7 @@
 #include "data/text_check.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/units.h"
 #include "data/tokenizer/unicode.h"

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "data/dataset_fingerprint.h"
 

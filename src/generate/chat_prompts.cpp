@@ -1,8 +1,7 @@
 #include "generate/chat_prompts.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "data/tokenizer/text_ids.h"

@@ -1,8 +1,7 @@
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nearest.h"
 #include "model/families/families.h"
 #include "model/family.h"

@@ -1,10 +1,10 @@
 #include "model/hf_config.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "model/hf_fields.h"
 

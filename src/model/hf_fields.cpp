@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "base/json.h"
 
 namespace viaduct {
 namespace {

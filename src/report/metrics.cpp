@@ -1,8 +1,7 @@
 #include "report/metrics.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "report/quantization_metrics.h"
 
 namespace viaduct {

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/units.h"

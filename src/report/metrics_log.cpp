@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/units.h"

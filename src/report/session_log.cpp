@@ -1,10 +1,10 @@
 #include "report/session_log.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 
 namespace viaduct {

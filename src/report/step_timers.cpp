@@ -1,7 +1,6 @@
 #include "report/step_timers.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/json_reader.h"
 
 namespace viaduct {

@@ -1,5 +1,4 @@
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "template/template_value.h"
 

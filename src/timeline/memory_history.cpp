@@ -1,7 +1,8 @@
 #include "timeline/memory_history.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace viaduct {
 

@@ -1,10 +1,10 @@
 #include "train/generation.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"

@@ -1,8 +1,7 @@
 #include "train/train_state.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 
 namespace viaduct {

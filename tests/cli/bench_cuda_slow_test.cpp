@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "hardware/calibration.h"
 #include "support/command.h"
 #include "support/cuda_double.h"

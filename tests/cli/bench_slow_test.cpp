@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "hardware/calibration.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/command.h"
 #include "support/pseudo_terminal.h"
 #include "support/temporary_folder.h"

@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "support/chat_tokenizer.h"
 #include "support/command.h"

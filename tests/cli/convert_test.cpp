@@ -6,9 +6,9 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/gguf_model.h"

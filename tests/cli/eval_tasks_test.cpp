@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
+#include "base/json.h"
 #include "support/command.h"
 #include "support/golden_tasks.h"
 #include "support/temporary_folder.h"

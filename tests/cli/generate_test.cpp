@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
 

@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "hardware/calibration.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/command.h"

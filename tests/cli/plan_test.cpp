@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
 

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
 

@@ -5,9 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "support/command.h"
 #include "support/temporary_folder.h"
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors_reader.h"

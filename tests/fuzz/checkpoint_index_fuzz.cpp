@@ -3,12 +3,12 @@
 // checks after it are reached.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/checkpoint_index.h"
 

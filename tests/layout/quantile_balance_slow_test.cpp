@@ -6,9 +6,9 @@
 
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "run/launch.h"
 #include "run/rank_device.h"

@@ -9,10 +9,10 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
+#include "base/json.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "engine/engine.h"
 #include "nn/moe/moe_edges.h"

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "run/launch.h"
 #include "run/rank_device.h"

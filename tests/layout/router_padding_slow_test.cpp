@@ -3,8 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "data/indexed_dataset_writer.h"
 #include "support/layout_run.h"
 #include "support/rank_trainers.h"

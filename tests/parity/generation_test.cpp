@@ -3,9 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "generate/generate.h"

@@ -1,8 +1,7 @@
 #include "support/chat_tokenizer.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
+#include "base/json.h"
 #include "base/output_file.h"
 
 namespace viaduct::test {

@@ -8,13 +8,13 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "engine/dry_run.h"
 #include "run/launch.h"
 #include "run/rank_device.h"

@@ -2,9 +2,9 @@
 // The reference results of tasks (tests/data/tasks): from lm_eval, for two small models.
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "data/tasks/task_file.h"
 
 namespace viaduct::test {

@@ -1,9 +1,9 @@
 #include "support/language_model.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "data/tokenizer/train_bpe.h"

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/json.h"
 #include "run/rank_device.h"
 #include "support/instruction_set.h"
 #include "support/tensor_bytes.h"

@@ -1,8 +1,7 @@
 #pragma once
 // Runs whose quantized operands are measured (section `tensor_inspect`).
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/temporary_folder.h"

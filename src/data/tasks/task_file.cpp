@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 #include "data/text_check.h"
 

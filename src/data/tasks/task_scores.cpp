@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "template/unicode_text.h"
 
 namespace viaduct {

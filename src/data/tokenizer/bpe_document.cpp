@@ -1,6 +1,6 @@
 #include "data/tokenizer/bpe_document.h"
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace viaduct {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
 #include "data/tokenizer/token_id.h"

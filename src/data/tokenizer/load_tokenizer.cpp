@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/given_path.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/folder_tokens.h"

@@ -1,9 +1,9 @@
 #include "data/tokenizer/special_ids.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "data/tokenizer/token_id.h"
 

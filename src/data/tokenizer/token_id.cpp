@@ -1,9 +1,9 @@
 #include "data/tokenizer/token_id.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace viaduct {
 

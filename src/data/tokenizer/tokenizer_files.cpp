@@ -1,9 +1,8 @@
 #include "data/tokenizer/tokenizer_files.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
 

@@ -1,10 +1,10 @@
 #include "data/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
 #include "data/tokenizer/bpe.h"

@@ -1,9 +1,8 @@
 // The steps around the model in a `tokenizer.json`: normalizer, pre_tokenizer, post_processor,
 // decoder.
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "data/tokenizer/token_id.h"
 #include "data/tokenizer/tokenizer_json.h"

@@ -1,9 +1,8 @@
 // A trained tokenizer as files that Hugging Face's tokenizers library reads.
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "data/tokenizer/bpe_document.h"
 #include "data/tokenizer/train_bpe.h"
 

@@ -1,9 +1,8 @@
 // DeepSeek-V2 (DeepSeek-AI 2024, arXiv 2405.04434): latent attention, and experts with a softmax
 // over all of them, in every layer but the first ones.
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

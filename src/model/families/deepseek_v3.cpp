@@ -1,9 +1,8 @@
 // DeepSeek-V3 (DeepSeek-AI 2024, arXiv 2412.19437): latent attention, and experts chosen by sigmoid
 // scores plus a bias that balances them, from the best groups.
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

@@ -1,9 +1,9 @@
 // What families with mixtures of experts share.
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/families/families.h"
 
 namespace viaduct::families {

@@ -2,9 +2,9 @@
 // its own query scale, and a sliding window in every other layer.
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

@@ -1,9 +1,9 @@
 // Llama 1 to 3.x (Touvron et al. 2023): RMS norm, SwiGLU, rotary positions, grouped key-value
 // heads.
 
-#include <nlohmann/json.hpp>
-
 #include "model/families/families.h"
+
+#include "base/json.h"
 
 namespace viaduct::families {
 namespace {

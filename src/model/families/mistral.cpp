@@ -1,8 +1,7 @@
 // Mistral (Jiang et al. 2023): Llama with a sliding window in every layer.
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "model/families/families.h"
 
 namespace viaduct::families {

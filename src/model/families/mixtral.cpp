@@ -1,8 +1,7 @@
 // Mixtral (Jiang et al. 2024, arXiv 2401.04088): Mistral whose feed-forwards are mixtures of
 // experts, with a softmax over the chosen ones.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

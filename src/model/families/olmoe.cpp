@@ -1,9 +1,8 @@
 // OLMoE (Muennighoff et al. 2024, arXiv 2409.02060): Llama with experts in every layer and norms
 // over all heads of queries and over all heads of keys.
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

@@ -1,8 +1,7 @@
 // Qwen 2 and 2.5: Llama with biases on q, k and v, and an optional sliding window in the upper
 // layers.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

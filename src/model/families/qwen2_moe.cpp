@@ -1,8 +1,7 @@
 // Qwen 1.5 and Qwen 2 with mixtures of experts (Yang et al. 2024, arXiv 2407.10671): Qwen 2, whose
 // layers have an expert for all tokens beside those that they choose.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

@@ -1,7 +1,6 @@
 // Qwen 3: Qwen 2 with RMS norms per head on q and k instead of biases.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

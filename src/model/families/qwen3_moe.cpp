@@ -1,7 +1,6 @@
 // Qwen 3 with mixtures of experts (Yang et al. 2025, arXiv 2505.09388), in all layers or in some.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 

@@ -1,9 +1,9 @@
 #include "report/page/plan_document.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_reader.h"
 
 namespace viaduct {

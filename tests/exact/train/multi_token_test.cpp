@@ -5,9 +5,9 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/model_folder.h"

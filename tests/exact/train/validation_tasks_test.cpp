@@ -6,10 +6,10 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/save_folder.h"
 #include "generate/prompts.h"
 #include "run/launch.h"

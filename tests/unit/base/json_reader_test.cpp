@@ -5,7 +5,8 @@
 #include <gmock/gmock.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace viaduct {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_rope.h"

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors_reader.h"

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "data/dataset_builder.h"
 #include "data/gpt_dataset.h"
 #include "data/indexed_dataset_writer.h"

@@ -4,10 +4,10 @@
 
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/philox.h"
 #include "data/indexed_dataset_writer.h"
 #include "support/temporary_folder.h"

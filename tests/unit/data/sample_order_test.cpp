@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "data/blended_dataset.h"
 #include "data/dataset_builder.h"

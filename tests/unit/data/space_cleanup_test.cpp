@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "support/temporary_folder.h"
 

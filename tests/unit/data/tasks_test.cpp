@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "data/tasks/task_scores.h"
 #include "data/tasks/task_tokens.h"
 #include "support/golden_tasks.h"

@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace viaduct {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/tokenizer/pipeline_model.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/unicode.h"

@@ -2,10 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "support/compress.h"
 #include "support/temporary_folder.h"

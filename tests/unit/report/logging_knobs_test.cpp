@@ -6,10 +6,10 @@
 #include <cmath>
 #include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "engine/log_statistics.h"
 #include "run/launch.h"
 #include "run/rank_device.h"

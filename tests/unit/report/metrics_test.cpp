@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "report/append_file.h"
 #include "report/metrics_file.h"
 #include "report/metrics_log.h"

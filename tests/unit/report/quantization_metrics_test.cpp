@@ -4,8 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "report/metrics.h"
 
 namespace viaduct {

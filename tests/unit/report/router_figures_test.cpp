@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "report/metrics.h"
 
 namespace viaduct {

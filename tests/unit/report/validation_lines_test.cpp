@@ -3,9 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
+#include "base/json.h"
 #include "report/metrics_log.h"
 #include "report/page/run_page.h"
 #include "report/run_log.h"

@@ -180,11 +180,25 @@ TEST(Structure, HeavyHeadersStayOutOfHeaders) {
   for (const auto& file : files_below("src", {".h", ".cuh"})) {
     for (const auto& name : included_names(read_file(file))) {
       if (name == "<nlohmann/json_fwd.hpp>") continue;  // declarations only
+      if (shown(file) == "src/base/json.h") continue;   // which itself stays out of headers
+      EXPECT_NE(unquoted(name), "base/json.h") << shown(file) << ": only .cpp files may include it";
       for (const char* heavy :
            {"nlohmann/", "yaml-cpp/", "CLI/", "sentencepiece", "google/protobuf"}) {
         EXPECT_FALSE(unquoted(name).starts_with(heavy))
             << shown(file) << " includes " << name << ": only .cpp files may";
       }
+    }
+  }
+}
+
+// Each unit that includes the library itself compiles its classes again.
+TEST(Structure, JsonIsCompiledOnce) {
+  for (const char* folder : {"src", "apps", "tests", "benchmarks"}) {
+    for (const auto& file : files_below(folder, kCode)) {
+      if (shown(file) == "src/base/json.h") continue;
+      const auto names = included_names(read_file(file));
+      EXPECT_EQ(std::count(names.begin(), names.end(), "<nlohmann/json.hpp>"), 0)
+          << shown(file) << ": include \"base/json.h\"";
     }
   }
 }
