@@ -89,6 +89,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
                counted(arguments.max_length, "token"),
                settings.overlong == Overlong::drop ? "dropped" : "cut");
   }
+  if (result.unfit > 0) {
+    fmt::print("{} of them dropped: the last answer and its question do not fit\n",
+               counted(result.unfit, "row"));
+  }
   if (result.dropped > 0)
     fmt::print("{} without a learned token: dropped\n", counted(result.dropped, "row"));
   fmt::print("the first row, {}:\n{}\n",
@@ -172,7 +176,8 @@ Subcommand add_data_chat(CLI::App& data) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   app->add_option("--overlong", arguments->overlong,
                   "Longer rows: refuse (with their number and the longest), drop, truncate_end, or "
-                  "truncate_start, which keeps the system message (refuse)")
+                  "truncate_start, which keeps the system message and begins with a question "
+                  "(refuse)")
       ->check(CLI::IsMember(overlong_names()));
   app->add_option("--invalid", arguments->invalid,
                   "Lines that are no conversations: refuse all, with counts by kind, or skip them")

@@ -27,12 +27,12 @@ std::string write_data(const std::filesystem::path& folder) {
   return write_conversations(folder / "chat", all);
 }
 
-struct Run {
+struct Trained {
   TrainState state;
   std::vector<double> losses, skipped;
 };
 
-Run train(const std::string& prefix, const std::filesystem::path& save, const Overrides& more) {
+Trained train(const std::string& prefix, const std::filesystem::path& save, const Overrides& more) {
   const auto outcomes = train_ranks(
       tiny_run() +
       Overrides{"dataset.mock=false", "dataset.blend=[" + prefix + "]", "dataset.split=1,0,0",
@@ -53,10 +53,10 @@ TEST_P(NothingScoredLayouts, AreThoseOfOneRank) {
   const std::string prefix = write_data(folder.path());
   for (const Overrides& rows : {Overrides{}, Overrides{"dataset.packed_sequence_size=32"}}) {
     const std::string kind = rows.empty() ? "plain" : "packed";
-    const Run one = train(prefix, folder / (kind + "_one"), rows);
+    const Trained one = train(prefix, folder / (kind + "_one"), rows);
     EXPECT_GT(one.state.nothing_scored, 0) << "the data have no such step";
     EXPECT_LT(one.state.nothing_scored, kSteps - 2);
-    const Run many = train(prefix, folder / (kind + "_many"), rows + GetParam().overrides);
+    const Trained many = train(prefix, folder / (kind + "_many"), rows + GetParam().overrides);
     EXPECT_EQ(many.state.nothing_scored, one.state.nothing_scored) << kind;
     EXPECT_EQ(many.state.updates, one.state.updates) << kind;
     EXPECT_EQ(many.state.schedule_samples, one.state.schedule_samples) << kind;
