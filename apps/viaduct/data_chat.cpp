@@ -61,6 +61,12 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
                     : "they are encoded as control tokens, as Hugging Face does; "
                       "--user-control-tokens as-text encodes them as plain text");
   }
+  if (result.open_ends > 0) {
+    log_warning(
+        "{} not end with a special token: prompts and completions are joined as they are, and a "
+        "model learns to stop from the end token that stands at the end of a completion",
+        counted(result.open_ends, "completion does", "completions do"));
+  }
   if (result.unknown_bytes > 0) {
     log_warning("{} without a token in this vocabulary: {}", counted(result.unknown_bytes, "byte"),
                 settings.tokenizer->unknown_bytes_became());

@@ -88,10 +88,10 @@ void OutputFile::open_beside(const std::filesystem::path& target) {
   // A file left by a dead process with our PID is in the way. O_EXCL: links placed there are not
   // followed.
   ::unlink(temporary_.c_str());
+  unfinished_.emplace(temporary_.string());
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   descriptor_ = ::open(temporary_.c_str(), flags, 0644);
   if (descriptor_ < 0) fail_io("create", temporary_);
-  unfinished_.emplace(temporary_.string());
   ::flock(descriptor_,
           LOCK_EX | LOCK_NB);  // says that it is being written; not all file systems can
   target_ = target;

@@ -83,6 +83,7 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   result.longest = std::max(result.longest, more.longest);
   result.unfit += more.unfit;
   result.dropped += more.dropped;
+  result.open_ends += more.open_ends;
   result.unknown_bytes += more.unknown_bytes;
   for (size_t i = 0; i < result.problems.size(); ++i) {
     if (result.problems[i].lines == 0) result.problems[i].first = more.problems[i].first;

@@ -138,6 +138,10 @@ void LineRows::add_row(ConversationText text, const Conversation& conversation, 
   const size_t messages = text.messages;
   ChatRow row = encoder_.encode(std::move(text));
   result.counts.unknown_bytes += row.unknown_bytes;
+  if (conversation.plain && !row.ids.empty()) {
+    const AddedToken* last = settings_.tokenizer->added_tokens().find(row.ids.back());
+    if (last == nullptr || !last->special) ++result.counts.open_ends;
+  }
   const auto length = static_cast<int64_t>(row.ids.size());
   result.counts.longest = std::max(result.counts.longest, length);
   if (settings_.max_length && length > *settings_.max_length) {

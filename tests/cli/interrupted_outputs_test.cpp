@@ -49,6 +49,8 @@ TEST(InterruptedOutputs, AreRemoved) {
   std::filesystem::create_directory(folder / "out");
   const Overrides common{"--input", "-", "--tokenizer", model, "--output", output};
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    // Whatever the tests were started with.
+    const auto before = ::signal(signal, SIG_DFL);
     for (const auto& [command, files] :
          {std::pair(Overrides{"data", "chat"} + common, 2),
           std::pair(Overrides{"data", "tokenize", "--no-append-eod"} + common, 1)}) {
@@ -61,6 +63,7 @@ TEST(InterruptedOutputs, AreRemoved) {
       EXPECT_EQ(process.finish(), -signal) << process.err();
       EXPECT_EQ(files_in(folder / "out"), 0) << command[1] << ", signal " << signal;
     }
+    ::signal(signal, before);
   }
 }
 

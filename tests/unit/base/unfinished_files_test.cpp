@@ -24,6 +24,7 @@ int64_t files_in(const std::filesystem::path& folder) {
 TEST(UnfinishedFiles, AreRemovedByASignalThatEndsTheProcess) {
   test::TemporaryFolder folder;
   const auto interrupted = [&](int signal) {
+    ::signal(signal, SIG_DFL);  // whatever the tests were started with
     const RemovesUnfinishedFiles removes;
     OutputFile complete(folder / "complete"), open(folder / "open"), other(folder / "other");
     complete.commit();
