@@ -12,17 +12,17 @@ namespace {
 
 enum State : int { kFree, kTaken, kListed };
 
-constexpr int kSlots = 256;
+constexpr int kPathSlots = 256;
 constexpr size_t kPathBytes = 4096;
 
-struct Slot {
+struct PathSlot {
   std::atomic<int> state{kFree};  // kListed: `path` is a text, and names an unfinished file
   char path[kPathBytes];
 };
 static_assert(std::atomic<int>::is_always_lock_free,
               "only lock-free atomics may be used in a signal handler");
 
-Slot slots[kSlots];
+PathSlot path_slots[kPathSlots];
 std::atomic<bool> ending{false};  // a signal is ending the process: no path changes any more
 
 constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
@@ -31,7 +31,7 @@ constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
 extern "C" void on_ending_signal(int signal) {
   const int saved_errno = errno;
   ending.store(true);
-  for (Slot& slot : slots) {
+  for (PathSlot& slot : path_slots) {
     if (slot.state.load(std::memory_order_acquire) == kListed) ::unlink(slot.path);
   }
   struct sigaction action {};
@@ -62,17 +62,17 @@ RemovesUnfinishedFiles::~RemovesUnfinishedFiles() {
 
 UnfinishedFile::UnfinishedFile(const std::string& path) {
   if (path.size() >= kPathBytes || ending.load()) return;
-  for (int i = 0; i < kSlots && slot_ < 0; ++i) {
+  for (int i = 0; i < kPathSlots && slot_ < 0; ++i) {
     int free = kFree;
-    if (slots[i].state.compare_exchange_strong(free, kTaken)) slot_ = i;
+    if (path_slots[i].state.compare_exchange_strong(free, kTaken)) slot_ = i;
   }
   if (slot_ < 0) return;
-  std::memcpy(slots[slot_].path, path.c_str(), path.size() + 1);
-  slots[slot_].state.store(kListed, std::memory_order_release);
+  std::memcpy(path_slots[slot_].path, path.c_str(), path.size() + 1);
+  path_slots[slot_].state.store(kListed, std::memory_order_release);
 }
 
 UnfinishedFile::~UnfinishedFile() {
-  if (slot_ >= 0) slots[slot_].state.store(kFree, std::memory_order_release);
+  if (slot_ >= 0) path_slots[slot_].state.store(kFree, std::memory_order_release);
 }
 
 }  // namespace viaduct

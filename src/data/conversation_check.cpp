@@ -60,7 +60,7 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
   bool any = false;
   for (const std::string& prefix : choice.blend.prefixes) {
     try {
-      const auto file = std::make_shared<const IndexedDataset>(prefix, IndexCheck::on_use);
+      const auto file = std::make_shared<const IndexedDataset>(prefix);
       if (!has_mask(prefix)) {
         any = true;
         continue;
