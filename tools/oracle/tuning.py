@@ -53,8 +53,8 @@ def ours(viaduct, model, work, steps, recipe):
             "optimizer.lr=1e-4", "optimizer.min_lr=1e-5", "scheduler.lr_decay_style=cosine", "scheduler.lr_warmup_iters=4",
             f"mixed_precision.recipe={recipe}", "validation.eval_iters=0", "checkpoint.save_interval=100000", "logger.log_interval=1")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    lines = [line for line in lines if "lm loss" in line]
-    return [line["lm loss"] for line in lines], [line["learning-rate"] for line in lines]
+    lines = [line for line in lines if "loss" in line]
+    return [line["loss"] for line in lines], [line["learning_rate"] for line in lines]
 
 
 def theirs(model, rows, rates, bf16):
