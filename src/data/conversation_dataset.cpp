@@ -24,7 +24,7 @@ TooLong too_long(const IndexedDataset& dataset, DocumentRange range, int64_t lim
   return found;
 }
 
-IndexCheck check_of(const GptIndexStorage& storage) {
+IndexCheck check_of(const IndexStorage& storage) {
   return storage.fast_cache_load ? IndexCheck::on_use : IndexCheck::at_once;
 }
 
@@ -60,7 +60,7 @@ ConversationDataset::ConversationDataset(std::shared_ptr<const IndexedDataset> d
                                          std::shared_ptr<const IndexedDataset> mask, Split split,
                                          DocumentRange range, std::optional<int64_t> num_samples,
                                          const ConversationRowSettings& settings,
-                                         const GptIndexStorage& storage,
+                                         const IndexStorage& storage,
                                          std::optional<int64_t> vocabulary_size)
     : settings_(settings),
       vocabulary_size_(vocabulary_size),

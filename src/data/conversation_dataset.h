@@ -41,7 +41,7 @@ class ConversationDataset final : public FileDataset {
   ConversationDataset(std::shared_ptr<const IndexedDataset> dataset,
                       std::shared_ptr<const IndexedDataset> mask, Split split, DocumentRange range,
                       std::optional<int64_t> num_samples, const ConversationRowSettings& settings,
-                      const GptIndexStorage& storage,
+                      const IndexStorage& storage,
                       std::optional<int64_t> vocabulary_size = std::nullopt);
 
   using SampleSource::get;

@@ -7,8 +7,8 @@
 
 namespace viaduct {
 
-GptDataset::GptDataset(GptIndexRequest request, GptIndexStorage storage,
-                       const RowSettings& settings, std::optional<int64_t> vocabulary_size,
+GptDataset::GptDataset(GptIndexRequest request, IndexStorage storage, const RowSettings& settings,
+                       std::optional<int64_t> vocabulary_size,
                        std::shared_ptr<const FillInMiddle> fill_in_middle)
     : settings_(settings),
       vocabulary_size_(vocabulary_size),
