@@ -80,10 +80,8 @@ std::vector<ConversationDataset::Part> ConversationDataset::parts_of(const Conve
   const auto damaged = [&](const char* what, int64_t found, int64_t end) {
     dataset.check_read();
     index.check_read();
-    fail<IoError>(
-        "dataset {}: the cached order of its {} split has the {} {} for row {}, expected 0 to {}: "
-        "it is damaged, or belongs to other data; remove it",
-        dataset.prefix(), split_name(stored_.request().split), what, found, row, end - 1);
+    fail_damaged_order(dataset.prefix(), stored_.request().split, fmt::format("row {}", row), what,
+                       found, end);
   };
   const PackingSettings& packing = settings_.packing;
   const auto [first, end] = index.row(row);

@@ -9,6 +9,7 @@
 
 #include "data/conversation_index.h"
 #include "data/file_dataset.h"
+#include "data/index_store.h"
 #include "data/score_mask.h"
 
 namespace viaduct {

@@ -8,6 +8,7 @@
 
 #include "data/file_dataset.h"
 #include "data/gpt_index_store.h"
+#include "data/index_store.h"
 #include "data/sample.h"
 
 namespace viaduct {

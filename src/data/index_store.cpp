@@ -45,4 +45,12 @@ std::vector<IndexArray> open_index(const std::optional<IndexCacheEntry>& files,
   }
 }
 
+void fail_damaged_order(const std::string& prefix, Split split, const std::string& sample,
+                        std::string_view what, int64_t found, int64_t end) {
+  fail<IoError>(
+      "dataset {}: the cached order of its {} split has the {} {} for {}, expected 0 to {}: it is "
+      "damaged, or belongs to other data; remove it",
+      prefix, split_name(split), what, found, sample, end - 1);
+}
+
 }  // namespace viaduct

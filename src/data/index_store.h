@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,5 +41,11 @@ IndexCacheEntry index_files(const IndexStorage& storage, std::string_view kind,
 std::vector<IndexArray> open_index(const std::optional<IndexCacheEntry>& files,
                                    const IndexStorage& storage, std::string_view subject,
                                    IndexBuild build);
+
+/// IoError: for `sample` ("row 3") the order of a split has the number `found` as `what`
+/// ("position") of the data, where only 0 to `end` − 1 are possible.
+[[noreturn]] void fail_damaged_order(const std::string& prefix, Split split,
+                                     const std::string& sample, std::string_view what,
+                                     int64_t found, int64_t end);
 
 }  // namespace viaduct
