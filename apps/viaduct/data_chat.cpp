@@ -137,11 +137,7 @@ int run(const Arguments& arguments) {
   settings.tokenizer = &tokenizer;
   settings.renderer = renderer ? &*renderer : nullptr;
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
-  const auto folder = settings.output.parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  VIADUCT_CHECK(IoError, !error, "--output {}: cannot make the folder {}: {}", arguments.output,
-                folder.string(), error.message());
+  make_folder_of_dataset(arguments.output);
   ChatFilesResult result;
   double seconds = 0;
   {

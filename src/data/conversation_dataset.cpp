@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-IndexCheck check_of(const GptIndexStorage& storage) {
+IndexCheck check_of(const IndexStorage& storage) {
   return storage.fast_cache_load ? IndexCheck::on_use : IndexCheck::at_once;
 }
 
@@ -27,7 +27,7 @@ ConversationDataset::ConversationDataset(std::shared_ptr<const IndexedDataset> d
                                          std::shared_ptr<const IndexedDataset> mask, Split split,
                                          DocumentRange range, std::optional<int64_t> num_samples,
                                          const ConversationRowSettings& settings,
-                                         const GptIndexStorage& storage,
+                                         const IndexStorage& storage,
                                          std::optional<int64_t> vocabulary_size)
     : settings_(settings),
       vocabulary_size_(vocabulary_size),
@@ -47,10 +47,8 @@ std::vector<ConversationDataset::Part> ConversationDataset::parts_of(const Conve
   const auto damaged = [&](const char* what, int64_t found, int64_t end) {
     dataset.check_read();
     index.check_read();
-    fail<IoError>(
-        "dataset {}: the cached order of its {} split has the {} {} for row {}, expected 0 to {}: "
-        "it is damaged, or belongs to other data; remove it",
-        dataset.prefix(), split_name(stored_.request().split), what, found, row, end - 1);
+    fail_damaged_order(dataset.prefix(), stored_.request().split, fmt::format("row {}", row), what,
+                       found, end);
   };
   const PackingSettings& packing = settings_.packing;
   const auto [first, end] = index.row(row);

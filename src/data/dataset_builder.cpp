@@ -127,14 +127,14 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
                           range,
                           num_samples,
                           settings_.sequence_length,
-                          static_cast<uint32_t>(config_.random_seed)};
+                          static_cast<uint32_t>(config_.random_seed),
+                          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
   return std::make_shared<GptDataset>(std::move(request), storage(), settings_, vocabulary_size_,
                                       fill_in_middle_[static_cast<size_t>(split)]);
 }
 
-GptIndexStorage DatasetBuilder::storage() const {
-  return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap,
-          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
+IndexStorage DatasetBuilder::storage() const {
+  return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap};
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
@@ -215,9 +215,8 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_blend(
   };
   const auto files =
       blend_files(sources, split, num_samples ? shares : std::vector<double>{}, size);
-  const auto open = [=, trusted = config_.fast_cache_load] {
-    if (!files) return build_in_memory(make);
-    return trusted ? load_trusted(*files) : load_or_build(*files, make);
+  const auto open = [=, storage = storage()] {
+    return open_index(files, storage, "a blend", make);
   };
   const bool later = config_.defer_npy_index_mmap;
   if (files && later && !config_.fast_cache_load) ensure_built(*files, make);
@@ -245,7 +244,7 @@ std::optional<IndexCacheEntry> DatasetBuilder::blend_files(const BlendedDataset:
       {"weights", all ? std::move(sizes) : ordered_json(normalize_weights(shares))},
       {"size", all ? ordered_json() : ordered_json(size)}};
   return IndexCacheEntry{*config_.path_to_cache,
-                         description.dump(4, ' ', true, ordered_json::error_handler_t::replace),
+                         index_description(description),
                          fmt::format("BlendedDataset-{}", split_name(split)),
                          {"dataset_index", "dataset_sample_index"},
                          blend_shapes(size),

@@ -13,8 +13,8 @@
 
 #include "data/blended_dataset.h"
 #include "data/dataset_config.h"
-#include "data/gpt_index_store.h"
 #include "data/index_cache.h"
+#include "data/index_store.h"
 #include "data/indexed_dataset.h"
 #include "data/sample.h"
 #include "data/split.h"
@@ -64,7 +64,7 @@ class DatasetBuilder {
   std::shared_ptr<const SampleSource> build_conversations(
       std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
       std::optional<int64_t> num_samples);
-  GptIndexStorage storage() const;
+  IndexStorage storage() const;
   std::shared_ptr<const SampleSource> build_blend(const SplitChoice& choice, Split split,
                                                   std::optional<int64_t> num_samples);
   /// Where the index of a blend is kept; none: in memory. `shares` is empty if all samples are

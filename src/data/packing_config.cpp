@@ -5,7 +5,7 @@
 namespace viaduct {
 
 FieldGroup packing_fields(PackingConfig& config) {
-  FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  FieldGroup group("dataset", "");
   group
       .field("packed_sequence_size", config.packed_sequence_size,
              "Conversations (data sets with a mask) are packed into rows of this many tokens when "
