@@ -75,8 +75,7 @@ bool ChatLines::run(std::istream& in) {
       out = text_of(Json{{"error", error.what()}});
     }
     if (out.empty()) continue;
-    fmt::print("{}\n", out);
-    flush_standard_output();
+    print_now(out + "\n");
   }
   VIADUCT_CHECK(IoError, !in.bad(), "standard input: cannot be read");
   return good;

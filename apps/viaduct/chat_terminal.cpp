@@ -121,10 +121,7 @@ void ChatTerminal::save(const std::string& name) {
 }
 
 void ChatTerminal::ask(const std::string& text) {
-  const auto show = [](const std::string& piece) {
-    fmt::print("{}", terminal_text(piece));
-    flush_standard_output();
-  };
+  const auto show = [](const std::string& piece) { print_now(terminal_text(piece)); };
   ChatSession::Asked asked;
   try {
     asked = session_.ask(ChatMessage::of_text("user", text), "the message", show);

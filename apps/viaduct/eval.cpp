@@ -13,6 +13,7 @@
 #include "dry_run_stages.h"
 #include "engine/dry_run.h"
 #include "eval_tasks.h"
+#include "model_options.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "run/launch.h"
@@ -70,7 +71,7 @@ void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool 
   run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {
-      for (const std::string& note : evaluation.run.notes) log_info("{}", note);
+      log_notes(evaluation.run);
       if (!evaluation.data.note.empty()) log_info("{}", evaluation.data.note);
       if (!evaluation.data.warning.empty()) log_warning("{}", evaluation.data.warning);
     }
@@ -161,10 +162,7 @@ Subcommand add_eval(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand(
       "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
-  app->add_option(
-         "--model", arguments->inference.model,
-         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
-      ->required();
+  add_model_option(*app, arguments->inference.model);
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,
                       "A text file, which the model's tokenizer encodes, or PREFIX of a data set "
@@ -189,11 +187,7 @@ Subcommand add_eval(CLI::App& root) {
                 "tokens (scored), data_tokens (all), conversations (null of a text), seconds; of "
                 "tasks: tasks, and rows with --rows");
   app->add_flag("--dry-run", arguments->dry_run, "Print the memory of each rank; start nothing");
-  app->add_option(
-      "OVERRIDES", arguments->inference.overrides,
-      "section.field=value, such as mixed_precision=fp32 (default: the type of the weights), "
-      "dist.ranks=2 model.tensor_model_parallel_size=2; " +
-          scope(false).help());
+  app->add_option("OVERRIDES", arguments->inference.overrides, overrides_text(scope(false)));
   app->footer(
       "Of a text every token but the first is scored once, given the tokens before it in its row; "
       "of conversations\nthose of the mask, given the tokens before them in their conversation, as "
