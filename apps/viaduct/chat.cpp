@@ -91,12 +91,8 @@ std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   options.interrupted = [shared = prepared.get()] {
     return shared->interrupts && shared->interrupts->any();
   };
-  if (!arguments.system.empty()) {
-    // A template without a place for it says so before the weights are read.
-    Conversation first = conversation_of("Hello");
-    first.messages.insert(first.messages.begin(), ChatMessage::of_text("system", arguments.system));
-    (void)prepared->prompts->prompt(first, "--system");
-  }
+  // Before the weights are read.
+  if (!arguments.system.empty()) check_system(*prepared->prompts, arguments.system, "--system");
   return prepared;
 }
 
