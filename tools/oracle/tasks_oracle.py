@@ -88,7 +88,9 @@ def scored_tokens(tokenizer, context, text, begin):
     spaces = len(context) - len(context.rstrip())
     if spaces:
         context, text = context[:-spaces], context[-spaces:] + text
-    ids, whole = tokenizer(context)["input_ids"], tokenizer(context + text)["input_ids"]
+    # A text that begins with the begin token gets no second one.
+    adds = tokenizer.bos_token is None or not context.startswith(tokenizer.bos_token)
+    ids, whole = (tokenizer(part, add_special_tokens=adds)["input_ids"] for part in (context, context + text))
     return ids, whole[len(ids) :]
 
 
