@@ -27,8 +27,8 @@ usage: ./viaduct.sh COMMAND [arguments]
                         family, `oracle scale` models of real widths, `oracle smollm2` a trained model; these three write
                         docs/parity.md; `oracle exports` opens exports with the newest packages, `oracle tokenizers` compares
                         ids and texts with the `tokenizers` package (small), `oracle gguf` the values of quantized
-                        tensors with the `gguf` package (small), `oracle templates` chat
-                        templates with `transformers` (small)
+                        tensors with the `gguf` package (small), `oracle rounding` the error of quantized files with
+                        llama.cpp's (builds a part of it), `oracle templates` chat templates with `transformers` (small)
   peers steps|gemms|experts|tokenization [options]
                         time PyTorch, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with
                         Viaduct, and print the ratios (docs/benchmarks.md); `--quick` for a first look, `--help` for all options
