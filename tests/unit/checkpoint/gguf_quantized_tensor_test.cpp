@@ -72,6 +72,16 @@ TEST(QuantizedTensor, CountsTheDistanceOfTheFilesValues) {
   }
 }
 
+// Blocks with a minimum need not have a code for zero.
+TEST(QuantizedTensor, ZerosThatChangeHaveNoRelativeChange) {
+  Tensor from = multiples(DType::f32, {256});
+  for (int64_t i = 0; i < from.elements(); ++i) from.data<float>()[i] += 0.4f;
+  from.data<float>()[3] = 0;
+  Rounding total;
+  quantized_tensor(from, GgufTensorType::q4_1, "w", nullptr, total);
+  EXPECT_TRUE(std::isfinite(total.largest));
+}
+
 TEST(QuantizedTensor, DtypesOfTheSameValuesAreTheSame) {
   for (const GgufTensorType type : kSearched) {
     Rounding total;
