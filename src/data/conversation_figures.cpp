@@ -66,9 +66,8 @@ std::vector<int32_t> documents_of(const EpochRows& rows, size_t row,
 ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t row_tokens,
                                          const PackingConfig& config, uint32_t seed) {
   ConversationFigures figures;
-  PackingSettings packing{.row_tokens = row_tokens, .split = config.packing_split};
-  if (row_tokens % config.pad_seq_to_mult == 0) packing.multiple = config.pad_seq_to_mult;
-  if (config.packed_sequence_size) packing.algorithm = packing_algorithm(config.packing_algorithm);
+  PackingSettings packing = packing_settings(config, row_tokens);
+  if (row_tokens % packing.multiple != 0) packing.multiple = 1;
   double tokens = 0;
   for (int32_t& length : lengths) {
     figures.longest = std::max<int64_t>(figures.longest, length);

