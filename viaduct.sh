@@ -25,9 +25,10 @@ usage: ./viaduct.sh COMMAND [arguments]
   oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
                         (large download; tools/oracle/README.md); `oracle families` compares random models of every
                         family, `oracle scale` models of real widths, `oracle smollm2` a trained model, `oracle tuning`
-                        losses of its fine-tuning; these four write docs/parity.md; `oracle exports` opens exports with the newest packages, `oracle tokenizers` compares
-                        ids and texts with the `tokenizers` package (small), `oracle gguf` the values of quantized
-                        tensors with the `gguf` package (small), `oracle templates` chat
+                        losses of its fine-tuning; these four write docs/parity.md; `oracle exports` opens exports with the
+                        newest packages, `oracle tokenizers` compares ids and texts with the `tokenizers` package (small),
+                        `oracle gguf` the values of quantized tensors with the `gguf` package (small), `oracle rounding`
+                        the error of quantized files with llama.cpp's (builds a part of it), `oracle templates` chat
                         templates with `transformers` (small), `oracle tasks` the scores of tasks with `lm_eval` (large)
   peers steps|gemms|experts|tokenization [options]
                         time PyTorch, oneDNN and OpenBLAS (large download), or tokenizers (small), alternating with

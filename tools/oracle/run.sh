@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|gguf|tokenizers|templates|tasks [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|gguf|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,6 +21,11 @@ if [[ ${1:-} == gguf ]]; then
   environment=$root/build/python-env # that of the interop tests
   "$root/tools/python_env.sh" "$environment"
   exec "$environment/bin/python" -B "$here/gguf_types.py" --viaduct "$root/build/release/viaduct" "${@:2}"
+fi
+if [[ ${1:-} == rounding ]]; then
+  environment=$root/build/python-env
+  "$root/tools/python_env.sh" "$environment"
+  exec "$environment/bin/python" -B "$here/gguf_rounding.py" --viaduct "$root/build/release/viaduct" --folder "$root/build/llama-cpp-python" "${@:2}"
 fi
 if [[ ${1:-} == templates ]]; then
   environment=$root/build/templates-env
