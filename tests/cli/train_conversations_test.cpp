@@ -108,7 +108,7 @@ TEST_F(TrainConversations, APlanRefusesWhatDoesNotFit) {
 
 TEST_F(TrainConversations, WithoutAScoredTokenAreRefused) {
   auto blank = conversations_of(random_lengths(20, 5, 30), 500);
-  for (Conversation& one : blank) one.mask.assign(one.mask.size(), 0);
+  for (auto& one : blank) one.mask.assign(one.mask.size(), 0);
   const std::string none = write_conversations(folder / "blank", blank);
   for (const char* more : {" model.seq_length=32", " dataset.packed_sequence_size=64",
                            " model.seq_length=32 --dry-run", " model.seq_length=32 dist.ranks=2"}) {

@@ -6,12 +6,12 @@
 
 namespace viaduct::test {
 
-std::vector<Conversation> conversations_of(const std::vector<int64_t>& lengths,
+std::vector<MaskedTokens> conversations_of(const std::vector<int64_t>& lengths,
                                            int32_t vocabulary) {
-  std::vector<Conversation> all;
+  std::vector<MaskedTokens> all;
   for (size_t c = 0; c < lengths.size(); ++c) {
     std::mt19937 random(static_cast<unsigned>(c + 1));
-    Conversation one;
+    MaskedTokens one;
     int32_t scored = 0;
     for (int64_t t = 0; t < lengths[c]; ++t) {
       one.tokens.push_back(static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)));
@@ -33,10 +33,10 @@ std::vector<int64_t> random_lengths(int64_t count, int64_t shortest, int64_t lon
 }
 
 std::string write_conversations(const std::filesystem::path& prefix,
-                                const std::vector<Conversation>& conversations) {
+                                const std::vector<MaskedTokens>& conversations) {
   IndexedDatasetWriter tokens(prefix, TokenType::uint16),
       mask(prefix.string() + ".mask", TokenType::uint8);
-  for (const Conversation& one : conversations) {
+  for (const MaskedTokens& one : conversations) {
     tokens.add_document(one.tokens);
     mask.add_document(one.mask);
   }

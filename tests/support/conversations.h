@@ -8,14 +8,14 @@
 
 namespace viaduct::test {
 
-/// Tokens, and 1 where one is scored.
-struct Conversation {
+/// A conversation: tokens, and 1 where one is scored.
+struct MaskedTokens {
   std::vector<int32_t> tokens, mask;
 };
 
 /// Of these lengths: tokens below `vocabulary`, and a mask that changes every few tokens; both
 /// differ from one conversation to the next.
-std::vector<Conversation> conversations_of(const std::vector<int64_t>& lengths,
+std::vector<MaskedTokens> conversations_of(const std::vector<int64_t>& lengths,
                                            int32_t vocabulary = 64);
 
 /// `count` lengths from `shortest` to `longest`.
@@ -24,6 +24,6 @@ std::vector<int64_t> random_lengths(int64_t count, int64_t shortest, int64_t lon
 
 /// Writes PREFIX.bin/.idx and PREFIX.mask.bin/.idx, and returns the prefix.
 std::string write_conversations(const std::filesystem::path& prefix,
-                                const std::vector<Conversation>& conversations);
+                                const std::vector<MaskedTokens>& conversations);
 
 }  // namespace viaduct::test

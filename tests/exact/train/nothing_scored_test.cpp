@@ -20,7 +20,7 @@ using testing::ThrowsMessage;
 
 constexpr int64_t kConversations = 40;
 
-bool is_scored(const Conversation& one) {
+bool is_scored(const MaskedTokens& one) {
   return std::ranges::find(one.mask.begin() + 1, one.mask.end(), 1) != one.mask.end();
 }
 
@@ -123,7 +123,7 @@ TEST_F(NothingScored, LeavesTheLossScale) {
 
 TEST_F(NothingScored, ADataSetOfNothingElseIsRefused) {
   auto blank = conversations_of(random_lengths(20, 10, 30));
-  for (Conversation& one : blank) std::ranges::fill(one.mask, 0);
+  for (MaskedTokens& one : blank) std::ranges::fill(one.mask, 0);
   blank.front().mask.front() = 1;  // nothing predicts a first token
   const std::string none = write_conversations(folder / "blank", blank);
   const std::string said = "dataset " + none + ": no token of the train split is scored";

@@ -21,8 +21,8 @@
 namespace viaduct {
 namespace {
 
-using test::Conversation;
 using test::conversations_of;
+using test::MaskedTokens;
 using test::random_lengths;
 using test::write_conversations;
 using testing::AllOf;
@@ -47,7 +47,7 @@ class Conversations : public testing::Test {
     packed.packing.packing_algorithm = algorithm;
     return packed;
   }
-  std::string write(const char* name, const std::vector<Conversation>& conversations) const {
+  std::string write(const char* name, const std::vector<MaskedTokens>& conversations) const {
     return write_conversations(folder / name, conversations);
   }
   static std::shared_ptr<const SampleSource> source(const DatasetConfig& config,
@@ -65,10 +65,10 @@ class Conversations : public testing::Test {
     return "no error";
   }
   /// The documents of a row without padding, by their tokens.
-  static std::vector<Conversation> documents(const Sample& row) {
-    std::vector<Conversation> found;
+  static std::vector<MaskedTokens> documents(const Sample& row) {
+    std::vector<MaskedTokens> found;
     for (size_t d = 1; d < row.cu_seqlens.size(); ++d) {
-      Conversation one;
+      MaskedTokens one;
       for (auto t = static_cast<size_t>(row.cu_seqlens[d - 1]);
            t < static_cast<size_t>(row.cu_seqlens[d]); ++t) {
         EXPECT_TRUE(row.padding[t] == 0 || row.loss_mask[t] == 0);
@@ -86,7 +86,7 @@ class Conversations : public testing::Test {
 };
 
 TEST_F(Conversations, EachIsARowWithPadding) {
-  const Conversation one{{5, 6, 7, 8}, {0, 0, 1, 1}};
+  const MaskedTokens one{{5, 6, 7, 8}, {0, 0, 1, 1}};
   const Sample row = source(config({write("a", {one})}, 6))->get(0);
   EXPECT_THAT(row.tokens, ElementsAre(5, 6, 7, 8, 0, 0));
   EXPECT_THAT(row.loss_mask, ElementsAre(0, 1, 1, 0, 0, 0));
@@ -118,10 +118,10 @@ TEST_F(Conversations, PackedRowsHoldEachOnceAnEpoch) {
       for (int64_t r = 0; r < rows->size(); ++r) {
         const Sample row = rows->get(r);
         for (const int32_t border : row.cu_seqlens) EXPECT_EQ(border % multiple, 0);
-        for (const Conversation& one : documents(row)) ++seen[one.tokens];
+        for (const MaskedTokens& one : documents(row)) ++seen[one.tokens];
       }
-      for (const Conversation& one : all) {
-        EXPECT_EQ(seen[one.tokens], std::ranges::count_if(all, [&](const Conversation& other) {
+      for (const MaskedTokens& one : all) {
+        EXPECT_EQ(seen[one.tokens], std::ranges::count_if(all, [&](const MaskedTokens& other) {
                     return other.tokens == one.tokens;
                   }));
       }
@@ -135,7 +135,7 @@ TEST_F(Conversations, ScoresArePackedAsTheyAreNot) {
     std::map<std::vector<int32_t>, std::vector<int32_t>> masks;
     const auto rows = source(settings);
     for (int64_t r = 0; r < rows->size(); ++r)
-      for (Conversation& one : documents(rows->get(r))) masks[one.tokens] = one.mask;
+      for (MaskedTokens& one : documents(rows->get(r))) masks[one.tokens] = one.mask;
     return masks;
   };
   EXPECT_EQ(scores(packed({prefix}, 64)), scores(config({prefix}, 40)));
@@ -145,7 +145,7 @@ TEST_F(Conversations, SplitOnesPredictEachTokenOnce) {
   const auto all = conversations_of({100, 7, 60, 33, 1, 150});
   const std::string prefix = write("a", all);
   int64_t scored = 0;
-  for (const Conversation& one : all)
+  for (const MaskedTokens& one : all)
     scored += std::accumulate(one.mask.begin() + 1, one.mask.end(), int64_t{0});
   EXPECT_THAT(error_of<ConfigError>(packed({prefix}, 32)), HasSubstr("longer than a row"));
   for (const char* algorithm : {"first_fit_decreasing", "first_fit_shuffle", "sequential"}) {

@@ -65,7 +65,7 @@ class ConversationEvaluations : public testing::Test {
 
   LanguageModel model{"llama"};
   TemporaryFolder folder;
-  std::vector<Conversation> conversations;
+  std::vector<MaskedTokens> conversations;
   std::string data;
 };
 
@@ -74,7 +74,7 @@ TEST_F(ConversationEvaluations, HaveTheValidationLossOfARun) {
   ASSERT_GT(loss, 0);
   EXPECT_NEAR(validation_loss({"dataset.packed_sequence_size=64"}), loss, 1e-6 * loss);
   int64_t tokens = 0, scored = 0;
-  for (const Conversation& one : conversations) {
+  for (const MaskedTokens& one : conversations) {
     tokens += static_cast<int64_t>(one.tokens.size());
     scored += std::accumulate(one.mask.begin() + 1, one.mask.end(), int64_t{0});
   }
@@ -104,7 +104,7 @@ TEST_F(ConversationEvaluations, WithoutTheMaskAllButTheFirstTokenIsScored) {
   const Overrides everything{"dataset.answer_only_loss=false"};
   const TextScore score = score_of(request(everything));
   int64_t scored = 0;
-  for (const Conversation& one : conversations)
+  for (const MaskedTokens& one : conversations)
     scored += static_cast<int64_t>(one.tokens.size()) - 1;
   EXPECT_EQ(score.tokens, scored);
   const double loss = validation_loss(Overrides{"model.seq_length=64"} + everything);
@@ -113,8 +113,8 @@ TEST_F(ConversationEvaluations, WithoutTheMaskAllButTheFirstTokenIsScored) {
 
 TEST_F(ConversationEvaluations, OnlyScoredTokensHaveBytes) {
   // Bytes are known by token, so those of two masks that split the tokens add up.
-  std::vector<Conversation> others = conversations;
-  for (Conversation& one : others) {
+  std::vector<MaskedTokens> others = conversations;
+  for (MaskedTokens& one : others) {
     for (int32_t& entry : one.mask) entry = 1 - entry;
   }
   TextEvaluationRequest of_others = request();
@@ -160,7 +160,7 @@ TEST_F(ConversationEvaluations, RefuseWhatDoesNotFit) {
   overlapping.stride = 8;
   EXPECT_THAT([&] { prepare_text_evaluation(overlapping); },
               ThrowsMessage<ConfigError>(HasSubstr("--stride: 8")));
-  for (Conversation& one : conversations) one.mask.assign(one.tokens.size(), 0);
+  for (MaskedTokens& one : conversations) one.mask.assign(one.tokens.size(), 0);
   TextEvaluationRequest unscored = request();
   unscored.data = write_conversations(folder / "unscored", conversations);
   EXPECT_THAT([&] { score_of(unscored); }, ThrowsMessage<IoError>(HasSubstr("no token")));
