@@ -6,7 +6,12 @@
 
 namespace viaduct {
 
-/// Fills the masters of all parameters and publishes the weights.
-void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed);
+/// Fills the masters of those parameters that are `wanted` (all: `every_parameter`) and publishes
+/// the weights.
+inline bool every_parameter(const Parameter&) {
+  return true;
+}
+void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed,
+                           bool (*wanted)(const Parameter&) = every_parameter);
 
 }  // namespace viaduct
