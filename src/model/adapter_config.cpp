@@ -1,7 +1,5 @@
 #include "model/adapter_config.h"
 
-#include <cmath>
-
 namespace viaduct {
 
 FieldGroup peft_fields(PeftConfig& config) {
@@ -68,11 +66,6 @@ FieldGroup peft_fields(PeftConfig& config) {
       .one_of({"bf16", "fp8", "nf4"})
       .planned(kLater);
   return group;
-}
-
-double adapter_scale(double alpha, int64_t rank, bool rslora) {
-  const auto r = static_cast<double>(rank);
-  return alpha / (rslora ? std::sqrt(r) : r);
 }
 
 }  // namespace viaduct

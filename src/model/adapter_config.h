@@ -35,7 +35,4 @@ struct PeftConfig {
 
 FieldGroup peft_fields(PeftConfig& config);
 
-/// The factor of B · A: alpha / rank, or alpha / √rank.
-double adapter_scale(double alpha, int64_t rank, bool rslora);
-
 }  // namespace viaduct

@@ -65,7 +65,7 @@ LowRankTerms ParameterMaker::terms(const std::string& path,
     b.adapter = b.adapter_b = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = piece.b;
-    terms.push_back({piece.first_feature, features, first, rank, piece.shape.scale,
+    terms.push_back({piece.first_feature, features, first, rank, piece.shape.scale(),
                      share(std::move(b))});
     first += rank;
   }

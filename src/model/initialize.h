@@ -11,6 +11,12 @@ namespace viaduct {
 inline bool every_parameter(const Parameter&) {
   return true;
 }
+inline bool is_trained(const Parameter& parameter) {
+  return parameter.trained;
+}
+inline bool is_adapter(const Parameter& parameter) {
+  return parameter.adapter;
+}
 void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed,
                            bool (*wanted)(const Parameter&) = every_parameter);
 

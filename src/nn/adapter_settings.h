@@ -2,6 +2,7 @@
 // Low-rank adapters of a run (Hu et al. 2021, "LoRA"): which linear layers have one beside their
 // frozen weight, and of which rank. The same on all ranks.
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -13,7 +14,13 @@ namespace viaduct {
 /// W [out, in] becomes W + scale · B · A with A [rank, in] and B [out, rank].
 struct AdapterShape {
   int64_t rank = 0;
-  double scale = 1;
+  double alpha = 1;
+  bool rank_stabilized = false;  // Kalajdzievski 2023, "rsLoRA"
+  /// alpha / rank, or alpha / √rank.
+  double scale() const {
+    const auto r = static_cast<double>(rank);
+    return alpha / (rank_stabilized ? std::sqrt(r) : r);
+  }
   bool operator==(const AdapterShape&) const = default;
 };
 

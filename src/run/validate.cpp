@@ -8,6 +8,7 @@
 #include "run/packed_weights.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
+#include "run/adapter_setup.h"
 #include "run/validate_parallel.h"
 #include "run/validate_precision.h"
 
@@ -303,6 +304,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_optimizer(config, problems);
   validate_evaluation(config, problems);
   validate_parallel(config, outcome, problems);
+  validate_adapters(config, problems);
   validate_simulation(config, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;
