@@ -158,6 +158,8 @@ Subcommand add_eval(CLI::App& root) {
          "--model", arguments->inference.model,
          "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
       ->required();
+  app->add_option("--adapter", arguments->inference.adapter,
+                  "Folder of an adapter, as PEFT or a run with adapters writes it");
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,
                       "A text file, which the model's tokenizer encodes, or PREFIX of a data set "

@@ -95,7 +95,6 @@ void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines line
 }
 
 void check_options(const Arguments& arguments) {
-  check_talk_options(arguments.talk);
   VIADUCT_CHECK(ConfigError, arguments.chat || !arguments.talk.any(),
                 "viaduct generate: --template, --now and --user-control-tokens are of "
                 "conversations, which --chat reads");
@@ -109,6 +108,7 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   move_overrides(arguments.stops, arguments.inference.overrides);
   PromptLines lines = read_lines(arguments, launch);
   Prepared prepared;
+  arguments.inference.adapter = adapter_of(arguments.talk);
   scope().check(arguments.inference.overrides);
   prepared.setup = prepare_inference(arguments.inference);
   check_started(prepared.setup.config.dist, launch);

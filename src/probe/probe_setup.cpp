@@ -20,6 +20,7 @@ RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t row
   RunConfig defaults;
   defaults.dist = request.dist;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
+  defaults.peft.adapter = request.adapter;
   defaults.mixed_precision.recipe = "fp32";
   defaults.scheduler.lr_decay_style = "constant";
   defaults.scheduler.lr_warmup_iters = 0;
