@@ -1,7 +1,7 @@
 #include "model/adapter_modules.h"
 
 #include <fnmatch.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

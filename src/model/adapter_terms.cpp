@@ -12,9 +12,9 @@ LowRankTerms ParameterMaker::column_terms(const std::string& path, const std::ve
     while (end < pieces.size() && pieces[end].name == pieces[begin].name) ++end;
     const AdapterShape* shape = settings_.adapters.of(pieces[begin].name);
     if (shape == nullptr) continue;
-    const std::vector<Piece> before(pieces.begin(), pieces.begin() + static_cast<long>(begin));
-    const std::vector<Piece> own(pieces.begin() + static_cast<long>(begin),
-                                 pieces.begin() + static_cast<long>(end));
+    const std::vector<Piece> before(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(begin));
+    const std::vector<Piece> own(pieces.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 pieces.begin() + static_cast<std::ptrdiff_t>(end));
     const std::vector<Part> earlier = column_parts(before, "", 1, false);
     const int64_t first =
         earlier.empty() ? 0 : earlier.back().storage_row + earlier.back().rows();
@@ -46,7 +46,7 @@ LowRankTerms ParameterMaker::terms(const std::string& path,
   Parameter a = matrix(path + ".lora_A", ranks, in);
   a.adapter = true;
   a.init = {settings_.adapters.init};
-  std::vector<LowRankTerms::Term> terms;
+  std::vector<LowRankTerms::Term> made;
   int64_t first = 0;
   for (const AdaptedPiece& piece : pieces) {
     const int64_t rank = piece.shape.rank;
@@ -61,15 +61,15 @@ LowRankTerms ParameterMaker::terms(const std::string& path,
     part.storage_row = first;
     a.parts.push_back(std::move(part));
     const int64_t features = piece.b.back().storage_row + piece.b.back().rows();
-    Parameter b = matrix(path + ".lora_B." + std::to_string(terms.size()), features, rank);
+    Parameter b = matrix(path + ".lora_B." + std::to_string(made.size()), features, rank);
     b.adapter = b.adapter_b = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = piece.b;
-    terms.push_back({piece.first_feature, features, first, rank, piece.shape.scale(),
+    made.push_back({piece.first_feature, features, first, rank, piece.shape.scale(),
                      share(std::move(b))});
     first += rank;
   }
-  return {share(std::move(a)), std::move(terms)};
+  return {share(std::move(a)), std::move(made)};
 }
 
 }  // namespace viaduct

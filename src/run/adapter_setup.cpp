@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
 #include "model/adapter_modules.h"
-#include "run/graph_config.h"
 
 namespace viaduct {
 
@@ -44,7 +43,7 @@ void resolve_adapters(RunConfig& config, const ModelConfig& model) {
   if (peft.lora_plus_ratio == 1) return;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;
   if (!config.optimizer.decoupled_min_lr)
-    config.optimizer.decoupled_min_lr = peft.lora_plus_ratio * config.optimizer.min_lr;
+    config.optimizer.decoupled_min_lr = peft.lora_plus_ratio * config.optimizer.min_lr.value();
 }
 
 void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup& setup) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/peft_folder.h"
+#include "config/problems.h"
 #include "run/setup.h"
 
 namespace viaduct {
