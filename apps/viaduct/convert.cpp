@@ -77,11 +77,12 @@ Subcommand add_convert(CLI::App& root) {
                   "that gets a step and latest), or FILE.gguf")
       ->check(new_path())
       ->required();
-  app->add_option("--to-format", arguments->format,
-                  "hf, viaduct, gguf or peft (of a run with adapters: adapter_config.json and "
-                  "adapter_model.safetensors); default: gguf for FILE.gguf, peft where --from is "
-                  "such a run, viaduct where it is a Hugging Face folder and there is no --adapter, "
-                  "else hf")
+  app->add_option(
+         "--to-format", arguments->format,
+         "hf, viaduct, gguf or peft (of a run with adapters: adapter_config.json and "
+         "adapter_model.safetensors); default: gguf for FILE.gguf, peft where --from is "
+         "such a run, viaduct where it is a Hugging Face folder and there is no --adapter, "
+         "else hf")
       ->check(CLI::IsMember({"hf", "viaduct", "gguf", "peft"}));
   app->add_option("--adapter", arguments->settings.adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it, that is merged "

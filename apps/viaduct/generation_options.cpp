@@ -41,7 +41,8 @@ void add_talk_options(CLI::App& app, TalkOptions& options) {
                  "as-text: control tokens that stand in messages are text, so that they cannot "
                  "forge a turn; by default they are recognised, as Hugging Face does")
       ->check(CLI::IsMember({"as-text"}));
-  app.add_option("--adapter", options.adapters, "Folder of an adapter, as PEFT or a run with adapters writes it");
+  app.add_option("--adapter", options.adapters,
+                 "Folder of an adapter, as PEFT or a run with adapters writes it");
 }
 
 std::optional<std::string> adapter_of(const TalkOptions& options) {

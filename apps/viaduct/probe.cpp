@@ -34,8 +34,8 @@ void check_output(const std::filesystem::path& file) {
 
 OverrideScope scope() {
   return {"viaduct probe",
-          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "peft", "rng",
-           "scheduler", "train.global_batch_size", "train.micro_batch_size"}};
+          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "peft",
+           "rng", "scheduler", "train.global_batch_size", "train.micro_batch_size"}};
 }
 
 int run(ProbeRequest request, const std::filesystem::path& out) {

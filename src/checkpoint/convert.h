@@ -25,7 +25,8 @@ struct ShardPlan {
   std::function<std::vector<CheckpointEntry>(int shard)> pieces;
 };
 
-/// peft: an adapter of PEFT's (checkpoint/peft_folder.h), from the checkpoint of a run with adapters.
+/// peft: an adapter of PEFT's (checkpoint/peft_folder.h), from the checkpoint of a run with
+/// adapters.
 enum class ModelFormat { hugging_face, checkpoint, gguf, peft };
 
 struct ConvertSettings {

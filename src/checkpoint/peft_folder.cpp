@@ -47,8 +47,8 @@ std::optional<std::pair<std::string, bool>> module_of(const std::string& name) {
   for (const bool first : {true, false}) {
     const std::string_view suffix = first ? kAdapterA : kAdapterB;
     if (name.ends_with(suffix) && name.size() > prefix.size() + suffix.size())
-      return std::pair(
-          name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()), first);
+      return std::pair(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()),
+                       first);
   }
   return std::nullopt;
 }
@@ -72,8 +72,7 @@ std::map<std::string, Pair> pairs_of(const TensorSource& source) {
     if (!module) refuse_tensor(info, source.where());
     (module->second ? pairs[module->first].a : pairs[module->first].b) = &info;
   }
-  VIADUCT_CHECK(IoError, !pairs.empty(), "{}: holds no adapter: it has no tensors",
-                source.where());
+  VIADUCT_CHECK(IoError, !pairs.empty(), "{}: holds no adapter: it has no tensors", source.where());
   return pairs;
 }
 
@@ -151,14 +150,13 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
 
 WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& to) {
   std::error_code ignored;
-  const bool fresh = !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
-                     (std::filesystem::is_directory(to, ignored) &&
-                      std::filesystem::is_empty(to, ignored));
+  const bool fresh =
+      !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
+      (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
   UnfinishedFolder unfinished(to);
-  write_safetensors(
-      unfinished.path() / kAdapterWeightsFile, adapter.tensors->tensors(),
-      [&](const std::string& name) { return adapter.tensors->tensor(name); });
+  write_safetensors(unfinished.path() / kAdapterWeightsFile, adapter.tensors->tensors(),
+                    [&](const std::string& name) { return adapter.tensors->tensor(name); });
   adapter.tensors->check_read();
   write_file_atomically(unfinished.path() / kAdapterConfigFile, adapter.config);
   unfinished.finish();

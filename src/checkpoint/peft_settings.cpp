@@ -21,13 +21,29 @@ using Json = nlohmann::ordered_json;
 /// Members that need no answer here, whatever they say: they name things, or say which layers have
 /// an adapter, which follows from the tensors.
 const std::set<std::string>& known_members() {
-  static const std::set<std::string> names{
-      "auto_mapping",  "base_model_name_or_path", "inference_mode",      "peft_type",
-      "peft_version",  "r",                       "lora_alpha",          "lora_dropout",
-      "rank_pattern",  "alpha_pattern",           "revision",            "target_modules",
-      "task_type",     "use_rslora",              "fan_in_fan_out",      "init_lora_weights",
-      "bias",          "exclude_modules",         "layers_to_transform", "layers_pattern",
-      "megatron_core", "qalora_group_size",       "runtime_config"};
+  static const std::set<std::string> names{"auto_mapping",
+                                           "base_model_name_or_path",
+                                           "inference_mode",
+                                           "peft_type",
+                                           "peft_version",
+                                           "r",
+                                           "lora_alpha",
+                                           "lora_dropout",
+                                           "rank_pattern",
+                                           "alpha_pattern",
+                                           "revision",
+                                           "target_modules",
+                                           "task_type",
+                                           "use_rslora",
+                                           "fan_in_fan_out",
+                                           "init_lora_weights",
+                                           "bias",
+                                           "exclude_modules",
+                                           "layers_to_transform",
+                                           "layers_pattern",
+                                           "megatron_core",
+                                           "qalora_group_size",
+                                           "runtime_config"};
   return names;
 }
 
@@ -76,8 +92,8 @@ std::vector<std::pair<std::string, double>> patterns(const Json& config, const c
 /// Refuses adapters that are not low-rank terms of a model as it was.
 void check_kind(const Json& config, const std::string& where) {
   const std::string type = string_member(config, "peft_type", where);
-  VIADUCT_CHECK(ConfigError, type == "LORA",
-                "{}: peft_type {} is not supported (supported: LORA)", where, shown_name(type));
+  VIADUCT_CHECK(ConfigError, type == "LORA", "{}: peft_type {} is not supported (supported: LORA)",
+                where, shown_name(type));
   const std::string bias = string_member(config, "bias", where, "none");
   VIADUCT_CHECK(ConfigError, bias == "none",
                 "{}: bias {} is not supported: expected none (biases do not train)", where,
@@ -137,8 +153,7 @@ AdapterShape PeftSettings::shape_of(const std::string& module, int64_t found,
                                     const std::string& where) const {
   const double* own_rank = pattern_number(ranks, module, where + ": rank_pattern");
   const double* own_alpha = pattern_number(alphas, module, where + ": alpha_pattern");
-  const int64_t said =
-      own_rank != nullptr ? rank_number(*own_rank, "rank_pattern", where) : rank;
+  const int64_t said = own_rank != nullptr ? rank_number(*own_rank, "rank_pattern", where) : rank;
   VIADUCT_CHECK(IoError, said == found,
                 "{}: the adapter of {} has rank {}, but adapter_config.json says {}", where,
                 shown_name(module), found, said);

@@ -24,22 +24,17 @@ FieldGroup peft_fields(PeftConfig& config) {
              "Linear layers without one; names as in target_modules.")
       .constraint("each matches a layer");
   group.field("dim", config.dim, "Rank r of an adapter.").range(1).alias("r");
-  group
-      .field("alpha", config.alpha,
-             "An adapter's part of the weight is scaled by alpha / dim.")
+  group.field("alpha", config.alpha, "An adapter's part of the weight is scaled by alpha / dim.")
       .positive()
       .alias("lora_alpha");
-  group
-      .field("rslora", config.rslora,
-             "It is scaled by alpha / √dim instead (rank-stabilized).")
+  group.field("rslora", config.rslora, "It is scaled by alpha / √dim instead (rank-stabilized).")
       .alias("use_rslora");
   group
       .field("rank_pattern", config.rank_pattern,
              "Ranks of single layers: a regular expression for the end of a module's name, and "
              "the rank; the first that matches counts.")
       .constraint("whole numbers of at least 1");
-  group
-      .field("alpha_pattern", config.alpha_pattern, "The same of alpha.")
+  group.field("alpha_pattern", config.alpha_pattern, "The same of alpha.")
       .constraint("positive numbers");
   group
       .field("lora_A_init_method", config.lora_A_init_method,

@@ -1,7 +1,7 @@
 #include "model/adapter_modules.h"
 
-#include <fnmatch.h>
 #include <fmt/ranges.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>

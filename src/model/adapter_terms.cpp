@@ -12,12 +12,12 @@ LowRankTerms ParameterMaker::column_terms(const std::string& path, const std::ve
     while (end < pieces.size() && pieces[end].name == pieces[begin].name) ++end;
     const AdapterShape* shape = settings_.adapters.of(pieces[begin].name);
     if (shape == nullptr) continue;
-    const std::vector<Piece> before(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(begin));
+    const std::vector<Piece> before(pieces.begin(),
+                                    pieces.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::vector<Piece> own(pieces.begin() + static_cast<std::ptrdiff_t>(begin),
                                  pieces.begin() + static_cast<std::ptrdiff_t>(end));
     const std::vector<Part> earlier = column_parts(before, "", 1, false);
-    const int64_t first =
-        earlier.empty() ? 0 : earlier.back().storage_row + earlier.back().rows();
+    const int64_t first = earlier.empty() ? 0 : earlier.back().storage_row + earlier.back().rows();
     std::vector<Piece> named = own;
     for (Piece& piece : named) piece.name = kAdapterPrefix + piece.name;
     adapted.push_back(
@@ -36,8 +36,7 @@ LowRankTerms ParameterMaker::row_terms(const std::string& path, const std::strin
   return terms(path, {{name, *shape, {b}, 0}}, weight, true);
 }
 
-LowRankTerms ParameterMaker::terms(const std::string& path,
-                                   const std::vector<AdaptedPiece>& pieces,
+LowRankTerms ParameterMaker::terms(const std::string& path, const std::vector<AdaptedPiece>& pieces,
                                    const Parameter& weight, bool cut_inputs) const {
   if (pieces.empty()) return {};
   const int64_t in = weight.shape[1], all = cut_inputs ? in * place_.tp : in;
@@ -65,8 +64,8 @@ LowRankTerms ParameterMaker::terms(const std::string& path,
     b.adapter = b.adapter_b = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = piece.b;
-    made.push_back({piece.first_feature, features, first, rank, piece.shape.scale(),
-                     share(std::move(b))});
+    made.push_back(
+        {piece.first_feature, features, first, rank, piece.shape.scale(), share(std::move(b))});
     first += rank;
   }
   return {share(std::move(a)), std::move(made)};

@@ -55,8 +55,7 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
   const int64_t value_dim = s.kv_rank > 0 ? s.value_dim : s.head_dim;
   const double widths = static_cast<double>(s.heads) * static_cast<double>(s.head_dim + value_dim);
   const double layers = static_cast<double>(s.layers + s.mtp_layers);
-  flops.token_part +=
-      ((s.frozen ? 4 : 6) * parameters + 6 * s.adapter_parameters) * count * length;
+  flops.token_part += ((s.frozen ? 4 : 6) * parameters + 6 * s.adapter_parameters) * count * length;
   flops.attention_part_full += 6 * widths * layers * count * length * length;
   if (s.sliding_windows.empty()) {
     flops.attention_part += 6 * widths * layers * count * attended_pairs(length, 0, s.causal);

@@ -17,8 +17,8 @@
 // - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is
 //   S²/2 at W = S.
 //
-// Beside adapters the model's weights are frozen: 4 · (matmul parameters) per token, for they have no
-// gradient, and 6 · (parameters of the adapters).
+// Beside adapters the model's weights are frozen: 4 · (matmul parameters) per token, for they have
+// no gradient, and 6 · (parameters of the adapters).
 //
 // The dense formula: Narayanan et al. 2021 (arXiv 2104.04473, appendix), with causal halving and
 // without recomputation.

@@ -10,8 +10,8 @@
 namespace viaduct {
 namespace {
 
-/// Uniform within ± `bound`: element e of the logical tensor from Philox(key; e), of which the first
-/// two words give 52 bits. Made on the host: adapters are small.
+/// Uniform within ± `bound`: element e of the logical tensor from Philox(key; e), of which the
+/// first two words give 52 bits. Made on the host: adapters are small.
 void random_uniform(OpContext& context, const RandomNormalArgs& where, double bound) {
   const Tensor values = host_tensor(DType::f64, where.out.shape());
   const uint64_t key = philox_key(where.key);
@@ -26,8 +26,7 @@ void random_uniform(OpContext& context, const RandomNormalArgs& where, double bo
       values.data<double>()[r * columns + c] = (2 * unit - 1) * bound;
     }
   }
-  const Tensor here =
-      context.allocate(DType::f64, values.shape(), MemoryTag::workspace);
+  const Tensor here = context.allocate(DType::f64, values.shape(), MemoryTag::workspace);
   context.device.copy_from_host(values, here);
   copy(context, {here, where.out});
 }

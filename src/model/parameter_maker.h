@@ -110,7 +110,7 @@ class ParameterMaker {
   struct AdaptedPiece {
     const std::string& module;  // Hugging Face's
     AdapterShape shape;
-    std::vector<Part> b;       // of its B, from storage row 0 on
+    std::vector<Part> b;        // of its B, from storage row 0 on
     int64_t first_feature = 0;  // of y here
   };
   LowRankTerms terms(const std::string& path, const std::vector<AdaptedPiece>& pieces,

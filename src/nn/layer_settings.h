@@ -27,7 +27,7 @@ struct LayerSettings {
   /// micro-batch between its begin and its end.
   bool exchange_in_two_parts = false;
   AdapterSettings adapters;  // none: all parameters are trained
-  uint64_t seed = 1234;  // of initial weights and dropout
+  uint64_t seed = 1234;      // of initial weights and dropout
 };
 
 }  // namespace viaduct

@@ -50,8 +50,7 @@ void LowRankTerms::add_to(RankContext& context, const Tensor& reduced, const Ten
 void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& dx,
                                       SavedStore& saved) const {
   // d_reduced [T, Σ r] = s · dy · B, by term
-  const Tensor d_reduced =
-      context.activation({dy.dim(0), a_->shape[0]}, MemoryTag::activations);
+  const Tensor d_reduced = context.activation({dy.dim(0), a_->shape[0]}, MemoryTag::activations);
   for (const Term& term : terms_) {
     const AcquiredWeight b(context.weights, *term.b, WeightUse::data_gradient);
     run_product(context.ops,

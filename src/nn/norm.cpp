@@ -65,8 +65,8 @@ void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add
   args.weight_offset = spec_.weight_offset;
   if (!weight_->trained) {
     // The op always sums it; nothing reads these sums.
-    args.d_weight = context.ops.allocate(accumulator_dtype(weight.tensor().dtype()),
-                                         weight_->shape, MemoryTag::workspace);
+    args.d_weight = context.ops.allocate(accumulator_dtype(weight.tensor().dtype()), weight_->shape,
+                                         MemoryTag::workspace);
     fill(context.ops, {args.d_weight, 0});
     return norm_backward(context.ops, args);
   }

@@ -37,8 +37,8 @@ void validate_adapters(const RunConfig& config, Problems& problems) {
 void resolve_adapters(RunConfig& config, const ModelConfig& model) {
   PeftConfig& peft = config.peft;
   if (!peft.any()) return;
-  peft.resolved = peft.adapter ? open_adapter(*peft.adapter, model).settings
-                               : choose_adapters(peft, model);
+  peft.resolved =
+      peft.adapter ? open_adapter(*peft.adapter, model).settings : choose_adapters(peft, model);
   if (peft.scheme) peft.scheme = "lora";  // both names are of one kind
   if (peft.lora_plus_ratio == 1) return;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;

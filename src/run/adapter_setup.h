@@ -10,6 +10,9 @@
 
 namespace viaduct {
 
+class ParameterStore;
+struct OpContext;
+
 /// Fills in config.peft.resolved, and the learning rate of B. ConfigError and IoError as
 /// choose_adapters and open_adapter, and for settings that are not built for adapters yet.
 void resolve_adapters(RunConfig& config, const ModelConfig& model);

@@ -13,10 +13,10 @@
 namespace viaduct {
 
 struct InferenceRequest {
-  std::filesystem::path model;         // as of resolve_model_folder
-  std::vector<std::string> overrides;  // section.field=value
+  std::filesystem::path model;              // as of resolve_model_folder
+  std::vector<std::string> overrides;       // section.field=value
   std::optional<std::string> adapter = {};  // as of open_adapter
-  DistConfig dist;                     // defaults, as a launcher gives them
+  DistConfig dist;                          // defaults, as a launcher gives them
   /// Tokens of a row; none: as model.seq_length, else at most 2048.
   std::optional<int64_t> sequence_length = {};
   /// For generation, which feeds few tokens at a time: no sequence parallelism unless the model has

@@ -5,10 +5,10 @@
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
 #include "optim/schedules.h"
+#include "run/adapter_setup.h"
 #include "run/packed_weights.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
-#include "run/adapter_setup.h"
 #include "run/validate_parallel.h"
 #include "run/validate_precision.h"
 

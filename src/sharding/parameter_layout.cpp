@@ -153,7 +153,8 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
     std::vector<int> layers_alike, layers_of_others;
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& p = *parameters[i];
-      const bool fits = p.grid == first.grid && p.trained == first.trained && formats_of(p).weight == formats_of(first).weight &&
+      const bool fits = p.grid == first.grid && p.trained == first.trained &&
+                        formats_of(p).weight == formats_of(first).weight &&
                         passes_gradients(p) == passes_gradients(first);
       (fits ? alike : others).push_back(&p);
       (fits ? layers_alike : layers_of_others).push_back(layers[i]);

@@ -42,8 +42,8 @@ std::string base_text(const RunSetup& setup) {
 }
 
 void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const std::string& now) {
-  const bool adapted =
-      std::ranges::any_of(checkpoint.files(), [](const StoredFile& f) { return f.name == kBaseFile; });
+  const bool adapted = std::ranges::any_of(checkpoint.files(),
+                                           [](const StoredFile& f) { return f.name == kBaseFile; });
   const bool adapts = setup.config.peft.any();
   VIADUCT_CHECK(ConfigError, adapted == adapts,
                 "{}: the checkpoint holds {}, but the run {}; start anew with another "

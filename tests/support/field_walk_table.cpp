@@ -591,9 +591,10 @@ std::vector<FieldCase> coming_cases() {
 std::vector<FieldCase> field_cases() {
   using namespace field_walk;
   std::vector<FieldCase> all;
-  for (auto* cases : {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases,
-                      optimizer_cases, environment_cases, data_cases, checkpoint_cases,
-                      adapter_cases, logger_cases, variable_cases, graph_cases, proven_cases, coming_cases}) {
+  for (auto* cases :
+       {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases, optimizer_cases,
+        environment_cases, data_cases, checkpoint_cases, adapter_cases, logger_cases,
+        variable_cases, graph_cases, proven_cases, coming_cases}) {
     for (FieldCase& one : cases()) all.push_back(std::move(one));
   }
   return all;
