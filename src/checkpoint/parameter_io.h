@@ -8,6 +8,7 @@
 #include "checkpoint/logical_values.h"
 #include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
+#include "nn/adapter_settings.h"
 #include "sharding/parameter_store.h"
 #include "sharding/run_cursor.h"
 
