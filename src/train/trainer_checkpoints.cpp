@@ -149,7 +149,11 @@ void Trainer::begin_adapters(bool resumes) {
   const auto& adapter = config_.peft.adapter;
   if (resumes) return;  // they come from the checkpoint
   if (adapter) {
-    load_adapter(context, engine_->store(), *open_adapter(*adapter, setup_.model).tensors);
+    const PeftAdapter begun = open_adapter(*adapter, setup_.model);
+    load_adapter(context, engine_->store(), *begun.tensors);
+    if (leads() && begun.dropout > 0)
+      log_warning("{}: was trained with a dropout of {}, and goes on without", *adapter,
+                  begun.dropout);
   } else {
     initialize_parameters(context, engine_->store(), run_.layers.seed, is_adapter);
   }

@@ -43,8 +43,10 @@ class AdapterCommands : public testing::Test {
 };
 
 TEST_F(AdapterCommands, TrainResumeExportMergeAndUse) {
-  const std::string run = "peft.scheme=lora peft.dim=4 peft.target_modules=[q_proj,down_proj] "
-                          "checkpoint.save=" + at("run") + " ";
+  const std::string run =
+      "peft.scheme=lora peft.dim=4 peft.target_modules=[q_proj,down_proj] "
+      "checkpoint.save=" +
+      at("run") + " ";
   const Result first = train(run + "train.train_iters=2");
   ASSERT_EQ(first.status, 0) << first.err;
   EXPECT_THAT(first.out + first.err, HasSubstr("adapters of 8 layers on "));
@@ -64,8 +66,8 @@ TEST_F(AdapterCommands, TrainResumeExportMergeAndUse) {
 
   // Merged into the weights it is the same model as beside them.
   for (const std::string& from : {at("peft"), at("run")}) {
-    const Result merged = run_viaduct("convert --from " + model() + " --adapter " + from +
-                                      " --to " + at("merged"));
+    const Result merged =
+        run_viaduct("convert --from " + model() + " --adapter " + from + " --to " + at("merged"));
     ASSERT_EQ(merged.status, 0) << merged.err;
     const SafetensorsFolder base(model()), now(folder_ / "merged");
     int changed = 0;
@@ -85,9 +87,8 @@ TEST_F(AdapterCommands, TrainResumeExportMergeAndUse) {
 }
 
 TEST_F(AdapterCommands, RunsContinueAnAdapterOfPeft) {
-  const Result result =
-      train("peft.adapter=" + adapter() + " train.train_iters=1 optimizer.lr=0 checkpoint.save=" +
-            at("run"));
+  const Result result = train("peft.adapter=" + adapter() +
+                              " train.train_iters=1 optimizer.lr=0 checkpoint.save=" + at("run"));
   ASSERT_EQ(result.status, 0) << result.err;
   ASSERT_EQ(run_viaduct("convert --from " + at("run") + " --to " + at("peft")).status, 0);
   const SafetensorsFile before(std::filesystem::path(adapter()) / "adapter_model.safetensors"),
@@ -110,8 +111,11 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
                        " train.train_iters=1"),
                  "use_dora");
-  expect_refused(run_viaduct("plan --model " + model() + " --cluster dgx_h100 peft.scheme=lora"),
-                 "adapters");
+  expect_refused(
+      run_viaduct(
+          "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 16 --seq-length 2048 "
+          "peft.scheme=lora"),
+      "adapters");
 }
 
 TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
@@ -121,12 +125,12 @@ TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
   expect_refused(run_viaduct("eval --model " + at("run") + data), "holds an adapter");
   expect_refused(train(run + "train.train_iters=2"), "the checkpoint holds adapters");
   expect_refused(train(run + "peft.scheme=lora peft.dim=4 train.train_iters=2"), "peft.dim");
-  expect_refused(run_viaduct("convert --from " + at("run") + " --to " + at("hf") +
-                             " --to-format hf"),
-                 "--to-format peft");
-  expect_refused(run_viaduct("convert --from " + model() + " --to " + at("p") +
-                             " --to-format peft"),
-                 "no adapter");
+  expect_refused(
+      run_viaduct("convert --from " + at("run") + " --to " + at("hf") + " --to-format hf"),
+      "--to-format peft");
+  expect_refused(
+      run_viaduct("convert --from " + model() + " --to " + at("p") + " --to-format peft"),
+      "no adapter");
   expect_refused(run_viaduct("convert --from " + test_data("golden/gpt2/model").string() +
                              " --adapter " + at("run") + " --to " + at("m")),
                  "no linear layer");

@@ -5,6 +5,7 @@
 #include "checkpoint/safetensors_reader.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
+#include "support/paths.h"
 
 namespace viaduct {
 namespace {
@@ -61,10 +62,10 @@ INSTANTIATE_TEST_SUITE_P(
         layout(4, 1, 1, 1, {kNoSp}, "whole"), layout(1, 2, 1, 1), layout(1, 1, 2, 1, {kOneRow}),
         layout(1, 1, 1, 2), layout(1, 1, 1, 2, {"ddp.use_distributed_optimizer=false"}, "whole"),
         layout(2, 1, 2, 1, {kOneRow}), layout(2, 1, 1, 2), layout(2, 2, 1, 1),
-        layout(1, 1, 2, 1,
-               {kOneRow, "model.pipeline_schedule=zero_bubble"}, "zero_bubble"),
-        layout(1, 1, 1, 1, {"model.recompute_granularity=full", "model.recompute_method=uniform",
-                            "model.recompute_num_layers=1"},
+        layout(1, 1, 2, 1, {kOneRow, "model.pipeline_schedule=zero_bubble"}, "zero_bubble"),
+        layout(1, 1, 1, 1,
+               {"model.recompute_granularity=full", "model.recompute_method=uniform",
+                "model.recompute_num_layers=1"},
                "recompute"),
         layout(2, 1, 1, 1,
                {"model.recompute_granularity=selective",
@@ -74,8 +75,9 @@ INSTANTIATE_TEST_SUITE_P(
                      {"model.fine_grained_activation_offloading=true",
                       "model.offload_modules=[mlp]", "model.min_offloaded_tensor_size=0"},
                      "offload")),
-        alone(layout(2, 1, 1, 1, {"model.gradient_accumulation_fusion=false",
-                                  "model.gemm_epilogue_fusion=false"},
+        alone(layout(2, 1, 1, 1,
+                     {"model.gradient_accumulation_fusion=false",
+                      "model.gemm_epilogue_fusion=false"},
                      "unfused"))),
     [](const auto& info) { return info.param.name.empty() ? "one" : info.param.name; });
 

@@ -6,6 +6,7 @@
 #include "checkpoint/model_folder.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
+#include "support/paths.h"
 
 namespace viaduct {
 namespace {
