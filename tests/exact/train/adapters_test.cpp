@@ -53,7 +53,9 @@ TEST(AdapterRuns, ChangeNothingFrozen) {
     int changed = 0, adapters = 0;
     for (const Parameter* parameter : engine.store().parameters()) {
       const bool same = bytes_of(engine.store().weight(*parameter)) == before[parameter->path];
-      if (!parameter->trained) EXPECT_TRUE(same) << parameter->path;
+      if (!parameter->trained) {
+        EXPECT_TRUE(same) << parameter->path;
+      }
       adapters += parameter->trained ? 1 : 0;
       changed += parameter->trained && !same ? 1 : 0;
     }
