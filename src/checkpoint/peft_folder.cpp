@@ -148,7 +148,10 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   return adapter;
 }
 
-WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& to) {
+WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& name) {
+  // "models/x/" is models/x.
+  std::filesystem::path to = std::filesystem::absolute(name).lexically_normal();
+  if (!to.has_filename()) to = to.parent_path();
   std::error_code ignored;
   const bool fresh =
       !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
