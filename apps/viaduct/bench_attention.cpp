@@ -182,11 +182,8 @@ Subcommand add_bench_attention(CLI::App& bench) {
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
   app->add_flag("--full", a->full, "Every query sees every key, not causal");
   add_device_option(*app, a->device);
-  app->add_option("--threads", a->threads, "Threads of the cpu (0: all cores)")
-      ->check(CLI::Range(0, 4096));
-  app->add_option("--rounds", a->rounds, "Measured rounds; the median is reported")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+  add_threads_option(*app, a->threads);
+  add_rounds_option(*app, a->rounds);
   app->add_flag("--json", a->json, "One JSON document");
   app->footer(
       "Example:\n  viaduct bench attention --sequence 1024 --batch 4 --heads 12 --head-dim 64");

@@ -101,9 +101,7 @@ Subcommand add_bench_collective(CLI::App& bench) {
   app->add_option("--dtype", a->dtype, "Format of the elements")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
-  app->add_option("--rounds", a->problem.rounds, "Measured rounds; the median is reported")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+  add_rounds_option(*app, a->problem.rounds);
   app->add_flag("--json", a->json, "One JSON document");
   app->footer(
       "Example:\n  viaduct bench collective --op all_reduce --bytes 1048576 --ranks 2 --backend "

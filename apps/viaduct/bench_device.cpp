@@ -34,6 +34,18 @@ CLI::Option* add_device_option(CLI::App& app, std::string& device) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 
+void add_threads_option(CLI::App& app, int& threads) {
+  app.add_option("--threads", threads, "Threads of the cpu (0: all cores)")
+      ->check(CLI::Range(0, 4096));
+}
+
+void add_rounds_option(CLI::App& app, int& rounds, const std::string& what) {
+  app.add_option("--rounds", rounds,
+                 "Measured rounds" + (what.empty() ? "" : " " + what) + "; the median is reported")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+}
+
 BenchDevice::BenchDevice(const std::string& device, int threads, CpuIsa isa) : isa_(isa) {
   if (device == "cuda") {
     VIADUCT_CHECK(ConfigError, threads == 0,

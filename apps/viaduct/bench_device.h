@@ -25,6 +25,10 @@ namespace viaduct::cli {
 
 /// Adds `--device cpu|cuda`.
 CLI::Option* add_device_option(CLI::App& app, std::string& device);
+/// Adds `--threads` of the cpu.
+void add_threads_option(CLI::App& app, int& threads);
+/// Adds `--rounds`; `what` is measured in each ("of each op"), if the text is to say so.
+void add_rounds_option(CLI::App& app, int& rounds, const std::string& what = "");
 
 class BenchDevice {
  public:

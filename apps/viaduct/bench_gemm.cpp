@@ -137,11 +137,8 @@ Subcommand add_bench_gemm(CLI::App& bench) {
   app->add_option("--cpu-isa", a->cpu_isa, "Instruction set (auto: the best of this machine)")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"}));
-  app->add_option("--threads", a->threads, "Threads of the cpu (0: all cores)")
-      ->check(CLI::Range(0, 4096));
-  app->add_option("--rounds", a->rounds, "Measured rounds; the median is reported")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+  add_threads_option(*app, a->threads);
+  add_rounds_option(*app, a->rounds);
   app->add_flag("--json", a->json, "One JSON document");
   app->footer(
       "Example:\n  viaduct bench gemm --m 4096 --n 3072 --k 768 --form data_gradient --dtype bf16");

@@ -126,11 +126,8 @@ Subcommand add_bench_ops(CLI::App& bench) {
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
   add_device_option(*app, a->device);
-  app->add_option("--threads", a->threads, "Threads of the cpu (0: all cores)")
-      ->check(CLI::Range(0, 4096));
-  app->add_option("--rounds", a->rounds, "Measured rounds of each op; the median is reported")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+  add_threads_option(*app, a->threads);
+  add_rounds_option(*app, a->rounds, "of each op");
   app->add_flag("--json", a->json, "One JSON document");
   app->footer("Example:\n  viaduct bench ops --device cuda --tokens 8192 --hidden 4096");
   return {app, [a] { return run(*a); }};

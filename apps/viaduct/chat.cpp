@@ -9,14 +9,12 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "before_ranks.h"
 #include "chat_lines.h"
 #include "chat_terminal.h"
-#include "generate/stop_text.h"
 #include "generation_options.h"
+#include "model_options.h"
 #include "number_checks.h"
-#include "run/inference_setup.h"
 #include "run/launch.h"
 #include "run/parallel_settings.h"
 #include "run/rank_device.h"
@@ -32,14 +30,9 @@ namespace {
 // Long enough for an answer that thinks first; a model that finds no end is stopped.
 constexpr int64_t kDefaultAnswerTokens = 2048;
 
-struct Arguments {
-  InferenceRequest inference{.few_tokens = true};
+struct Arguments : GenerationArguments {
   std::string system;
-  std::vector<std::string> stops, images;
-  std::optional<int64_t> max_new_tokens;
-  GivenSampling sampling;
-  TalkOptions options;
-  uint64_t seed = 1234;
+  std::vector<std::string> images;
 };
 
 /// Everything that is known before weights are read.
@@ -77,40 +70,28 @@ void set_sampling(Prepared& prepared, const Arguments& arguments) {
 std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   VIADUCT_CHECK(ConfigError, arguments.images.empty(), "--image {}: no model here sees images yet",
                 arguments.images.front());
-  arguments.inference.adapter = adapter_of(arguments.options);
   check(arguments.sampling.over({}));
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
                 "viaduct chat is one process, and {}={} is set: start it without the launcher; "
                 "its ranks are threads (dist.ranks)",
                 launch.variable, launch.ranks);
-  move_overrides(arguments.stops, arguments.inference.overrides);
-  generation_scope("viaduct chat").check(arguments.inference.overrides);
   auto prepared = std::make_unique<Prepared>();
   RunSetup& setup = prepared->setup;
-  setup = prepare_inference(arguments.inference);
+  setup = open_generation(arguments, "viaduct chat", "messages");
   check_layout(setup.config);
-  VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
-                "{}: no tokenizer files; messages need a tokenizer",
-                setup.pretrained->path.string());
-  check_stop_strings(*setup.tokenizer, arguments.stops);
-  prepared->prompts = open_chat_prompts(arguments.options, setup);
+  prepared->prompts = open_chat_prompts(arguments.talk, setup);
   prepared->settings = {.system = arguments.system, .positions = setup.model.max_positions};
   set_sampling(*prepared, arguments);
   prepared->work.stops = arguments.stops;
   GenerateOptions& options = prepared->work.options;
-  options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
-  if (const auto end = prepared->prompts->end_of_turn()) options.stop_tokens.push_back(*end);
+  options.stop_tokens = stop_tokens(setup, prepared->prompts.get());
   prepared->terminal = ::isatty(STDIN_FILENO) == 1;
   // Installed when the weights are read.
   options.interrupted = [shared = prepared.get()] {
     return shared->interrupts && shared->interrupts->any();
   };
-  if (!arguments.system.empty()) {
-    // A template without a place for it says so before the weights are read.
-    Conversation first = conversation_of("Hello");
-    first.messages.insert(first.messages.begin(), ChatMessage::of_text("system", arguments.system));
-    (void)prepared->prompts->prompt(first, "--system");
-  }
+  // Before the weights are read.
+  if (!arguments.system.empty()) check_system(*prepared->prompts, arguments.system, "--system");
   return prepared;
 }
 
@@ -144,7 +125,7 @@ int run(Arguments arguments) {
   bool good = true;
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     if (world->rank() == 0) {
-      for (const std::string& note : setup.notes) log_info("{}", note);
+      log_notes(setup);
       greet(*prepared);
     }
     const RankDevice rank = make_rank_device(setup.config.dist);
@@ -159,10 +140,7 @@ int run(Arguments arguments) {
 Subcommand add_chat(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("chat", "Talk to a model");
-  app->add_option(
-         "--model", arguments->inference.model,
-         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
-      ->required();
+  add_model_option(*app, arguments->inference.model);
   app->add_option("--system", arguments->system,
                   "The system message that conversations begin with");
   add_sampling(*app, arguments->sampling, arguments->seed,
@@ -171,14 +149,11 @@ Subcommand add_chat(CLI::App& root) {
                   "Maximum tokens of an answer; by default as in generation_config.json, else " +
                       std::to_string(kDefaultAnswerTokens))
       ->check(positive());
-  app->add_option("--stop", arguments->stops,
-                  "Strings that end an answer; they are not part of it");
-  add_talk_options(*app, arguments->options);
+  add_stops(*app, arguments->stops, "an answer");
+  add_talk_options(*app, arguments->talk);
   app->add_option("--image", arguments->images, "Images of the first message; not built yet");
   app->add_option("OVERRIDES", arguments->inference.overrides,
-                  "section.field=value, such as mixed_precision=fp32 (default: the type of the "
-                  "weights), dist.ranks=2 model.tensor_model_parallel_size=2; " +
-                      generation_scope("viaduct chat").help());
+                  overrides_text(generation_scope("viaduct chat")));
   app->footer(
       "In a terminal, what is typed is a message, and /help lists the commands. Otherwise standard "
       "input has one JSON\nobject a line, {\"role\", \"content\"} for the next message of a "

@@ -18,12 +18,37 @@ std::string text_of(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+constexpr const char* kExpected = "expected {\"role\", \"content\"} or {\"messages\": […]}";
+
 Json parse_line(const std::string& line, const std::string& where) {
+  Json document;
+  try {
+    document = parse_json<Json>(line, where);
+  } catch (const IoError& error) {
+    fail<ConfigError>("{}; {}", error.what(), kExpected);
+  }
+  const bool known =
+      document.is_object() && (document.contains("role") || document.contains("messages") ||
+                               document.contains("conversations"));
+  VIADUCT_CHECK(ConfigError, known, "{}: {}, found {}", where, kExpected,
+                shown_name(line.substr(0, 80)));
+  return document;
+}
+
+/// A message whose content has another name would be answered as an empty one.
+void check_content(const Json& message, const std::string& where) {
+  const auto content = message.find("content");
+  const bool empty = content == message.end() || content->is_null();
+  VIADUCT_CHECK(ConfigError, !empty || message.contains("tool_calls"),
+                "{}: a message without \"content\"", where);
+}
+
+/// What is wrong with a line, with what it calls itself.
+std::string error_line(const std::string& line, const char* error) {
+  Json out{{"error", error}};
   const auto document = try_parse_json<Json>(line);
-  VIADUCT_CHECK(ConfigError, document && document->is_object(),
-                "{}: expected JSON, {{\"role\", \"content\"}} or {{\"messages\": […]}}, found {}",
-                where, shown_name(line.substr(0, 80)));
-  return *document;
+  if (document && document->is_object() && document->contains("id")) out["id"] = (*document)["id"];
+  return text_of(out);
 }
 
 Json answer_line(const ChatSession::Asked& asked) {
@@ -48,6 +73,7 @@ std::string ChatLines::answer(const std::string& line, const std::string& where)
   const auto nobody = [](const std::string&) {};
   Json out;
   if (document.contains("role")) {
+    check_content(document, where);
     ChatMessage message = read_message(line, where);
     if (message.is_answer() || message.role == "system" || message.role == "developer") {
       session_.add(std::move(message));
@@ -72,11 +98,10 @@ bool ChatLines::run(std::istream& in) {
       out = answer(text, where);
     } catch (const ConfigError& error) {
       good = false;
-      out = text_of(Json{{"error", error.what()}});
+      out = error_line(text, error.what());
     }
     if (out.empty()) continue;
-    fmt::print("{}\n", out);
-    flush_standard_output();
+    print_now(out + "\n");
   }
   VIADUCT_CHECK(IoError, !in.bad(), "standard input: cannot be read");
   return good;

@@ -11,18 +11,22 @@ namespace viaduct::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "/reset             begins a new conversation\n"
+    "/reset             begins a new conversation; the system message stays\n"
     "/system TEXT       begins a new conversation with this system message; alone: says the one\n"
     "/save FILE.jsonl   writes the conversation as a line of JSON\n"
     "/exit              leaves, like Ctrl-D, or Ctrl-C twice\n"
     "Ctrl-C stops an answer. \\ at the end of a line continues the message on the next one; //\n"
     "begins a message with one /.\n";
 
-/// Without the blanks around it.
+// A terminal keeps so many bytes of a line that is typed, and drops the others.
+constexpr size_t kLineBytes = 4095;
+
+/// Without the white space around it.
 std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t");
+  constexpr const char* kBlanks = " \t\n";
+  const size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
 }  // namespace
@@ -47,6 +51,12 @@ bool ChatTerminal::read_message(std::string& text, Next& next) {
         break;
     }
     interrupted_ = false;
+    if (lines_.line().size() >= kLineBytes) {
+      say("(a line has at most {} bytes in a terminal, and this one may have lost its end: the "
+          "message is left out; \\ at the end of a line continues it on the next one)\n",
+          kLineBytes);
+      return false;
+    }
     text += lines_.line();
     if (!text.ends_with('\\')) return true;
     text.back() = '\n';
@@ -100,7 +110,11 @@ void ChatTerminal::set_system(const std::string& text) {
     if (!now.empty()) say("(the system message is: {})\n", terminal_text(now));
     return;
   }
-  session_.set_system(text);
+  try {
+    session_.set_system(text);
+  } catch (const ConfigError& refused) {
+    return say("({}; nothing changes)\n", terminal_text(refused.what()));
+  }
   say("(a new conversation, with this system message)\n");
 }
 
@@ -121,10 +135,7 @@ void ChatTerminal::save(const std::string& name) {
 }
 
 void ChatTerminal::ask(const std::string& text) {
-  const auto show = [](const std::string& piece) {
-    fmt::print("{}", terminal_text(piece));
-    flush_standard_output();
-  };
+  const auto show = [](const std::string& piece) { print_now(terminal_text(piece)); };
   ChatSession::Asked asked;
   try {
     asked = session_.ask(ChatMessage::of_text("user", text), "the message", show);

@@ -87,10 +87,10 @@ Subcommand add_convert(CLI::App& root) {
   app->add_option("--adapter", arguments->settings.adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it, that is merged "
                   "into the weights: computed in FP32, rounded once");
-  app->add_option(
-      "--dtype", arguments->dtype,
-      "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 blocks "
-      "with scales) or q8_0 (GGUF); by default each tensor keeps its own");
+  app->add_option("--dtype", arguments->dtype,
+                  "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 "
+                  "blocks with scales), or of a GGUF file " +
+                      gguf_format_names() + "; by default each tensor keeps its own");
   app->add_option("--max-shard-bytes", arguments->settings.max_shard_bytes,
                   "Maximum size of a weight file in a Hugging Face folder")
       ->check(positive())
@@ -100,7 +100,9 @@ Subcommand add_convert(CLI::App& root) {
       "Without --dtype every tensor keeps its stored type, bit by bit: weights of a training run "
       "are "
       "its FP32 masters,\nas torch_dtype of an exported config.json states. With it, elements are "
-      "rounded to nearest even, and a finite one\nthat the format cannot hold is an error. FP8 and "
+      "rounded to nearest even, and a finite one\nthat the format cannot hold is an error; the "
+      "quantized formats of GGUF files have scales and minimums that are\nsearched for the least "
+      "squared error, and wider types for the output and some matrices, as in llama.cpp. FP8 and "
       "MX weights of Hugging Face folders are read as BF16. The rest of "
       "config.json, "
       "tokenizer and generation files are copied unchanged.\nOptimizer state stays in a "
@@ -111,7 +113,7 @@ Subcommand add_convert(CLI::App& root) {
       "any checkpoint.\n\n"
       "Example:\n  viaduct convert --from models/llama --to runs/llama\n  viaduct convert --from "
       "runs/llama --to models/llama-tuned --dtype bf16\n  viaduct convert --from runs/llama --to "
-      "llama.gguf --dtype q8_0");
+      "llama.gguf --dtype q4_k_m");
   return {app, [arguments] { return run(*arguments); }};
 }
 

@@ -61,6 +61,12 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
                     : "they are encoded as control tokens, as Hugging Face does; "
                       "--user-control-tokens as-text encodes them as plain text");
   }
+  if (result.open_ends > 0) {
+    log_warning(
+        "{} not end with a special token: prompts and completions are joined as they are, and a "
+        "model learns to stop from the end token that stands at the end of a completion",
+        counted(result.open_ends, "completion does", "completions do"));
+  }
   if (result.unknown_bytes > 0) {
     log_warning("{} without a token in this vocabulary: {}", counted(result.unknown_bytes, "byte"),
                 settings.tokenizer->unknown_bytes_became());
@@ -88,6 +94,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
     fmt::print("{} longer than {}: {}\n", counted(result.overlong, "row"),
                counted(arguments.max_length, "token"),
                settings.overlong == Overlong::drop ? "dropped" : "cut");
+  }
+  if (result.unfit > 0) {
+    fmt::print("{} of them dropped: the last answer and its question do not fit\n",
+               counted(result.unfit, "row"));
   }
   if (result.dropped > 0)
     fmt::print("{} without a learned token: dropped\n", counted(result.dropped, "row"));
@@ -127,11 +137,7 @@ int run(const Arguments& arguments) {
   settings.tokenizer = &tokenizer;
   settings.renderer = renderer ? &*renderer : nullptr;
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
-  const auto folder = settings.output.parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  VIADUCT_CHECK(IoError, !error, "--output {}: cannot make the folder {}: {}", arguments.output,
-                folder.string(), error.message());
+  make_folder_of_dataset(arguments.output);
   ChatFilesResult result;
   double seconds = 0;
   {
@@ -172,7 +178,8 @@ Subcommand add_data_chat(CLI::App& data) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   app->add_option("--overlong", arguments->overlong,
                   "Longer rows: refuse (with their number and the longest), drop, truncate_end, or "
-                  "truncate_start, which keeps the system message (refuse)")
+                  "truncate_start, which keeps the system message and begins with a question "
+                  "(refuse)")
       ->check(CLI::IsMember(overlong_names()));
   app->add_option("--invalid", arguments->invalid,
                   "Lines that are no conversations: refuse all, with counts by kind, or skip them")

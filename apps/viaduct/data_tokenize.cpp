@@ -60,11 +60,7 @@ int run(const Arguments& arguments) {
                   "--no-append-eod{}",
                   arguments.tokenizer, special_tokens(tokenizer));
   }
-  const auto folder = settings.output.parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  VIADUCT_CHECK(IoError, !error, "--output {}: cannot make the folder {}: {}", arguments.output,
-                folder.string(), error.message());
+  make_folder_of_dataset(arguments.output);
 
   TokenizeResult result;
   double seconds = 0;

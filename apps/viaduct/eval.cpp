@@ -13,6 +13,7 @@
 #include "dry_run_stages.h"
 #include "engine/dry_run.h"
 #include "eval_tasks.h"
+#include "model_options.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "run/launch.h"
@@ -33,39 +34,46 @@ struct Arguments {
   bool has_tasks() const { return !tasks.request.tasks.empty(); }
 };
 
-OverrideScope scope() {
-  return {"viaduct eval",
-          {"comm_overlap", "dist", "mixed_precision", "model", "tokenizer.tokenizer_model",
-           "train.micro_batch_size"}};
+/// Of tasks: without the rows that hold conversations.
+OverrideScope scope(bool tasks) {
+  OverrideScope scope{"viaduct eval",
+                      {"comm_overlap", "dist", "mixed_precision", "model",
+                       "tokenizer.tokenizer_model", "train.micro_batch_size"}};
+  if (tasks) return scope;
+  for (const char* field : {"dataset.answer_only_loss", "dataset.packed_sequence_size",
+                            "dataset.packing_algorithm", "dataset.packing_split"})
+    scope.reads.emplace_back(field);
+  return scope;
 }
 
-/// `row`: tokens of a row, which bound the context of a token.
-void print_score(const TextScore& score, int64_t row, bool json) {
-  if (json) {
-    nlohmann::ordered_json document{{"loss", score.loss},
-                                    {"perplexity", score.perplexity},
-                                    {"bits_per_byte", nullptr},
-                                    {"tokens", score.tokens},
-                                    {"seconds", score.seconds}};
-    if (score.bits_per_byte) document["bits_per_byte"] = *score.bits_per_byte;
-    fmt::print("{}\n", document.dump());
-    return;
-  }
+void print_document(const EvaluationData& data, const TextScore& score) {
+  nlohmann::ordered_json document{{"loss", score.loss},         {"perplexity", score.perplexity},
+                                  {"bits_per_byte", nullptr},   {"tokens", score.tokens},
+                                  {"data_tokens", data.tokens}, {"conversations", nullptr},
+                                  {"seconds", score.seconds}};
+  if (score.bits_per_byte) document["bits_per_byte"] = *score.bits_per_byte;
+  if (data.conversations) document["conversations"] = *data.conversations;
+  fmt::print("{}\n", document.dump());
+}
+
+void print_table(const EvaluationData& data, const TextScore& score) {
   fmt::print("{:<16} {:>12.6f}\n", "loss", score.loss);
   fmt::print("{:<16} {:>12.6g}\n", "perplexity", score.perplexity);
   if (score.bits_per_byte) fmt::print("{:<16} {:>12.6f}\n", "bits per byte", *score.bits_per_byte);
-  fmt::print("{:<16} {:>12}\n", "tokens scored", score.tokens);
-  fmt::print("{:<16} {:>12}\n", "tokens of a row", row);
+  if (data.conversations) fmt::print("{:<16} {:>12}\n", "conversations", *data.conversations);
+  fmt::print("{:<16} {:>12} of {}\n", "tokens scored", score.tokens, data.tokens);
+  fmt::print("{:<16} {:>12}\n", "tokens of a row", data.rows->sequence_length());
   fmt::print("{:<16} {:>12.1f}\n", "tokens/s",
-             static_cast<double>(score.tokens) / std::max(score.seconds, 1e-9));
+             static_cast<double>(data.tokens) / std::max(score.seconds, 1e-9));
 }
 
 void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool json) {
   run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {
-      for (const std::string& note : evaluation.run.notes) log_info("{}", note);
-      if (!evaluation.warning.empty()) log_warning("{}", evaluation.warning);
+      log_notes(evaluation.run);
+      if (!evaluation.data.note.empty()) log_info("{}", evaluation.data.note);
+      if (!evaluation.data.warning.empty()) log_warning("{}", evaluation.data.warning);
     }
     const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
@@ -73,7 +81,7 @@ void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool 
         evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
           if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
         });
-    if (leads) print_score(score, evaluation.run.config.model.seq_length.value(), json);
+    if (leads) (json ? print_document : print_table)(evaluation.data, score);
   });
 }
 
@@ -85,7 +93,7 @@ auto prepared(Arguments& arguments, Launch& launch, const Prepare& prepare) {
     VIADUCT_CHECK(ConfigError, arguments.has_tasks() || !arguments.text.data.empty(),
                   "viaduct eval: expected --data (a text or a data set) or --tasks (a file of "
                   "tasks)");
-    scope().check(arguments.inference.overrides);
+    scope(arguments.has_tasks()).check(arguments.inference.overrides);
     if (!arguments.dry_run) launch = launch_of_process();
     arguments.inference.dist = launch_defaults(launch);
     auto evaluation = prepare();
@@ -154,39 +162,39 @@ Subcommand add_eval(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand(
       "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
-  app->add_option(
-         "--model", arguments->inference.model,
-         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
-      ->required();
+  add_model_option(*app, arguments->inference.model);
   app->add_option("--adapter", arguments->inference.adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it");
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,
                       "A text file, which the model's tokenizer encodes, or PREFIX of a data set "
-                      "(PREFIX.bin and PREFIX.idx), whose documents follow each other");
+                      "(PREFIX.bin and PREFIX.idx), whose documents follow each other; with a mask "
+                      "(PREFIX.mask.bin and .idx) they are conversations, and the tokens of the "
+                      "mask are scored");
   app->add_option("--sequence-length", arguments->inference.sequence_length,
                   "Tokens of a row; by default model.seq_length, else 2048 or the model's "
-                  "positions. Of tasks: as many as the longest text needs, up to the positions")
+                  "positions. Of tasks and conversations: as many as the longest one needs, up to "
+                  "the positions")
       ->check(positive());
   CLI::Option* stride =
       app->add_option(
              "--stride", arguments->text.stride,
-             "Tokens between the starts of two rows; default: the sequence length. With a "
+             "Of texts: tokens between the starts of two rows; default: the sequence length. With "
+             "a "
              "smaller stride rows overlap, and a token is scored in the first row that has it")
           ->check(positive());
   add_task_options(*app, arguments->tasks, data, stride);
   app->add_flag("--json", arguments->json,
                 "One JSON document: loss, perplexity, bits_per_byte (null without a tokenizer), "
-                "tokens, seconds; of tasks: tasks, and rows with --rows");
+                "tokens (scored), data_tokens (all), conversations (null of a text), seconds; of "
+                "tasks: tasks, and rows with --rows");
   app->add_flag("--dry-run", arguments->dry_run, "Print the memory of each rank; start nothing");
-  app->add_option(
-      "OVERRIDES", arguments->inference.overrides,
-      "section.field=value, such as mixed_precision=fp32 (default: the type of the weights), "
-      "dist.ranks=2 model.tensor_model_parallel_size=2; " +
-          scope().help());
+  app->add_option("OVERRIDES", arguments->inference.overrides, overrides_text(scope(false)));
   app->footer(
-      "Every token but the first is scored once, given the tokens before it in its row. Bits per "
-      "byte\nrelate to the bytes of the text of the scored tokens.\n\n"
+      "Of a text every token but the first is scored once, given the tokens before it in its row; "
+      "of conversations\nthose of the mask, given the tokens before them in their conversation, as "
+      "in the validation of a run. Bits per byte\nrelate to the bytes of the text of the scored "
+      "tokens.\n\n"
       "Example:\n  viaduct eval --model runs/quickstart/checkpoints --data "
       "data/tinyshakespeare.txt "
       "--sequence-length 256 --stride 128\n  viaduct eval --model DIR --tasks tasks.jsonl --json");

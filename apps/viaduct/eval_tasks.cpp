@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "model_options.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
 
@@ -75,9 +75,7 @@ void run_task_evaluation(const TaskEvaluation& evaluation, const Launch& launch,
                          bool json) {
   run_ranks(evaluation.run.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
-    if (leads) {
-      for (const std::string& note : evaluation.run.notes) log_info("{}", note);
-    }
+    if (leads) log_notes(evaluation.run);
     const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
     const TaskScore score = evaluate_tasks(

@@ -31,4 +31,12 @@ void check_new_dataset(const std::string& prefix, bool overwrite) {
                    overwrite);
 }
 
+void make_folder_of_dataset(const std::string& prefix) {
+  const auto folder = std::filesystem::path(prefix).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  VIADUCT_CHECK(IoError, !error, "--output {}: cannot make the folder {}: {}", prefix,
+                folder.string(), error.message());
+}
+
 }  // namespace viaduct::cli

@@ -1,5 +1,6 @@
 #pragma once
-// Outputs that took work to make are not replaced unless the user says so.
+// Outputs of commands before the work is done: what took work to make is not replaced unless the
+// user says so, and the folder of a data set is made.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -18,5 +19,8 @@ void check_new_output(const std::vector<std::filesystem::path>& files, bool over
 /// The same for the files of a data set and of its mask. ConfigError also for a prefix without a
 /// name.
 void check_new_dataset(const std::string& prefix, bool overwrite);
+
+/// Makes the folder that the files of a data set will be in. IoError if it cannot be made.
+void make_folder_of_dataset(const std::string& prefix);
 
 }  // namespace viaduct::cli

@@ -9,14 +9,12 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "before_ranks.h"
 #include "dry_run_stages.h"
-#include "generate/stop_text.h"
 #include "generate_output.h"
 #include "generation_options.h"
+#include "model_options.h"
 #include "number_checks.h"
-#include "run/inference_setup.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
@@ -25,21 +23,12 @@
 namespace viaduct::cli {
 namespace {
 
-struct Arguments {
-  InferenceRequest inference{.few_tokens = true};
-  std::vector<std::string> prompts, stops;
+struct Arguments : GenerationArguments {
+  std::vector<std::string> prompts;
   std::string prompt_file;
-  std::optional<int64_t> max_new_tokens;
-  GivenSampling sampling;
-  TalkOptions talk;
-  uint64_t seed = 1234;
   int64_t batch_size = 16;
   bool chat = false, json = false, dry_run = false;
 };
-
-OverrideScope scope() {
-  return generation_scope("viaduct generate");
-}
 
 PromptLines read_standard_input(const Launch& launch) {
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
@@ -82,16 +71,11 @@ struct Prepared {
 
 /// The prompts that the lines stand for, and what ends their texts.
 void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines lines) {
-  const RunSetup& setup = prepared.setup;
-  std::vector<int32_t>& stops = prepared.work.options.stop_tokens;
-  stops = stop_tokens(*setup.tokenizer, setup.model);
-  if (!arguments.chat) {
-    prepared.texts = plain_prompts(std::move(lines));
-    return;
-  }
-  const auto chats = open_chat_prompts(arguments.talk, setup);
-  prepared.texts = make_chat_prompts(lines.lines, lines.jsonl, *chats);
-  if (chats->end_of_turn()) stops.push_back(*chats->end_of_turn());
+  std::unique_ptr<const ChatPrompts> chat;
+  if (arguments.chat) chat = open_chat_prompts(arguments.talk, prepared.setup);
+  prepared.texts =
+      chat ? make_chat_prompts(lines.lines, lines.jsonl, *chat) : plain_prompts(std::move(lines));
+  prepared.work.options.stop_tokens = stop_tokens(prepared.setup, chat.get());
 }
 
 void check_options(const Arguments& arguments) {
@@ -105,18 +89,11 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   check(sampling);
   check_options(arguments);
   move_overrides(arguments.prompts, arguments.inference.overrides);
-  move_overrides(arguments.stops, arguments.inference.overrides);
   PromptLines lines = read_lines(arguments, launch);
   Prepared prepared;
-  arguments.inference.adapter = adapter_of(arguments.talk);
-  scope().check(arguments.inference.overrides);
-  prepared.setup = prepare_inference(arguments.inference);
+  prepared.setup = open_generation(arguments, "viaduct generate", "prompts");
   check_started(prepared.setup.config.dist, launch);
   const RunSetup& setup = prepared.setup;
-  VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
-                "{}: no tokenizer files; prompts need a tokenizer",
-                setup.pretrained->path.string());
-  check_stop_strings(*setup.tokenizer, arguments.stops);
   take_lines(prepared, arguments, std::move(lines));
   prepared.prompts =
       make_prompts(prepared.texts, *setup.tokenizer, setup.model, arguments.max_new_tokens);
@@ -132,9 +109,7 @@ void run_rank(const Prepared& prepared, const Arguments& arguments,
               std::shared_ptr<Communicator> world) {
   const bool json = arguments.json;
   const bool leads = world->rank() == 0;
-  if (leads) {
-    for (const std::string& note : prepared.setup.notes) log_info("{}", note);
-  }
+  if (leads) log_notes(prepared.setup);
   const RankDevice rank = make_rank_device(prepared.setup.config.dist);
   GenerateOutput output(prepared.texts, prepared.prompts,
                         {.json = json, .answers = arguments.chat});
@@ -173,10 +148,7 @@ int run(Arguments arguments) {
 Subcommand add_generate(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("generate", "Sample text from a model");
-  app->add_option(
-         "--model", arguments->inference.model,
-         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
-      ->required();
+  add_model_option(*app, arguments->inference.model);
   app->add_option("--prompt", arguments->prompts,
                   "Texts to continue; tokens that the tokenizer puts before a text are added");
   app->add_option(
@@ -185,8 +157,7 @@ Subcommand add_generate(CLI::App& root) {
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Maximum new tokens; by default 128, or fewer if the model has no more positions")
       ->check(not_negative());
-  app->add_option("--stop", arguments->stops,
-                  "Strings that end a text; they are not part of the text");
+  add_stops(*app, arguments->stops, "a text");
   add_sampling(*app, arguments->sampling, arguments->seed, "");
   app->add_flag("--chat", arguments->chat,
                 "Prompts are conversations, by the model's chat template: JSONL with messages "
@@ -207,11 +178,9 @@ Subcommand add_generate(CLI::App& root) {
                 "Print the memory of each rank with all texts at their maximum length; start "
                 "nothing");
   app->add_option("OVERRIDES", arguments->inference.overrides,
-                  "- (prompts from standard input, one a line, or JSONL), and section.field=value, "
-                  "such as mixed_precision=fp32 (default: the type of the weights), dist.ranks=2 "
-                  "model.tensor_model_parallel_size=2 (ranks that are left over take other "
-                  "prompts); " +
-                      scope().help());
+                  "- (prompts from standard input, one a line, or JSONL), and " +
+                      overrides_text(generation_scope("viaduct generate"),
+                                     " (ranks that are left over take other prompts)"));
   app->footer(
       "A text ends at a stop token of the tokenizer, generation_config.json or config.json, at a "
       "--stop string,\nor at --max-new-tokens. The text of one prompt is printed as it comes.\n\n"

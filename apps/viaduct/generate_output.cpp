@@ -1,7 +1,5 @@
 #include "generate_output.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "base/clock.h"
@@ -10,15 +8,6 @@
 #include "standard_streams.h"
 
 namespace viaduct::cli {
-namespace {
-
-void print_now(std::string_view text) {
-  fmt::print("{}", text);
-  flush_standard_output();
-}
-
-}  // namespace
-
 void GenerateOutput::begin() {
   began_ = steady_seconds();
   if (streams() && !form_.answers) print_now(texts_.front().text);

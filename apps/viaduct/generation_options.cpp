@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "generate/stop_text.h"
 #include "number_checks.h"
 
 namespace viaduct::cli {
@@ -68,6 +69,29 @@ std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
       *std::move(renderer), *setup.tokenizer,
       ChatPrompts::Settings{.clock = clock_of(chat),
                             .control_tokens_as_text = options.user_control_tokens == "as-text"});
+}
+
+void add_stops(CLI::App& app, std::vector<std::string>& stops, const std::string& what) {
+  app.add_option("--stop", stops, "Strings that end " + what + "; they are not part of it");
+}
+
+RunSetup open_generation(GenerationArguments& arguments, const std::string& command,
+                         std::string_view inputs) {
+  move_overrides(arguments.stops, arguments.inference.overrides);
+  generation_scope(command).check(arguments.inference.overrides);
+  arguments.inference.adapter = adapter_of(arguments.talk);
+  RunSetup setup = prepare_inference(arguments.inference);
+  VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
+                "{}: no tokenizer files; {} need a tokenizer", setup.pretrained->path.string(),
+                inputs);
+  check_stop_strings(*setup.tokenizer, arguments.stops);
+  return setup;
+}
+
+std::vector<int32_t> stop_tokens(const RunSetup& setup, const ChatPrompts* chat) {
+  std::vector<int32_t> stops = viaduct::stop_tokens(*setup.tokenizer, setup.model);
+  if (chat != nullptr && chat->end_of_turn()) stops.push_back(*chat->end_of_turn());
+  return stops;
 }
 
 void move_overrides(std::vector<std::string>& texts, std::vector<std::string>& overrides) {

@@ -5,14 +5,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chat_options.h"
 #include "generate/chat_prompts.h"
 #include "generate/generation_defaults.h"
 #include "override_scope.h"
-#include "run/setup.h"
+#include "run/inference_setup.h"
 
 namespace viaduct::cli {
 
@@ -35,6 +37,17 @@ struct TalkOptions {
     return !chat.chat_template.empty() || !chat.now.empty() || !user_control_tokens.empty();
   }
 };
+
+/// Arguments of both.
+struct GenerationArguments {
+  InferenceRequest inference{.few_tokens = true};
+  std::vector<std::string> stops;
+  std::optional<int64_t> max_new_tokens;  // none: as the command says
+  GivenSampling sampling;
+  TalkOptions talk;
+  uint64_t seed = 1234;
+};
+
 void add_talk_options(CLI::App& app, TalkOptions& options);
 /// The adapter that is asked for; ConfigError for what is not built yet.
 std::optional<std::string> adapter_of(const TalkOptions& options);
@@ -42,6 +55,17 @@ std::optional<std::string> adapter_of(const TalkOptions& options);
 /// and none is given: the message has the files that were looked for.
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
                                                      const RunSetup& setup);
+
+/// --stop: strings that end `what`, such as "a text".
+void add_stops(CLI::App& app, std::vector<std::string>& stops, const std::string& what);
+
+/// Opens the model with its tokenizer, which `command` needs for `inputs` ("prompts"). ConfigError
+/// for overrides that it does not read, stop strings that cannot occur, and for a model without a
+/// tokenizer.
+RunSetup open_generation(GenerationArguments& arguments, const std::string& command,
+                         std::string_view inputs);
+/// The tokens that end a text of the model; of an answer also the one of its template.
+std::vector<int32_t> stop_tokens(const RunSetup& setup, const ChatPrompts* chat);
 
 /// `--prompt A B dist.ranks=2`: an option with several texts takes all following words. Words in
 /// the form of an override are moved.

@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "base/mapped_faults.h"
 #include "base/nearest.h"
 #include "base/thread.h"
+#include "base/unfinished_files.h"
 #include "before_ranks.h"
 #include "comm/launcher.h"
 #include "standard_streams.h"
@@ -109,10 +111,15 @@ std::string expected_value(const CLI::App& app, const CLI::ParseError& error) {
   return "";
 }
 
-/// ConfigError for several processes of a command that writes files and has no ranks.
-void check_one_process(const std::string& name) {
+/// Whether a command writes files and has no ranks.
+bool is_one_process(const std::string& name) {
   constexpr std::array kOneProcess{"convert", "data", "tokenizer"};
-  if (std::find(kOneProcess.begin(), kOneProcess.end(), name) == kOneProcess.end()) return;
+  return std::find(kOneProcess.begin(), kOneProcess.end(), name) != kOneProcess.end();
+}
+
+/// ConfigError for several processes of such a command.
+void check_one_process(const std::string& name) {
+  if (!is_one_process(name)) return;
   const viaduct::Launch launch =
       viaduct::detect_launch([](const char* variable) { return std::getenv(variable); });
   VIADUCT_CHECK(ConfigError, launch.launcher != viaduct::Launcher::mpi || launch.ranks == 1,
@@ -159,6 +166,8 @@ int run(int argc, char** argv) {
     return kBadUsage;
   }
   before_ranks([&] { check_one_process(argv[1]); });
+  std::optional<viaduct::RemovesUnfinishedFiles> removes;
+  if (is_one_process(argv[1])) removes.emplace();
   for (const Subcommand& subcommand : subcommands) {
     if (subcommand.app->parsed()) return subcommand.run();
   }

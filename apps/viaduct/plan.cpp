@@ -23,6 +23,7 @@
 #include "plan_score.h"
 #include "plan_search.h"
 #include "rule_report.h"
+#include "run/check_conversations.h"
 #include "subcommands.h"
 
 namespace viaduct::cli {
@@ -66,8 +67,10 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
     const std::vector<std::string> given = options.given_of_search();
     VIADUCT_CHECK(ConfigError, given.empty(), "viaduct plan: {} without --model has no effect",
                   fmt::join(given, ", "));
-    return prepare_run(
-        load_run_config(options.config, common.overrides, planning_defaults(cluster)));
+    RunSetup prepared =
+        prepare_run(load_run_config(options.config, common.overrides, planning_defaults(cluster)));
+    check_conversations(prepared.config);
+    return prepared;
   });
   VIADUCT_CHECK(ConfigError, !options.timeline || common.json,
                 "viaduct plan: --timeline without --json has no effect");

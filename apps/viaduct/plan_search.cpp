@@ -14,6 +14,7 @@
 #include "plan_document.h"
 #include "plan_largest.h"
 #include "plan_scaling.h"
+#include "run/check_conversations.h"
 
 namespace viaduct::cli {
 namespace {
@@ -127,14 +128,16 @@ void write_winner(const PlanSearchOptions& options, const PlanRequest& request,
 }
 
 /// The fastest layout was chosen by its prediction; rules cover what a search does not examine.
+/// ConfigError for what a run of it would refuse of its data.
 rules::Evaluation evaluate_winner(const PlanRequest& request, const Candidate& best,
                                   const RuleOptions& options) {
   std::vector<std::string> overrides = request.overrides;
   const std::vector<std::string> layout = overrides_of(best.layout);
   overrides.insert(overrides.end(), layout.begin(), layout.end());
+  const RunSetup setup = setup_of_layout(request, best.layout, {});
+  check_conversations(setup.config);
   return rules::evaluate_rules(
-      rules::figures_of(setup_of_layout(request, best.layout, {}), request.cluster,
-                        request.prediction, best.prediction),
+      rules::figures_of(setup, request.cluster, request.prediction, best.prediction),
       evaluation_settings(options),
       rules::predict_changes(request.file, overrides, request.cluster, request.prediction));
 }

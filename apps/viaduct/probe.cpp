@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
+#include "model_options.h"
 #include "number_checks.h"
 #include "override_scope.h"
 #include "probe/probe_setup.h"
@@ -85,10 +86,7 @@ Subcommand add_probe(CLI::App& root) {
       "probe",
       "One forward and backward on a given batch: logits, loss and all gradients under Hugging "
       "Face names");
-  app->add_option(
-         "--model", request->model,
-         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
-      ->required();
+  add_model_option(*app, request->model);
   app->add_option("--batch", request->batch,
                   "Safetensors file with input_ids [B,S] and optionally labels (not shifted; -100 "
                   "is ignored), position_ids, attention_mask, document_ids or cu_seqlens; with "

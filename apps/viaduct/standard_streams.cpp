@@ -63,8 +63,9 @@ bool standard_error_failed() {
   return std::ferror(stderr) != 0;
 }
 
-void flush_standard_output() {
+void print_now(std::string_view text) {
   errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
   const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   VIADUCT_CHECK(IoError, good, "{}{}", kCannotWrite, errno == 0 ? "" : ": " + reason_of(errno));
 }

@@ -23,9 +23,9 @@ int finish_standard_output(int status);
 std::string try_print(std::string_view text);
 /// Whether a write to standard error failed.
 bool standard_error_failed();
-/// IoError if the output so far could not be written: a command that prints for a long time then
-/// stops if its reader is gone.
-void flush_standard_output();
+/// Prints `text`, which its reader sees at once. IoError if it or the output before it could not be
+/// written: a command that prints for a long time then stops if its reader is gone.
+void print_now(std::string_view text);
 
 /// Writes a message to standard error; errors are ignored.
 void say_text(std::string_view text);

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 #include "dry_run_stages.h"
 #include "dry_run_target.h"
 #include "rule_report.h"
+#include "run/check_conversations.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
@@ -297,6 +299,10 @@ Subcommand add_train(CLI::App& root) {
               RunSetup prepared = prepare_run(std::move(loaded));
               if (!prepared.config.dist.simulated())
                 (options->dry_run ? warn_of_folders : check_folders)(prepared.config);
+              std::vector<std::string> warnings = check_conversations(prepared.config);
+              // A run's trainer gives them.
+              if (options->dry_run)
+                std::ranges::move(warnings, std::back_inserter(prepared.warnings));
               return prepared;
             });
             if (!options->dry_run)

@@ -88,6 +88,7 @@ void OutputFile::open_beside(const std::filesystem::path& target) {
   // A file left by a dead process with our PID is in the way. O_EXCL: links placed there are not
   // followed.
   ::unlink(temporary_.c_str());
+  unfinished_.emplace(temporary_.string());
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   descriptor_ = ::open(temporary_.c_str(), flags, 0644);
   if (descriptor_ < 0) fail_io("create", temporary_);
@@ -133,6 +134,7 @@ void OutputFile::commit() {
   if (!flushed && (file || (errno != EINVAL && errno != ENOTSUP && errno != EROFS)))
     fail_io("flush", path_);
   if (file && ::rename(temporary_.c_str(), target_.c_str()) != 0) fail_io("rename to", path_);
+  unfinished_.reset();
   const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
   if (!closed && errno != EINTR) fail_io("close", path_);
   if (file) sync_folder(folder_of(target_));

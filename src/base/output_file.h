@@ -8,12 +8,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/unfinished_files.h"
+
 namespace viaduct {
 
 /// An output that a caller named by its path.
 /// - A new file, or a regular file that belongs to us: data goes to `path` + ".tmp-PID"; `commit`
 ///   flushes it to disk and renames it to `path`, with the mode of the file that it replaces.
-///   Without `commit` the destructor removes it, so a half-written file is never visible.
+///   Without `commit` the destructor removes it, so a half-written file is never visible; so do
+///   signals where the program asks for that (`RemovesUnfinishedFiles`).
 /// - A symbolic link is followed: its target is replaced (or created) and the link stays.
 /// - A device or a named pipe is opened and written to; `-`, /dev/stdout, /dev/fd/N and
 ///   /proc/self/fd/N are descriptors that are already open. What was written to them cannot be
@@ -39,6 +42,7 @@ class OutputFile {
   std::filesystem::path path_;    // as it was given, for messages
   std::filesystem::path target_;  // the file that appears; empty: written to directly
   std::filesystem::path temporary_;
+  std::optional<UnfinishedFile> unfinished_;  // `temporary_`
   int descriptor_ = -1;
 };
 

@@ -1,5 +1,7 @@
 #include "checkpoint/export_tensors.h"
 
+#include <fmt/ranges.h>
+
 #include <set>
 
 #include "base/error.h"
@@ -14,12 +16,16 @@ namespace {
 struct Named {
   std::string_view name;
   ExportFormat format;
+  bool only_in_gguf = false;
 };
-constexpr Named kFormats[] = {{"fp32", ExportFormat::fp32},
-                              {"bf16", ExportFormat::bf16},
-                              {"fp16", ExportFormat::fp16},
-                              {"fp8", ExportFormat::fp8},
-                              {"q8_0", ExportFormat::q8_0}};
+constexpr Named kFormats[] = {
+    {"fp32", ExportFormat::fp32},           {"bf16", ExportFormat::bf16},
+    {"fp16", ExportFormat::fp16},           {"fp8", ExportFormat::fp8},
+    {"q8_0", ExportFormat::q8_0, true},     {"q4_0", ExportFormat::q4_0, true},
+    {"q4_1", ExportFormat::q4_1, true},     {"q5_0", ExportFormat::q5_0, true},
+    {"q5_1", ExportFormat::q5_1, true},     {"q4_k_s", ExportFormat::q4_k_s, true},
+    {"q4_k_m", ExportFormat::q4_k_m, true}, {"q5_k_s", ExportFormat::q5_k_s, true},
+    {"q5_k_m", ExportFormat::q5_k_m, true}, {"q6_k", ExportFormat::q6_k, true}};
 
 constexpr std::string_view kWeight = ".weight";
 
@@ -43,16 +49,17 @@ ExportFormat export_format(std::string_view name) {
     if (one.name == name) return one.format;
     known.emplace_back(one.name);
   }
-  for (const std::string_view quantized : {"q2_k", "q3_k", "q4_", "q5_", "q6_k", "mxfp4", "iq"}) {
+  // Their neighbours are other formats, not what was meant.
+  for (const std::string_view quantized :
+       {"q1_", "q2_", "q3_", "q4_", "q5_", "q6_", "q8_", "mxfp4", "nvfp4", "iq", "tq"}) {
     VIADUCT_CHECK(
         ConfigError, !name.starts_with(quantized),
-        "--dtype {}: GGUF files are not written in this format; of the quantized ones only "
-        "q8_0 is",
-        name);
+        "--dtype {}: GGUF files are not written in this format; the quantized ones that are: {}",
+        name, gguf_format_names());
   }
   const auto near = nearest_name(name, known);
-  fail<ConfigError>("--dtype: unknown format \"{}\"{}; supported are fp32, bf16, fp16, fp8, q8_0",
-                    name, near ? fmt::format(" (did you mean {}?)", *near) : "");
+  fail<ConfigError>("--dtype: unknown format \"{}\"{}; supported are {}", name,
+                    near ? fmt::format(" (did you mean {}?)", *near) : "", fmt::join(known, ", "));
 }
 
 std::string_view export_format_name(ExportFormat format) {
@@ -61,18 +68,32 @@ std::string_view export_format_name(ExportFormat format) {
   return "";
 }
 
+bool only_in_gguf(ExportFormat format) {
+  for (const Named& one : kFormats)
+    if (one.format == format) return one.only_in_gguf;
+  return false;
+}
+
+std::string gguf_format_names() {
+  std::string names;
+  for (const Named& one : kFormats) {
+    if (!one.only_in_gguf) continue;
+    if (!names.empty()) names += ", ";
+    names += one.name;
+  }
+  return names;
+}
+
 DType plain_dtype(ExportFormat format) {
   switch (format) {
-    case ExportFormat::fp32:
-    case ExportFormat::q8_0:
-      return DType::f32;
     case ExportFormat::bf16:
     case ExportFormat::fp8:
       return DType::bf16;
     case ExportFormat::fp16:
       return DType::f16;
+    default:
+      return DType::f32;
   }
-  return DType::f32;
 }
 
 ExportTensors::ExportTensors(const TensorSource& source, const ModelConfig& model,
@@ -80,9 +101,10 @@ ExportTensors::ExportTensors(const TensorSource& source, const ModelConfig& mode
     : source_(source) {
   const TensorNames& names = model_family(model.family).names;
   const bool fp8 = format == ExportFormat::fp8;
-  VIADUCT_CHECK(ConfigError, format != ExportFormat::q8_0,
-                "--dtype q8_0 is a format of GGUF files; a Hugging Face folder takes fp32, bf16, "
-                "fp16 or fp8");
+  VIADUCT_CHECK(ConfigError, !format || !only_in_gguf(*format),
+                "--dtype {} is a format of GGUF files; a Hugging Face folder takes fp32, bf16, "
+                "fp16 or fp8",
+                export_format_name(*format));
   VIADUCT_CHECK(ConfigError, !fp8 || !names.transposed,
                 "--dtype fp8: Hugging Face's FP8 format is for weights of linear layers, but the "
                 "matrices of {} are stored transposed; use bf16 or fp16",

@@ -14,12 +14,32 @@
 namespace viaduct {
 
 /// `--dtype`. fp8: matrices of the blocks as E4M3 with block scales, the rest as BF16
-/// (checkpoint/fp8_blocks.h). q8_0: GGUF's 8-bit integers with a scale for each 32 elements.
-enum class ExportFormat { fp32, bf16, fp16, fp8, q8_0 };
+/// (checkpoint/fp8_blocks.h). From q8_0 on: the quantized formats of GGUF files
+/// (checkpoint/gguf_mixture.h).
+enum class ExportFormat {
+  fp32,
+  bf16,
+  fp16,
+  fp8,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q4_k_s,
+  q4_k_m,
+  q5_k_s,
+  q5_k_m,
+  q6_k
+};
 
 /// By the names of --dtype; ConfigError that lists them otherwise.
 ExportFormat export_format(std::string_view name);
 std::string_view export_format_name(ExportFormat format);
+/// Whether Hugging Face folders do not have it: the quantized formats of GGUF files.
+bool only_in_gguf(ExportFormat format);
+/// "q8_0, q4_0, …": the names of these, for messages.
+std::string gguf_format_names();
 /// The dtype of tensors that are not quantized.
 DType plain_dtype(ExportFormat format);
 
@@ -28,7 +48,7 @@ class ExportTensors {
  public:
   /// `format` absent: each tensor in its stored format. ConfigError for fp8 where the family's
   /// matrices are stored transposed (GPT-2: Hugging Face's form of FP8 is one of linear layers) and
-  /// for q8_0.
+  /// for formats of GGUF files.
   ExportTensors(const TensorSource& source, const ModelConfig& model,
                 std::optional<ExportFormat> format);
 

@@ -1,9 +1,5 @@
-// A block is described by data: where its bits are, and what they mean. Its elements are in groups
-// of equal size; an element of a group is
-//
-//   scale × group scale × code ± minimum × group minimum
-//
-// where factors that a type does not have are 1, and a minimum that it does not have is 0.
+// A block is described by data, which both directions read: where its bits are, and what they mean
+// (GgufBlock has the formula).
 
 #include "checkpoint/gguf_blocks.h"
 
@@ -11,12 +7,8 @@
 #include <bit>
 #include <cstring>
 
-#include "tensor/number_formats.h"
-
 namespace viaduct {
 namespace {
-
-constexpr int kLargestBlock = 256;
 
 /// Small integers in the bytes of a block. They come in runs of consecutive bytes; `shared` runs
 /// are in the same bytes, `spacing` bits apart (or `skip` bytes further each).
@@ -114,12 +106,38 @@ void unpack(const Bits& bits, const uint8_t* block, int count, int above, uint8_
 }
 
 void unpack(const Integers& integers, const uint8_t* block, int count, int8_t* to) {
-  uint8_t bits[kLargestBlock];
+  uint8_t bits[kLargestGgufBlock];
   std::fill_n(bits, count, uint8_t{0});
   unpack(integers.low, block, count, 0, bits);
   if (integers.high.width > 0) unpack(integers.high, block, count, integers.low.width, bits);
   const int zero = integers.zero;
   for (int i = 0; i < count; ++i) to[i] = static_cast<int8_t>(bits[i] - zero);
+}
+
+/// Where `unpack` reads them, less the zero that is added: the bits from `above` on of each
+/// integer.
+void pack(const Bits& bits, int zero, const int16_t* from, int count, int above, uint8_t* block) {
+  const int mask = (1 << bits.width) - 1;
+  for (int number = 0; number < count; ++number) {
+    const int run = number / bits.run, group = run / bits.shared, place = run % bits.shared;
+    uint8_t& to = block[bits.offset + group * bits.run + place * bits.skip + number % bits.run];
+    const int shift = bits.first + place * bits.spacing;
+    to = static_cast<uint8_t>(to | ((from[number] + zero) >> above & mask) << shift);
+  }
+}
+
+void pack(const Integers& integers, const int16_t* from, int count, uint8_t* block) {
+  if (!integers.any()) return;
+  pack(integers.low, integers.zero, from, count, 0, block);
+  if (integers.high.width > 0)
+    pack(integers.high, integers.zero, from, count, integers.low.width, block);
+}
+
+GgufBlockForm::Range range_of(const Integers& integers) {
+  if (!integers.any()) return {};
+  const int width = integers.low.width + integers.high.width;
+  const int zero = width == 8 ? 128 : integers.zero;
+  return {-zero, (1 << width) - 1 - zero};
 }
 
 /// The values of a group of codes.
@@ -149,7 +167,7 @@ float halved_power(uint8_t exponent) {
 }
 
 void decode(const BlockLayout& layout, int elements, const uint8_t* block, float* to) {
-  int8_t codes[kLargestBlock], scales[kLargestBlock / 16] = {}, minimums[kLargestBlock / 16] = {};
+  int8_t codes[kLargestGgufBlock], scales[kMostGgufGroups] = {}, minimums[kMostGgufGroups] = {};
   unpack(layout.codes, block, elements, codes);
   if (layout.is_microscaling) {
     const float scale = halved_power(block[layout.scale]);
@@ -175,13 +193,37 @@ void decode(const BlockLayout& layout, int elements, const uint8_t* block, float
 
 }  // namespace
 
+GgufBlockForm gguf_block_form(GgufTensorType type) {
+  const BlockLayout& layout = layout_of(type);
+  const float sign = layout.minimum < 0 ? 0.f : layout.adds_minimum ? 1.f : -1.f;
+  return {static_cast<int>(gguf_type(type).block),
+          layout.groups,
+          range_of(layout.codes),
+          range_of(layout.scales),
+          range_of(layout.minimums),
+          sign};
+}
+
+void encode_gguf_block(GgufTensorType type, const GgufBlock& block, std::byte* to) {
+  const BlockLayout& layout = layout_of(type);
+  const GgufType& known = gguf_type(type);
+  auto* bytes = reinterpret_cast<uint8_t*>(to);
+  std::fill_n(bytes, known.bytes, uint8_t{0});
+  std::memcpy(bytes + layout.scale, &block.scale, sizeof(block.scale));
+  if (layout.minimum >= 0)
+    std::memcpy(bytes + layout.minimum, &block.minimum, sizeof(block.minimum));
+  pack(layout.codes, block.codes, static_cast<int>(known.block), bytes);
+  pack(layout.scales, block.scales, layout.groups, bytes);
+  pack(layout.minimums, block.minimums, layout.groups, bytes);
+}
+
 void decode_gguf_elements(GgufTensorType type, const std::byte* blocks, int64_t begin, int64_t end,
                           float* to) {
   const BlockLayout& layout = layout_of(type);
   const GgufType& known = gguf_type(type);
   const auto elements = static_cast<int>(known.block);
   const auto* bytes = reinterpret_cast<const uint8_t*>(blocks);
-  float values[kLargestBlock];
+  float values[kLargestGgufBlock];
   while (begin < end) {
     const int64_t number = begin / elements, first = begin % elements;
     const int64_t count = std::min(elements - first, end - begin);

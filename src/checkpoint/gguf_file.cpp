@@ -1,11 +1,8 @@
 #include "checkpoint/gguf_file.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
-#include "base/json_reader.h"
 #include "checkpoint/gguf_blocks.h"
 
 namespace viaduct {
@@ -80,48 +77,6 @@ void GgufFile::read_into(const std::string& name, const Piece& piece,
     to += elements;
   });
   check_read();
-}
-
-Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& total) {
-  VIADUCT_CHECK(ShapeError, tensor.rank() > 0 && tensor.dim(-1) % kQ8Block == 0,
-                "tensor \"{}\": {} has rows that are not a multiple of {}", shown_name(name),
-                describe(tensor), kQ8Block);
-  Tensor result = host_tensor(DType::u8, {gguf_bytes(GgufTensorType::q8_0, tensor.elements())});
-  auto* block = static_cast<std::byte*>(result.raw());
-  RoundingCount count(name, "q8_0");
-  float values[kQ8Block] = {};
-  int64_t bad_blocks = 0;
-  for_each_value(tensor, [&](int64_t i, double value) {
-    values[i % kQ8Block] = static_cast<float>(value);
-    if (i % kQ8Block != kQ8Block - 1) return;
-    float largest = 0;
-    bool finite = true;
-    for (const float v : values) {
-      largest = std::max(largest, std::fabs(v));
-      finite = finite && std::isfinite(v);
-    }
-    const float scale = largest / 127;
-    const float inverse = scale < std::numeric_limits<float>::min() ? 0 : 1 / scale;
-    const auto stored = static_cast<float16>(scale);
-    if (!finite || !std::isfinite(static_cast<float>(stored))) {
-      ++bad_blocks;
-      return;
-    }
-    std::memcpy(block, &stored, sizeof(stored));
-    for (int64_t j = 0; j < kQ8Block; ++j) {
-      const float code = std::round(values[j] * inverse);
-      block[2 + j] = static_cast<std::byte>(static_cast<int8_t>(code));
-      count.add(values[j],
-                static_cast<double>(code) * static_cast<double>(static_cast<float>(stored)));
-    }
-    block += kQ8BlockBytes;
-  });
-  VIADUCT_CHECK(IoError, bad_blocks == 0,
-                "tensor \"{}\": {} of its {} blocks have elements that are not finite, or a scale "
-                "outside fp16's range; q8_0 cannot store them",
-                shown_name(name), bad_blocks, tensor.elements() / kQ8Block);
-  count.finish(total);
-  return result;
 }
 
 }  // namespace viaduct

@@ -1,12 +1,11 @@
 #pragma once
-// A GGUF file as a source of tensors under its own names, and the writing of Q8_0.
+// A GGUF file as a source of tensors under its own names.
 
 #include <filesystem>
 #include <unordered_map>
 
 #include "checkpoint/gguf_metadata.h"
 #include "checkpoint/mapped_storage.h"
-#include "checkpoint/round_tensor.h"
 #include "checkpoint/tensor_source.h"
 
 namespace viaduct {
@@ -41,12 +40,5 @@ class GgufFile : public TensorSource {
   std::vector<TensorInfo> infos_;
   std::unordered_map<std::string, size_t> index_;
 };
-
-/// The elements of a floating tensor whose rows are multiples of kQ8Block as Q8_0, u8 [bytes]: of
-/// each 32 elements the largest magnitude / 127 is the scale, and an element / scale, rounded to
-/// nearest, half away from zero, the code; the scale is then stored as f16 (ggml's reference
-/// quantizer). `total` counts how codes × stored scales differ from the elements. IoError if an
-/// element is not finite or a scale is beyond f16.
-Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& total);
 
 }  // namespace viaduct

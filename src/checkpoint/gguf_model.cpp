@@ -2,13 +2,16 @@
 
 #include "checkpoint/gguf_model.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/thread_pool.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_file.h"
+#include "checkpoint/gguf_mixture.h"
+#include "checkpoint/gguf_quantized_tensor.h"
 #include "checkpoint/gguf_rope.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/gguf_weights.h"
@@ -40,13 +43,16 @@ GgufTensorType type_of(DType dtype, const std::string& name) {
   }
 }
 
-GgufTensorType written_type(const TensorInfo& info, const GgufWeight& weight,
-                            std::optional<ExportFormat> format) {
-  if (info.shape.rank() < 2 || weight.gguf == "position_embd.weight") return GgufTensorType::f32;
-  if (!format) return type_of(info.dtype, info.name);
-  if (*format != ExportFormat::q8_0) return type_of(plain_dtype(*format), info.name);
-  return changed_shape(info.shape, weight).dim(-1) % kQ8Block == 0 ? GgufTensorType::q8_0
-                                                                   : GgufTensorType::f16;
+GgufChoice written_type(const ModelConfig& model, const TensorInfo& info, const GgufWeight& weight,
+                        std::optional<ExportFormat> format) {
+  GgufTensorType type = GgufTensorType::f32;
+  if (info.shape.rank() >= 2 && weight.gguf != "position_embd.weight") {
+    if (format && only_in_gguf(*format))
+      return choose_gguf_type(*format, model, weight.gguf,
+                              changed_shape(info.shape, weight).dim(-1));
+    type = type_of(format ? plain_dtype(*format) : info.dtype, info.name);
+  }
+  return {type, type};
 }
 
 /// llama.cpp's number for the format of most tensors (llama_ftype).
@@ -59,14 +65,36 @@ int64_t file_type(const std::vector<GgufTensor>& tensors) {
   switch (most) {
     case GgufTensorType::f16:
       return 1;
-    case GgufTensorType::q8_0:
-      return 7;
     case GgufTensorType::bf16:
       return 32;
     default:
       return 0;
   }
 }
+
+/// Tensors that do not have the types that their format wants.
+class OtherTypes {
+ public:
+  void add(const std::string& name, GgufChoice choice) {
+    if (choice.type != choice.wanted) names_[{choice.wanted, choice.type}].push_back(name);
+  }
+  void add_notes(std::vector<std::string>& notes) const {
+    constexpr size_t kShown = 3;
+    for (const auto& [types, names] : names_) {
+      std::string shown;
+      for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+        shown += (i > 0 ? ", " : "") + names[i];
+      if (names.size() > kShown) shown += fmt::format(" and {} more", names.size() - kShown);
+      const GgufType &wanted = gguf_type(types.first), &type = gguf_type(types.second);
+      notes.push_back(
+          fmt::format("GGUF: rows of {} are not a multiple of {}; stored as {} instead of {}",
+                      shown, wanted.block, type.name, wanted.name));
+    }
+  }
+
+ private:
+  std::map<std::pair<GgufTensorType, GgufTensorType>, std::vector<std::string>> names_;
+};
 
 /// The tensors of the source that go into a file, and their form there.
 std::vector<Planned> plan_tensors(const ModelConfig& model, const TensorSource& weights) {
@@ -100,6 +128,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
                        const TokenizerFiles& side_files, std::optional<ExportFormat> format) {
   VIADUCT_CHECK(ConfigError, format != ExportFormat::fp8,
                 "--dtype fp8: GGUF has no FP8 tensors; its 8-bit format is q8_0");
+  const bool quantized = format && only_in_gguf(*format);
   GgufHeadWriter head;
   GgufWritten written;
   add_gguf_config(head, model);
@@ -107,26 +136,21 @@ GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
   written.notes = add_gguf_tokenizer(head, model, side_files);
 
   const std::vector<Planned> planned = plan_tensors(model, weights);
-  std::string wide;
+  OtherTypes others;
   for (const Planned& tensor : planned) {
     if (tensor.from.empty()) {
       head.add_tensor({kRopeFactors, GgufTensorType::f32, {model.rotary.width / 2}});
       continue;
     }
     const TensorInfo& info = *weights.find(tensor.from);
-    const GgufTensorType type = written_type(info, tensor.weight, format);
-    if (format == ExportFormat::q8_0 && type == GgufTensorType::f16)
-      wide += (wide.empty() ? "" : ", ") + tensor.weight.gguf;
-    head.add_tensor({tensor.weight.gguf, type, changed_shape(info.shape, tensor.weight)});
+    const GgufChoice choice = written_type(model, info, tensor.weight, format);
+    others.add(tensor.weight.gguf, choice);
+    head.add_tensor({tensor.weight.gguf, choice.type, changed_shape(info.shape, tensor.weight)});
   }
-  if (!wide.empty()) {
-    written.notes.push_back(
-        fmt::format("GGUF: rows of {} are not a multiple of {}; stored as F16 instead of Q8_0",
-                    wide, kQ8Block));
-  }
-  const int64_t type = file_type(head.tensors());
-  head.add_u32("general.file_type", type);
-  if (type == 7) head.add_u32("general.quantization_version", 2);
+  others.add_notes(written.notes);
+  head.add_u32("general.file_type",
+               quantized ? gguf_file_type(*format) : file_type(head.tensors()));
+  if (quantized) head.add_u32("general.quantization_version", 2);
   const Tensor factors =
       model.positions == PositionKind::rotary && model.rotary.scaling == RopeScalingKind::llama3
           ? gguf_rope_factors(model.rotary)
@@ -140,15 +164,18 @@ GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
   OutputFile file(path);
   file.write(bytes);
   const std::string padding(static_cast<size_t>(kGgufAlignment), '\0');
+  std::optional<ThreadPool> pool;
+  if (quantized) pool.emplace(default_pool_threads(1));
   for (size_t i = 0; i < planned.size(); ++i) {
     const GgufTensor& entry = head.tensors()[i];
     const std::string& from = planned[i].from;
     Tensor tensor = factors;
     if (!from.empty()) {
       tensor = to_gguf(weights.tensor(from), planned[i].weight);
-      tensor = entry.type == GgufTensorType::q8_0
-                   ? q8_0_blocks(tensor, from, written.rounding)
-                   : rounded_tensor(tensor, gguf_type(entry.type).dtype, from, written.rounding);
+      const GgufType& type = gguf_type(entry.type);
+      tensor = type.quantized()
+                   ? quantized_tensor(tensor, entry.type, from, &*pool, written.rounding)
+                   : rounded_tensor(tensor, type.dtype, from, written.rounding);
     }
     VIADUCT_CHECK(ShapeError, tensor.bytes() == entry.bytes(),
                   "{}: tensor \"{}\" is {}, expected {}", path.string(), entry.name,

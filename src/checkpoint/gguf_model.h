@@ -22,10 +22,10 @@ struct GgufWritten {
 };
 
 /// Writes a file, whole or not at all, tensor by tensor; `name` is the model's (general.name).
-/// Matrices have `format` (absent: their
-/// stored one); vectors and position embeddings FP32, as llama.cpp wants them; under q8_0 a matrix
-/// whose rows are not multiples of 32 elements FP16. ConfigError for fp8, for stored formats that
-/// GGUF lacks, and for models that llama.cpp cannot represent; IoError as rounded_tensor.
+/// Matrices have `format` (absent: their stored one; of quantized formats that of gguf_mixture.h);
+/// vectors and position embeddings FP32, as llama.cpp wants them. ConfigError for fp8, for stored
+/// formats that GGUF lacks, and for models that llama.cpp cannot represent; IoError as
+/// rounded_tensor and quantized_tensor.
 GgufWritten write_gguf(const std::filesystem::path& path, std::string_view name,
                        const ModelConfig& model, const TensorSource& weights,
                        const TokenizerFiles& side_files, std::optional<ExportFormat> format);

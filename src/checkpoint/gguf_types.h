@@ -47,10 +47,6 @@ std::string_view unread_gguf_type(uint32_t number);
 /// "F32, F16, Q4_0, …": those that are read, for messages.
 std::string gguf_type_names();
 
-/// Elements of a Q8_0 block: int8 codes after an f16 scale.
-inline constexpr int64_t kQ8Block = 32;
-inline constexpr int64_t kQ8BlockBytes = 2 + kQ8Block;
-
 std::string_view gguf_type_name(GgufTensorType type);
 /// Bytes of this many elements, a multiple of the type's block.
 int64_t gguf_bytes(GgufTensorType type, int64_t elements);

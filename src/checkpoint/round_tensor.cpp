@@ -46,7 +46,7 @@ void RoundingCount::add(double value, double stored) {
     largest_overflow_ = std::max(largest_overflow_, std::fabs(value));
   } else if (stored == 0) {
     ++rounding_.vanished;
-  } else if (const double change = std::fabs((stored - value) / value);
+  } else if (const double change = value == 0 ? 0 : std::fabs((stored - value) / value);
              change > rounding_.largest) {
     rounding_.largest = change;
     rounding_.largest_in = tensor_;

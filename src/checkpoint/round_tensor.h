@@ -13,7 +13,7 @@ struct Rounding {
   int64_t changed = 0;                          // to another value
   int64_t vanished = 0;                         // of these, became zero
   double error_squares = 0, value_squares = 0;  // sums of (stored − value)² and value²
-  double largest = 0;      // |stored − value| / |value| of changed values, not of zeros
+  double largest = 0;      // |stored − value| / |value| of changed values, zeros aside
   std::string largest_in;  // the tensor with it
 
   void add(const Rounding& other);

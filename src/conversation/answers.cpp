@@ -195,7 +195,7 @@ ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn t
       if (answer.in_whole) {
         whole.answers.push_back(answer.range);
       } else {
-        texts.own.push_back({answer.with.text(whole.text), merged({answer.range}), false});
+        texts.own.push_back({answer.with.text(whole.text), merged({answer.range}), false, i + 1});
       }
     }
     whole.answers = merged(std::move(whole.answers));

@@ -31,6 +31,7 @@ struct ConversationText {
   std::string text;
   std::vector<TextRange> answers;  // ascending, disjoint
   bool all = false;                // every token but the first is learned
+  size_t messages = 0;             // how many first ones of the conversation it has; 0: all
 };
 
 struct ConversationTexts {

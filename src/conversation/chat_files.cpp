@@ -81,7 +81,9 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   result.bytes += more.bytes;
   result.overlong += more.overlong;
   result.longest = std::max(result.longest, more.longest);
+  result.unfit += more.unfit;
   result.dropped += more.dropped;
+  result.open_ends += more.open_ends;
   result.unknown_bytes += more.unknown_bytes;
   for (size_t i = 0; i < result.problems.size(); ++i) {
     if (result.problems[i].lines == 0) result.problems[i].first = more.problems[i].first;
@@ -121,6 +123,9 @@ void check_rows(const ChatFilesSettings& settings, const ChatFilesResult& result
     dropped += fmt::format(", {} longer than --max-length {} dropped (the longest has {})",
                            counted(result.overlong, "row"), *settings.max_length,
                            counted(result.longest, "token"));
+  if (result.unfit > 0)
+    dropped += fmt::format(", {} whose last answer and its question do not fit into {} dropped",
+                           counted(result.unfit, "row"), counted(*settings.max_length, "token"));
   fail<IoError>("no row with a token to learn: {} read, {}",
                 counted(result.conversations, "conversation"), dropped);
 }

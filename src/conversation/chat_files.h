@@ -18,6 +18,8 @@
 namespace viaduct {
 
 /// What becomes of a row that is longer than allowed.
+/// `truncate_start` leaves out the first turns, the system's message excepted, and if that is not
+/// enough the beginning of the last question.
 enum class Overlong { refuse, drop, truncate_end, truncate_start };
 
 /// The names of --overlong, in the order of Overlong.
@@ -51,7 +53,9 @@ struct ChatFilesResult {
   int64_t own_rows = 0;  ///< of one answer each (ConversationTexts::own)
   int64_t bytes = 0;     ///< of text, unpacked
   int64_t overlong = 0, longest = 0;
-  int64_t dropped = 0;  ///< rows without a scored token
+  int64_t unfit = 0;      ///< of those: dropped, since an answer and its question are too long
+  int64_t dropped = 0;    ///< rows without a scored token
+  int64_t open_ends = 0;  ///< completions of texts that do not end with a special token
   int64_t unknown_bytes = 0;
   std::array<ProblemCount, kConversationProblems> problems;
   ControlTokenCounts control_tokens;

@@ -59,6 +59,8 @@ std::string_view form_name(ConversationForm form) {
 
 std::string_view problem_name(ConversationProblem problem) {
   switch (problem) {
+    case ConversationProblem::not_utf8:
+      return "not UTF-8";
     case ConversationProblem::not_json:
       return "not a JSON object";
     case ConversationProblem::wrong_member:

@@ -54,6 +54,7 @@ struct Conversation {
 
 /// Why a line is no conversation that can be learned from.
 enum class ConversationProblem {
+  not_utf8,             // another encoding, or a character that was cut
   not_json,             // or no object
   wrong_member,         // a member is missing or has another type
   no_messages,          // an empty list
@@ -64,7 +65,7 @@ enum class ConversationProblem {
   refused_by_template,  // the template raises an error
   answer_not_found,     // rendering does not tell where an answer begins
 };
-inline constexpr size_t kConversationProblems = 9;
+inline constexpr size_t kConversationProblems = 10;
 
 /// "an unknown role", for messages and counts.
 std::string_view problem_name(ConversationProblem problem);

@@ -133,8 +133,12 @@ void read_share_gpt(const TemplateMap& line, Conversation& conversation) {
     const std::string& from = text_member(message.as_map(), "from");
     const auto role = std::find_if(kFrom.begin(), kFrom.end(),
                                    [&](const auto& entry) { return entry.first == from; });
-    if (role == kFrom.end())
-      invalid(Problem::unknown_role, "a message is from '{}'", shown_name(from));
+    if (role == kFrom.end()) {
+      std::vector<std::string_view> known;
+      for (const auto& entry : kFrom) known.push_back(entry.first);
+      invalid(Problem::unknown_role, "a message is from '{}', expected one of {}", shown_name(from),
+              fmt::join(known, ", "));
+    }
     TemplateMap map;
     map.set("role", TemplateValue(role->second));
     const TemplateValue* value = member(message.as_map(), "value");

@@ -3,19 +3,62 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/text_check.h"
+#include "base/function_ref.h"
+#include "base/units.h"
+#include "conversation/shorten.h"
 #include "data/tokenizer/unicode.h"
-#include "template/template_error.h"
 
 namespace viaduct {
 namespace {
 
 using Problem = ConversationProblem;
 
-/// The content of a message as one text; "" of parts.
-std::string content_text(const ChatMessage& message) {
-  const TemplateValue* content = message.value.as_map().find("content");
-  return content != nullptr && content->is_text() ? content->as_text() : std::string();
+/// IoError for a zero byte: no text has one.
+void check_no_zero(const ConversationPiece& piece) {
+  const size_t zero = piece.text.find('\0');
+  VIADUCT_CHECK(IoError, zero == std::string::npos,
+                "{}: a zero byte at offset {}: binary content, expected text in UTF-8", piece.path,
+                piece.offset + zero);
+}
+
+void check_utf8(std::string_view line) {
+  const IllFormed bad = ill_formed_utf8(line);
+  if (bad.count == 0) return;
+  throw InvalidConversation(
+      Problem::not_utf8,
+      fmt::format("{}, the first at byte {} of the line; `iconv -f LATIN1 -t UTF-8` converts "
+                  "another encoding",
+                  counted(static_cast<int64_t>(bad.count), "ill-formed place"), bad.first + 1));
+}
+
+/// Keeps the last `most` tokens of a prompt and its completion. False if that would leave a
+/// completion without any of its prompt.
+bool cut_start(ChatRow& row, size_t most, bool all) {
+  const auto removed = static_cast<ptrdiff_t>(row.ids.size() - most);
+  const auto answer = std::ranges::find(row.mask, 1) - row.mask.begin();
+  if (!all && answer > 0 && removed >= answer) return false;
+  row.ids.erase(row.ids.begin(), row.ids.begin() + removed);
+  row.mask.erase(row.mask.begin(), row.mask.begin() + removed);
+  if (all) row.mask.front() = 0;
+  return true;
+}
+
+/// The row of the smallest i below `count` that has one, where every larger i has one too; nothing
+/// if the largest has none.
+std::optional<ChatRow> fewest_removed(size_t count,
+                                      FunctionRef<std::optional<ChatRow>(size_t i)> row_at) {
+  size_t low = 0, high = count - 1;
+  std::optional<ChatRow> best = row_at(high);
+  while (best && low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (std::optional<ChatRow> row = row_at(middle)) {
+      best = std::move(row);
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -27,7 +70,8 @@ LineRows::LineRows(const ChatFilesSettings& settings, const AnswerFinder& finder
 PieceRows LineRows::convert(const ConversationPiece& piece) {
   PieceRows result;
   try {
-    const bool well_formed = check_text(piece.path, piece.text, piece.offset);
+    check_no_zero(piece);
+    const bool well_formed = is_valid_utf8(piece.text);
     int64_t number = piece.first;
     for (std::string_view rest = piece.text; !rest.empty(); ++number) {
       const size_t newline = std::min(rest.find('\n'), rest.size());
@@ -36,7 +80,8 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       const std::string place = piece.place(number);
       try {
-        convert_line(well_formed ? line : std::string_view(lossy_utf8(line)), place, result);
+        if (!well_formed) check_utf8(line);
+        convert_line(line, place, result);
       } catch (const InvalidConversation& error) {
         ProblemCount& count = result.counts.problems[static_cast<size_t>(error.problem())];
         if (count.lines++ == 0) count.first = fmt::format("{}: {}", place, error.what());
@@ -80,20 +125,36 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   ++result.counts.conversations;
   const std::string& name = train_on_names()[static_cast<size_t>(train_on)];
   if (result.counts.train_on.empty()) result.counts.train_on.push_back(name);
-  if (!texts.is_covered()) add_row(std::move(texts.whole), conversation, result);
+  if (!texts.is_covered()) add_row(std::move(texts.whole), conversation, train_on, result);
   for (ConversationText& own : texts.own) {
     // The last answer's row is the conversation's, whatever follows it.
     if (train_on != TrainOn::last) ++result.counts.own_rows;
-    add_row(std::move(own), conversation, result);
+    add_row(std::move(own), conversation, train_on, result);
   }
 }
 
-void LineRows::add_row(ConversationText text, const Conversation& conversation, PieceRows& result) {
-  const bool may_cut = settings_.max_length && settings_.overlong == Overlong::truncate_start;
-  const std::string whole = may_cut ? text.text : std::string();
+void LineRows::add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
+                       PieceRows& result) {
+  const size_t messages = text.messages;
   ChatRow row = encoder_.encode(std::move(text));
   result.counts.unknown_bytes += row.unknown_bytes;
-  if (!fit(whole, conversation, row, result)) return;
+  if (conversation.plain && !row.ids.empty()) {
+    const AddedToken* last = settings_.tokenizer->added_tokens().find(row.ids.back());
+    if (last == nullptr || !last->special) ++result.counts.open_ends;
+  }
+  const auto length = static_cast<int64_t>(row.ids.size());
+  result.counts.longest = std::max(result.counts.longest, length);
+  if (settings_.max_length && length > *settings_.max_length) {
+    ++result.counts.overlong;
+    if (settings_.overlong <= Overlong::drop) return;
+    const bool cut = messages > 0
+                         ? shorten(row, first_messages(conversation, messages), TrainOn::last)
+                         : shorten(row, conversation, train_on);
+    if (!cut) {
+      ++result.counts.unfit;
+      return;
+    }
+  }
   const int64_t scored = row.scored();
   // Nothing predicts the first token.
   if (scored == 0 || (scored == 1 && row.mask.front() != 0)) {
@@ -106,51 +167,51 @@ void LineRows::add_row(ConversationText text, const Conversation& conversation, 
   result.rows.push_back(std::move(row));
 }
 
-bool LineRows::fit(const std::string& text, const Conversation& conversation, ChatRow& row,
-                   PieceRows& result) {
-  const auto length = static_cast<int64_t>(row.ids.size());
-  result.counts.longest = std::max(result.counts.longest, length);
-  if (!settings_.max_length || length <= *settings_.max_length) return true;
-  ++result.counts.overlong;
-  if (settings_.overlong <= Overlong::drop) return false;
+bool LineRows::shorten(ChatRow& row, const Conversation& conversation, TrainOn train_on) {
   const auto most = static_cast<size_t>(*settings_.max_length);
-  size_t kept = 0;  // at the front, before the gap
-  if (settings_.overlong == Overlong::truncate_start)
-    kept = std::min(system_tokens(text, conversation, row), most);
-  const auto cut = [&](auto& values) {
-    if (settings_.overlong == Overlong::truncate_end) {
-      values.resize(most);
-    } else {
-      const auto begin = values.begin() + static_cast<ptrdiff_t>(kept);
-      values.erase(begin, begin + static_cast<ptrdiff_t>(values.size() - most));
-    }
-  };
-  cut(row.ids);
-  cut(row.mask);
-  return true;
+  if (settings_.overlong == Overlong::truncate_end) {
+    row.ids.resize(most);
+    row.mask.resize(most);
+    return true;
+  }
+  if (conversation.plain) return cut_start(row, most, train_on == TrainOn::all);
+  std::optional<ChatRow> shorter = without_first_turns(conversation, train_on);
+  if (shorter) row = std::move(*shorter);
+  return shorter.has_value();
 }
 
-size_t LineRows::system_tokens(const std::string& text, const Conversation& conversation,
-                               const ChatRow& row) {
-  if (conversation.messages.empty()) return 0;
-  const ChatMessage& first = conversation.messages.front();
-  if (first.role != "system" && first.role != "developer") return 0;
-  ConversationText front;
+std::optional<ChatRow> LineRows::without_first_turns(const Conversation& conversation,
+                                                     TrainOn train_on) {
+  const std::vector<size_t> begins = later_questions(conversation);
+  const auto from = [&](size_t i) { return without_turns_before(conversation, begins[i]); };
+  if (!begins.empty()) {
+    auto row = fewest_removed(begins.size(), [&](size_t i) { return fitting(from(i), train_on); });
+    if (row) return row;
+  }
+  // Not even the last question and its answer fit: the question loses its beginning, but not all.
+  const Conversation last = begins.empty() ? conversation : from(begins.size() - 1);
+  const std::string question = first_question(last);
+  std::vector<size_t> characters;  // where each begins
+  for (size_t i = 0; i < question.size(); ++i)
+    if ((static_cast<unsigned char>(question[i]) & 0xc0) != 0x80) characters.push_back(i);
+  if (characters.size() < 2) return std::nullopt;
+  return fewest_removed(characters.size() - 1, [&](size_t i) {
+    return fitting(with_first_question(last, question.substr(characters[i + 1])), train_on);
+  });
+}
+
+std::optional<ChatRow> LineRows::fitting(const Conversation& conversation, TrainOn train_on) {
   try {
-    front.text = settings_.renderer->render(conversation, 1, {false, settings_.clock}).text;
-  } catch (const TemplateError&) {
-    // Some templates show it only with the first question.
+    ConversationTexts texts = finder_.find(conversation, train_on);
+    const bool covered = texts.is_covered();
+    // The other answers that have rows of their own are in those.
+    if (covered && train_on != TrainOn::last) return std::nullopt;
+    ChatRow row = encoder_.encode(std::move(covered ? texts.own.back() : texts.whole));
+    if (static_cast<int64_t>(row.ids.size()) > *settings_.max_length) return std::nullopt;
+    return row;
+  } catch (const InvalidConversation&) {
+    return std::nullopt;  // a template that wants another beginning
   }
-  if (front.text.empty() || !text.starts_with(front.text)) {
-    const std::string content = content_text(first);
-    const size_t at = content.empty() ? std::string::npos : text.find(content);
-    if (at == std::string::npos) return 0;
-    front.text = text.substr(0, at + content.size());
-  }
-  const std::vector<int32_t> ids = encoder_.encode(std::move(front)).ids;
-  const auto most = static_cast<ptrdiff_t>(std::min(ids.size(), row.ids.size()));
-  return static_cast<size_t>(std::mismatch(ids.begin(), ids.begin() + most, row.ids.begin()).first -
-                             ids.begin());
 }
 
 }  // namespace viaduct

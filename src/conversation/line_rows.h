@@ -28,13 +28,16 @@ class LineRows {
 
  private:
   void convert_line(std::string_view line, const std::string& place, PieceRows& result);
-  void add_row(ConversationText text, const Conversation& conversation, PieceRows& result);
-  /// Whether the row fits, or was made to.
-  bool fit(const std::string& text, const Conversation& conversation, ChatRow& row,
-           PieceRows& result);
-  /// How many tokens at the front of a row are of its system message.
-  size_t system_tokens(const std::string& text, const Conversation& conversation,
-                       const ChatRow& row);
+  void add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
+               PieceRows& result);
+  /// Makes a row that is too long fit, as asked. False if an answer would lose its question.
+  bool shorten(ChatRow& row, const Conversation& conversation, TrainOn train_on);
+  /// The row of the conversation with as few turns as possible left out at its beginning. It is
+  /// rendered anew, so that the system's message, the template's own one too, stays, and the first
+  /// turn is a question.
+  std::optional<ChatRow> without_first_turns(const Conversation& conversation, TrainOn train_on);
+  /// The row of a conversation; nothing if it is too long or the template refuses it.
+  std::optional<ChatRow> fitting(const Conversation& conversation, TrainOn train_on);
 
   const ChatFilesSettings& settings_;
   const AnswerFinder& finder_;

@@ -3,55 +3,22 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "data/conversation_check.h"
 
 namespace viaduct {
 namespace {
 
-/// How many sequences of a range are too long, and the longest.
-struct TooLong {
-  int64_t count = 0, longest = 0, sequence = 0;
-};
-
-TooLong too_long(const IndexedDataset& dataset, DocumentRange range, int64_t limit) {
-  TooLong found;
-  for (int64_t i = range.first; i < range.end; ++i) {
-    const int64_t length = dataset.sequence_length(i);
-    if (length <= limit) continue;
-    ++found.count;
-    if (length > found.longest) found.longest = length, found.sequence = i;
-  }
-  return found;
-}
-
-IndexCheck check_of(const GptIndexStorage& storage) {
+IndexCheck check_of(const IndexStorage& storage) {
   return storage.fast_cache_load ? IndexCheck::on_use : IndexCheck::at_once;
 }
 
 /// The request, unless conversations do not fit.
 ConversationRequest checked(ConversationRequest request, const ConversationRowSettings& settings,
                             IndexCheck check) {
-  const PackingSettings& packing = settings.packing;
-  if (check == IndexCheck::on_use || packing.split) return request;
-  const int64_t row = packing.row_tokens, limit = std::min(row, settings.longest.value_or(row));
-  const TooLong found = too_long(*request.dataset, request.range, limit);
-  if (found.count == 0) return request;
-  fail<ConfigError>(
-      "dataset {}: {} of {} in its {} split {} longer than {}; the longest has {} tokens (sequence "
-      "{}). Expected rows for it ({}={}), or shorter conversations: viaduct data chat … "
-      "--max-length "
-      "{} --overlong truncate_end",
-      request.dataset->prefix(), found.count, counted(request.range.size(), "conversation"),
-      split_name(request.split), found.count == 1 ? "is" : "are",
-      limit < row ? fmt::format("the {} tokens that one may have (model.seq_length, or positions "
-                                "of the model)",
-                                limit)
-                  : fmt::format("a row of {} tokens", row),
-      found.longest, found.sequence,
-      limit < row                                   ? "model.seq_length"
-      : packing.algorithm == PackingAlgorithm::none ? "dataset.sequence_length"
-                                                    : "dataset.packed_sequence_size",
-      found.longest, limit);
+  if (check == IndexCheck::on_use) return request;
+  check_conversation_lengths(*request.dataset, request.split, request.range, settings.packing,
+                             settings.longest);
+  return request;
 }
 
 }  // namespace
@@ -60,7 +27,7 @@ ConversationDataset::ConversationDataset(std::shared_ptr<const IndexedDataset> d
                                          std::shared_ptr<const IndexedDataset> mask, Split split,
                                          DocumentRange range, std::optional<int64_t> num_samples,
                                          const ConversationRowSettings& settings,
-                                         const GptIndexStorage& storage,
+                                         const IndexStorage& storage,
                                          std::optional<int64_t> vocabulary_size)
     : settings_(settings),
       vocabulary_size_(vocabulary_size),
@@ -80,10 +47,8 @@ std::vector<ConversationDataset::Part> ConversationDataset::parts_of(const Conve
   const auto damaged = [&](const char* what, int64_t found, int64_t end) {
     dataset.check_read();
     index.check_read();
-    fail<IoError>(
-        "dataset {}: the cached order of its {} split has the {} {} for row {}, expected 0 to {}: "
-        "it is damaged, or belongs to other data; remove it",
-        dataset.prefix(), split_name(stored_.request().split), what, found, row, end - 1);
+    fail_damaged_order(dataset.prefix(), stored_.request().split, fmt::format("row {}", row), what,
+                       found, end);
   };
   const PackingSettings& packing = settings_.packing;
   const auto [first, end] = index.row(row);

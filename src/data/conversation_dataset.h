@@ -9,6 +9,7 @@
 
 #include "data/conversation_index.h"
 #include "data/file_dataset.h"
+#include "data/index_store.h"
 #include "data/score_mask.h"
 
 namespace viaduct {
@@ -41,7 +42,7 @@ class ConversationDataset final : public FileDataset {
   ConversationDataset(std::shared_ptr<const IndexedDataset> dataset,
                       std::shared_ptr<const IndexedDataset> mask, Split split, DocumentRange range,
                       std::optional<int64_t> num_samples, const ConversationRowSettings& settings,
-                      const GptIndexStorage& storage,
+                      const IndexStorage& storage,
                       std::optional<int64_t> vocabulary_size = std::nullopt);
 
   using SampleSource::get;

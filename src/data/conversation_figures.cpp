@@ -15,21 +15,22 @@ namespace {
 
 constexpr int64_t kMostConversations = int64_t{1} << 14;
 
-/// The data sets of training.
-DatasetConfig training_part(const DatasetConfig& config) {
+/// The data sets of training; of validation in a run that only evaluates.
+DatasetConfig read_part(const DatasetConfig& config) {
   DatasetConfig part = config;
   if (config.blend_per_split) {
     part.blend_per_split.reset();
     part.blend = config.blend_per_split->at(0);
+    if (!part.blend) part.blend = config.blend_per_split->at(1);
   }
   return part;
 }
 
 std::vector<int32_t> sampled_lengths(const DatasetConfig& config) {
   std::vector<int32_t> lengths;
-  const DatasetConfig training = training_part(config);
-  if (!training.blend) return lengths;
-  const std::vector<std::string> prefixes = masked_datasets(training).with;
+  const DatasetConfig part = read_part(config);
+  if (!part.blend) return lengths;
+  const std::vector<std::string> prefixes = masked_datasets(part).with;
   for (const std::string& prefix : prefixes) {
     const IndexedDataset dataset(prefix, IndexCheck::on_use);
     const auto fractions = config.blend_per_split ? std::optional(std::array<double, 2>{0.0, 1.0})
@@ -66,9 +67,8 @@ std::vector<int32_t> documents_of(const EpochRows& rows, size_t row,
 ConversationFigures conversation_figures(std::vector<int32_t> lengths, int64_t row_tokens,
                                          const PackingConfig& config, uint32_t seed) {
   ConversationFigures figures;
-  PackingSettings packing{.row_tokens = row_tokens, .split = config.packing_split};
-  if (row_tokens % config.pad_seq_to_mult == 0) packing.multiple = config.pad_seq_to_mult;
-  if (config.packed_sequence_size) packing.algorithm = packing_algorithm(config.packing_algorithm);
+  PackingSettings packing = packing_settings(config, row_tokens);
+  if (row_tokens % packing.multiple != 0) packing.multiple = 1;
   double tokens = 0;
   for (int32_t& length : lengths) {
     figures.longest = std::max<int64_t>(figures.longest, length);

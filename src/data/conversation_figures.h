@@ -26,7 +26,8 @@ struct ConversationFigures {
   std::vector<double> row_squares;
 };
 
-/// Of the first conversations of the training split, 16384 at most. Nothing if no rows hold
+/// Of the first conversations of the training split, 16384 at most; without a blend of training, of
+/// the validation split. Nothing if no rows hold
 /// conversations, or the files cannot be read (opening them for training reports it).
 std::optional<ConversationFigures> conversation_figures(const DatasetConfig& config);
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/physical_memory.h"
 
 namespace viaduct {
@@ -97,8 +96,7 @@ void build_conversation_index(const ConversationRequest& request, IndexSink& sin
   write(sink, {IndexType::int64, static_cast<int64_t>(rows.size()), 0}, rows.data());
 }
 
-StoredConversationIndex::StoredConversationIndex(ConversationRequest request,
-                                                 GptIndexStorage storage)
+StoredConversationIndex::StoredConversationIndex(ConversationRequest request, IndexStorage storage)
     : request_(std::move(request)), storage_(std::move(storage)) {
   if (storage_.fast_cache_load || storage_.path_to_cache ||
       request_.range.size() >= kManyConversations)
@@ -115,51 +113,33 @@ StoredConversationIndex::StoredConversationIndex(ConversationRequest request,
 std::string StoredConversationIndex::description() const {
   const PackingSettings& packing = request_.packing;
   const auto& asked = request_.num_samples;
-  const ordered_json description{{"class", kClass},
-                                 {"dataset_path", request_.dataset->prefix()},
-                                 {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
-                                 {"index_split", split_name(request_.split)},
-                                 {"conversations", {request_.range.first, request_.range.end}},
-                                 {"random_seed", request_.random_seed},
-                                 {"row_tokens", packing.row_tokens},
-                                 {"packing_algorithm", static_cast<int>(packing.algorithm)},
-                                 {"multiple", packing.multiple},
-                                 {"packing_split", packing.split}};
-  return description.dump(4, ' ', true, ordered_json::error_handler_t::replace);
+  return index_description({{"class", kClass},
+                            {"dataset_path", request_.dataset->prefix()},
+                            {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
+                            {"index_split", split_name(request_.split)},
+                            {"conversations", {request_.range.first, request_.range.end}},
+                            {"random_seed", request_.random_seed},
+                            {"row_tokens", packing.row_tokens},
+                            {"packing_algorithm", static_cast<int>(packing.algorithm)},
+                            {"multiple", packing.multiple},
+                            {"packing_split", packing.split}});
 }
 
 IndexCacheEntry StoredConversationIndex::files() const {
-  IndexCacheEntry entry;
-  entry.folder = storage_.path_to_cache ? std::filesystem::path(*storage_.path_to_cache)
-                                        : std::filesystem::path(request_.dataset->prefix()) /
-                                              "cache" / (std::string(kClass) + "_indices");
-  entry.description = description();
-  entry.kind = fmt::format("{}-{}", kClass, split_name(request_.split));
-  entry.names = {"conversation_index", "row_index"};
+  IndexCacheEntry entry = index_files(storage_, kClass, request_.dataset->prefix(), request_.split,
+                                      description(), {"conversation_index", "row_index"});
   // The order depends on the lengths of the conversations and on the description.
   if (!storage_.fast_cache_load) entry.source = hash64(request_.dataset->length_bytes());
   return entry;
 }
 
 const ConversationIndex& StoredConversationIndex::get() const {
-  std::call_once(opened_, [&] { index_ = open(); });
+  std::call_once(opened_, [&] {
+    index_ = ConversationIndex(
+        open_index(files_, storage_, request_.dataset->prefix(),
+                   [&](IndexSink& sink) { build_conversation_index(request_, sink); }));
+  });
   return index_;
-}
-
-ConversationIndex StoredConversationIndex::open() const {
-  const auto make = [&](IndexSink& sink) { build_conversation_index(request_, sink); };
-  if (!files_) return ConversationIndex(build_in_memory(make));
-  if (storage_.fast_cache_load) return ConversationIndex(load_trusted(*files_));
-  try {
-    return ConversationIndex(load_or_build(*files_, make));
-  } catch (const IoError& error) {
-    if (storage_.path_to_cache || is_writable_folder(files_->folder)) throw;
-    log_warning(
-        "{}; every rank keeps the order of {} in its own memory (dataset.path_to_cache can name "
-        "another folder for it)",
-        error.what(), request_.dataset->prefix());
-    return ConversationIndex(build_in_memory(make));
-  }
 }
 
 }  // namespace viaduct

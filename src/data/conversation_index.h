@@ -1,7 +1,7 @@
 #pragma once
 // The order in which conversations are read, and the rows that they make: the plans of all epochs
 // that a run needs (packing_plan.h), one after the other. Built by each rank in memory, or, where
-// there are many conversations, once and mapped from files (index_cache.h).
+// there are many conversations, once and mapped from files (index_store.h).
 
 #include <cstdint>
 #include <memory>
@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "data/gpt_index_store.h"
 #include "data/index_array.h"
 #include "data/index_cache.h"
+#include "data/index_store.h"
 #include "data/indexed_dataset.h"
 #include "data/packing_plan.h"
 #include "data/split.h"
@@ -68,7 +68,7 @@ inline constexpr int64_t kManyConversations = int64_t{1} << 20;
 /// An order that is built or opened on construction or, with defer_npy_index_mmap, at first use.
 class StoredConversationIndex {
  public:
-  StoredConversationIndex(ConversationRequest request, GptIndexStorage storage);
+  StoredConversationIndex(ConversationRequest request, IndexStorage storage);
 
   int64_t rows() const { return rows_; }
   /// Safe to call from several threads at once.
@@ -78,10 +78,9 @@ class StoredConversationIndex {
 
  private:
   IndexCacheEntry files() const;
-  ConversationIndex open() const;
 
   ConversationRequest request_;
-  GptIndexStorage storage_;
+  IndexStorage storage_;
   std::optional<IndexCacheEntry> files_;  // none: in memory
   int64_t rows_ = 0;
   mutable std::once_flag opened_;

@@ -52,17 +52,6 @@ std::shared_ptr<const IndexedDataset> DatasetBuilder::opened(const std::string& 
   return file == files_.end() ? nullptr : file->second;
 }
 
-std::optional<DatasetBuilder::Choice> DatasetBuilder::choose(Split split) const {
-  const bool per_split = config_.blend_per_split.has_value();
-  const auto& entries =
-      per_split ? (*config_.blend_per_split)[static_cast<size_t>(split)] : config_.blend;
-  if (!entries) return std::nullopt;
-  const auto fractions = per_split ? std::array<double, 2>{0.0, 1.0}
-                                   : parse_split(config_.split)[static_cast<size_t>(split)];
-  if (!fractions) return std::nullopt;
-  return Choice{parse_blend(*entries), *fractions};
-}
-
 std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
                                                           std::optional<int64_t> num_samples) {
   if (config_.mock) {
@@ -72,7 +61,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
     return std::make_shared<MockDataset>(num_samples.value_or(std::numeric_limits<int64_t>::max()),
                                          *vocabulary_size_, seed, settings_);
   }
-  const auto choice = choose(split);
+  const auto choice = split_choice(config_, split);
   if (!choice) return nullptr;
   // Megatron goes through a blend for one data set with a weight, unless it is one of the lists per
   // split.
@@ -84,7 +73,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
 
 std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_each(
     Split split, std::optional<int64_t> num_samples) {
-  const auto choice = choose(split);
+  const auto choice = split_choice(config_, split);
   if (!choice) return {};
   VIADUCT_CHECK(ConfigError, config_.blend_per_split && !choice->blend.weights,
                 "the data sets of the {} split are read separately: give them in "
@@ -95,7 +84,7 @@ std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_each(
 
 bool DatasetBuilder::has_data(Split split) {
   if (config_.mock) return split != Split::test;
-  const auto choice = choose(split);
+  const auto choice = split_choice(config_, split);
   if (!choice) return false;
   for (const std::string& prefix : choice->blend.prefixes) {
     const auto file = open(prefix);
@@ -113,7 +102,7 @@ bool DatasetBuilder::same_order(const SampleSource& source, Split split,
   if (const auto* one = dynamic_cast<const FileDataset*>(&source))
     return one->same_order_for(num_samples);
   const auto* blended = dynamic_cast<const BlendedDataset*>(&source);
-  const auto choice = choose(split);
+  const auto choice = split_choice(config_, split);
   // Each sample of a blend depends on the samples before it; without weights a blend has one epoch.
   if (blended == nullptr || !choice || !choice->blend.weights) return true;
   const std::vector<double> weights = normalize_weights(*choice->blend.weights);
@@ -138,14 +127,14 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
                           range,
                           num_samples,
                           settings_.sequence_length,
-                          static_cast<uint32_t>(config_.random_seed)};
+                          static_cast<uint32_t>(config_.random_seed),
+                          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
   return std::make_shared<GptDataset>(std::move(request), storage(), settings_, vocabulary_size_,
                                       fill_in_middle_[static_cast<size_t>(split)]);
 }
 
-GptIndexStorage DatasetBuilder::storage() const {
-  return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap,
-          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
+IndexStorage DatasetBuilder::storage() const {
+  return {config_.path_to_cache, config_.fast_cache_load, config_.defer_npy_index_mmap};
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
@@ -157,13 +146,9 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
                 config_.fim_rate, file->prefix(), mask_prefix(file->prefix()));
   const PackingConfig& packing = config_.packing;
   ConversationRowSettings settings;
-  settings.packing.row_tokens = settings_.sequence_length;
-  settings.packing.multiple = packing.pad_seq_to_mult;
-  settings.packing.split = packing.packing_split;
-  if (packing.packed_sequence_size)
-    settings.packing.algorithm = packing_algorithm(packing.packing_algorithm);
+  settings.packing = packing_settings(packing, settings_.sequence_length);
   settings.answer_only_loss = packing.answer_only_loss;
-  settings.pad_cu_seqlens = packing.pad_cu_seqlens;
+  settings.pad_cu_seqlens = packing.pad_cu_seqlens && packing.packed_sequence_size.has_value();
   settings.longest = packing.longest;
   settings.random_seed = static_cast<uint32_t>(config_.random_seed);
   auto mask = open(mask_prefix(file->prefix()));
@@ -172,7 +157,8 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
 }
 
 std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_all(
-    const Choice& choice, Split split, const std::vector<std::optional<int64_t>>& num_samples) {
+    const SplitChoice& choice, Split split,
+    const std::vector<std::optional<int64_t>>& num_samples) {
   const size_t count = num_samples.size();
   std::vector<std::shared_ptr<const SampleSource>> sources(count);
   std::vector<std::exception_ptr> errors(count);
@@ -193,7 +179,7 @@ std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_all(
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build_blend(
-    const Choice& choice, Split split, std::optional<int64_t> num_samples) {
+    const SplitChoice& choice, Split split, std::optional<int64_t> num_samples) {
   const Blend& blend = choice.blend;
   if (num_samples == 0) return nullptr;
   VIADUCT_CHECK(ConfigError, num_samples || !blend.weights,
@@ -229,9 +215,8 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_blend(
   };
   const auto files =
       blend_files(sources, split, num_samples ? shares : std::vector<double>{}, size);
-  const auto open = [=, trusted = config_.fast_cache_load] {
-    if (!files) return build_in_memory(make);
-    return trusted ? load_trusted(*files) : load_or_build(*files, make);
+  const auto open = [=, storage = storage()] {
+    return open_index(files, storage, "a blend", make);
   };
   const bool later = config_.defer_npy_index_mmap;
   if (files && later && !config_.fast_cache_load) ensure_built(*files, make);
@@ -259,7 +244,7 @@ std::optional<IndexCacheEntry> DatasetBuilder::blend_files(const BlendedDataset:
       {"weights", all ? std::move(sizes) : ordered_json(normalize_weights(shares))},
       {"size", all ? ordered_json() : ordered_json(size)}};
   return IndexCacheEntry{*config_.path_to_cache,
-                         description.dump(4, ' ', true, ordered_json::error_handler_t::replace),
+                         index_description(description),
                          fmt::format("BlendedDataset-{}", split_name(split)),
                          {"dataset_index", "dataset_sample_index"},
                          blend_shapes(size),

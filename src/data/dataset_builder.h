@@ -13,11 +13,12 @@
 
 #include "data/blended_dataset.h"
 #include "data/dataset_config.h"
-#include "data/gpt_index_store.h"
 #include "data/index_cache.h"
+#include "data/index_store.h"
 #include "data/indexed_dataset.h"
 #include "data/sample.h"
 #include "data/split.h"
+#include "data/split_choice.h"
 
 namespace viaduct {
 
@@ -57,20 +58,14 @@ class DatasetBuilder {
   const DatasetConfig& config() const { return config_; }
 
  private:
-  /// The settings of a split; none if it has no data.
-  struct Choice {
-    Blend blend;
-    std::array<double, 2> fractions;
-  };
-  std::optional<Choice> choose(Split split) const;
   std::shared_ptr<const SampleSource> build_one(const std::string& prefix, Split split,
                                                 const std::array<double, 2>& fractions,
                                                 std::optional<int64_t> num_samples);
   std::shared_ptr<const SampleSource> build_conversations(
       std::shared_ptr<const IndexedDataset> file, Split split, DocumentRange range,
       std::optional<int64_t> num_samples);
-  GptIndexStorage storage() const;
-  std::shared_ptr<const SampleSource> build_blend(const Choice& choice, Split split,
+  IndexStorage storage() const;
+  std::shared_ptr<const SampleSource> build_blend(const SplitChoice& choice, Split split,
                                                   std::optional<int64_t> num_samples);
   /// Where the index of a blend is kept; none: in memory. `shares` is empty if all samples are
   /// taken.
@@ -78,7 +73,8 @@ class DatasetBuilder {
                                              const std::vector<double>& shares, int64_t size) const;
   /// Sequentially, or on num_dataset_builder_threads threads; throws the first error in list order.
   std::vector<std::shared_ptr<const SampleSource>> build_all(
-      const Choice& choice, Split split, const std::vector<std::optional<int64_t>>& num_samples);
+      const SplitChoice& choice, Split split,
+      const std::vector<std::optional<int64_t>>& num_samples);
 
   DatasetConfig config_;
   std::optional<int64_t> vocabulary_size_;

@@ -124,7 +124,7 @@ FieldGroup dataset_fields(DatasetConfig& config) {
 }
 
 FieldGroup fill_in_middle_fields(DatasetConfig& config) {
-  FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  FieldGroup group("dataset", "");
   const auto share = [&](const char* name, double& value, const char* doc) -> Field& {
     return group.field(name, value, doc).range(0, 1);
   };

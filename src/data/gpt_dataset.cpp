@@ -7,8 +7,8 @@
 
 namespace viaduct {
 
-GptDataset::GptDataset(GptIndexRequest request, GptIndexStorage storage,
-                       const RowSettings& settings, std::optional<int64_t> vocabulary_size,
+GptDataset::GptDataset(GptIndexRequest request, IndexStorage storage, const RowSettings& settings,
+                       std::optional<int64_t> vocabulary_size,
                        std::shared_ptr<const FillInMiddle> fill_in_middle)
     : settings_(settings),
       vocabulary_size_(vocabulary_size),
@@ -28,10 +28,8 @@ void GptDataset::read_stream(const GptIndex& index, int64_t sample, std::span<in
   const auto damaged = [&](const char* what, int64_t found, int64_t end) {
     dataset.check_read();
     index.check_read();
-    fail<IoError>(
-        "dataset {}: the cached order of its {} split has the {} {} for sample {}, "
-        "expected 0 to {}: it is damaged, or belongs to other data; remove it",
-        dataset.prefix(), split_name(stored_.request().split), what, found, sample, end - 1);
+    fail_damaged_order(dataset.prefix(), stored_.request().split, fmt::format("sample {}", sample),
+                       what, found, end);
   };
   if (sample < 0 || sample >= index.samples()) damaged("number", sample, index.samples());
   const SampleStart begin = index.start(sample), end = index.start(sample + 1);

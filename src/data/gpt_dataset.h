@@ -8,6 +8,7 @@
 
 #include "data/file_dataset.h"
 #include "data/gpt_index_store.h"
+#include "data/index_store.h"
 #include "data/sample.h"
 
 namespace viaduct {
@@ -18,7 +19,7 @@ class GptDataset final : public FileDataset {
  public:
   /// `vocabulary_size`: a token at or above it is an IoError when it is read; none: not checked.
   /// `fill_in_middle`: transforms each row when it is read; null: none.
-  GptDataset(GptIndexRequest request, GptIndexStorage storage, const RowSettings& settings,
+  GptDataset(GptIndexRequest request, IndexStorage storage, const RowSettings& settings,
              std::optional<int64_t> vocabulary_size = std::nullopt,
              std::shared_ptr<const FillInMiddle> fill_in_middle = nullptr);
 

@@ -1,9 +1,7 @@
 #include "data/gpt_index_store.h"
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/log.h"
 
 namespace viaduct {
 namespace {
@@ -35,34 +33,27 @@ int64_t total_bytes(const std::vector<IndexShape>& shapes) {
 
 }  // namespace
 
-std::string gpt_index_description(const GptIndexRequest& request, const GptIndexStorage& storage) {
-  const auto& weights = storage.split_weights;
+std::string gpt_index_description(const GptIndexRequest& request) {
+  const auto& weights = request.split_weights;
   const auto& asked = request.num_samples;
-  const ordered_json description{
-      {"class", kClass},
-      {"dataset_path", request.dataset->prefix()},
-      {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
-      {"index_split", split_name(request.split)},
-      {"random_seed", request.random_seed},
-      {"sequence_length", request.sequence_length},
-      {"split", weights ? ordered_json(*weights) : ordered_json()},
-      {"split_matrix", weights ? split_matrix(*weights) : ordered_json()},
-      {"tokenizer", nullptr}};
-  return description.dump(4, ' ', true, ordered_json::error_handler_t::replace);
+  return index_description({{"class", kClass},
+                            {"dataset_path", request.dataset->prefix()},
+                            {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
+                            {"index_split", split_name(request.split)},
+                            {"random_seed", request.random_seed},
+                            {"sequence_length", request.sequence_length},
+                            {"split", weights ? ordered_json(*weights) : ordered_json()},
+                            {"split_matrix", weights ? split_matrix(*weights) : ordered_json()},
+                            {"tokenizer", nullptr}});
 }
 
-IndexCacheEntry gpt_index_files(const GptIndexRequest& request, const GptIndexStorage& storage) {
-  IndexCacheEntry entry;
-  entry.folder = storage.path_to_cache ? std::filesystem::path(*storage.path_to_cache)
-                                       : std::filesystem::path(request.dataset->prefix()) /
-                                             "cache" / (std::string(kClass) + "_indices");
-  entry.description = gpt_index_description(request, storage);
-  entry.kind = fmt::format("{}-{}", kClass, split_name(request.split));
-  entry.names = {"document_index", "sample_index", "shuffle_index"};
-  return entry;
+IndexCacheEntry gpt_index_files(const GptIndexRequest& request, const IndexStorage& storage) {
+  return index_files(storage, kClass, request.dataset->prefix(), request.split,
+                     gpt_index_description(request),
+                     {"document_index", "sample_index", "shuffle_index"});
 }
 
-StoredGptIndex::StoredGptIndex(GptIndexRequest request, GptIndexStorage storage)
+StoredGptIndex::StoredGptIndex(GptIndexRequest request, IndexStorage storage)
     : request_(std::move(request)), storage_(std::move(storage)) {
   IndexCacheEntry files = gpt_index_files(request_, storage_);
   if (storage_.fast_cache_load) {
@@ -93,34 +84,16 @@ StoredGptIndex::StoredGptIndex(GptIndexRequest request, GptIndexStorage storage)
 }
 
 const GptIndex& StoredGptIndex::get() const {
-  std::call_once(opened_, [&] { index_ = open(); });
+  std::call_once(opened_, [&] {
+    index_ = GptIndex(open_index(files_, storage_, request_.dataset->prefix(),
+                                 [&](IndexSink& sink) { build(sink); }));
+  });
   return index_;
 }
 
 void StoredGptIndex::build(IndexSink& sink) const {
   build_gpt_index(*request_.dataset, request_.range, *plan_, request_.sequence_length,
                   request_.random_seed, sink);
-}
-
-GptIndex StoredGptIndex::open() const {
-  const auto make = [&](IndexSink& sink) { build(sink); };
-  if (!files_) return GptIndex(build_in_memory(make));
-  if (storage_.fast_cache_load) {
-    GptIndex index(load_trusted(*files_));
-    VIADUCT_CHECK(IoError, !plan_ || index.samples() == samples_, "{}: {} samples, expected {}",
-                  files_->array_file(2).string(), index.samples(), samples_);
-    return index;
-  }
-  try {
-    return GptIndex(load_or_build(*files_, make));
-  } catch (const IoError& error) {
-    if (storage_.path_to_cache || is_writable_folder(files_->folder)) throw;
-    log_warning(
-        "{}; every rank keeps the order of {} in its own memory (dataset.path_to_cache can name "
-        "another folder for it)",
-        error.what(), request_.dataset->prefix());
-    return GptIndex(build_in_memory(make));
-  }
 }
 
 }  // namespace viaduct

@@ -18,61 +18,29 @@ static_assert(std::endian::native == std::endian::little, "token files are read 
 constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 constexpr uint64_t kHeaderBytes = 34;
 
-template <class T, class Out>
-void widen(const std::byte* from, std::span<Out> out) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    T value;
-    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-    out[i] = static_cast<Out>(value);
-  }
-}
-
 template <class Out>
-void widen_integers(TokenType type, const std::byte* from, std::span<Out> out) {
-  switch (type) {
-    case TokenType::uint8:
-      return widen<uint8_t>(from, out);
-    case TokenType::int8:
-      return widen<int8_t>(from, out);
-    case TokenType::int16:
-      return widen<int16_t>(from, out);
-    case TokenType::uint16:
-      return widen<uint16_t>(from, out);
-    case TokenType::int32:
-      return widen<int32_t>(from, out);
-    case TokenType::int64:
-      return widen<int64_t>(from, out);
-    case TokenType::float32:
-    case TokenType::float64:
-      break;
-  }
+void widen(TokenType type, const std::byte* from, std::span<Out> out) {
+  with_token_type(type, [&](auto stored) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      std::memcpy(&stored, from + i * sizeof stored, sizeof stored);
+      out[i] = static_cast<Out>(stored);
+    }
+  });
 }
 
-// True where any token is outside of [0, INT32_MAX]; unsigned types never are.
-template <class T>
-bool any_outside_int32(const std::byte* from, size_t count) {
-  bool outside = false;
-  for (size_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-    outside |= value < 0 || static_cast<int64_t>(value) > std::numeric_limits<int32_t>::max();
-  }
-  return outside;
-}
-
+// True where any token is outside of [0, INT32_MAX]; unsigned types, of up to 16 bits, never are.
 bool any_outside_int32(TokenType type, const std::byte* from, size_t count) {
-  switch (type) {
-    case TokenType::int8:
-      return any_outside_int32<int8_t>(from, count);
-    case TokenType::int16:
-      return any_outside_int32<int16_t>(from, count);
-    case TokenType::int32:
-      return any_outside_int32<int32_t>(from, count);
-    case TokenType::int64:
-      return any_outside_int32<int64_t>(from, count);
-    default:
-      return false;
-  }
+  return with_token_type(type, [&](auto stored) {
+    using Stored = decltype(stored);
+    bool outside = false;
+    if constexpr (std::is_integral_v<Stored> && std::is_signed_v<Stored>) {
+      for (size_t i = 0; i < count; ++i) {
+        std::memcpy(&stored, from + i * sizeof stored, sizeof stored);
+        outside |= stored < 0 || static_cast<int64_t>(stored) > std::numeric_limits<int32_t>::max();
+      }
+    }
+    return outside;
+  });
 }
 
 }  // namespace
@@ -224,7 +192,7 @@ const std::byte* IndexedDataset::range(int64_t sequence, int64_t offset, int64_t
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int64_t> out) const {
   VIADUCT_CHECK(IoError, !is_float_token(type_), "{}: holds {} values, not tokens", prefix_,
                 token_type_name(type_));
-  widen_integers(type_, range(sequence, offset, static_cast<int64_t>(out.size())), out);
+  widen(type_, range(sequence, offset, static_cast<int64_t>(out.size())), out);
   check_known_faults();
 }
 
@@ -236,19 +204,13 @@ void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> o
                 "{}: sequence {} holds a token outside of 0 to {} among its tokens [{}, {})",
                 prefix_, sequence, std::numeric_limits<int32_t>::max(), offset,
                 offset + static_cast<int64_t>(out.size()));
-  widen_integers(type_, from, out);
+  widen(type_, from, out);
   check_known_faults();
 }
 
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<double> out) const {
   const std::byte* from = range(sequence, offset, static_cast<int64_t>(out.size()));
-  if (type_ == TokenType::float32) {
-    widen<float>(from, out);
-  } else if (type_ == TokenType::float64) {
-    widen<double>(from, out);
-  } else {
-    widen_integers(type_, from, out);
-  }
+  widen(type_, from, out);
   check_known_faults();
 }
 

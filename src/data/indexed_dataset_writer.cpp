@@ -57,33 +57,8 @@ void IndexedDatasetWriter::append_tokens(std::span<const Token> tokens) {
                 "{}: sequence {} has {} tokens, more than the format's limit of {}", prefix_,
                 lengths_.size(), tokens.size(), std::numeric_limits<int32_t>::max());
   Token refused{};
-  bool fits = false;
-  switch (type_) {
-    case TokenType::uint8:
-      fits = encode<uint8_t>(buffer_, tokens, refused);
-      break;
-    case TokenType::int8:
-      fits = encode<int8_t>(buffer_, tokens, refused);
-      break;
-    case TokenType::int16:
-      fits = encode<int16_t>(buffer_, tokens, refused);
-      break;
-    case TokenType::uint16:
-      fits = encode<uint16_t>(buffer_, tokens, refused);
-      break;
-    case TokenType::int32:
-      fits = encode<int32_t>(buffer_, tokens, refused);
-      break;
-    case TokenType::int64:
-      fits = encode<int64_t>(buffer_, tokens, refused);
-      break;
-    case TokenType::float32:
-      fits = encode<float>(buffer_, tokens, refused);
-      break;
-    case TokenType::float64:
-      fits = encode<double>(buffer_, tokens, refused);
-      break;
-  }
+  const bool fits = with_token_type(
+      type_, [&](auto stored) { return encode<decltype(stored)>(buffer_, tokens, refused); });
   VIADUCT_CHECK(IoError, fits, "{}: token {} of sequence {} does not fit into {}", prefix_, refused,
                 lengths_.size(), token_type_name(type_));
   for (const Token token : tokens) largest_token_ = std::max<int64_t>(largest_token_, token);

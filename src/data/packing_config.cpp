@@ -5,7 +5,7 @@
 namespace viaduct {
 
 FieldGroup packing_fields(PackingConfig& config) {
-  FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  FieldGroup group("dataset", "");
   group
       .field("packed_sequence_size", config.packed_sequence_size,
              "Conversations (data sets with a mask) are packed into rows of this many tokens when "
@@ -26,8 +26,8 @@ FieldGroup packing_fields(PackingConfig& config) {
   group.field(
       "packing_split", config.packing_split,
       "Conversations may be cut: sequential packing cuts at the end of each row, the others "
-      "only what is longer than a row. The parts do not see each other. false: a "
-      "conversation longer than a row is an error.");
+      "only what is longer than a row. The parts do not see each other. false, or rows that are "
+      "not packed: a conversation longer than a row is an error.");
   group.field("pad_cu_seqlens", config.pad_cu_seqlens,
               "All rows of conversations have the same number of documents, some of them empty.");
   group
@@ -52,6 +52,12 @@ FieldGroup packing_fields(PackingConfig& config) {
   group.field("packed_sequence_specs", config.packed_sequence_specs,
               "Older name of offline_packing_specs, without a switch.");
   return group;
+}
+
+PackingSettings packing_settings(const PackingConfig& config, int64_t row_tokens) {
+  if (!config.packed_sequence_size) return {.row_tokens = row_tokens};
+  return {packing_algorithm(config.packing_algorithm), row_tokens, config.pad_seq_to_mult,
+          config.packing_split};
 }
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/field.h"
+#include "data/packing_plan.h"
 
 namespace viaduct {
 
@@ -37,5 +38,9 @@ struct PackingConfig {
 };
 
 FieldGroup packing_fields(PackingConfig& config);
+
+/// How rows of so many tokens are filled. The fields of packing act on packed rows alone: without a
+/// size a row has one whole conversation.
+PackingSettings packing_settings(const PackingConfig& config, int64_t row_tokens);
 
 }  // namespace viaduct

@@ -102,6 +102,19 @@ void ScoreMask::read(int64_t sequence, int64_t offset, std::span<int32_t> out) c
                 offset + (wrong - out.begin()), sequence, *wrong);
 }
 
+bool ScoreMask::any_scored(int64_t first, int64_t end) const {
+  std::vector<int32_t> entries;
+  for (int64_t i = first; i < end; ++i) {
+    const int64_t length = tokens_->sequence_length(i);
+    if (length < 2) continue;
+    entries.resize(static_cast<size_t>(length) - 1);
+    read(i, 1, entries);
+    if (std::ranges::find(entries, 1) != entries.end()) return true;
+  }
+  mask_->check_read();
+  return false;
+}
+
 double ScoreMask::scored_share(int64_t first, int64_t end, int64_t max_tokens) const {
   int64_t all = 0;
   for (int64_t i = first; i < end; ++i) all += tokens_->sequence_length(i);

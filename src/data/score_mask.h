@@ -48,6 +48,10 @@ class ScoreMask {
   /// them, evenly spread. The first token of a sequence never is.
   double scored_share(int64_t first, int64_t end, int64_t max_tokens = int64_t{1} << 24) const;
 
+  /// Whether any token of these sequences is scored, the first of each left aside. Reads them in
+  /// order up to the first one that is.
+  bool any_scored(int64_t first, int64_t end) const;
+
  private:
   void check_length(int64_t sequence) const;
 

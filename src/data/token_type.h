@@ -24,22 +24,32 @@ constexpr bool is_token_type(uint8_t code) {
 /// "uint8", "int32", …: NumPy's names.
 std::string_view token_type_name(TokenType type);
 
-constexpr int64_t token_type_bytes(TokenType type) {
+/// Calls `work` with a zero of the C++ type that such elements have, and returns what it returns.
+template <class Work>
+constexpr auto with_token_type(TokenType type, Work&& work) {
   switch (type) {
     case TokenType::uint8:
+      return work(uint8_t{});
     case TokenType::int8:
-      return 1;
+      return work(int8_t{});
     case TokenType::int16:
-    case TokenType::uint16:
-      return 2;
+      return work(int16_t{});
     case TokenType::int32:
-    case TokenType::float32:
-      return 4;
+      return work(int32_t{});
     case TokenType::int64:
+      return work(int64_t{});
+    case TokenType::float32:
+      return work(float{});
+    case TokenType::uint16:
+      return work(uint16_t{});
     case TokenType::float64:
-      return 8;
+      break;
   }
-  return 0;
+  return work(double{});
+}
+
+constexpr int64_t token_type_bytes(TokenType type) {
+  return with_token_type(type, [](auto value) { return static_cast<int64_t>(sizeof value); });
 }
 
 constexpr bool is_float_token(TokenType type) {

@@ -183,8 +183,9 @@ void Engine::take_totals() {
   if (totals_) return;
   merged_figures_ = scored_.wait();
   scored_ = {};
-  totals_ = {merged_figures_[0].sum, merged_figures_[1].sum, merged_figures_[2].most > 0};
-  merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 3);
+  totals_ = {merged_figures_[0].sum, merged_figures_[1].sum, merged_figures_[2].sum,
+             merged_figures_[3].most > 0};
+  merged_figures_.erase(merged_figures_.begin(), merged_figures_.begin() + 4);
 }
 
 void Engine::post_scored(double scored_weight, int64_t tokens, std::span<const HostFigure> figures,
@@ -192,8 +193,11 @@ void Engine::post_scored(double scored_weight, int64_t tokens, std::span<const H
   const double divisor =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
   const bool counted = leads_data_place(groups_);
-  std::vector<HostFigure> all{
-      {divisor, counted}, {static_cast<double>(tokens), counted}, {has_rows ? 0.0 : 1.0}};
+  // A mean of means counts micro-batches, whatever is scored in them.
+  std::vector<HostFigure> all{{divisor, counted},
+                              {static_cast<double>(tokens), counted},
+                              {scored_weight, counted},
+                              {has_rows ? 0.0 : 1.0}};
   all.insert(all.end(), figures.begin(), figures.end());
   scored_ = groups_.world().host().post(all);
 }
@@ -205,21 +209,28 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
   take_totals();
+  if (totals_->abandoned) {
+    device_.end_sequence();
+    return {.abandoned = true};
+  }
   const double scored = totals_->divisor;
-  const bool abandoned = totals_->abandoned;
-  if (abandoned || scored <= 0) device_.end_sequence();
-  if (abandoned) return {.abandoned = true};
-  VIADUCT_CHECK(NothingScored, scored > 0,
-                "step: no token of the global batch is scored (all labels are masked)");
-  gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
+  const bool nothing_scored = totals_->scored <= 0;
+  gradient_factor_ = nothing_scored ? 0 : store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
-  if (run_.ddp.check_for_large_grads) check_large_gradients();
+  if (run_.ddp.check_for_large_grads && !nothing_scored) check_large_gradients();
   gradient_norm_->compute(context, scalars_);
+  // Weight decay, momentum and routers' own losses would change weights without a loss.
+  if (nothing_scored) write_scalar(StepScalar::skip, 1);
   // Before new weights are quantized, with the scales of the next step.
   if (delayed_scales_) delayed_scales_->finish_step(context);
   if (update)
     optimizer_->step(context, scalars_, quantile_biases(context, groups_, router_log_.get()));
   StepResult result;
+  if (nothing_scored) {
+    result.skipped = result.nothing_scored = true;
+    device_.end_sequence();
+    return result;
+  }
   result.loss = total_loss("loss") / scored;
   result.depth_losses = depth_losses();
   result.grad_norm = read_scalar(StepScalar::gradient_norm, "gradient norm");

@@ -32,20 +32,17 @@ class RouterLog;
 struct StepResult {
   double loss = 0;       // mean over the scored tokens of the global batch
   double grad_norm = 0;  // before clipping
-  bool skipped = false;  // a gradient was not finite: weights and moments are as before
+  /// A gradient was not finite, or nothing is scored: weights and moments are as before.
+  bool skipped = false;
+  /// No token of the global batch is scored, so there is no loss and no gradient: 0, and
+  /// `depth_losses` is empty.
+  bool nothing_scored = false;
   /// A rank had no rows (`post_scored`), so nothing was updated: weights, moments and scales are
   /// those of before the step, and the other figures say nothing.
   bool abandoned = false;
   /// Of multi-token prediction, by depth: mean over the tokens of the global batch that the depth
   /// scores, without its factor in the total.
   std::vector<double> depth_losses;
-};
-
-/// A step that cannot be made because no token of its global batch is scored. All ranks throw it,
-/// before anything is updated.
-class NothingScored : public ShapeError {
- public:
-  using ShapeError::ShapeError;
 };
 
 class Engine {
@@ -118,8 +115,9 @@ class Engine {
   const std::vector<FigureOfRanks>& merged_figures() const { return merged_figures_; }
   /// Sums gradients over ranks and updates the weights, unless `update` is false (required if the
   /// engine was not built for training). `scored_weight`: the sum of the loss weights over this
-  /// data-parallel rank's rows; the loss is a mean over their sum over all ranks. The result is the
-  /// same on all ranks.
+  /// data-parallel rank's rows; the loss is a mean over their sum over all ranks. Where that is 0
+  /// the update is skipped, as it is for gradients that are not finite. The result is the same on
+  /// all ranks.
   StepResult finish_step(double scored_weight, bool update = true);
 
   const PhaseSeconds& phases() const { return phases_; }
@@ -146,9 +144,10 @@ class Engine {
   double gradient_factor() const { return gradient_factor_; }
 
  private:
-  /// What the gradients of a step are divided by, and its tokens, over all data-parallel ranks.
+  /// What the gradients of a step are divided by, its tokens, and the weight of those that are
+  /// scored, over all data-parallel ranks.
   struct StepTotals {
-    double divisor = 0, tokens = 0;
+    double divisor = 0, tokens = 0, scored = 0;
     bool abandoned = false;  // a rank has no rows
   };
 

@@ -51,7 +51,10 @@ StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings
     return micro_batch;
   };
   engine.run_micro_batches(batch.rows / (rows * ranks), batch_at, apply);
-  return engine.finish_step(scored, apply);
+  const StepResult result = engine.finish_step(scored, apply);
+  VIADUCT_CHECK(ShapeError, !result.nothing_scored,
+                "probe: no token of the batch is scored (all labels are masked)");
+  return result;
 }
 
 /// run_step with a loss scale that does not overflow, from `scale` down; leaves it there. An

@@ -108,6 +108,7 @@ std::string json_line(const StepMetrics& m) {
     object["tflops_per_rank_full"] = *m.tflops_per_rank_full;
     object["mfu_full"] = or_null(m.mfu_full);
   }
+  if (m.nothing_scored > 0) object["nothing_scored"] = m.nothing_scored;
   if (m.loss_scale) object["loss_scale"] = *m.loss_scale;
   if (m.params_norm) object["params_norm"] = *m.params_norm;
   if (m.num_zeros_in_grad) object["num_zeros_in_grad"] = *m.num_zeros_in_grad;

@@ -71,9 +71,11 @@ struct StepMetrics {
   /// Differences between ranks; nothing with one rank, or before the first report.
   std::optional<FiguresOfRanks> ranks;
 
-  /// Updates skipped (overflow, NaN as configured, or steps passed over) since the last logged
-  /// step.
+  /// Updates skipped (overflow, NaN as configured, nothing scored, or steps passed over) since the
+  /// last logged step.
   int64_t skipped = 0;
+  /// Those of them that were skipped because no token of the global batch is scored.
+  int64_t nothing_scored = 0;
   /// With FP16 only.
   std::optional<double> loss_scale;
   bool simulated = false;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -43,6 +44,7 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   add("train/grad_norm", m.grad_norm);
   add("train/learning_rate", m.learning_rate);
   add("train/skipped", static_cast<double>(m.skipped));
+  if (m.nothing_scored > 0) add("train/nothing_scored", static_cast<double>(m.nothing_scored));
   add("train/loss_scale", m.loss_scale);
   add("train/params_norm", m.params_norm);
   if (m.num_zeros_in_grad)
@@ -168,6 +170,7 @@ void MetricsLog::sync() {
 
 void MetricsLog::step(const StepMetrics& metrics) {
   skipped_ += metrics.skipped;
+  nothing_scored_ += metrics.nothing_scored;
   if (metrics.loss && std::isfinite(*metrics.loss)) {
     losses_ += *metrics.loss;
     ++steps_with_loss_;
@@ -175,8 +178,8 @@ void MetricsLog::step(const StepMetrics& metrics) {
   if (display_) display_->advance(metrics.step, metrics.step_seconds);
   if (metrics.step % options_.log_interval != 0 && metrics.step != options_.total_steps) return;
   StepMetrics logged = metrics;
-  logged.skipped = skipped_;
-  skipped_ = 0;
+  logged.skipped = std::exchange(skipped_, 0);
+  logged.nothing_scored = std::exchange(nothing_scored_, 0);
   if (steps_with_loss_ > 0) logged.interval_loss = losses_ / static_cast<double>(steps_with_loss_);
   losses_ = 0, steps_with_loss_ = 0;
   if (write_line(json_line(logged))) write_event(logged.step, scalars_of(logged));

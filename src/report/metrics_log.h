@@ -46,8 +46,8 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  /// After every step. Logged steps go to all writers, the others only move the bar; `skipped` is
-  /// added up over the steps since the last logged one.
+  /// After every step. Logged steps go to all writers, the others only move the bar; `skipped`
+  /// and `nothing_scored` are added up over the steps since the last logged one.
   void step(const StepMetrics& metrics);
   /// Of validation or test data.
   void validation(const ValidationMetrics& metrics);
@@ -87,7 +87,7 @@ class MetricsLog {
 
   MetricsLogOptions options_;
   Losses lost_lines_, lost_events_;
-  int64_t skipped_ = 0;
+  int64_t skipped_ = 0, nothing_scored_ = 0;
   double losses_ = 0;  // since the last logged step
   int64_t steps_with_loss_ = 0;
   std::unique_ptr<MetricsFile> file_;

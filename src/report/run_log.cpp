@@ -40,6 +40,7 @@ LoggedStep step_of(const Json& line, const std::string& what) {
   step.data_seconds = number_if(line, "data_seconds").value_or(0);
   step.peak_memory_bytes = static_cast<int64_t>(number(line, "peak_memory_bytes", what));
   step.skipped = static_cast<int64_t>(number_if(line, "skipped").value_or(0));
+  step.nothing_scored = static_cast<int64_t>(number_if(line, "nothing_scored").value_or(0));
   step.loss = number_if(line, "loss");
   step.grad_norm = number_if(line, "grad_norm");
   step.learning_rate = number_if(line, "learning_rate");

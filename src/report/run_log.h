@@ -18,6 +18,7 @@ struct LoggedStep {
   int64_t step = 0;
   double step_seconds = 0, communication_seconds = 0, data_seconds = 0;
   int64_t peak_memory_bytes = 0, skipped = 0;
+  int64_t nothing_scored = 0;  // of those skipped
   std::optional<double> loss, grad_norm, learning_rate, tokens_per_second, tflops_per_rank, mfu;
   /// Of the rank that took longest, and its number.
   std::optional<double> slowest_seconds;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "config/problems.h"
+#include "data/split.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 // Enough tokens that reading the weights costs little compared with the GEMMs.
 constexpr int64_t kMicroBatchTokens = 2048;
+// Rows grow by this, so that ranks can cut them.
+constexpr int64_t kRowMultiple = 256;
 
 /// The overrides' values, before any checks.
 struct Peek {
@@ -33,12 +36,34 @@ int64_t row_length(const InferenceRequest& request, const RunConfig& given) {
       !request.sequence_length || field.is_auto() || field.value() == *request.sequence_length,
       "--sequence-length: {}, but model.seq_length = {}", request.sequence_length.value(),
       field.value());
+  const auto& packed = given.dataset.packing.packed_sequence_size;
+  VIADUCT_CHECK(
+      ConfigError, !request.sequence_length || !packed || *packed == *request.sequence_length,
+      "--sequence-length: {}, but dataset.packed_sequence_size = {}; expected one of them",
+      request.sequence_length.value(), packed.value());
   if (request.sequence_length) return *request.sequence_length;
+  if (packed) return *packed;
   const ModelConfig model = read_model_config(resolve_model_folder(request.model));
-  return field.value_or(std::min(model.max_positions, kMicroBatchTokens));
+  const int64_t usual = std::min(model.max_positions, kMicroBatchTokens);
+  const int64_t longest = request.conversations ? request.conversations->longest : 0;
+  return field.value_or(longest > usual ? row_that_holds(longest, model.max_positions) : usual);
+}
+
+/// The conversations as validation data of the run.
+void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
+                        DatasetConfig& dataset) {
+  dataset.blend_per_split.emplace(kSplitCount, std::nullopt);
+  (*dataset.blend_per_split)[static_cast<size_t>(Split::valid)] = {conversations.prefix};
+  // Packed rows give the same loss as rows of one conversation each, for less work.
+  if (!peek.outcome.is_given("dataset.packed_sequence_size"))
+    dataset.packing.packed_sequence_size = row;
 }
 
 }  // namespace
+
+int64_t row_that_holds(int64_t longest, int64_t positions) {
+  return std::min(positions, (longest + kRowMultiple - 1) / kRowMultiple * kRowMultiple);
+}
 
 RunSetup prepare_inference(const InferenceRequest& request) {
   RunConfig defaults;
@@ -63,6 +88,8 @@ RunSetup prepare_inference(const InferenceRequest& request) {
     if (cuts && peek.config.model.seq_length.is_auto()) length = std::max(tp, length - length % tp);
   }
   defaults.model.seq_length.resolve(length);
+  if (request.conversations)
+    take_conversations(*request.conversations, peek, length, defaults.dataset);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
     defaults.train.micro_batch_size =
         std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));

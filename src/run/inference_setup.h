@@ -12,17 +12,31 @@
 
 namespace viaduct {
 
+/// Conversations that are evaluated (data/conversation_dataset.h).
+struct EvaluatedConversations {
+  std::string prefix;   // of a data set with a mask
+  int64_t longest = 0;  // tokens of the longest one
+};
+
 struct InferenceRequest {
   std::filesystem::path model;              // as of resolve_model_folder
   std::vector<std::string> overrides;       // section.field=value
   std::optional<std::string> adapter = {};  // as of open_adapter
   DistConfig dist;                          // defaults, as a launcher gives them
-  /// Tokens of a row; none: as model.seq_length, else at most 2048.
+  /// Tokens of a row; none: as dataset.packed_sequence_size, else as model.seq_length, else at most
+  /// 2048, or more if a conversation needs them.
   std::optional<int64_t> sequence_length = {};
   /// For generation, which feeds few tokens at a time: no sequence parallelism unless the model has
   /// experts, no exchanges in chunks under products, and weights as tiles if GEMMs read them.
   bool few_tokens = false;
+  /// The run's validation data, in rows that are packed unless dataset.packed_sequence_size says
+  /// otherwise.
+  std::optional<EvaluatedConversations> conversations = {};
 };
+
+/// The length of rows, for a model of so many positions, that hold texts of up to `longest` tokens
+/// as far as the positions reach; layouts can cut them.
+int64_t row_that_holds(int64_t longest, int64_t positions);
 
 /// A run that trains nothing (train.skip_train), in the type of the folder's weights unless the
 /// overrides say otherwise: model, tokenizer and configuration. A micro-batch has about 2048 tokens

@@ -207,10 +207,9 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(packing.conversations && !packing.plain,
                           "conversations are documents already, and the mask says what is scored");
        }},
-      {{"dataset.packed_sequence_size", "dataset.packing_split", "dataset.pad_cu_seqlens",
-        "dataset.pad_seq_to_mult", "dataset.answer_only_loss"},
-       no_conversations},
-      {{"dataset.packing_algorithm"},
+      {{"dataset.packed_sequence_size", "dataset.answer_only_loss"}, no_conversations},
+      {{"dataset.packing_algorithm", "dataset.packing_split", "dataset.pad_cu_seqlens",
+        "dataset.pad_seq_to_mult"},
        [](const RunConfig& c, const ConfigOutcome& outcome) {
          if (!c.dataset.packing.packed_sequence_size)
            return std::string("dataset.packed_sequence_size is null: rows are not packed");

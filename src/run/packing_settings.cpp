@@ -197,7 +197,8 @@ void apply_packing(RunConfig& config, ConfigOutcome& outcome, Problems& problems
   packing.conversations = !found.with.empty();
   packing.plain = !found.without.empty();
   note_masks(config, outcome, found);
-  if (packing.packed_sequence_size && !found.with.empty() && config.train.micro_batch_size > 1) {
+  if (packing.packed_sequence_size && !found.with.empty() && config.train.micro_batch_size > 1 &&
+      !config.train.skip_train) {
     outcome.notes.push_back(
         fmt::format("train.micro_batch_size = {} with packed rows: any is allowed here; "
                     "Megatron-Bridge demands "
@@ -215,6 +216,7 @@ int64_t layout_multiple(const RunConfig& config) {
 
 void validate_packing(const RunConfig& config, Problems& problems) {
   const PackingConfig& packing = config.dataset.packing;
+  if (!packing.packed_sequence_size) return;  // the other fields have no effect
   const int64_t multiple = packing.pad_seq_to_mult, needed = layout_multiple(config);
   if (multiple > 1 && multiple % needed != 0) {
     problems.add(

@@ -138,8 +138,10 @@ FieldGroup validation_fields(ValidationConfig& config) {
       .constraint("needs a tokenizer");
   group
       .field("sample_prompts", config.sample_prompts,
-             "File of prompts (one a line, or JSONL with `prompt`) that the model continues at "
-             "each evaluation, with the most probable tokens; null: none.")
+             "File of prompts (one a line, or JSONL with `prompt` or `messages`) that the model "
+             "answers at each evaluation, with the most probable tokens: messages of a user, by "
+             "the chat template, where data are conversations that have one, else texts that it "
+             "continues; null: none.")
       .constraint(
           "needs a tokenizer; excludes context parallelism and comm_overlap.tp_comm_overlap");
   group

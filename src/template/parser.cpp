@@ -84,6 +84,13 @@ class Parser {
     stream_.take();
     return body;
   }
+  /// The same where the loops around the tag cannot be left from: a function of its own.
+  Body parse_outside_of_loops(std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    Body body = parse_inner(end);
+    loops_ = loops;
+    return body;
+  }
   Body parse_inner_until(const Ends& ends) {
     stream_.skip_symbol(":");
     end_tag();
@@ -201,9 +208,7 @@ class Parser {
   }
 
   void finish_macro(MacroTree& macro, std::string_view end, Place place) {
-    const int loops = std::exchange(loops_, 0);
-    macro.body = parse_inner(end);
-    loops_ = loops;
+    macro.body = parse_outside_of_loops(end);
     macro.uses_caller = body_uses(macro.body, "caller");
     macro.uses_kwargs = body_uses(macro.body, "kwargs");
     macro.uses_varargs = body_uses(macro.body, "varargs");
@@ -270,9 +275,7 @@ class Parser {
 
   StatementPointer parse_plain_block(StatementKind kind, std::string_view end) {
     StatementPointer made = make(kind, stream_.take().place);
-    const int loops = std::exchange(loops_, 0);
-    made->bodies.push_back(parse_inner(end));
-    loops_ = loops;
+    made->bodies.push_back(parse_outside_of_loops(end));
     return made;
   }
 
@@ -282,9 +285,7 @@ class Parser {
     stream_.skip_name("scoped");
     stream_.skip_name("required");
     StatementPointer made = make(StatementKind::block, place);
-    const int loops = std::exchange(loops_, 0);
-    made->bodies.push_back(parse_inner("endblock"));
-    loops_ = loops;
+    made->bodies.push_back(parse_outside_of_loops("endblock"));
     stream_.skip_name(name);
     return made;
   }

@@ -6,9 +6,7 @@ namespace viaduct::jinja {
 namespace {
 
 ExpressionPointer around(ExpressionKind kind, Place place, ExpressionPointer operand) {
-  auto made = std::make_unique<Expression>();
-  made->kind = kind;
-  made->place = place;
+  ExpressionPointer made = make_expression(kind, place);
   adopt(*made, std::move(operand));
   return made;
 }
@@ -102,9 +100,8 @@ ExpressionPointer ExpressionParser::parse_subscript(ExpressionPointer operand) {
                                            shown_token(name)));
     }
     ExpressionPointer made = around(ExpressionKind::item, name.place, std::move(operand));
-    auto index = std::make_unique<Expression>();
+    ExpressionPointer index = make_expression(ExpressionKind::constant, name.place);
     index->value = name.value;
-    index->place = name.place;
     adopt(*made, std::move(index));
     return made;
   }
@@ -119,9 +116,7 @@ ExpressionPointer ExpressionParser::parse_slice_or_index(ExpressionPointer objec
     first = parse();
     if (!stream_.is_symbol(":")) {
       if (stream_.is_symbol(",")) {
-        auto tuple = std::make_unique<Expression>();
-        tuple->kind = ExpressionKind::tuple;
-        tuple->place = place;
+        ExpressionPointer tuple = make_expression(ExpressionKind::tuple, place);
         adopt(*tuple, std::move(first));
         while (stream_.skip_symbol(",") && !stream_.is_symbol("]")) adopt(*tuple, parse());
         first = std::move(tuple);

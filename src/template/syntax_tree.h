@@ -85,6 +85,14 @@ struct Expression {
   ExpressionPointer more_positional, more_named;  // call, filter, test: *list and **map
 };
 
+/// A node without parts.
+inline ExpressionPointer make_expression(ExpressionKind kind, Place place) {
+  auto made = std::make_unique<Expression>();
+  made->kind = kind;
+  made->place = place;
+  return made;
+}
+
 /// A deeper tree is refused, since whoever walks it recurses.
 inline constexpr int kDeepestTree = 1000;
 

@@ -6,6 +6,12 @@
 
 namespace viaduct {
 
+void check_system(const ChatPrompts& prompts, const std::string& text, const std::string& where) {
+  Conversation first = conversation_of("Hello");
+  first.messages.insert(first.messages.begin(), ChatMessage::of_text("system", text));
+  (void)prompts.prompt(first, where);
+}
+
 ChatSession::ChatSession(const ChatPrompts& prompts, ChatSettings settings, AnswerPrompt answer)
     : prompts_(prompts), settings_(std::move(settings)), answer_(answer) {
   reset();
@@ -19,6 +25,7 @@ void ChatSession::reset() {
 }
 
 void ChatSession::set_system(std::string text) {
+  check_system(prompts_, text, "the system message");
   settings_.system = std::move(text);
   reset();
 }

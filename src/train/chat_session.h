@@ -22,6 +22,9 @@ class ContextFull : public ConfigError {
   using ConfigError::ConfigError;
 };
 
+/// ConfigError that begins with `where` if the template has no place for a system message.
+void check_system(const ChatPrompts& prompts, const std::string& text, const std::string& where);
+
 class ChatSession {
  public:
   /// `prompts` and `answer` must outlive it.
@@ -33,7 +36,7 @@ class ChatSession {
   /// Begins a new conversation, which has the system message alone. Random numbers depend on the
   /// number of the conversation.
   void reset();
-  /// The same with another system message.
+  /// The same with another system message. ConfigError of check_system, and nothing changes.
   void set_system(std::string text);
   /// Adds a message that is not answered: an example's, or a system message in between.
   void add(ChatMessage message);

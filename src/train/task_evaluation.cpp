@@ -10,9 +10,6 @@
 namespace viaduct {
 namespace {
 
-// Rows grow by this, so that ranks can cut them.
-constexpr int64_t kRowMultiple = 256;
-
 bool length_is_given(const TaskEvaluationRequest& request, const RunSetup& run) {
   return request.inference.sequence_length ||
          std::find(run.given.begin(), run.given.end(), "model.seq_length") != run.given.end();
@@ -66,8 +63,7 @@ TaskEvaluation prepare_task_evaluation(const TaskEvaluationRequest& request) {
   const int64_t longest = longest_read(tokens);
   if (longest > run.config.model.seq_length.value() && !length_is_given(request, run)) {
     InferenceRequest longer = request.inference;
-    longer.sequence_length = std::min(run.model.max_positions,
-                                      (longest + kRowMultiple - 1) / kRowMultiple * kRowMultiple);
+    longer.sequence_length = row_that_holds(longest, run.model.max_positions);
     run = prepare_inference(longer);
   }
   const int64_t row = run.config.model.seq_length.value();

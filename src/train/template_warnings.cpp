@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_renderer.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_fingerprint.h"
+#include "data/score_mask.h"
 #include "data/token_record.h"
 #include "template/template_error.h"
 
@@ -42,6 +44,14 @@ std::vector<std::string> template_warnings(DatasetBuilder& builder,
         prefix, own ? "that of " + tokenizer.string() : tokenizer.string() + ", which has none"));
   }
   return warnings;
+}
+
+bool learns_a_template(DatasetBuilder& builder) {
+  const std::vector<std::string> conversations = masked_datasets(builder.config()).with;
+  return std::ranges::any_of(conversations, [&](const std::string& prefix) {
+    const auto record = read_token_record(*builder.open(prefix));
+    return !record || !record->conversations || record->conversations->chat_template.has_value();
+  });
 }
 
 }  // namespace viaduct

@@ -1,5 +1,6 @@
 #pragma once
-// Whether conversations were made with the chat template that goes with the trained model.
+// Whether conversations were made with a chat template, and with the one that goes with the trained
+// model.
 
 #include <filesystem>
 #include <string>
@@ -14,5 +15,9 @@ class DatasetBuilder;
 /// model would be asked for in another form than it learned. IoError for malformed files.
 std::vector<std::string> template_warnings(DatasetBuilder& builder,
                                            const std::filesystem::path& tokenizer);
+
+/// Whether the model of the run learns a chat template: a data set of conversations was made with
+/// one, as far as its record says. IoError for malformed files.
+bool learns_a_template(DatasetBuilder& builder);
 
 }  // namespace viaduct

@@ -5,71 +5,33 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/given_path.h"
-#include "data/score_mask.h"
-#include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
-#include "data/vocabulary_check.h"
 #include "engine/evaluation.h"
 #include "run/adapter_setup.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 
 namespace viaduct {
-namespace {
-
-TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
-  VIADUCT_CHECK(ConfigError, run.tokenizer.has_value(),
-                "--data {}: a text needs a tokenizer, but the model's folder has none "
-                "(tokenizer.tokenizer_model can name one)",
-                file.string());
-  const std::string text = read_file(file);
-  check_file_kind(file.string(), text, false);
-  check_text(file.string(), text, 0);
-  return TokenStream(text_ids(*run.tokenizer, text));
-}
-
-TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
-  std::error_code error;
-  if (std::filesystem::exists(data.string() + ".idx", error)) {
-    auto dataset = std::make_shared<IndexedDataset>(data);
-    check_mask_files(*dataset);
-    check_tokenizer(*dataset,
-                    {run.tokenizer ? &*run.tokenizer : nullptr, run.tokenizer_folder.string()});
-    return TokenStream(std::move(dataset));
-  }
-  VIADUCT_CHECK(
-      MissingPath, std::filesystem::is_regular_file(data, error),
-      "--data {}: expected a text file or the prefix of a data set, and there is neither "
-      "a file of this name nor {}.idx{}",
-      data.string(), data.string(),
-      std::filesystem::is_directory(data, error) ? folder_text(data) : nearest_path_text(data));
-  std::filesystem::path prefix = data;
-  prefix.replace_extension();
-  VIADUCT_CHECK(
-      ConfigError, data.extension() != ".bin" || !std::filesystem::exists(prefix.string() + ".idx"),
-      "--data {}: is half of a data set; give its prefix, {}", data.string(), prefix.string());
-  return read_text(data, run);
-}
-
-}  // namespace
 
 TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request) {
-  TextEvaluation evaluation{prepare_inference(request.inference), nullptr, ""};
-  const int64_t length = evaluation.run.config.model.seq_length.value();
+  const auto conversations = open_conversations(request.data);
+  InferenceRequest inference = request.inference;
+  if (conversations) inference.conversations = evaluated(*conversations);
+  TextEvaluation evaluation{prepare_inference(inference), {}};
+  const RunSetup& run = evaluation.run;
+  if (conversations) {
+    VIADUCT_CHECK(ConfigError, !request.stride,
+                  "--stride: {}, but --data {} holds conversations, which do not overlap; the "
+                  "option is for texts",
+                  request.stride.value(), request.data.string());
+    evaluation.data = conversation_data(*conversations, run);
+    return evaluation;
+  }
+  const int64_t length = run.config.model.seq_length.value();
   const int64_t stride = request.stride.value_or(length);
   VIADUCT_CHECK(ConfigError, stride >= 1 && stride <= length,
                 "--stride: expected 1 to {} (the sequence length), found {}", length, stride);
-  evaluation.windows =
-      std::make_shared<TokenWindows>(open_data(request.data, evaluation.run), length, stride);
-  if (has_mask(request.data.string())) {
-    evaluation.warning = fmt::format(
-        "--data {}: it holds conversations with a mask, which is not used: all tokens are scored, "
-        "as one text in which the conversations follow each other. The loss of what is learned is "
-        "a run's validation",
-        request.data.string());
-  }
+  evaluation.data = text_data(request.data, run, stride);
   return evaluation;
 }
 
@@ -88,7 +50,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
 
   const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp().size(),
                               engine.groups().dp().rank()};
-  const EvaluationSet set = each_row_once("", evaluation.windows, place);
+  const EvaluationSet set = each_row_once("", evaluation.data.rows, place);
   const std::vector<int32_t> bytes_of =
       run.tokenizer ? token_text_bytes(*run.tokenizer) : std::vector<int32_t>();
   double bytes = 0;
@@ -104,6 +66,9 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   bytes = world->host().sum(bytes, leads_data_place(engine.groups()));
   TextScore score;
   score.seconds = steady_seconds() - begin;
+  VIADUCT_CHECK(IoError, sums.scored > 0,
+                "no token of the data is scored: their mask has no answer (viaduct data inspect "
+                "shows it)");
   score.tokens = static_cast<int64_t>(sums.scored);
   score.loss = sums.loss / sums.scored;
   score.perplexity = std::exp(score.loss);

@@ -1,31 +1,30 @@
 #pragma once
-// Loss and perplexity of a text or a data set, as `viaduct eval` reports them.
+// Loss and perplexity of a text or a data set, as `viaduct eval --data` reports them.
 
 #include "base/function_ref.h"
 #include "comm/communicator.h"
-#include "data/token_windows.h"
 #include "engine/plan_memory.h"
-#include "run/inference_setup.h"
+#include "train/evaluation_data.h"
 
 namespace viaduct {
 
 struct TextEvaluationRequest {
   InferenceRequest inference;
-  /// The prefix of an indexed data set, whose documents follow each other as in training, or a text
-  /// file, to which the tokenizer adds its beginning tokens.
+  /// The prefix of an indexed data set, whose documents follow each other as in training, or with a
+  /// mask are conversations; or a text file, to which the tokenizer adds its beginning tokens.
   std::filesystem::path data;
-  /// Tokens between the beginnings of rows; none: the sequence length, rows do not overlap.
+  /// Of texts: tokens between the beginnings of rows; none: the sequence length, rows do not
+  /// overlap.
   std::optional<int64_t> stride;
 };
 
 struct TextEvaluation {
   RunSetup run;
-  std::shared_ptr<const TokenWindows> windows;
-  std::string warning;  // of conversations, whose mask is not used; "": none
+  EvaluationData data;
 };
 
-/// Opens model and data; reads no weight. ConfigError for a stride outside [1, sequence length],
-/// data of fewer than two tokens, and a text without a tokenizer; IoError for files.
+/// Opens model and data; reads no weight. ConfigError for a stride outside [1, sequence length], or
+/// of conversations, and as conversation_data and text_data; IoError for files.
 TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request);
 
 struct TextScore {
@@ -37,8 +36,9 @@ struct TextScore {
   double seconds = 0;  // of the evaluation, weights read before
 };
 
-/// Every rank of `world` makes the same call and gets the same result. The device's memory is
-/// planned first. `progress` gets the numbers of finished and of all micro-batches.
+/// Every rank of `world` makes the same call and gets the same result. IoError where no token is
+/// scored. The device's memory is planned first. `progress` gets the numbers of finished and of all
+/// micro-batches.
 TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const OpTable& ops,
                         std::shared_ptr<Communicator> world,
                         FunctionRef<void(int64_t done, int64_t of)> progress);

@@ -27,6 +27,7 @@ std::string to_json(const TrainState& s) {
                               {"data_rows", s.data_rows},
                               {"schedule_samples", s.schedule_samples},
                               {"skipped", s.skipped},
+                              {"nothing_scored", s.nothing_scored},
                               {"skipped_in_a_row", s.skipped_in_a_row},
                               {"loss_scale", s.scaler.scale},
                               {"scaler_clean_steps", s.scaler.clean_steps},
@@ -55,6 +56,7 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     // Not in checkpoints of earlier versions.
     s.data_rows = json.value("data_rows", int64_t{0});
     s.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
+    s.nothing_scored = json.value("nothing_scored", int64_t{0});
     s.scaler.scale = json.at("loss_scale").get<double>();
     s.scaler.clean_steps = json.at("scaler_clean_steps").get<int64_t>();
     s.scaler.overflows_left = json.at("scaler_overflows_left").get<int64_t>();
@@ -66,7 +68,8 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
                   "{}: the best evaluation of the training state contradicts its step", where);
     VIADUCT_CHECK(IoError,
                   s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
-                      s.schedule_samples >= 0 && s.skipped_in_a_row >= 0 && s.data_rows >= 0,
+                      s.schedule_samples >= 0 && s.skipped_in_a_row >= 0 && s.data_rows >= 0 &&
+                      s.nothing_scored >= 0,
                   "{}: counters of the training state contradict each other", where);
     return s;
   } catch (const nlohmann::json::exception& error) {

@@ -31,6 +31,7 @@ struct TrainState {
   int64_t schedule_samples =
       0;  // samples of successful updates: place in the learning-rate schedule
   int64_t skipped = 0;
+  int64_t nothing_scored = 0;    // of them, for want of a scored token
   int64_t skipped_in_a_row = 0;  // NaN or infinity, up to this step
   LossScalerState scaler;
   /// The seed of the run: dropout masks continue only under the same one. Nothing in a checkpoint

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 
@@ -18,6 +19,7 @@
 #include "hardware/cpu/peak.h"
 #include "probe/nan_report.h"
 #include "report/session_log.h"
+#include "run/check_conversations.h"
 #include "run/rank_device.h"
 #include "run/run_length.h"
 #include "run/same_settings.h"
@@ -58,6 +60,10 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   world_->record_on(&device_);
   check_same_settings(world_->host(), config_);
   record_.keep_counters_alone();
+  // Before memory is reserved.
+  for (const std::string& warning : check_conversations(config_)) {
+    if (leads()) log_warning("{}", warning);
+  }
   saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);
   const GlobalRank rank{world_->rank()};
   if (device.memory().system_allocations == 0) {
@@ -351,26 +357,19 @@ bool Trainer::step() {
       return batch;
     });
   }
-  StepResult result;
-  try {
-    may_save_ = false;
-    result = engine_->finish_step(scored);
-  } catch (const NothingScored& error) {
-    failure_ = std::make_exception_ptr(
-        ConfigError(fmt::format("step {}: {}; train.iterations_to_skip=[{}] leaves it out",
-                                state_.step + 1, error.what(), state_.step + 1)));
-    failure_of_all_ = true;
-    result.abandoned = true;
-  }
+  may_save_ = false;
+  const StepResult result = engine_->finish_step(scored);
   offload_.done += moved() - moved_before;
   take_merged(engine_->merged_figures());
   if (result.abandoned) {
     may_save_ = true;
     return false;
   }
+  const bool not_finite = result.skipped && !result.nothing_scored;
   // FP16 gradients overflow in normal runs, which the scaler handles; their loss does not.
-  if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
-  if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
+  if (!std::isfinite(result.loss) || (not_finite && !fp16)) after_nan(result, batch);
+  // A step without a gradient says nothing about the scale.
+  if (fp16 && !result.nothing_scored) state_.scaler = scaler_.next(state_.scaler, not_finite);
 
   scope.reset();
   recording.reset();
@@ -379,24 +378,27 @@ bool Trainer::step() {
   state_.step += 1;
   state_.consumed_samples += work.rows;
   state_.skipped += result.skipped;
-  if (result.skipped && !fp16) {
+  if (not_finite && !fp16) {
     count_skipped();
-  } else {
+  } else if (!result.nothing_scored) {
     state_.skipped_in_a_row = 0;
   }
-  if (!result.skipped) {
-    state_.updates += 1;
-    state_.schedule_samples += work.rows;
-  }
+  if (!result.skipped) state_.updates += 1;
+  // The rows of a step without a scored token are used up, as those of an update are.
+  if (!not_finite) state_.schedule_samples += work.rows;
   may_save_ = true;
+  if (result.nothing_scored) note_nothing_scored();
 
   StepMetrics metrics;
-  metrics.loss = result.loss;
-  metrics.mtp_losses = result.depth_losses;
-  metrics.grad_norm = result.grad_norm;
+  if (!result.nothing_scored) {
+    metrics.loss = result.loss;
+    metrics.mtp_losses = result.depth_losses;
+    metrics.grad_norm = result.grad_norm;
+  }
   metrics.learning_rate = inputs.learning_rate;
   metrics.data_seconds = data_seconds;
   metrics.skipped = result.skipped;
+  metrics.nothing_scored = result.nothing_scored;
   if (fp16) metrics.loss_scale = inputs.loss_scale;
   log_step(std::move(metrics), work);
   note_profiles([&] { return profiler_->end_step(state_.step); });
@@ -459,6 +461,15 @@ void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
     throw Error(what + " (train.nan_loss_action=skip continues without such updates)" +
                 last_checkpoint());
   log_->note("warning: " + what + "; update skipped");
+}
+
+void Trainer::note_nothing_scored() {
+  const int64_t count = ++state_.nothing_scored;
+  // Data with many such steps would fill the log.
+  if (!std::has_single_bit(static_cast<uint64_t>(count))) return;
+  log_->note(fmt::format(
+      "warning: step {}: no token of its global batch is scored, so nothing is updated; {} so far",
+      state_.step, counted(count, "step of this kind", "steps of this kind")));
 }
 
 void Trainer::count_skipped() {

@@ -116,8 +116,9 @@ class Trainer {
   void take_evaluations_before();
   /// Restores the run's state from a checkpoint: the parts that the configuration asks for.
   void resume_state(const TrainState& stored);
-  /// One global batch: forward, backward, update, metrics. False on all ranks, with nothing
-  /// updated, if a rank cannot read its rows, or if no token is scored: `common_failure` says why.
+  /// One global batch: forward, backward, update, metrics. Without a scored token the update is
+  /// left out. False on all ranks, with nothing updated, if a rank cannot read its rows:
+  /// `common_failure` says why.
   bool step();
   /// `read`, or blank rows and `failure_` if it fails.
   HostBatch read_or_blank(int64_t rows, FunctionRef<HostBatch()> read);
@@ -163,7 +164,10 @@ class Trainer {
   /// Rank 0 writes the files of checkpoint.save that are not part of a checkpoint.
   void write_run_files() const;
   void after_nan(const StepResult& result, const HostBatch& batch);
-  /// Counts a skipped update against the limits of section `train`.
+  /// Counts a step without a scored token, and warns of the first, second, fourth … of them.
+  void note_nothing_scored();
+  /// Counts an update that was skipped for values that are not finite against the limits of section
+  /// `train`.
   void count_skipped();
   /// True on all ranks if any rank was asked to stop.
   bool stop_requested();

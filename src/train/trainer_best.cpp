@@ -1,17 +1,37 @@
 // Tasks and prompts at the evaluations of the training loop, the best evaluation so far, and the
 // early end of a run whose evaluations do not improve.
 
+#include <fmt/format.h>
+
+#include <sstream>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
+#include "conversation/chat_renderer.h"
 #include "train/trainer.h"
 
 namespace viaduct {
+namespace {
+
+/// The clock of rank 0, so that all ranks put the same prompts.
+TemplateClock common_clock(HostGroup& hosts) {
+  const TemplateClock mine = local_clock();
+  TemplateClock clock;
+  std::istringstream fields(hosts.text_of_rank_0(fmt::format(
+      "{} {} {} {} {} {}", mine.year, mine.month, mine.day, mine.hour, mine.minute, mine.second)));
+  fields >> clock.year >> clock.month >> clock.day >> clock.hour >> clock.minute >> clock.second;
+  return clock;
+}
+
+}  // namespace
 
 void Trainer::open_validation_files() {
   const ValidationConfig& validation = config_.validation;
+  PromptAsking asking;
+  if (validation.sample_prompts) asking.clock = common_clock(world_->host());
   const auto read = [&] {
     if (validation.tasks) {
       TaskFile file = read_task_file("validation.tasks", *validation.tasks);
@@ -19,8 +39,10 @@ void Trainer::open_validation_files() {
       tasks_ = prepare_tasks(std::move(file), std::move(tokens), run_.positions);
     }
     if (validation.sample_prompts) {
-      prompts_ = read_sample_prompts(*validation.sample_prompts, *setup_.tokenizer, run_.positions,
-                                     validation.sample_tokens);
+      asking.as_messages = data_->learns_a_template();
+      asking.tokenizer = setup_.tokenizer_folder;
+      prompts_ = read_sample_prompts(*validation.sample_prompts, *setup_.tokenizer, asking,
+                                     run_.positions, validation.sample_tokens);
     }
     watched_ = watched_metric(config_, metrics_of_run(!data_->validation_sets().empty(),
                                                       tasks_ ? &tasks_->file : nullptr));
@@ -31,6 +53,7 @@ void Trainer::open_validation_files() {
     if (const std::string text = shortened_text(*tasks_, run_.positions); !text.empty())
       log_warning("{}", text);
   }
+  if (prompts_) log_info("{}", prompts_->form);
   if (watched_) log_info("evaluations are compared by {}", described(*watched_));
 }
 

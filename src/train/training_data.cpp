@@ -111,6 +111,10 @@ std::vector<std::string> TrainingData::template_warnings(
   return viaduct::template_warnings(*builder_, tokenizer);
 }
 
+bool TrainingData::learns_a_template() const {
+  return viaduct::learns_a_template(*builder_);
+}
+
 std::vector<DataUse> TrainingData::use() const {
   return training_ ? data_use(*training_, rows_read_) : std::vector<DataUse>{};
 }

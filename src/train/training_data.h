@@ -44,8 +44,9 @@ class TrainingData {
 
   /// Data sets whose documents do not end where dataset.eod_id does (document_ends.h).
   std::vector<std::string> separator_warnings() const;
-  /// Those of template_warnings.h.
+  /// As in template_warnings.h.
   std::vector<std::string> template_warnings(const std::filesystem::path& tokenizer) const;
+  bool learns_a_template() const;
 
   /// The data sets that the run trains on, and how often it reads them (data_use.h).
   std::vector<DataUse> use() const;

@@ -142,17 +142,69 @@ TEST_F(Chat, ALineInErrorDoesNotEndTheOthers) {
       chat("--temperature 0 --max-new-tokens 3",
            "no json\n" + message("user", "a") + "{\"messages\": []}\n{\"text\": 1}\n" +
                json{{"role", "user"}, {"content", {{{"type", "image"}}}}}.dump() + "\n" +
-               message("user", "b"));
+               message("user", "b") + "{\"role\": \"user\", \"text\": \"c\", \"id\": 9}\n" +
+               "{\"role\": \"user\", \"content\": \"\xff\"}\n" + "[1]\n");
   EXPECT_EQ(result.status, 1) << result.err;
   const auto all = lines(result);
-  ASSERT_EQ(all.size(), 6u) << result.out;
-  for (const size_t wrong : {0, 2, 3, 4}) {
+  ASSERT_EQ(all.size(), 9u) << result.out;
+  for (const size_t wrong : {0, 2, 3, 4, 6, 7, 8}) {
     EXPECT_NE(all[wrong].at("error").get<std::string>().find("line " + std::to_string(wrong + 1)),
               std::string::npos)
         << all[wrong];
   }
   EXPECT_TRUE(all[1].contains("content"));
   EXPECT_GT(all[5].at("cached_tokens"), 0);
+  EXPECT_NE(all[6].at("error").get<std::string>().find("without \"content\""), std::string::npos);
+  EXPECT_EQ(all[6].at("id"), 9);
+  for (const size_t wrong : {0, 3, 7, 8}) {
+    EXPECT_NE(all[wrong].at("error").get<std::string>().find("expected {\"role\", \"content\"}"),
+              std::string::npos)
+        << all[wrong];
+  }
+}
+
+TEST_F(Chat, AnEmptyInputAndALastLineWithoutAnEndAreFine) {
+  const Result nothing = chat("", "");
+  EXPECT_EQ(nothing.status, 0) << nothing.err;
+  EXPECT_EQ(nothing.out, "");
+  std::string input = "\n  \n" + message("user", "the cat");
+  input.pop_back();
+  EXPECT_EQ(answers("--temperature 0 --max-new-tokens 3", input).size(), 1u);
+}
+
+TEST_F(Chat, ATerminalGoesOnAfterWhatIsRefused) {
+  json config = json::parse(read_file(folder_ / "config.json"));
+  config["max_position_embeddings"] = 64;
+  write_file_atomically(folder_ / "config.json", config.dump());
+  write_file_atomically(folder_ / "strict",
+                        "{% for m in messages %}{% if 'bad' in m.content %}{{ raise_exception('no "
+                        "bad words') }}{% endif %}{{ m.content }} {% endfor %}");
+  test::PseudoTerminal terminal(
+      test::viaduct_binary() + " " +
+      command("--temperature 0 --max-new-tokens 3 --template " + path() + "/strict"));
+  terminal.until("> ");
+  const auto answer_to = [&](const std::string& line) {
+    terminal.type(line + "\n");
+    terminal.until("\r\n");
+    return terminal.until("> ");
+  };
+  const auto expect = [&](const std::string& line, const char* text) {
+    const std::string answer = answer_to(line);
+    EXPECT_NE(answer.find(text), std::string::npos) << answer;
+  };
+  expect("bad", "no bad words; it is left out");
+  expect("/system bad", "no bad words; nothing changes");
+  expect("/system", "no system message");
+  EXPECT_EQ(answer_to(" "), "> ") << "nothing is asked";
+  expect(std::string(200, 'x'), "no room for an answer in the 64 positions of the model; it is");
+  expect("/reset", "a new conversation");
+  terminal.type("\\\n");
+  terminal.until(". ");
+  terminal.type("\n");
+  terminal.until("> ");
+  expect("/save " + path() + "/saved.jsonl", "0 messages");
+  terminal.type("\x04");
+  EXPECT_EQ(terminal.wait(), 0);
 }
 
 TEST_F(Chat, RanksGiveTheSameAnswers) {

@@ -132,6 +132,65 @@ TEST_F(ConversationCommands, DataChatReadsStandardInput) {
   EXPECT_THAT(made.out, HasSubstr("<|im_start|>[user"));
 }
 
+TEST_F(ConversationCommands, DataChatCountsWhatCannotBeLearnedFrom) {
+  write_file_atomically(
+      path("bad.jsonl"),
+      std::string(
+          R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})") +
+          "\n" + R"({"conversations": [{"from": "human", "value": "caf)" + "\xe9" +
+          R"("}, {"from": "gpt", "value": "b"}]})" + "\n" +
+          R"({"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": "b"}]})" +
+          "\n");
+  const std::string command =
+      "data chat --input " + path("bad.jsonl") + model() + "--output " + path("bad");
+  const Result refused = run(command);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("2 conversations cannot be learned from"));
+  EXPECT_THAT(refused.err, HasSubstr("1 line: not UTF-8"));
+  EXPECT_THAT(refused.err, HasSubstr("bad.jsonl:2"));
+  EXPECT_THAT(refused.err, HasSubstr("1 line: an unknown role"));
+  EXPECT_THAT(refused.err, HasSubstr("bad.jsonl:3"));
+  const Result skipped = run(command + " --invalid skip");
+  EXPECT_EQ(skipped.status, 0) << skipped.err;
+  EXPECT_THAT(skipped.out, HasSubstr("1 conversation, 1 row"));
+}
+
+TEST_F(ConversationCommands, DataChatCutsAtQuestions) {
+  const std::string line =
+      R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "one"},
+          {"role": "assistant", "content": "1"}, {"role": "user", "content": "two"},
+          {"role": "assistant", "content": "2"}]})";
+  std::string one_line = line;
+  std::erase(one_line, '\n');
+  const auto cut = [&](int length) {
+    return run("data chat --input - --overwrite --overlong truncate_start --max-length " +
+                   std::to_string(length) + model() + "--output " + path("cut"),
+               one_line + "\n");
+  };
+  const Result made = cut(60);
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("1 row longer than 60 tokens: cut"));
+  EXPECT_THAT(made.out, HasSubstr("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\ntwo<|im_end|>"
+                                  "\n<|im_start|>assistant\n[2<|im_end|>]"));
+  const Result none = cut(20);
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr("whose last answer and its question do not fit into 20 tokens"));
+}
+
+TEST_F(ConversationCommands, DataChatAddsNothingToTextsOfPromptAndCompletion) {
+  const Result open = run("data chat --input -" + model() + "--output " + path("open"),
+                          R"({"prompt": "a", "completion": "b"})"
+                          "\n");
+  ASSERT_EQ(open.status, 0) << open.err;
+  EXPECT_THAT(open.out, HasSubstr("a[b]"));
+  EXPECT_THAT(open.err, HasSubstr("1 completion does not end with a special token"));
+  const Result ended = run("data chat --input -" + model() + "--output " + path("ended"),
+                           R"({"prompt": "a", "completion": "b<|im_end|>"})"
+                           "\n");
+  EXPECT_THAT(ended.out, HasSubstr("a[b<|im_end|>]"));
+  EXPECT_THAT(ended.err, testing::Not(HasSubstr("special token")));
+}
+
 TEST_F(ConversationCommands, DataChatRefusesWhatItCannotUse) {
   write_file_atomically(path("bad.jsonl"), std::string(kChat) + "{}\n");
   const std::string input =

@@ -308,6 +308,28 @@ TEST_F(ConvertCommand, GgufIsNamedAfterTheModel) {
   EXPECT_EQ(named(folder_ / "shakespeare", "f.gguf"), "plays-1B");
 }
 
+TEST_F(ConvertCommand, QuantizedGgufFilesAreModels) {
+  const auto good = test_data("gguf_blocks/model.gguf");
+  uintmax_t before = 0;
+  for (const char* format : {"q4_0", "q4_k_s", "q4_k_m", "q5_k_m", "q6_k", "q8_0"}) {
+    SCOPED_TRACE(format);
+    const std::string file = std::string(format) + ".gguf";
+    const Result out = run(good, file, std::string("--dtype ") + format);
+    ASSERT_EQ(out.status, 0) << out.err;
+    EXPECT_NE(out.out.find(std::string(format) + ": "), std::string::npos) << out.out;
+    EXPECT_NE(out.out.find("elements were rounded, by "), std::string::npos) << out.out;
+    const uintmax_t bytes = std::filesystem::file_size(folder_ / file);
+    EXPECT_GE(bytes, before);
+    before = bytes;
+    const Result text = test::run_viaduct("generate --model " + (folder_ / file).string() +
+                                          " --prompt \"a b\" --max-new-tokens 4");
+    EXPECT_EQ(text.status, 0) << text.err;
+  }
+  // The same bytes again.
+  ASSERT_EQ(run(good, "again.gguf", "--dtype q4_k_m").status, 0);
+  EXPECT_EQ(read_file(folder_ / "again.gguf"), read_file(folder_ / "q4_k_m.gguf"));
+}
+
 TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   const auto good = golden("llama/model");
   expect_refused(run(good, "new", "--dtype bf16"), 2, "a checkpoint keeps the stored format");
@@ -316,7 +338,13 @@ TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   expect_refused(run(good, "new", "--to-format gguf"), 2, "end in .gguf");
   expect_refused(run(good, "new.gguf", "--to-format hf"), 2, "end in .gguf");
   expect_refused(run(good, "new.gguf", "--dtype fp8"), 2, "its 8-bit format is q8_0");
-  expect_refused(run(good, "new.gguf", "--dtype q4_k_m"), 2, "of the quantized ones only q8_0 is");
+  expect_refused(run(good, "new", "--to-format hf --dtype q4_k_m"), 2, "a format of GGUF files");
+  expect_refused(run(good, "new.gguf", "--dtype q4_k"), 2, "that are: q8_0, q4_0, q4_1");
+  expect_refused(run(good, "new.gguf", "--dtype iq4_xs"), 2, "not written in this format");
+  expect_refused(run(good, "new.gguf", "--dtype Q4_K_M"), 2, "did you mean q4_k_m?");
+  expect_refused(run(good, "new.gguf", "--dtype int4"), 2,
+                 "supported are fp32, bf16, fp16, fp8, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k_s, "
+                 "q4_k_m, q5_k_s, q5_k_m, q6_k");
   expect_refused(run(golden("gpt2/model"), "new", "--to-format hf --dtype fp8"), 2,
                  "stored transposed");
   write_file_atomically(folder_ / "bad.gguf", "GGUF");

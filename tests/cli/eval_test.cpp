@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "support/command.h"
+#include "support/conversations.h"
 #include "support/language_model.h"
+#include "support/training.h"
 
 namespace viaduct {
 namespace {
@@ -40,7 +42,9 @@ TEST_F(EvalCommand, PrintsAScoreAsATableOrJson) {
   const Result result = run("--sequence-length 32 --json");
   ASSERT_EQ(result.status, 0) << result.err;
   const json score = json::parse(result.out);
-  EXPECT_EQ(score.size(), 5u);
+  EXPECT_EQ(score.size(), 7u);
+  EXPECT_EQ(score.at("data_tokens"), score.at("tokens").get<int64_t>() + 1);
+  EXPECT_TRUE(score.at("conversations").is_null());
   EXPECT_DOUBLE_EQ(score.at("perplexity"), std::exp(score.at("loss").get<double>()));
   EXPECT_GT(score.at("bits_per_byte"), 0);
   EXPECT_GT(score.at("tokens"), 100);
@@ -76,6 +80,45 @@ TEST_F(EvalCommand, RunsOnSeveralRanks) {
                                    .out);
   EXPECT_EQ(one.at("tokens"), two.at("tokens"));
   EXPECT_NEAR(one.at("loss").get<double>(), two.at("loss").get<double>(), 1e-5);
+}
+
+TEST_F(EvalCommand, ConversationsAreScoredByTheirMask) {
+  test::write_conversations(model_ / "chat",
+                            test::conversations_of(test::random_lengths(20, 4, 30), 250));
+  const auto tune = [&](const std::string& rows) {
+    return test::run_viaduct(
+        "train train.skip_train=true checkpoint.pretrained_checkpoint=" + model_.path().string() +
+        " 'dataset.blend_per_split=[null,[" + (model_ / "chat").string() +
+        "],null]' validation.full_validation=true mixed_precision=fp32 "
+        "dist.threads_per_rank=1 checkpoint.save=" +
+        (model_ / "run").string() + " " + rows);
+  };
+  ASSERT_EQ(tune("dataset.packed_sequence_size=64").status, 0);
+  const std::vector<double> loss =
+      test::metric(model_ / "run" / "metrics.jsonl", "validation_loss");
+  ASSERT_EQ(loss.size(), 1u);
+  for (const char* rows : {"", "dataset.packed_sequence_size=null",
+                           "dist.ranks=2 model.tensor_model_parallel_size=2", "dist.ranks=2"}) {
+    const Result result = run(std::string("--sequence-length 64 --json ") + rows, "chat");
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err.find("warning"), std::string::npos) << result.err;
+    const json score = json::parse(result.out);
+    EXPECT_NEAR(score.at("loss").get<double>(), loss[0], 1e-6 * loss[0]) << rows;
+    EXPECT_EQ(score.at("conversations"), 20);
+    EXPECT_LT(score.at("tokens"), score.at("data_tokens"));
+  }
+  const Result table = run("--sequence-length 64", "chat");
+  EXPECT_NE(table.out.find("conversations"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find(" of "), std::string::npos) << table.out;
+  expect(run("--sequence-length 64 --stride 8", "chat"), 2, "--stride");
+  expect(run("--sequence-length 16", "chat"), 2, "longer than a row of 16 tokens");
+  expect(run("--sequence-length 32 dataset.packed_sequence_size=32"), 2, "for conversations");
+  // Without the mask they are one text, and the command says so.
+  for (const char* ending : {"chat.mask.idx", "chat.mask.bin"})
+    std::filesystem::remove(model_ / ending);
+  const Result text = run("--sequence-length 64 --json", "chat");
+  EXPECT_NE(text.err.find("read as one text"), std::string::npos) << text.err;
+  EXPECT_TRUE(json::parse(text.out).at("conversations").is_null());
 }
 
 TEST_F(EvalCommand, ADryRunStartsNothing) {

@@ -76,13 +76,71 @@ TEST_F(TrainConversations, RanksTrainOnPackedRows) {
 }
 
 TEST_F(TrainConversations, TooLongOnesEndTheRunBeforeItsFirstStep) {
-  for (const char* rows : {"model.seq_length=16", "dataset.packed_sequence_size=16"}) {
+  for (const std::string rows : {"model.seq_length=16", "dataset.packed_sequence_size=16",
+                                 "model.seq_length=16 dataset.packing_split=true"}) {
     const CommandResult run = train(rows);
     EXPECT_EQ(run.status, 2);
     EXPECT_THAT(run.err, AllOf(HasSubstr("longer than a row of 16 tokens"),
                                HasSubstr("viaduct data chat … --max-length 16")));
-    EXPECT_THAT(run.out, Not(HasSubstr("loss")));
+    EXPECT_THAT(run.out + run.err, Not(HasSubstr("memory")));
+    // A dry run says the same.
+    const CommandResult dry = train(rows + " --dry-run");
+    EXPECT_EQ(dry.status, 2);
+    EXPECT_EQ(dry.err, run.err);
+    const CommandResult ranks = train(rows + " dist.ranks=2");
+    EXPECT_EQ(ranks.status, 2);
+    EXPECT_EQ(ranks.err, run.err) << "once, not by each rank";
   }
+  EXPECT_EQ(train("dataset.packed_sequence_size=16 dataset.packing_split=true --dry-run").status,
+            0);
+}
+
+TEST_F(TrainConversations, APlanRefusesWhatDoesNotFit) {
+  const CommandResult plan = run_viaduct(
+      "plan --cluster cpu model.family=llama model.num_layers=2 model.hidden_size=32 "
+      "model.ffn_hidden_size=64 model.num_attention_heads=4 model.vocab_size=2048 "
+      "train.global_batch_size=4 train.micro_batch_size=2 train.train_iters=8 "
+      "model.seq_length=16 'dataset.blend=[" +
+      chat + "]'");
+  EXPECT_EQ(plan.status, 2);
+  EXPECT_THAT(plan.err, HasSubstr("longer than a row of 16 tokens"));
+}
+
+TEST_F(TrainConversations, WithoutAScoredTokenAreRefused) {
+  auto blank = conversations_of(random_lengths(20, 5, 30), 500);
+  for (Conversation& one : blank) one.mask.assign(one.mask.size(), 0);
+  const std::string none = write_conversations(folder / "blank", blank);
+  for (const char* more : {" model.seq_length=32", " dataset.packed_sequence_size=64",
+                           " model.seq_length=32 --dry-run", " model.seq_length=32 dist.ranks=2"}) {
+    const CommandResult run = train("'dataset.blend=[" + none + "]'" + more);
+    EXPECT_EQ(run.status, 2) << more;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("no token of the train split is scored"),
+                               HasSubstr("dataset.answer_only_loss=false")));
+  }
+  const CommandResult blend =
+      train("'dataset.blend=[0.5," + chat + ",0.5," + none + "]' model.seq_length=32");
+  EXPECT_EQ(blend.status, 0) << blend.err;
+  EXPECT_THAT(blend.err, HasSubstr(none + ": no token of the train split is scored: its rows "
+                                          "change nothing"));
+}
+
+TEST_F(TrainConversations, StepsWithoutAScoredTokenAreCountedAndSaid) {
+  auto some = conversations_of(random_lengths(40, 5, 30), 500);
+  for (size_t i = 0; i < some.size(); ++i)
+    if (i % 4 != 0) some[i].mask.assign(some[i].mask.size(), 0);
+  const std::string prefix = write_conversations(folder / "some", some);
+  const CommandResult run = train(
+      "'dataset.blend=[" + prefix +
+      "]' model.seq_length=32 dataset.split=1,0,0 validation.eval_iters=0 "
+      "train.global_batch_size=1 train.micro_batch_size=1 train.train_iters=40 checkpoint.save=" +
+      (folder / "run").string());
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(
+      run.out + run.err,
+      AllOf(HasSubstr("no token of its global batch is scored, so nothing is "
+                      "updated; 1 step of this kind so far"),
+            HasSubstr("16 steps of this kind so far"), Not(HasSubstr("17 steps of this kind"))));
+  EXPECT_GE(metric(folder / "run" / "metrics.jsonl", "nothing_scored").size(), 30u);
 }
 
 TEST_F(TrainConversations, SamplesShowRows) {

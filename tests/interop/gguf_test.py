@@ -140,6 +140,23 @@ class Gguf(InteropTest):
             tensor = tensors[f"blk.{layer}.ffn_up.weight"]
             np.testing.assert_array_equal(back[f"model.layers.{layer}.mlp.up_proj.weight"], gguf.quants.dequantize(tensor.data, Type.Q8_0))
 
+    def test_searched_types_are_read_as_the_package_decodes_them(self):
+        source = DATA / "gguf_blocks/model.gguf"
+        types = {"q4_0": Type.Q4_0, "q4_1": Type.Q4_1, "q5_0": Type.Q5_0, "q5_1": Type.Q5_1, "q4_k_m": Type.Q4_K, "q5_k_m": Type.Q5_K, "q6_k": Type.Q6_K}
+        for dtype, type_ in types.items():
+            with self.subTest(dtype):
+                reader = self.convert(source, "--dtype", dtype)
+                self.assertEqual(gguf.LlamaFileType(reader.fields["general.file_type"].contents()).name, "MOSTLY_" + dtype.upper())
+                self.assertEqual(reader.fields["general.quantization_version"].contents(), gguf.GGML_QUANT_VERSION)
+                tensors = {tensor.name: tensor for tensor in reader.tensors}
+                self.assertEqual(tensors["output.weight"].tensor_type, Type.Q6_K)
+                viaduct("convert", "--from", self.folder / "m.gguf", "--to", self.folder / dtype)
+                back = weights_of(self.folder / dtype)
+                for layer in range(2):
+                    tensor = tensors[f"blk.{layer}.ffn_up.weight"]
+                    self.assertEqual(tensor.tensor_type, type_)
+                    np.testing.assert_array_equal(back[f"model.layers.{layer}.mlp.up_proj.weight"], gguf.quants.dequantize(tensor.data, type_))
+
     def test_every_type_is_read_as_the_package_decodes_it(self):
         oracle = pathlib.Path(__file__).resolve().parents[2] / "tools/oracle/gguf_types.py"
         done = subprocess.run([sys.executable, "-B", oracle, "--viaduct", BINARY, "--rows", "8", "--columns", "256"], capture_output=True, text=True)

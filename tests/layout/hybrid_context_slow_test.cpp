@@ -3,20 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "checkpoint/logical_gather.h"
-#include "checkpoint/parameter_io.h"
 #include "engine/document_batches.h"
-#include "engine/engine.h"
-#include "run/launch.h"
-#include "run/rank_device.h"
-#include "run/run_length.h"
-#include "support/golden.h"
+#include "support/first_step.h"
 #include "support/layout_run.h"
 #include "support/training.h"
-#include "train/training_data.h"
 
 namespace viaduct {
 namespace {
@@ -33,77 +27,48 @@ const Overrides kDocuments{"model.seq_length=64",
                            "dist.distributed_timeout_minutes=1"};
 const Overrides kHybrid{"model.hybrid_context_parallel=true"};
 
-struct Outcome {
-  std::map<std::string, Tensor> values;  // loss, grad_norm, gradients by name
-  std::vector<int> shared_by;            // ranks of each micro-batch of rank 0
+RunSetup setup_with(const Overrides& overrides) {
+  return setup_of(tiny_run() + kDocuments + overrides);
+}
+
+struct SharedStep {
+  StepTensors values;
+  std::vector<int> shared_by;  // ranks of each micro-batch of rank 0
 };
 
-Outcome first_step(const Overrides& overrides) {
-  const RunSetup setup = setup_of(tiny_run() + kDocuments + overrides);
-  const ResolvedRun run = resolve_run(setup.config, setup.model);
-  const Mesh& mesh = run.parallelism.mesh;
-  Outcome outcome;
-  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    world->record_on(rank.device.get());
-    const TrainingData data(setup, rank.device->pool(), mesh.size(Axis::dp),
-                            mesh.coordinate({world->rank()}, Axis::dp).value);
-    Engine engine(*rank.device, rank.ops, setup.model, run, ParallelGroups(mesh, world));
-    engine.initialize();
-    engine.begin_step({});
+SharedStep shared_step(const Overrides& overrides) {
+  const RunSetup setup = setup_with(overrides + kHybrid);
+  SharedStep step;
+  step.values = first_step(setup, [&](Engine& engine, const TrainingData& data) {
+    DocumentBatches documents(setup, engine.groups());
+    const auto row = [&](int64_t number) { return data.row(0, number); };
     double scored = 0;
     int64_t tokens = 0;
-    const int64_t rows = setup.config.train.global_batch_size;
+    documents.share(setup.config.train.global_batch_size, data.place(), row,
+                    [&](const HostBatch& own) {
+                      scored += own.scored_weight();
+                      tokens += own.tokens();
+                    });
+    engine.post_scored(scored, tokens);
     std::vector<int> shared_by;
-    if (setup.config.context_parallel.hybrid_context_parallel) {
-      DocumentBatches documents(setup, engine.groups());
-      const auto row = [&](int64_t number) { return data.row(0, number); };
-      documents.share(rows, data.place(), row, [&](const HostBatch& own) {
-        scored += own.scored_weight();
-        tokens += own.tokens();
-      });
-      engine.post_scored(scored, tokens);
-      engine.run_micro_batches(documents.count(), [&](int64_t i) {
-        HostBatch batch = documents.batch(i, row);
-        EXPECT_LE(batch.tokens(),
-                  batch.context_ranks * *setup.config.context_parallel.max_seqlen_per_dp_cp_rank);
-        shared_by.push_back(batch.context_ranks);
-        return batch;
-      });
-    } else {
-      engine.run_micro_batches(data.micro_batches(rows), [&](int64_t i) {
-        HostBatch batch = data.train(0, i);
-        scored += batch.scored_weight();
-        return batch;
-      });
-    }
-    const StepResult result = engine.finish_step(scored, false);
-    std::map<std::string, Tensor> values;
-    for (const auto& [name, value] :
-         {std::pair("loss", result.loss), std::pair("grad_norm", result.grad_norm)}) {
-      values[name] = host_tensor(DType::f32, {});
-      *values[name].data<float>() = static_cast<float>(value);
-    }
-    const Communicator& copies = engine.store().copies_of_runs();
-    gather_logical(*world, engine.device(),
-                   share_of_copies(stored_runs(engine.store(), [](const ShardRun& r,
-                                                                  size_t) { return r.gradient; }),
-                                   copies.rank(), copies.size()),
-                   engine.gradient_factor(),
-                   [&](const std::string& name, const Tensor& tensor) { values[name] = tensor; });
-    if (world->rank() == 0) outcome = {std::move(values), std::move(shared_by)};
+    engine.run_micro_batches(documents.count(), [&](int64_t i) {
+      HostBatch batch = documents.batch(i, row);
+      EXPECT_LE(batch.tokens(),
+                batch.context_ranks * *setup.config.context_parallel.max_seqlen_per_dp_cp_rank);
+      shared_by.push_back(batch.context_ranks);
+      return batch;
+    });
+    if (engine.groups().world().rank() == 0) step.shared_by = std::move(shared_by);
+    return scored;
   });
-  return outcome;
+  return step;
 }
 
 class HybridContext : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(HybridContext, HasTheGradientsOfOneRank) {
-  static const Outcome alone = first_step({"dataset.mock=true"});
-  const Outcome got = first_step(GetParam().overrides + kHybrid);
-  ASSERT_EQ(got.values.size(), alone.values.size());
-  for (const auto& [name, values] : alone.values)
-    EXPECT_LE(relative_error(got.values.at(name), values), 2e-5) << name;
+  static const StepTensors alone = first_step(setup_with({"dataset.mock=true"}));
+  expect_same_step(shared_step(GetParam().overrides).values, alone);
 }
 
 Overrides at_most(int64_t tokens) {
@@ -126,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(HybridContexts, LongDocumentsShareMoreRanks) {
   const auto shared_by = [](int64_t tokens) {
-    return first_step(layout(1, 1, 1, 4, at_most(tokens)).overrides + kHybrid).shared_by;
+    return shared_step(layout(1, 1, 1, 4, at_most(tokens)).overrides).shared_by;
   };
   const std::vector<int> narrow = shared_by(16), wide = shared_by(64);
   EXPECT_EQ(narrow.front(), 4);

@@ -4,18 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+#include <vector>
 
-#include "checkpoint/logical_gather.h"
-#include "checkpoint/parameter_io.h"
-#include "engine/engine.h"
-#include "run/launch.h"
-#include "run/rank_device.h"
 #include "support/conversations.h"
-#include "support/golden.h"
+#include "support/first_step.h"
 #include "support/layout_run.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
-#include "train/training_data.h"
 
 namespace viaduct {
 namespace {
@@ -40,9 +36,8 @@ struct Data {
   std::string prefix = write_conversations(folder / "chat", conversations_of(lengths()));
 };
 
-/// Loss, gradient norm and gradients of a global batch that holds each conversation once.
-std::map<std::string, Tensor> first_step(const std::string& prefix, bool packed,
-                                         const Overrides& overrides) {
+/// A global batch that holds each conversation once.
+StepTensors step_of(const std::string& prefix, bool packed, const Overrides& overrides) {
   const int64_t rows = packed ? kPackedRows : static_cast<int64_t>(lengths().size());
   Overrides settings = tiny_run() + Overrides{"dataset.mock=false",
                                               "dataset.blend=[" + prefix + "]",
@@ -53,62 +48,24 @@ std::map<std::string, Tensor> first_step(const std::string& prefix, bool packed,
                                               "dist.threads_per_rank=1",
                                               "dist.distributed_timeout_minutes=1"};
   if (packed) settings.push_back("dataset.packed_sequence_size=" + std::to_string(kRow));
-  const RunSetup setup = setup_of(settings + overrides);
-  const ResolvedRun run = resolve_run(setup.config, setup.model);
-  const Mesh& mesh = run.parallelism.mesh;
-  std::map<std::string, Tensor> outcome;
-  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    world->record_on(rank.device.get());
-    const TrainingData data(setup, rank.device->pool(), mesh.size(Axis::dp),
-                            mesh.coordinate({world->rank()}, Axis::dp).value);
-    Engine engine(*rank.device, rank.ops, setup.model, run, ParallelGroups(mesh, world));
-    engine.initialize();
-    engine.begin_step({});
-    double scored = 0;
-    engine.run_micro_batches(data.micro_batches(rows), [&](int64_t i) {
-      HostBatch batch = data.train(0, i);
-      scored += batch.scored_weight();
-      return batch;
-    });
-    const StepResult result = engine.finish_step(scored, false);
-    std::map<std::string, Tensor> values;
-    for (const auto& [name, value] :
-         {std::pair("loss", result.loss), std::pair("grad_norm", result.grad_norm)}) {
-      values[name] = host_tensor(DType::f32, {});
-      *values[name].data<float>() = static_cast<float>(value);
-    }
-    const Communicator& copies = engine.store().copies_of_runs();
-    gather_logical(*world, engine.device(),
-                   share_of_copies(stored_runs(engine.store(), [](const ShardRun& r,
-                                                                  size_t) { return r.gradient; }),
-                                   copies.rank(), copies.size()),
-                   engine.gradient_factor(),
-                   [&](const std::string& name, const Tensor& tensor) { values[name] = tensor; });
-    if (world->rank() == 0) outcome = std::move(values);
-  });
-  return outcome;
+  return first_step(setup_of(settings + overrides));
 }
 
 class PackedConversations : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(PackedConversations, HaveTheGradientsOfRowsOfOne) {
   static const Data data;
-  static std::map<bool, std::map<std::string, Tensor>> references;  // with experts
+  static std::map<bool, StepTensors> references;  // with experts
   const Overrides experts{"model.family=qwen3_moe",     "model.num_moe_experts=4",
                           "model.moe_router_topk=2",    "model.moe_ffn_hidden_size=32",
                           "model.moe_aux_loss_coeff=0", "model.num_layers=2"};
   const bool routes = GetParam().name.find("ep") != std::string::npos;
   const Overrides model = routes ? experts : Overrides{"model.num_layers=4"};
   auto& alone = references[routes];
-  if (alone.empty()) alone = first_step(data.prefix, false, model);
-  const auto got = first_step(data.prefix, true, model + GetParam().overrides);
-  ASSERT_EQ(got.size(), alone.size());
-  for (const auto& [name, values] : alone)
-    EXPECT_LE(relative_error(got.at(name), values), 2e-5) << name;
-  const auto unpacked = first_step(data.prefix, false, model + GetParam().overrides);
-  for (const auto& [name, values] : alone)
-    EXPECT_LE(relative_error(unpacked.at(name), values), 2e-5) << name << ", one a row";
+  if (alone.empty()) alone = step_of(data.prefix, false, model);
+  const Overrides settings = model + GetParam().overrides;
+  expect_same_step(step_of(data.prefix, true, settings), alone);
+  expect_same_step(step_of(data.prefix, false, settings), alone, ", one a row");
 }
 
 const Overrides kSharded{"ddp.data_parallel_sharding_strategy=optim_grads_params"};

@@ -27,7 +27,7 @@ std::vector<FieldCase> model_cases() {
       {"model.post_sublayer_norm", "true"},
       {"model.activation_func", "gelu", kNumbers},
       {"model.gated_linear_unit", "false", kSaid},
-      {"model.activation_func_clamp_value", "0.01", kSaid, kGptOss},
+      {"model.activation_func_clamp_value", "0.01", kNumbers, kGptOss},
       {"model.glu_linear_offset", "2", kSaid, kGptOss},
       {"model.add_bias_linear", "true"},
       {"model.add_qkv_bias", "true"},

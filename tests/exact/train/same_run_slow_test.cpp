@@ -3,10 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/logical_gather.h"
-#include "engine/engine.h"
-#include "run/rank_device.h"
-#include "support/golden.h"
+#include <string>
+
+#include "support/first_step.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -48,45 +47,13 @@ TEST_P(SameRun, EvaluationChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Recipes, SameRun, testing::Values("fp32", "bf16_mixed", "fp16_mixed"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// Loss and gradients of the mean over the first global batch.
-std::map<std::string, Tensor> first_step(const Overrides& overrides) {
-  const RunSetup setup = setup_of(overrides);
-  const RankDevice rank = make_rank_device(setup.config.dist);
-  const ResolvedRun run = resolve_run(setup.config, setup.model);
-  Engine engine(*rank.device, rank.ops, setup.model, run);
-  engine.initialize();
-  const TrainingData data(setup, rank.device->pool());
-  engine.begin_step({});
-  double scored = 0;
-  engine.run_micro_batches(data.micro_batches(setup.config.train.global_batch_size),
-                           [&](int64_t i) {
-                             HostBatch batch = data.train(0, i);
-                             scored += batch.scored_weight();
-                             return batch;
-                           });
-  const StepResult result = engine.finish_step(scored, false);
-  std::map<std::string, Tensor> values{{"loss", host_tensor(DType::f32, {1})}};
-  *values.at("loss").data<float>() = static_cast<float>(result.loss);
-  gather_logical(engine.groups().world(), *rank.device,
-                 whole_runs(engine.store().parameters(),
-                            [&](const Parameter& p) { return engine.store().main_gradient(p); }),
-                 engine.gradient_factor(), [&](const std::string& name, const Tensor& tensor) {
-                   values.emplace(name, tensor);
-                 });
-  return values;
-}
-
 TEST(Accumulation, FourTimesOneIsOneTimesFourUpToRounding) {
   const auto with = [](const char* rows) {
-    return first_step(kFull + Overrides{std::string("train.micro_batch_size=") + rows});
+    return first_step(setup_of(kFull + Overrides{std::string("train.micro_batch_size=") + rows}));
   };
-  const auto whole = with("4");
-  for (const char* rows : {"1", "2"}) {
-    const auto parts = with(rows);
-    ASSERT_EQ(parts.size(), whole.size());
-    for (const auto& [name, value] : whole)
-      EXPECT_LE(relative_error(parts.at(name), value), 2e-5) << name << " with rows of " << rows;
-  }
+  const StepTensors whole = with("4");
+  for (const char* rows : {"1", "2"})
+    expect_same_step(with(rows), whole, std::string(" with rows of ") + rows);
 }
 
 }  // namespace

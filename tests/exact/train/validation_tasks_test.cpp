@@ -10,10 +10,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/save_folder.h"
+#include "generate/chat_prompts.h"
 #include "generate/prompts.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
+#include "support/conversations.h"
 #include "support/golden_tasks.h"
 #include "support/language_model.h"
 #include "support/temporary_folder.h"
@@ -211,6 +214,37 @@ TEST_F(SamplePromptRuns, ChangeNothingElse) {
   run(tuned_run(folder_ / "without"));
   const auto file = std::filesystem::path(step_folder_name(2)) / "rank_00000.bin";
   EXPECT_TRUE(read_file(folder_ / "with" / file) == read_file(folder_ / "without" / file));
+}
+
+TEST_F(SamplePromptRuns, OfConversationsAreMessagesAsInAChat) {
+  const LanguageModel model("llama");
+  write_file_atomically(model / "chat_template.jinja",
+                        "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+                        "{% if add_generation_prompt %}[assistant] {% endif %}");
+  const std::string data =
+      write_conversations(folder_ / "chat", conversations_of(random_lengths(12, 5, 20), 250));
+  const auto save = folder_ / "run";
+  const Overrides of_chat{"checkpoint.pretrained_checkpoint=" + model.path().string(),
+                          "dataset.mock=false", "dataset.blend=[" + data + "]",
+                          "dataset.split=1,0,0", "train.train_iters=1"};
+  write_file_atomically(folder_ / "prompts.txt", "the cat\n");
+  run(tuned_run(save, prompts() + of_chat));
+  const json answer = lines_with(save, "validation_answers").at(1).at(0);
+  EXPECT_EQ(answer.at("prompt"), "[user] the cat\n[assistant] ");
+
+  const RunSetup setup =
+      prepare_inference({.model = save,
+                         .overrides = {"dist.threads_per_rank=1", "mixed_precision=fp32"},
+                         .few_tokens = true});
+  const ChatPrompts chat(ChatRenderer::load(open_tokenizer_files(model.path())).value(),
+                         *setup.tokenizer, {});
+  GenerationWork work;
+  work.batches = {make_prompts(make_chat_prompts({{"the cat", "here"}}, false, chat),
+                               *setup.tokenizer, setup.model, 12)};
+  work.options.sampling.temperature = 0;
+  work.options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
+  const auto texts = generate_texts(setup, work);
+  EXPECT_EQ(answer.at("answer"), setup.tokenizer->decode_text(texts[0].generated.tokens));
 }
 
 TEST_F(SamplePromptRuns, RefuseWhatCannotBeAnswered) {

@@ -1,12 +1,10 @@
-// The header of GGUF files, and Q8_0.
+// The header of GGUF files.
 
 #include "checkpoint/gguf_metadata.h"
 
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 #include "checkpoint/gguf_file.h"
@@ -95,38 +93,6 @@ TEST(GgufMetadata, RefusesDamage) {
   std::string twice = good;
   twice.replace(place("two") - 3, 3, "one");
   expect_refused(twice, "\"one\" appears twice");
-}
-
-// ggml-quants.c, quantize_row_q8_0_ref.
-TEST(Q8_0, IsGgmlsReference) {
-  Tensor from = host_tensor(DType::f32, {2, 32});
-  auto* values = from.data<float>();
-  for (int i = 0; i < 32; ++i) values[i] = static_cast<float>(i - 16) * 0.37f;  // row 1: zeros
-  Rounding total;
-  const Tensor blocks = q8_0_blocks(from, "w", total);
-  ASSERT_EQ(blocks.bytes(), 2 * 34);
-  const auto* bytes = static_cast<const uint8_t*>(blocks.raw());
-  float16 scale;
-  std::memcpy(&scale, bytes, 2);
-  const float exact = 16 * 0.37f / 127;
-  EXPECT_EQ(static_cast<float>(scale), static_cast<float>(static_cast<float16>(exact)));
-  for (int i = 0; i < 32; ++i)
-    EXPECT_EQ(static_cast<int8_t>(bytes[2 + i]), std::lround(values[i] * (1 / exact))) << i;
-  for (int i = 34; i < 68; ++i) EXPECT_EQ(bytes[i], 0);
-  EXPECT_EQ(total.elements, 64);
-  EXPECT_GT(total.changed, 0);
-}
-
-TEST(Q8_0, RefusesWhatItsScalesCannotHold) {
-  Tensor from = host_tensor(DType::f32, {32});
-  from.data<float>()[3] = 1e7f;  // / 127 is beyond f16
-  Rounding total;
-  EXPECT_THAT([&] { q8_0_blocks(from, "w", total); },
-              ThrowsMessage<IoError>(HasSubstr("tensor \"w\": 1 of its 1 blocks")));
-  from.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THROW(q8_0_blocks(from, "w", total), IoError);
-  from.data<float>()[3] = 1e-42f;  // its inverse is infinite
-  EXPECT_NO_THROW(q8_0_blocks(from, "w", total));
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -18,6 +20,7 @@
 #include "checkpoint/safetensors_writer.h"
 #include "model/family.h"
 #include "model/further_fields.h"
+#include "model/hf_config.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -166,6 +169,83 @@ TEST(GgufModel, Q8_0IsReadAsItsExactValues) {
     }
     EXPECT_LE(worst, largest / 254 * 1.1f) << info.name;
   }
+}
+
+// Rows of 256 elements and of 4.
+TEST(GgufModel, QuantizedFormatsAreMixturesOfTypes) {
+  const GgufModel from = read_gguf(test_data("gguf_blocks/model.gguf"));
+  const ModelConfig model = read_hf_config(from.config, "config.json");
+  TemporaryFolder folder;
+  const auto path = folder / "m.gguf";
+  const GgufWritten written =
+      write_gguf(path, "name", model, *from.weights, {}, ExportFormat::q4_k_m);
+  EXPECT_THAT(written.notes,
+              testing::Contains(HasSubstr("rows of blk.1.ffn_down.weight are not a multiple of "
+                                          "256; stored as F16 instead of Q6_K")));
+  EXPECT_THAT(written.notes, testing::Contains(HasSubstr("F16 instead of Q4_K")));
+  const GgufFile file(path);
+  EXPECT_EQ(file.head().keys.integer("general.file_type"), 15);
+  EXPECT_EQ(file.head().keys.integer("general.quantization_version"), 2);
+  std::map<std::string, GgufTensorType> types;
+  for (const GgufTensor& tensor : file.head().tensors) types[tensor.name] = tensor.type;
+  EXPECT_EQ(types.at("token_embd.weight"), GgufTensorType::q4_k);
+  EXPECT_EQ(types.at("output.weight"), GgufTensorType::q6_k);
+  EXPECT_EQ(types.at("blk.0.attn_v.weight"), GgufTensorType::q4_k);
+  EXPECT_EQ(types.at("blk.1.attn_v.weight"), GgufTensorType::q6_k);
+  EXPECT_EQ(types.at("blk.1.attn_q.weight"), GgufTensorType::q4_k);
+  EXPECT_EQ(types.at("blk.0.ffn_down.weight"), GgufTensorType::f16);
+  EXPECT_EQ(types.at("blk.0.attn_norm.weight"), GgufTensorType::f32);
+}
+
+TEST(GgufModel, QuantizedFormatsAreReadAsNearlyTheWeights) {
+  const GgufModel from = read_gguf(test_data("gguf_blocks/model.gguf"));
+  const ModelConfig model = read_hf_config(from.config, "config.json");
+  double before = 0;  // the formats are in the order of their errors
+  for (const ExportFormat format :
+       {ExportFormat::q8_0, ExportFormat::q6_k, ExportFormat::q5_k_m, ExportFormat::q5_k_s,
+        ExportFormat::q4_k_m, ExportFormat::q4_k_s, ExportFormat::q4_0}) {
+    TemporaryFolder folder;
+    const GgufWritten written =
+        write_gguf(folder / "m.gguf", "name", model, *from.weights, {}, format);
+    const GgufModel back = read_gguf(folder / "m.gguf");
+    double squares = 0;
+    for (const TensorInfo& info : from.weights->tensors()) {
+      const Tensor a = from.weights->tensor(info.name), b = back.weights->tensor(info.name);
+      ASSERT_EQ(a.shape(), b.shape()) << info.name;
+      std::vector<double> values;
+      for_each_value(a, [&](int64_t, double value) { values.push_back(value); });
+      for_each_value(b, [&](int64_t i, double value) {
+        const double difference = value - values[static_cast<size_t>(i)];
+        squares += difference * difference;
+      });
+    }
+    EXPECT_NEAR(squares, written.rounding.error_squares, squares * 1e-6);
+    EXPECT_GE(squares, before) << export_format_name(format);
+    EXPECT_LT(squares, 0.02 * written.rounding.value_squares) << export_format_name(format);
+    before = squares;
+  }
+}
+
+// Nothing is written of a model with a weight that no scale holds.
+TEST(GgufModel, QuantizedFormatsRefuseInfinities) {
+  const Opened from("llama");
+  TemporaryFolder folder;
+  std::map<std::string, Tensor> tensors;
+  for (const TensorInfo& info : from.weights->tensors()) {
+    const Tensor tensor = from.weights->tensor(info.name);
+    tensors[info.name] = host_tensor(tensor.dtype(), tensor.shape());
+    std::memcpy(tensors[info.name].raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
+  }
+  const std::string name = "model.layers.0.self_attn.q_proj.weight";
+  ASSERT_EQ(tensors.at(name).dtype(), DType::f32);
+  tensors.at(name).data<float>()[5] = std::numeric_limits<float>::infinity();
+  write_safetensors(folder / "model.safetensors", tensors);
+  write_file_atomically(folder / "config.json", read_config_text(from.folder));
+  const auto weights = open_weights(resolve_model_folder(folder.path()));
+  EXPECT_THAT(
+      [&] { write_gguf(folder / "m.gguf", "name", from.model, *weights, {}, ExportFormat::q4_0); },
+      ThrowsMessage<IoError>(HasSubstr("tensor \"" + name + "\": 1 of its")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "m.gguf"));
 }
 
 TEST(GgufModel, RefusesModelsThatLlamaCppComputesOtherwise) {

@@ -217,16 +217,125 @@ TEST_F(ChatFiles, WithLongRowsDoAsAsked) {
   EXPECT_THAT([&] { convert(both); },
               ThrowsMessage<IoError>(HasSubstr(
                   "2 rows longer than --max-length 5 dropped (the longest has 18 tokens)")));
-  settings_.max_length = 12;
+  settings_.max_length = 15;
   settings_.overlong = Overlong::truncate_start;
   convert(both);
-  EXPECT_THAT(rows(), ElementsAre("s:S</s>5</s>a:[abc</s>]", "u:a</s>a:[b</s>]"));
+  EXPECT_THAT(rows(), ElementsAre("s:S</s>u:45</s>a:[abc</s>]", "u:a</s>a:[b</s>]"));
+  // An answer never stays without its question.
+  settings_.max_length = 13;
+  const ChatFilesResult unfit = convert(both);
+  EXPECT_EQ(unfit.overlong, 1);
+  EXPECT_EQ(unfit.unfit, 1);
+  EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
+  EXPECT_THAT([&] { convert(line); },
+              ThrowsMessage<IoError>(HasSubstr("1 row whose last answer and its question do not "
+                                               "fit into 13 tokens dropped")));
+  settings_.max_length = 12;
   settings_.overlong = Overlong::truncate_end;
   EXPECT_EQ(convert(both).dropped, 1);
   EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
   settings_.max_length = 16;
   convert(both);
   EXPECT_THAT(rows(), ElementsAre("s:S</s>u:12345</s>a:[ab]", "u:a</s>a:[b</s>]"));
+}
+
+std::string turns(const std::vector<std::pair<std::string, std::string>>& messages) {
+  std::string line;
+  for (const auto& [role, content] : messages)
+    line += (line.empty() ? "" : ", ") + ("{\"role\": \"" + role + "\", \"content\": \"") +
+            content + "\"}";
+  return "{\"messages\": [" + line + "]}";
+}
+
+TEST_F(ChatFiles, LosingTheirStartBeginWithAQuestion) {
+  const std::string line = turns({{"system", "S"},
+                                  {"user", "1"},
+                                  {"assistant", "a"},
+                                  {"user", "2"},
+                                  {"tool", "t"},
+                                  {"assistant", "b"},
+                                  {"user", "3"},
+                                  {"assistant", "c"}});
+  settings_.overlong = Overlong::truncate_start;
+  // Of 32 tokens, 4 a message.
+  const std::pair<int64_t, const char*> expected[] = {
+      {32, "s:S</s>u:1</s>a:[a</s>]u:2</s>t:t</s>a:[b</s>]u:3</s>a:[c</s>]"},
+      {31, "s:S</s>u:2</s>t:t</s>a:[b</s>]u:3</s>a:[c</s>]"},
+      {24, "s:S</s>u:2</s>t:t</s>a:[b</s>]u:3</s>a:[c</s>]"},
+      {23, "s:S</s>u:3</s>a:[c</s>]"},
+      {12, "s:S</s>u:3</s>a:[c</s>]"}};
+  for (const auto& [length, row] : expected) {
+    settings_.max_length = length;
+    convert(line);
+    EXPECT_THAT(rows(), ElementsAre(row)) << length;
+  }
+  settings_.max_length = 11;
+  EXPECT_THROW(convert(line), IoError);
+  // A last question without an answer is not what is kept.
+  settings_.max_length = 12;
+  convert(
+      turns({{"user", "1"}, {"assistant", "a"}, {"user", "2"}, {"assistant", "b"}, {"user", "3"}}));
+  EXPECT_THAT(rows(), ElementsAre("u:2</s>a:[b</s>]u:3</s>"));
+}
+
+TEST_F(ChatFiles, LosingTheirStartKeepTheTemplatesOwnSystemMessage) {
+  const ChatRenderer renderer = ChatRenderer::of_text(
+      std::string("{% if messages[0].role != 'system' %}s:D</s>{% endif %}") + kShort, "chat.jinja",
+      {});
+  settings_.renderer = &renderer;
+  settings_.overlong = Overlong::truncate_start;
+  settings_.max_length = 15;
+  convert(turns({{"user", "1"}, {"assistant", "a"}, {"user", "2"}, {"assistant", "b"}}));
+  EXPECT_THAT(rows(), ElementsAre("s:D</s>u:2</s>a:[b</s>]"));
+}
+
+TEST_F(ChatFiles, LosingTheirStartHaveRowsOfOneAnswerToo) {
+  // Shows thoughts of the last answer alone.
+  const ChatRenderer renderer = ChatRenderer::of_text(
+      "{% for m in messages %}{{ m.role[0] + ':' + (m.content if loop.last else "
+      "m.content[-1]) + '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'a:' }}{% endif %}",
+      "chat.jinja", {});
+  settings_.renderer = &renderer;
+  settings_.overlong = Overlong::truncate_start;
+  settings_.max_length = 11;
+  const ChatFilesResult result = convert(turns({{"user", "1"},
+                                                {"assistant", "ta"},
+                                                {"user", "2"},
+                                                {"assistant", "tb"},
+                                                {"user", "3"},
+                                                {"assistant", "tc"}}));
+  EXPECT_EQ(result.own_rows, 2);
+  EXPECT_THAT(rows(), testing::UnorderedElementsAre("u:1</s>a:[ta</s>]", "u:2</s>a:[tb</s>]",
+                                                    "u:3</s>a:[tc</s>]"));
+}
+
+TEST_F(ChatFiles, OfPromptAndCompletionKeepSomeOfThePrompt) {
+  settings_.overlong = Overlong::truncate_start;
+  settings_.max_length = 4;
+  const std::string line = R"({"prompt": "12345", "completion": "abc"})";
+  convert(line);
+  EXPECT_THAT(rows(), ElementsAre("5[abc]"));
+  settings_.max_length = 3;
+  EXPECT_THROW(convert(line), IoError);
+  settings_.train_on = TrainOn::all;
+  convert(line);
+  EXPECT_THAT(rows(), ElementsAre("a[bc]"));
+}
+
+TEST_F(ChatFiles, ThatAreNotUtf8AreCounted) {
+  const std::string text = chat("a", "b") + "\n" + chat("a", "caf\xe9") + "\n" + chat("\xff", "b") +
+                           "\n" + chat("\xc3\xa9", "b") + "\n";
+  EXPECT_THAT([&] { convert(text); },
+              ThrowsMessage<IoError>(testing::AllOf(
+                  HasSubstr("2 lines: not UTF-8 (the first: "), HasSubstr("chat.jsonl:2"),
+                  HasSubstr("1 ill-formed place, the first at byte "))));
+  EXPECT_TRUE(left_nothing());
+  settings_.skip_invalid = true;
+  const ChatFilesResult result = convert(text);
+  EXPECT_EQ(result.rows, 2);
+  EXPECT_EQ(result.problems[static_cast<size_t>(ConversationProblem::not_utf8)].lines, 2);
+  EXPECT_THAT([&] { convert(std::string("{\0}", 3)); },
+              ThrowsMessage<IoError>(HasSubstr("a zero byte at offset 1")));
 }
 
 TEST_F(ChatFiles, WithoutAnythingToLearnAreRefused) {

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "data/blended_dataset.h"
+#include "data/conversation_check.h"
 #include "data/conversation_figures.h"
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset_writer.h"
@@ -27,6 +28,8 @@ using test::write_conversations;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
 
 class Conversations : public testing::Test {
  protected:
@@ -221,6 +224,40 @@ TEST_F(Conversations, TooLongOnesAreCountedBeforeTheFirstRow) {
   EXPECT_THAT(error_of<ConfigError>(positions),
               AllOf(HasSubstr("1 of 4 conversations"), HasSubstr("the 35 tokens")));
   EXPECT_EQ(error_of<ConfigError>(config({prefix}, 40)), "no error");
+}
+
+TEST_F(Conversations, AreCheckedBeforeARun) {
+  const std::string fits = write("fits", conversations_of({5, 31, 32})),
+                    longer = write("longer", conversations_of({5, 40})),
+                    blank = write("blank", {{{1, 2, 3}, {1, 0, 0}}, {{4}, {1}}});
+  const std::vector<Split> train{Split::train};
+  const auto check = [&](DatasetConfig settings) {
+    settings.packing.conversations = true;
+    return check_conversations(settings, train);
+  };
+  EXPECT_THAT(check(config({fits}, 32)), IsEmpty());
+  EXPECT_THAT(
+      [&] {
+        check(config({fits, longer}, 32));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr(longer + ": 1 of 2 conversations")));
+  EXPECT_THAT([&] { check(packed({longer}, 32)); },
+              ThrowsMessage<ConfigError>(HasSubstr("dataset.packed_sequence_size=40")));
+  DatasetConfig split = packed({longer}, 32);
+  split.packing.packing_split = true;
+  EXPECT_THAT(check(split), IsEmpty());
+  // It acts on packed rows alone.
+  split.packing.packed_sequence_size.reset();
+  EXPECT_THROW(check(split), ConfigError);
+  EXPECT_THAT([&] { check(config({blank}, 32)); },
+              ThrowsMessage<ConfigError>(HasSubstr("no token of the train split is scored")));
+  EXPECT_THAT(check(config({fits, blank}, 32)),
+              ElementsAre(AllOf(HasSubstr(blank), HasSubstr("its rows change nothing"))));
+  DatasetConfig all = config({blank}, 32);
+  all.packing.answer_only_loss = false;
+  EXPECT_THAT(check(all), IsEmpty());
+  // What cannot be read is reported where it is opened.
+  EXPECT_THAT(check(config({(folder / "absent").string()}, 32)), IsEmpty());
 }
 
 TEST_F(Conversations, PadCuSeqlensMakesRowsOfEquallyManyDocuments) {

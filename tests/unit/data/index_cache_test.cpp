@@ -126,13 +126,13 @@ TEST(IndexFiles, NamesAreTheDigestsOfMegatronsDescription) {
   const MappedFile idx(folder / "d.idx"), bin(folder / "d.bin");
   const auto dataset = std::make_shared<const IndexedDataset>(IndexedDataset::from_memory(
       std::string(idx.text()), std::string(bin.text()), "data/\xc3\xa9/plays"));
-  GptIndexRequest request{dataset, Split::train, {0, 38}, 900, 32, 7};
-  GptIndexStorage storage{"/cache", false, false, "95,5,0"};
+  GptIndexRequest request{dataset, Split::train, {0, 38}, 900, 32, 7, "95,5,0"};
+  IndexStorage storage{"/cache", false, false};
   EXPECT_EQ(gpt_index_files(request, storage).array_file(0),
             "/cache/0187b68e08836244d442e939733c01f6-GPTDataset-train-document_index.npy");
   request.split = Split::valid;
   request.num_samples.reset();
-  storage.split_weights.reset();
+  request.split_weights.reset();
   storage.path_to_cache.reset();
   EXPECT_EQ(gpt_index_files(request, storage).array_file(2),
             "data/\xc3\xa9/plays/cache/GPTDataset_indices/"
@@ -351,10 +351,14 @@ TEST(IndexCache, DataSetsOfABlendAreIndexedByManyThreads) {
   DatasetConfig config = config_of({folder / "a", folder / "b"}, folder / "cache");
   config.num_dataset_builder_threads = 2;
   DatasetBuilder builder(config);
-  GptIndexRequest request{
-      builder.open((folder / "a").string()), Split::train, {0, 40}, std::nullopt, 4, 1234};
-  const IndexCacheEntry entry =
-      gpt_index_files(request, {config.path_to_cache, false, false, config.split});
+  GptIndexRequest request{builder.open((folder / "a").string()),
+                          Split::train,
+                          {0, 40},
+                          std::nullopt,
+                          4,
+                          1234,
+                          config.split};
+  const IndexCacheEntry entry = gpt_index_files(request, {config.path_to_cache, false, false});
   std::filesystem::create_directories(entry.folder);
   std::thread build;
   size_t made = 0;

@@ -245,6 +245,7 @@ TEST(MetricsLog, OneCallFeedsEveryWriter) {
     for (int64_t step = 1; step <= 25; ++step) {
       StepMetrics m = metrics(step);
       m.skipped = step == 12 || step == 13 ? 1 : 0;
+      m.nothing_scored = step == 13 ? 1 : 0;
       log.step(m);
       if (step == 20)
         log.validation({.step = 20, .validation_loss = 2.5, .validation_tokens = 100});
@@ -256,6 +257,8 @@ TEST(MetricsLog, OneCallFeedsEveryWriter) {
   EXPECT_EQ(steps_of(folder / "run" / "metrics.jsonl"), (std::vector<int64_t>{10, 20, 20, 25, 25}));
   EXPECT_EQ(lines[0].at("skipped"), 0);
   EXPECT_EQ(lines[1].at("skipped"), 2);  // of steps 11 to 20
+  EXPECT_EQ(lines[1].at("nothing_scored"), 1);
+  EXPECT_FALSE(lines[0].contains("nothing_scored"));
   EXPECT_EQ(lines[2].at("validation_loss"), 2.5);
   EXPECT_EQ(lines[3].at("skipped"), 0);
   EXPECT_EQ(lines[4].at("stopped"), "signal");

@@ -136,7 +136,8 @@ TEST_F(PackingSettingsTest, PaddingIsWhatTheLayoutCuts) {
   EXPECT_EQ(layout_multiple(setup({"dist.ranks=2", "model.tensor_model_parallel_size=2"}).config),
             2);
   EXPECT_THAT(error({"dist.ranks=2", "model.hybrid_context_parallel=true",
-                     "model.max_seqlen_per_dp_cp_rank=32", "dataset.pad_cu_seqlens=true"}),
+                     "model.max_seqlen_per_dp_cp_rank=32", "dataset.packed_sequence_size=32",
+                     "dataset.pad_cu_seqlens=true"}),
               HasSubstr("dataset.pad_cu_seqlens: true"));
 }
 
@@ -153,6 +154,16 @@ TEST_F(PackingSettingsTest, WhatHasNoEffectIsSaid) {
               HasSubstr(plain + " has no mask and is not packed"));
   EXPECT_THAT(notes({"dataset.packing_algorithm=sequential"}),
               HasSubstr("dataset.packed_sequence_size is null"));
+  // They act on packed rows alone.
+  for (const char* field : {"dataset.packing_split=true", "dataset.pad_cu_seqlens=true",
+                            "dataset.pad_seq_to_mult=8", "dataset.pad_seq_to_mult=5"}) {
+    const std::string name(field, std::string_view(field).find('='));
+    const std::string reason = name + " has no effect here: ";
+    EXPECT_THAT(notes({field}), HasSubstr(reason + "dataset.packed_sequence_size is null"));
+    EXPECT_THAT(notes({field, "dataset.packed_sequence_size=32"}, plain), HasSubstr(name));
+  }
+  EXPECT_THAT(notes({"dataset.packing_split=true", "dataset.packed_sequence_size=32"}),
+              Not(HasSubstr("packing_split")));
   EXPECT_THAT(notes({"dataset.packed_sequence_size=32", "train.micro_batch_size=2"}),
               HasSubstr("Megatron-Bridge demands 1"));
   EXPECT_THAT(notes({"dataset.enable_offline_packing=false",

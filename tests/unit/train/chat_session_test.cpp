@@ -73,8 +73,10 @@ TEST_F(ChatSessions, AnErrorLeavesTheConversationAsItWas) {
   ask(chat, "a");
   EXPECT_THROW(ask(chat, "bad"), ConfigError);
   EXPECT_THROW(ask(chat, std::string(400, 'z').c_str()), ContextFull);
+  EXPECT_THROW(chat.set_system("bad"), ConfigError);
   ask(chat, "b");
   EXPECT_EQ(asked_.back(), "u:a;a:yes;u:b;");
+  EXPECT_EQ(chat.system(), "");
 }
 
 TEST_F(ChatSessions, AnInterruptionBeforeTheAnswerTakesTheQuestionBack) {
