@@ -145,7 +145,8 @@ Measured measure(const RunSetup& setup, const Options& options,
   m.ranks = world->size();
   const int64_t length = config.model.seq_length.value();
   m.tokens = rows * length;
-  m.model_flops = training_flops(flop_sizes(setup.model), rows, length).model();
+  m.model_flops =
+      training_flops(flop_sizes(setup.model, setup.config.peft.resolved), rows, length).model();
   return m;
 }
 

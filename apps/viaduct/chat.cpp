@@ -70,7 +70,6 @@ void set_sampling(Prepared& prepared, const Arguments& arguments) {
 std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   VIADUCT_CHECK(ConfigError, arguments.images.empty(), "--image {}: no model here sees images yet",
                 arguments.images.front());
-  check_talk_options(arguments.talk);
   check(arguments.sampling.over({}));
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
                 "viaduct chat is one process, and {}={} is set: start it without the launcher; "

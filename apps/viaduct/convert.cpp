@@ -26,7 +26,8 @@ struct Arguments {
 
 const std::map<std::string, ModelFormat> kFormats{{"hf", ModelFormat::hugging_face},
                                                   {"viaduct", ModelFormat::checkpoint},
-                                                  {"gguf", ModelFormat::gguf}};
+                                                  {"gguf", ModelFormat::gguf},
+                                                  {"peft", ModelFormat::peft}};
 
 /// Fields that decide which pieces of the weights a rank saves.
 OverrideScope scope() {
@@ -76,10 +77,16 @@ Subcommand add_convert(CLI::App& root) {
                   "that gets a step and latest), or FILE.gguf")
       ->check(new_path())
       ->required();
-  app->add_option("--to-format", arguments->format,
-                  "hf, viaduct or gguf; default: gguf for FILE.gguf, viaduct where --from is a "
-                  "Hugging Face folder, else hf")
-      ->check(CLI::IsMember({"hf", "viaduct", "gguf"}));
+  app->add_option(
+         "--to-format", arguments->format,
+         "hf, viaduct, gguf or peft (of a run with adapters: adapter_config.json and "
+         "adapter_model.safetensors); default: gguf for FILE.gguf, peft where --from is "
+         "such a run, viaduct where it is a Hugging Face folder and there is no --adapter, "
+         "else hf")
+      ->check(CLI::IsMember({"hf", "viaduct", "gguf", "peft"}));
+  app->add_option("--adapter", arguments->settings.adapter,
+                  "Folder of an adapter, as PEFT or a run with adapters writes it, that is merged "
+                  "into the weights: computed in FP32, rounded once");
   app->add_option("--dtype", arguments->dtype,
                   "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 "
                   "blocks with scales), or of a GGUF file " +

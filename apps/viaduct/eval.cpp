@@ -163,6 +163,8 @@ Subcommand add_eval(CLI::App& root) {
   CLI::App* app = root.add_subcommand(
       "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
   add_model_option(*app, arguments->inference.model);
+  app->add_option("--adapter", arguments->inference.adapter,
+                  "Folder of an adapter, as PEFT or a run with adapters writes it");
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,
                       "A text file, which the model's tokenizer encodes, or PREFIX of a data set "

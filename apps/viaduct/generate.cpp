@@ -79,7 +79,6 @@ void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines line
 }
 
 void check_options(const Arguments& arguments) {
-  check_talk_options(arguments.talk);
   VIADUCT_CHECK(ConfigError, arguments.chat || !arguments.talk.any(),
                 "viaduct generate: --template, --now and --user-control-tokens are of "
                 "conversations, which --chat reads");

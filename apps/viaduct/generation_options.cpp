@@ -42,14 +42,16 @@ void add_talk_options(CLI::App& app, TalkOptions& options) {
                  "as-text: control tokens that stand in messages are text, so that they cannot "
                  "forge a turn; by default they are recognised, as Hugging Face does")
       ->check(CLI::IsMember({"as-text"}));
-  app.add_option("--adapter", options.adapters, "Adapters of the model; not built yet");
+  app.add_option("--adapter", options.adapters,
+                 "Folder of an adapter, as PEFT or a run with adapters writes it");
 }
 
-void check_talk_options(const TalkOptions& options) {
-  VIADUCT_CHECK(ConfigError, options.adapters.empty(),
-                "--adapter {}: adapters are not built yet; merge it into the model, for example "
-                "with PEFT's merge_and_unload",
-                options.adapters.front());
+std::optional<std::string> adapter_of(const TalkOptions& options) {
+  if (options.adapters.empty()) return std::nullopt;
+  VIADUCT_CHECK(ConfigError, options.adapters.size() == 1,
+                "--adapter: {} are given, but several in one command are not built yet; expected 1",
+                options.adapters.size());
+  return options.adapters.front();
 }
 
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
@@ -77,6 +79,7 @@ RunSetup open_generation(GenerationArguments& arguments, const std::string& comm
                          std::string_view inputs) {
   move_overrides(arguments.stops, arguments.inference.overrides);
   generation_scope(command).check(arguments.inference.overrides);
+  arguments.inference.adapter = adapter_of(arguments.talk);
   RunSetup setup = prepare_inference(arguments.inference);
   VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
                 "{}: no tokenizer files; {} need a tokenizer", setup.pretrained->path.string(),

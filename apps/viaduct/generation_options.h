@@ -27,8 +27,7 @@ OverrideScope generation_scope(std::string command);
 void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,
                   const std::string& otherwise);
 
-/// Of prompts that are conversations: --template, --now, --user-control-tokens; and --adapter,
-/// which `check_talk_options` refuses.
+/// Of prompts that are conversations: --template, --now, --user-control-tokens; and --adapter.
 struct TalkOptions {
   ChatOptions chat;
   std::string user_control_tokens;
@@ -50,8 +49,8 @@ struct GenerationArguments {
 };
 
 void add_talk_options(CLI::App& app, TalkOptions& options);
-/// ConfigError for what is not built yet.
-void check_talk_options(const TalkOptions& options);
+/// The adapter that is asked for; ConfigError for what is not built yet.
+std::optional<std::string> adapter_of(const TalkOptions& options);
 /// The prompts of the model of `setup`, which must outlive them. ConfigError if it has no template
 /// and none is given: the message has the files that were looked for.
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,

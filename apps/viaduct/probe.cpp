@@ -35,8 +35,8 @@ void check_output(const std::filesystem::path& file) {
 
 OverrideScope scope() {
   return {"viaduct probe",
-          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "rng",
-           "scheduler", "train.global_batch_size", "train.micro_batch_size"}};
+          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "peft",
+           "rng", "scheduler", "train.global_batch_size", "train.micro_batch_size"}};
 }
 
 int run(ProbeRequest request, const std::filesystem::path& out) {
@@ -92,6 +92,9 @@ Subcommand add_probe(CLI::App& root) {
                   "is ignored), position_ids, attention_mask, document_ids or cu_seqlens; with "
                   "--train batch.input_ids [N,B,S] and the like")
       ->required();
+  app->add_option("--adapter", request->adapter,
+                  "Folder of an adapter, as PEFT or a run with adapters writes it: the model is "
+                  "frozen, and gradients and final.NAME are the adapter's, under PEFT's names");
   app->add_option("--out", *out, "Safetensors file to write")->check(new_path())->required();
   app->add_flag("--train", request->train,
                 "N optimizer steps instead: loss [N], grad_norm [N] and final.NAME");

@@ -35,7 +35,7 @@ namespace viaduct::cli {
 namespace {
 
 struct Options {
-  std::string config, target, cluster;
+  std::string config, target, cluster, adapter;
   RuleOptions rules;
   std::vector<std::string> overrides;
   bool dry_run = false, json = false, full = false;
@@ -234,6 +234,9 @@ Subcommand add_train(CLI::App& root) {
       "train", "Pretrain, or fine-tune with checkpoint.pretrained_checkpoint=DIR");
   app->add_option("CONFIG", options->config, "YAML file; optional if overrides give all settings");
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
+  app->add_option("--adapter", options->adapter,
+                  "Folder of an adapter, as PEFT or a run with adapters writes it, that the run "
+                  "continues: peft.adapter=DIR");
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print what was set, what follows from it, what warns, and the "
@@ -274,6 +277,7 @@ Subcommand add_train(CLI::App& root) {
               overrides.insert(overrides.begin(), file);
               file.clear();
             }
+            if (!options->adapter.empty()) overrides.push_back("peft.adapter=" + options->adapter);
             Launch launch;
             const RunSetup setup = before_ranks([&] {
               if (!options->dry_run) launch = launch_of_process();

@@ -15,6 +15,7 @@
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/merged_weights.h"
 #include "checkpoint/own_names.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/quantization_config.h"
@@ -221,12 +222,20 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
 }
 
 ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
-  const bool folder_to_checkpoint = from.folder.kind == ModelFolderKind::hugging_face;
+  const bool folder_to_checkpoint =
+      from.folder.kind == ModelFolderKind::hugging_face && !settings.adapter;
   const ModelFormat format =
       settings.format.value_or(is_gguf(settings.to)   ? ModelFormat::gguf
                                : folder_to_checkpoint ? ModelFormat::checkpoint
                                                       : ModelFormat::hugging_face);
   const bool checkpoint = format == ModelFormat::checkpoint;
+  VIADUCT_CHECK(ConfigError, format != ModelFormat::peft,
+                "convert: {} holds a model and no adapter; --to-format peft is for the checkpoint "
+                "of a run with peft.scheme",
+                settings.from.string());
+  VIADUCT_CHECK(ConfigError, !checkpoint || !settings.adapter,
+                "convert: a model with an adapter merged into it is written as a Hugging Face "
+                "folder or a GGUF file (--to-format hf or gguf), not as a checkpoint");
   VIADUCT_CHECK(ConfigError, (format == ModelFormat::gguf) == is_gguf(settings.to),
                 "convert: {} is written as {}; names of GGUF files, and no others, end in .gguf",
                 settings.to.string(),
@@ -244,16 +253,42 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
   return format;
 }
 
+/// The adapter of a run, as PEFT has it.
+Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& from) {
+  VIADUCT_CHECK(ConfigError, settings.format.value_or(ModelFormat::peft) == ModelFormat::peft,
+                "convert: {} holds an adapter, which is written as a folder of PEFT (--to-format "
+                "peft); to merge it: --from MODEL --adapter {}",
+                settings.from.string(), settings.from.string());
+  VIADUCT_CHECK(ConfigError, !settings.adapter,
+                "convert: --from {} holds an adapter, and --adapter {} another; --from is the "
+                "model that one is merged into",
+                settings.from.string(), settings.adapter->string());
+  VIADUCT_CHECK(ConfigError, !settings.dtype && !settings.plan,
+                "convert: an adapter of PEFT is written as it is stored, in one file; leave out "
+                "{}",
+                settings.dtype ? "--dtype" : "the layout");
+  const PeftAdapter adapter = open_adapter(from.path, read_model_config(from));
+  const WrittenAdapter written = write_peft_folder(adapter, settings.to);
+  return {settings.to, written.tensors, written.bytes, {}, {}};
+}
+
 }  // namespace
 
 Converted convert_model(const ConvertSettings& settings) {
   check_given_path("--from ", settings.from,
                    "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf");
   const ModelFolder given = resolve_model_folder(settings.from);
-  const Input from =
-      given.kind == ModelFolderKind::gguf ? read_gguf_file(given) : read_folder(given);
+  if (given.kind == ModelFolderKind::checkpoint && holds_adapter(given.path))
+    return convert_adapter(settings, given);
+  Input from = given.kind == ModelFolderKind::gguf ? read_gguf_file(given) : read_folder(given);
   check_tensors_fit(from.model, *from.weights);
   const ModelFormat format = output_format(settings, from);
+  if (settings.adapter) {
+    // In FP32 where the export rounds: once.
+    const auto wide = settings.dtype ? std::optional(DType::f32) : std::nullopt;
+    from.weights = merge_adapter(std::move(from.weights),
+                                 open_adapter(*settings.adapter, from.model), from.model, wide);
+  }
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();

@@ -25,12 +25,16 @@ struct ShardPlan {
   std::function<std::vector<CheckpointEntry>(int shard)> pieces;
 };
 
-enum class ModelFormat { hugging_face, checkpoint, gguf };
+/// peft: an adapter of PEFT's (checkpoint/peft_folder.h), from the checkpoint of a run with
+/// adapters.
+enum class ModelFormat { hugging_face, checkpoint, gguf, peft };
 
 struct ConvertSettings {
   std::filesystem::path from, to;  // GGUF files end in .gguf
-  /// Absent: gguf if `to` ends in .gguf; else a checkpoint for a Hugging Face folder, and a Hugging
-  /// Face folder for others.
+  /// An adapter that is merged into the weights; such a model is not written as a checkpoint.
+  std::optional<std::filesystem::path> adapter = {};
+  /// Absent: gguf if `to` ends in .gguf; peft from a run with adapters; else a checkpoint for a
+  /// Hugging Face folder without an adapter, and a Hugging Face folder for others.
   std::optional<ModelFormat> format;
   /// Of the tensors of an export (a Hugging Face folder or a GGUF file); absent: as stored.
   std::optional<ExportFormat> dtype;

@@ -14,6 +14,7 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/peft_folder.h"
 #include "checkpoint/pickled_weights.h"
 #include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors_reader.h"
@@ -120,8 +121,14 @@ bool holds_hugging_face_model(const std::filesystem::path& folder) {
 }
 
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
-  if (folder.kind == ModelFolderKind::checkpoint)
+  if (folder.kind == ModelFolderKind::checkpoint) {
+    VIADUCT_CHECK(ConfigError, !holds_adapter(folder.path),
+                  "{}: holds an adapter and not the model under it, which {} names; give that "
+                  "model and --adapter {}",
+                  folder.path.string(), (folder.path / kAdapterConfigFile).string(),
+                  folder.path.string());
     return std::make_unique<OpenedWeights>(folder.path);
+  }
   if (folder.kind == ModelFolderKind::gguf) {
     GgufFile file(folder.path);
     const std::string config = gguf_config_text(file);

@@ -90,13 +90,15 @@ std::vector<std::string> logical_names(const ModelConfig& config) {
 }
 
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
-                     const std::vector<TensorKind>& kinds) {
+                     const std::vector<TensorKind>& kinds, const AdapterSettings& adapters) {
   const TensorNames& names = model_family(config.family).names;
   const auto device = make_sim_device();  // only structure, no memory
-  const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
+  const LayerSettings settings{.precision = precision_recipe("fp32"), .adapters = adapters};
+  const auto model = build_model(*device, config, settings, 1);
   TensorFit fit;
   std::set<std::string> used;
   for (const Parameter* parameter : model->parameters()) {
+    if (!parameter->trained) continue;
     for (const Part& part : parameter->parts) {
       for (const auto& [kind, has, shape] : kinds) {
         if (has != nullptr && !has(*parameter)) continue;
@@ -203,10 +205,26 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
   check_tensors_fit(config, source);
   const TensorNames& names = model_family(config.family).names;
   const auto cursor = std::make_shared<RunCursor>(store.offloaded(), BlockCursor::Access::change);
-  fill_runs(context.device,
-            stored_runs(
-                store, [](const ShardRun& run, size_t) { return run.master_state(); }, cursor),
-            source, [&](const std::string& name) { return stored_name(source, name, names); });
+  std::vector<StoredRun> runs = stored_runs(
+      store, [](const ShardRun& run, size_t) { return run.master_state(); }, cursor);
+  std::erase_if(runs, [](const StoredRun& stored) { return stored.run.parameter->adapter; });
+  for (const ShardRun& run : store.frozen_runs()) {
+    StoredRun& stored = runs.emplace_back();
+    stored.run = {run.parameter, run.range.begin, run.range.end};
+    stored.state = run.master_state();
+  }
+  fill_runs(context.device, runs, source,
+            [&](const std::string& name) { return stored_name(source, name, names); });
+  cursor->finish();
+  store.publish_masters(context);
+}
+
+void load_adapter(OpContext& context, ParameterStore& store, const TensorSource& source) {
+  const auto cursor = std::make_shared<RunCursor>(store.offloaded(), BlockCursor::Access::change);
+  std::vector<StoredRun> runs = stored_runs(
+      store, [](const ShardRun& run, size_t) { return run.master_state(); }, cursor);
+  std::erase_if(runs, [](const StoredRun& stored) { return !stored.run.parameter->adapter; });
+  fill_runs(context.device, runs, source, [](const std::string& name) { return name; });
   cursor->finish();
   store.publish_masters(context);
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/logical_values.h"
 #include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
+#include "nn/adapter_settings.h"
 #include "sharding/parameter_store.h"
 #include "sharding/run_cursor.h"
 
@@ -43,9 +44,11 @@ struct TensorKind {
 
 /// Compares `source` with the logical tensors of the whole model, however it is laid out. For each
 /// of `kinds` a tensor PREFIX + name is wanted of every parameter that has it. Constant
-/// tables that the family ignores and copies of a tied head are not additional.
+/// tables that the family ignores and copies of a tied head are not additional. With `adapters`,
+/// only their own tensors are wanted: a checkpoint of such a run has no others.
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
-                     const std::vector<TensorKind>& kinds = {{""}});
+                     const std::vector<TensorKind>& kinds = {{""}},
+                     const AdapterSettings& adapters = {});
 
 /// IoError that lists the mismatches that are errors under `strictness`; returns the others, one
 /// text each, for warnings.
@@ -68,9 +71,12 @@ std::vector<StoredRun> stored_runs(const ParameterStore& store,
                                    FunctionRef<StateValues(const ShardRun&, size_t index)> values,
                                    std::shared_ptr<RunCursor> cursor = nullptr);
 
-/// Reads what the store holds of the model into the masters, converted to their format, and
-/// publishes the weights, after check_tensors_fit.
+/// Reads what the store holds of the model, adapters aside, into the masters, converted to their
+/// format, and publishes the weights, after check_tensors_fit.
 void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
                      const ModelConfig& config);
+
+/// The same of the adapters, from the tensors of open_adapter (checkpoint/peft_folder.h).
+void load_adapter(OpContext& context, ParameterStore& store, const TensorSource& source);
 
 }  // namespace viaduct

@@ -1,4 +1,4 @@
-// Planned knobs of data: folders of fine-tuning sets, loaders; and adapters.
+// Planned knobs of data: folders of fine-tuning sets, loaders.
 
 #include "config/catalogue.h"
 
@@ -33,28 +33,13 @@ constexpr KnobRow kTokenizer[] = {
      "Kind of tokenizer; it is found from the files.", ""},
 };
 
-constexpr KnobRow kAdapters[] = {
-    {"scheme", "string or null", "null", "lora dora canonical_lora",
-     "Kind of adapter; null: all weights are trained.", ""},
-    {"target_modules", "list of string", "[linear_qkv, linear_proj, linear_fc1, linear_fc2]", "",
-     "Linear layers with an adapter; wildcards.", ""},
-    {"exclude_modules", "list of string", "[]", "", "Linear layers without one.", ""},
-    {"dim", "int", "32", "", "Rank of an adapter.", ""},
-    {"alpha", "int", "32", "", "An adapter's output is scaled by alpha / dim.", ""},
-    {"dropout", "number", "0.0", "", "Dropout on an adapter's input.", ""},
-    {"dropout_position", "string", "pre", "pre post", "Where that dropout is.", ""},
-    {"lora_A_init_method", "string", "xavier", "xavier uniform", "Initialization of A.", ""},
-    {"lora_B_init_method", "string", "zero", "zero", "Initialization of B.", ""},
-};
-
 }  // namespace
 
 std::vector<KnobTable> data() {
   return {{"dataset", "", "fine-tuning sets as folders of text", kFineTuning},
           {"dataset", "", "there are no loader processes and no masks", kLoader},
           {"dataset", "", "every row has sequence_length tokens", kRows},
-          {"tokenizer", "", "tokenizers without files", kTokenizer},
-          {"peft", "Fine-tuning with adapters.", "adapters", kAdapters}};
+          {"tokenizer", "", "tokenizers without files", kTokenizer}};
 }
 
 }  // namespace viaduct::catalogue_tables

@@ -42,7 +42,7 @@ std::vector<int32_t> row_documents(const RunSetup& setup) {
 
 /// Of a step, without padding of rows.
 double model_flops(const RunSetup& setup) {
-  const FlopSizes sizes = flop_sizes(setup.model);
+  const FlopSizes sizes = flop_sizes(setup.model, setup.config.peft.resolved);
   const int64_t rows = batch_schedule(setup.config).full();
   if (!setup.conversations)
     return training_flops(sizes, rows, setup.config.model.seq_length.value()).model();

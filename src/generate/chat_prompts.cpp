@@ -134,7 +134,9 @@ std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, 
       if (!jsonl) continue;
       const auto document = parse_json<nlohmann::json>(line.text, line.where);
       VIADUCT_CHECK(ConfigError, !document.contains("adapter"),
-                    "{}: \"adapter\": adapters are not built yet", line.where);
+                    "{}: \"adapter\": several adapters, of which a line chooses one, are not "
+                    "built yet",
+                    line.where);
       if (document.contains("id")) made.back().id = document["id"].dump();
     } catch (const ConfigError& error) {
       for (const std::string& problem : error.problems()) problems.add_text(problem);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/adapter_modules.h"
 #include "model/model_config.h"
 
 namespace viaduct {
@@ -54,7 +55,7 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
   const int64_t value_dim = s.kv_rank > 0 ? s.value_dim : s.head_dim;
   const double widths = static_cast<double>(s.heads) * static_cast<double>(s.head_dim + value_dim);
   const double layers = static_cast<double>(s.layers + s.mtp_layers);
-  flops.token_part += 6 * parameters * count * length;
+  flops.token_part += ((s.frozen ? 4 : 6) * parameters + 6 * s.adapter_parameters) * count * length;
   flops.attention_part_full += 6 * widths * layers * count * length * length;
   if (s.sliding_windows.empty()) {
     flops.attention_part += 6 * widths * layers * count * attended_pairs(length, 0, s.causal);
@@ -94,6 +95,18 @@ FlopSizes flop_sizes(const ModelConfig& config) {
           .mtp_layers = config.mtp_layers,
           .mtp_experts = config.moe.routes(config.layers - 1),
           .sliding_windows = config.windows};
+}
+
+FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters) {
+  FlopSizes sizes = flop_sizes(config);
+  sizes.frozen = adapters.any();
+  if (!adapters.any()) return sizes;
+  for (const AdaptableModule& module : adaptable_modules(config)) {
+    const AdapterShape* shape = adapters.of(module.name);
+    if (shape != nullptr)
+      sizes.adapter_parameters += static_cast<double>(shape->rank * (module.in + module.out));
+  }
+  return sizes;
 }
 
 namespace {

@@ -17,6 +17,9 @@
 // - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is
 //   S²/2 at W = S.
 //
+// Beside adapters the model's weights are frozen: 4 · (matmul parameters) per token, for they have
+// no gradient, and 6 · (parameters of the adapters).
+//
 // The dense formula: Narayanan et al. 2021 (arXiv 2104.04473, appendix), with causal halving and
 // without recomputation.
 
@@ -26,6 +29,7 @@
 
 namespace viaduct {
 
+struct AdapterSettings;
 struct ModelConfig;
 
 /// The sizes that determine the count. A model configuration maps to it.
@@ -51,13 +55,16 @@ struct FlopSizes {
   /// beside the block a projection [2 H → H] and the LM head once more. Not in `layers`.
   int64_t mtp_layers = 0;
   bool mtp_experts = false;
+  bool frozen = false;  // the weights above, beside adapters with this many parameters
+  double adapter_parameters = 0;
   bool causal = true;  // false: encoders, which attend the whole square
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
 };
 
-/// The sizes of a model (model/model_config.h).
+/// The sizes of a model (model/model_config.h), and of the adapters of a run.
 FlopSizes flop_sizes(const ModelConfig& config);
+FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters);
 
 /// A count by parts. Doubles: exact up to 2^53 and precise enough beyond.
 struct FlopCount {

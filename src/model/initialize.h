@@ -6,7 +6,18 @@
 
 namespace viaduct {
 
-/// Fills the masters of all parameters and publishes the weights.
-void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed);
+/// Fills the masters of those parameters that are `wanted` (all: `every_parameter`) and publishes
+/// the weights.
+inline bool every_parameter(const Parameter&) {
+  return true;
+}
+inline bool is_trained(const Parameter& parameter) {
+  return parameter.trained;
+}
+inline bool is_adapter(const Parameter& parameter) {
+  return parameter.adapter;
+}
+void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed,
+                           bool (*wanted)(const Parameter&) = every_parameter);
 
 }  // namespace viaduct

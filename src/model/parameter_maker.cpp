@@ -56,6 +56,7 @@ ParameterPointer ParameterMaker::share(Parameter p) const {
                   "model family {} has no name for the parameter {}: it could not be saved",
                   config_.family, p.path);
   }
+  p.trained = p.adapter || !settings_.adapters.any();
   return std::make_shared<const Parameter>(std::move(p));
 }
 
@@ -93,11 +94,11 @@ ParameterPointer ParameterMaker::position_table(std::string path, const std::str
 }
 
 std::vector<Part> ParameterMaker::column_parts(const std::vector<Piece>& pieces,
-                                               const std::string& suffix, int64_t in) const {
+                                               const std::string& suffix, int64_t in,
+                                               bool transposed) const {
   std::vector<Part> parts;
   for (const Piece& piece : pieces) {
     const int64_t all = piece.logical_rows > 0 ? piece.logical_rows : piece.units * piece.unit_rows;
-    const bool transposed = names_.transposed && in > 0;
     const Shape logical = in == 0 ? Shape{all} : transposed ? Shape{in, all} : Shape{all, in};
     const Cut cut = cut_units(piece.units, place_);
     Part part = whole_part(piece.name + suffix, logical, transposed);
@@ -118,7 +119,7 @@ std::vector<Part> ParameterMaker::column_parts(const std::vector<Piece>& pieces,
 Linear ParameterMaker::column_linear(LinearRole role, const std::string& path,
                                      const std::vector<Piece>& pieces, int64_t in, bool bias,
                                      std::optional<int64_t> block) const {
-  std::vector<Part> parts = column_parts(pieces, ".weight", in);
+  std::vector<Part> parts = column_parts(pieces, ".weight", in, names_.transposed);
   Parameter weight = matrix(path + ".weight", rows_of(parts), in);
   weight.parts = std::move(parts);
   weight.multiplied = true;
@@ -126,10 +127,11 @@ Linear ParameterMaker::column_linear(LinearRole role, const std::string& path,
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", weight.shape[0], 0);
-    b.parts = column_parts(pieces, ".bias", 0);
+    b.parts = column_parts(pieces, ".bias", 0, false);
     shared_bias = share(std::move(b));
   }
-  return Linear(role, share(std::move(weight)), shared_bias);
+  LowRankTerms added = column_terms(path, pieces, weight);
+  return Linear(role, share(std::move(weight)), shared_bias, std::move(added));
 }
 
 Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, const std::string& name,
@@ -153,7 +155,8 @@ Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, cons
     b.parts = {replicated(name + ".bias", {out}, stream_gradient(settings_))};
     shared_bias = share(std::move(b));
   }
-  return Linear(role, share(std::move(weight)), shared_bias);
+  LowRankTerms added = row_terms(path, name, weight);
+  return Linear(role, share(std::move(weight)), shared_bias, std::move(added));
 }
 
 ParameterPointer ParameterMaker::router(const std::string& path, const std::string& name,

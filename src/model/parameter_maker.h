@@ -103,8 +103,22 @@ class ParameterMaker {
             ReplicaGradient gradient) const;
 
  private:
-  /// ConfigError if a part of it has no name.
+  /// Frozen where the run has adapters. ConfigError if a part of it has no name.
   ParameterPointer share(Parameter p) const;
+  /// The low-rank terms of a weight made of these pieces (of a row-parallel one: of one), which
+  /// begin at these rows of its storage; none if no module of them is adapted.
+  struct AdaptedPiece {
+    const std::string& module;  // Hugging Face's
+    AdapterShape shape;
+    std::vector<Part> b;        // of its B, from storage row 0 on
+    int64_t first_feature = 0;  // of y here
+  };
+  LowRankTerms terms(const std::string& path, const std::vector<AdaptedPiece>& pieces,
+                     const Parameter& weight, bool cut_inputs) const;
+  LowRankTerms column_terms(const std::string& path, const std::vector<Piece>& pieces,
+                            const Parameter& weight) const;
+  LowRankTerms row_terms(const std::string& path, const std::string& name,
+                         const Parameter& weight) const;
   Parameter matrix(std::string path, int64_t rows, int64_t columns) const;
   /// The logical matrix [out, in] of an expert under `name`, or [in, out] where experts are fused,
   /// at the end of the parts of `weight`.
@@ -124,7 +138,7 @@ class ParameterMaker {
   Part replicated(std::string name, const Shape& shape, ReplicaGradient gradient) const;
   /// The parts of the pieces here, `in` columns each (0: a vector), one after the other.
   std::vector<Part> column_parts(const std::vector<Piece>& pieces, const std::string& suffix,
-                                 int64_t in) const;
+                                 int64_t in, bool transposed) const;
 
   const ModelConfig& config_;
   const TensorNames& names_;

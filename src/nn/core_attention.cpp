@@ -91,7 +91,7 @@ void CoreAttention::add_sinks(RankContext& context, const Tensor& out, const Ten
 
 void CoreAttention::add_sink_gradients(RankContext& context, const Tensor& lse, const Tensor& delta,
                                        int64_t first_head) const {
-  if (!sinks_) return;
+  if (!sinks_ || !sinks_->trained) return;
   const AcquiredWeight sinks(context.weights, *sinks_, WeightUse::elementwise);
   const Tensor gradient = context.gradients->gradient(*sinks_).tensor;  // [N], +=
   const int64_t heads = lse.dim(0);

@@ -39,6 +39,7 @@ TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, co
 
 TensorSet EmbeddingSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
+  if (!trains()) return {};
   const Tensor d_rows =
       dropout_.backward(context, batch, d_out.get(kHidden), context.settings.precision.stream);
   saved.keep(this, "d_out", d_rows);
@@ -47,6 +48,7 @@ TensorSet EmbeddingSegment::backward_input(RankContext& context, const Batch& ba
 
 void EmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
                                        SavedStore& saved) {
+  if (!trains()) return;
   const Tensor d_out = saved.take(this, "d_out");
   const auto tokens = context.gradients->gradient(*tokens_);
   // dW [V, H] (= or +=) the sum of scale · d_out over the tokens of an id

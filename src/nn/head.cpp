@@ -179,7 +179,8 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor lse = saved.take(this, "lse");
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
-  auto destination = context.gradients->gradient(*weight_);
+  GradientAccess::Destination destination;
+  if (weight_->trained) destination = context.gradients->gradient(*weight_);
   for_each_chunk(batch.tokens(), chunk_tokens(context.ops), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
@@ -188,11 +189,12 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
                                 : context.activation(logits.shape(), MemoryTag::workspace);
     logits_gradient(context, batch, begin, logits, lse, d_logits);
     normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
+    if (!weight_->trained) return;
     // dW [V, H] (= the first time, then +=) d_logitsᵀ · rows, both of `count` tokens
     make_weight_gradient(context, d_logits, rows, destination);
     destination.mode = WriteMode::accumulate;
   });
-  context.gradients->done(*weight_);
+  if (weight_->trained) context.gradients->done(*weight_);
   return stream_gradient(context, d_normed, saved);
 }
 
@@ -227,12 +229,15 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
   } else {
     d_logits = fused_backward(context, batch, normed, d_normed, saved);
   }
-  saved.keep(this, "normed", stream);
-  saved.keep(this, "d_logits", d_logits);
+  if (weight_->trained) {
+    saved.keep(this, "normed", stream);
+    saved.keep(this, "d_logits", d_logits);
+  }
   return stream_gradient(context, d_normed, saved);
 }
 
 void HeadSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {
+  if (!weight_->trained) return;
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor d_logits = saved.take(this, "d_logits");
   // In the chunks of `backward`, for the same sums.

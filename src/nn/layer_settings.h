@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "nn/adapter_settings.h"
 #include "nn/context_parallel/exchange.h"
 #include "nn/fusions.h"
 #include "nn/gemm_overlap.h"
@@ -25,7 +26,8 @@ struct LayerSettings {
   /// The exchange of experts' rows is two segments, so that a schedule puts the compute of another
   /// micro-batch between its begin and its end.
   bool exchange_in_two_parts = false;
-  uint64_t seed = 1234;  // of initial weights and dropout
+  AdapterSettings adapters;  // none: all parameters are trained
+  uint64_t seed = 1234;      // of initial weights and dropout
 };
 
 }  // namespace viaduct

@@ -54,8 +54,8 @@ GemmOverlap weight_gradient_row(const RankContext& context, LinearRole role) {
 }  // namespace
 
 Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
-               std::shared_ptr<const Parameter> bias)
-    : role_(role), weight_(std::move(weight)), bias_(std::move(bias)) {}
+               std::shared_ptr<const Parameter> bias, LowRankTerms terms)
+    : role_(role), weight_(std::move(weight)), bias_(std::move(bias)), terms_(std::move(terms)) {}
 
 Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
@@ -73,12 +73,24 @@ Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& save
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
   if (in_gemm && (columns() || context.groups.tp().rank() == 0)) product.bias = bias->tensor();
   // y [T, N] = x [T, K] · Wᵀ (+ bias [N]), W [N, K]; N or K are those of this rank
-  const Tensor y = !columns() ? multiply_and_reduce(context, row, product, in, tag)
+  const Tensor y = terms_.any() ? adapted_forward(context, row, product, in, saved, tag)
+                   : !columns() ? multiply_and_reduce(context, row, product, in, tag)
                    : stream_is_cut(context)
                        ? gather_and_multiply(context, row, product, input.x.tensor(), tag)
                        : multiply(context, product, in, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
   return y;
+}
+
+Tensor Linear::adapted_forward(RankContext& context, const GemmOverlap& row,
+                               const StreamProduct& product, const Operand& in, SavedStore& saved,
+                               MemoryTag tag) const {
+  Tensor x = in.tensor();
+  Tensor y = columns() && stream_is_cut(context)
+                 ? gather_and_multiply(context, row, product, in.tensor(), tag, &x)
+                 : multiply(context, product, in, tag);
+  terms_.add_to(context, terms_.reduce(context, x, saved), y);
+  return columns() ? y : reduce_to_stream(context, y, tag);
 }
 
 bool Linear::adds_bias_in_gemm(const RankContext& context) const {
@@ -95,7 +107,7 @@ bool Linear::adds_bias_in_gemm(const RankContext& context) const {
 }
 
 bool Linear::takes_epilogue(const RankContext& context) const {
-  return context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
+  return !terms_.any() && context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
          (columns() || !sums_products(context));
 }
 
@@ -106,7 +118,7 @@ bool Linear::multiplies_all_rows(const RankContext& context) const {
 
 Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
                               const GemmEpilogue& epilogue) const {
-  if (bias_) {
+  if (bias_ && bias_->trained) {
     const auto destination = context.gradients->gradient(*bias_);
     column_sum(context.ops, {dy, destination.tensor, destination.mode});
     context.gradients->done(*bias_);
@@ -129,18 +141,20 @@ Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore
                               rounding(context)};
   if (!stream_is_cut(context)) {
     log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
-    const Operand kept =
-        keep_operand(context, saved, this, "dy", dy, kept_forms(context).a, amax, product.rounding);
-    return multiply(
-        context, product,
-        kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy),
-        MemoryTag::activations);
+    const Operand kept = keep_gradient(context, dy, amax, product.rounding, saved);
+    const Tensor dx =
+        multiply(context, product,
+                 kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy),
+                 MemoryTag::activations);
+    if (terms_.any()) terms_.add_input_gradient(context, dy, dx, saved);
+    return dx;
   }
   Tensor all;
   const Tensor dx = gather_and_multiply(context, context.settings.overlap[rows_of(role_).dgrad],
                                         product, dy, MemoryTag::activations, &all);
   log_operand(context, GemmForm::data_gradient, all, amax, product.rounding);
-  keep_operand(context, saved, this, "dy", all, kept_forms(context).a, amax, product.rounding);
+  keep_gradient(context, all, amax, product.rounding, saved);
+  if (terms_.any()) terms_.add_input_gradient(context, all, dx, saved);
   return dx;
 }
 
@@ -155,12 +169,16 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
       rounding(context)};
   const OperandForm dy_form = kept_forms(context).a;
   log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
-  const Operand kept =
-      keep_operand(context, saved, this, "dy", dy, dy_form, amax, product.rounding);
+  const Operand kept = keep_gradient(context, dy, amax, product.rounding, saved);
   const Operand in =
       kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy);
-  if (!gathers_beside_input_gradient(context, role_) &&
-      !makes_weight_gradient_early(context, role_)) {
+  if (terms_.any()) {
+    const Tensor partial = multiply(context, product, in, MemoryTag::activations);
+    terms_.add_input_gradient(context, dy, partial, saved);
+    return reduce_to_stream(context, partial, MemoryTag::activations);
+  }
+  if (!has_weight_half() || (!gathers_beside_input_gradient(context, role_) &&
+                             !makes_weight_gradient_early(context, role_))) {
     return multiply_and_reduce(context, row, product, in, MemoryTag::activations);
   }
   // A row that is not bulk has no exchange here: its settings are those of another one.
@@ -178,7 +196,14 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
   return dx.wait();
 }
 
+Operand Linear::keep_gradient(RankContext& context, const Tensor& dy, const Tensor& amax,
+                              const StochasticRounding& rounding, SavedStore& saved) const {
+  if (!has_weight_half()) return dy;
+  return keep_operand(context, saved, this, "dy", dy, kept_forms(context).a, amax, rounding);
+}
+
 GemmForms Linear::kept_forms(const RankContext& context) const {
+  if (terms_.any() || !weight_->trained) return {};  // terms read tensors
   GemmForms forms =
       waiting_forms(context, weight_->shape[0], weight_->shape[1], quantization(context));
   // What is gathered first is kept as the rows that ranks exchange.
@@ -189,13 +214,15 @@ GemmForms Linear::kept_forms(const RankContext& context) const {
 }
 
 void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
+  if (!has_weight_half()) return;
   if (makes_weight_gradient_early(context, role_)) return;
   const GemmForms forms = kept_forms(context);
   Operand x = take_operand(context, saved, this, "x", forms.b);
   const bool gathered = !columns() || gathers_beside_input_gradient(context, role_);
   if (!gathered && stream_is_cut(context)) x = gather_stream(context, x.tensor());
-  weight_gradient(context, x, take_operand(context, saved, this, "dy", forms.a),
-                  take_amax(context, saved));
+  const Operand dy = take_operand(context, saved, this, "dy", forms.a);
+  if (terms_.any()) terms_.weight_gradients(context, x.tensor(), dy.tensor(), saved);
+  if (weight_->trained) weight_gradient(context, x, dy, take_amax(context, saved));
 }
 
 Quantization Linear::quantization(const RankContext& context) const {
@@ -272,6 +299,7 @@ void Linear::weight_gradient(RankContext& context, const Operand& x, const Opera
 void Linear::append_parameters(std::vector<const Parameter*>& list) const {
   list.push_back(weight_.get());
   if (bias_) list.push_back(bias_.get());
+  terms_.append_parameters(list);
 }
 
 }  // namespace viaduct

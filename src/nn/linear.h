@@ -10,11 +10,15 @@
 
 #include "nn/context.h"
 #include "nn/delayed_scales.h"
+#include "nn/low_rank.h"
 #include "nn/saved.h"
 #include "ops/gemm.h"
 #include "ops/produced_forms.h"
 
 namespace viaduct {
+
+struct GemmOverlap;
+struct StreamProduct;
 
 /// Which layer of a block it is: selects its rows of the table of overlaps, and the features of W
 /// [out, in] that are cut.
@@ -38,9 +42,9 @@ struct LinearInput {
 
 class Linear {
  public:
-  /// `bias` may be null; a row-parallel layer adds it once.
+  /// `bias` may be null; a row-parallel layer adds it once. `terms` are added to the weight.
   Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
-         std::shared_ptr<const Parameter> bias);
+         std::shared_ptr<const Parameter> bias, LowRankTerms terms = {});
 
   /// y [T, out] = x [T, in] · Wᵀ + b; out and in as held by this rank. The side that is the stream
   /// has this rank's rows of it. `epilogue`: only if `takes_epilogue`; its tensors have y's rows.
@@ -67,6 +71,8 @@ class Linear {
 
   /// Whether the forward's GEMM may have an epilogue: its result is the whole sum, with the bias.
   bool takes_epilogue(const RankContext& context) const;
+  /// Whether the GEMM of the input gradient is all of it, so that it may have an epilogue.
+  bool gradient_takes_epilogue() const { return !terms_.any(); }
   /// Whether the forward is one product of all rows, so that its epilogue sees the whole result.
   bool multiplies_all_rows(const RankContext& context) const;
   const std::shared_ptr<const Parameter>& weight() const { return weight_; }
@@ -76,6 +82,11 @@ class Linear {
  private:
   /// Whether the GEMM of the forward adds the bias.
   bool adds_bias_in_gemm(const RankContext& context) const;
+  /// Whether the backward has a second half: the weight is trained, or has terms.
+  bool has_weight_half() const { return weight_->trained || terms_.any(); }
+  /// The product and the terms of all tokens' rows, summed over the ranks.
+  Tensor adapted_forward(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
+                         const Operand& in, SavedStore& saved, MemoryTag tag) const;
   bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue) const;
@@ -110,11 +121,15 @@ class Linear {
   void log_weight(RankContext& context, const Operand& operand) const;
   /// The weight's path without its last name.
   std::string layer_path() const;
+  /// Keeps dy of all tokens for the second half, if there is one; as `keep_operand`.
+  Operand keep_gradient(RankContext& context, const Tensor& dy, const Tensor& amax,
+                        const StochasticRounding& rounding, SavedStore& saved) const;
   /// The forms in which "dy" (a) and "x" (b) are kept.
   GemmForms kept_forms(const RankContext& context) const;
 
   LinearRole role_;
   std::shared_ptr<const Parameter> weight_, bias_;
+  LowRankTerms terms_;
 };
 
 }  // namespace viaduct

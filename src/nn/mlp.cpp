@@ -67,7 +67,7 @@ Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, LinearIn
 }
 
 Tensor MlpSegment::lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const {
-  if (!parts_.up.takes_epilogue(context)) {
+  if (!parts_.up.takes_epilogue(context) || !parts_.down.gradient_takes_epilogue()) {
     return deactivate(context, parts_.down.backward_input(context, d_branch, saved), saved);
   }
   GemmEpilogue with = epilogue();

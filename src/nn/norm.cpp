@@ -1,5 +1,8 @@
 #include "nn/norm.h"
 
+#include "ops/checks.h"
+#include "ops/elementwise.h"
+
 namespace viaduct {
 
 Norm::Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
@@ -60,6 +63,13 @@ void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add
   args.dx_add = dx_add;
   args.dx = dx;
   args.weight_offset = spec_.weight_offset;
+  if (!weight_->trained) {
+    // The op always sums it; nothing reads these sums.
+    args.d_weight = context.ops.allocate(accumulator_dtype(weight.tensor().dtype()), weight_->shape,
+                                         MemoryTag::workspace);
+    fill(context.ops, {args.d_weight, 0});
+    return norm_backward(context.ops, args);
+  }
   args.d_weight = context.gradients->gradient(*weight_).tensor;         // [H], +=
   if (bias_) args.d_bias = context.gradients->gradient(*bias_).tensor;  // [H], +=
   norm_backward(context.ops, args);

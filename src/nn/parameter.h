@@ -49,7 +49,14 @@ struct Part {
 /// The part that is a whole logical tensor at the start of the storage.
 Part whole_part(std::string name, const Shape& logical_shape, bool transposed = false);
 
-enum class InitKind { normal, constant };
+enum class InitKind {
+  normal,
+  constant,
+  // Of an adapter's A [r, in], by the shape of the logical tensor:
+  kaiming_uniform,  // within ± 1/√in (He et al. 2015, with a = √5)
+  xavier_normal,    // of variance 2/(in + r) (Glorot and Bengio 2010)
+  rank_normal,      // of standard deviation 1/r
+};
 
 struct Initialization {
   InitKind kind = InitKind::normal;
@@ -71,6 +78,12 @@ struct Parameter {
   /// Pipeline stages that hold this parameter too (a tied head): gradients are summed over them.
   std::vector<int> holders;
   Initialization init;
+  /// False: frozen. No update changes it, and it has no gradient, master or moments.
+  bool trained = true;
+  /// Of a low-rank term beside a weight (nn/low_rank.h): no folder of the base model has it.
+  bool adapter = false;
+  /// Its second factor, B: what peft.lora_plus_ratio is for.
+  bool adapter_b = false;
   bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
   /// The token table or the head: what optimizer.decoupled_lr is for.
   bool vocabulary = false;

@@ -131,7 +131,9 @@ Tensor Optimizer::written_weight(size_t i) const {
 }
 
 StepScalar Optimizer::learning_rate(size_t i, bool decoupled) const {
-  if (decoupled && run(i).parameter->vocabulary) return StepScalar::decoupled_learning_rate;
+  const Parameter& parameter = *run(i).parameter;
+  if (decoupled && (parameter.vocabulary || parameter.adapter_b))
+    return StepScalar::decoupled_learning_rate;
   return StepScalar::learning_rate;
 }
 

@@ -62,6 +62,7 @@ std::string bad_output(Engine& engine, const HostBatch& rows) {
 /// over ranks: its own run.
 std::vector<Tensor> elements_of(const ParameterStore& store, const Parameter& parameter,
                                 bool reduced) {
+  if (!parameter.trained) return {};
   if (store.shards_gradients()) {
     // A rank's own gradients are gone with their reduction.
     const ShardRun* run = store.run_of(parameter);

@@ -8,6 +8,7 @@
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "engine/engine.h"
+#include "model/initialize.h"
 #include "nn/moe/router_log.h"
 #include "probe/aux_loss.h"
 #include "probe/probe_activations.h"
@@ -192,6 +193,11 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   Engine engine(device, ops, config, run, make_groups(run, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, config);
+  if (settings.adapter) {
+    load_adapter(context, engine.store(), *settings.adapter);
+  } else if (run.layers.adapters.any()) {
+    initialize_parameters(context, engine.store(), run.layers.seed, is_adapter);
+  }
   return settings.train ? probe_train(engine, batch, settings)
                         : probe_once(engine, batch, settings);
 }

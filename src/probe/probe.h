@@ -27,6 +27,8 @@ struct ProbeSettings {
   /// until they do not (and later steps stay there), so that every step updates; a constant scale
   /// that overflows is an error.
   LossScalerSettings loss_scaler;
+  /// The tensors of the run's adapters; null: they begin as in a new run.
+  std::shared_ptr<const TensorSource> adapter;
   int64_t micro_batch_size = 0;  // rows; 0: one micro-batch per data-parallel rank
   bool train = false;            // `batch.*` tensors of N steps instead of one batch
   bool hidden = false;           // dump hidden.*

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
+#include "run/adapter_setup.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
@@ -19,6 +20,7 @@ RunConfig probe_defaults(const ProbeRequest& request, int64_t steps, int64_t row
   RunConfig defaults;
   defaults.dist = request.dist;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
+  defaults.peft.adapter = request.adapter;
   defaults.mixed_precision.recipe = "fp32";
   defaults.scheduler.lr_decay_style = "constant";
   defaults.scheduler.lr_warmup_iters = 0;
@@ -83,6 +85,9 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
                 counted(rows, "row"));
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
+  resolve_adapters(config, setup.model);
+  if (config.peft.adapter)
+    setup.settings.adapter = open_adapter(*config.peft.adapter, setup.model).tensors;
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 
   ProbeSettings& settings = setup.settings;

@@ -24,6 +24,7 @@ struct ProbeSetup {
 struct ProbeRequest {
   std::filesystem::path model, batch;
   std::vector<std::string> overrides;
+  std::optional<std::string> adapter;  // as of open_adapter
   bool train = false, hidden = false, weights = false;
   DistConfig dist;  // defaults, as a launcher gives them
 };

@@ -75,6 +75,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
                                                         : "fp32";
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
+  defaults.peft.adapter = request.adapter;
   const Peek peek(defaults, request.overrides);
   int64_t length = row_length(request, peek.config);
   if (request.few_tokens) {

@@ -84,7 +84,7 @@ void resolve_parallel(RunConfig& config) {
   // Answers to prompts are made token by token.
   overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&
                                   !config.pipeline.variable_seq_lengths &&
-                                  !config.validation.sample_prompts);
+                                  !config.validation.sample_prompts && !config.peft.any());
   config.pipeline.resolve(pp);
   const bool chunks = pp > 1 && config.pipeline.virtual_stages() > 1;
   config.ddp.resolve(data_parallel_size(config) * cp, chunks);

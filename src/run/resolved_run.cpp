@@ -62,6 +62,7 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   }
   for (int64_t block = 0; block < model.layers + model.mtp_layers; ++block)
     s.context_exchange.push_back(config.context_parallel.exchange(model.kind_of(block)));
+  s.adapters = config.peft.resolved;
   s.exchange_in_two_parts = config.pipeline.overlap_moe_expert_parallel_comm;
   s.recompute_logits = config.fusion.recompute_logits.value();
   s.seed = static_cast<uint64_t>(config.rng.seed);

@@ -24,6 +24,7 @@ constexpr std::string_view kEpochs =
 constexpr std::string_view kOtherRounding = "steps round otherwise";
 constexpr std::string_view kStateFormat =
     "the optimizer's state is converted to the new formats, and steps round differently";
+constexpr std::string_view kAdapterScale = "the adapters were trained with the old scale";
 constexpr std::string_view kBatch =
     "the run continues at the same row of the data; a step takes this many rows from here on, and "
     "the learning rate's schedule counts rows";
@@ -182,6 +183,14 @@ constexpr NamedRule kRules[] = {
     {"dataset.fim_suffix_token", said(kTargets)},
     {"dataset.fim_pad_token", said(kTargets)},
     {"dataset.fim_eod_token", said(kTargets)},
+    {"peft.scheme", refused("the checkpoint's adapters are of the old kind")},
+    {"peft.target_modules", reshaped()},
+    {"peft.exclude_modules", reshaped()},
+    {"peft.dim", reshaped()},
+    {"peft.rank_pattern", reshaped()},
+    {"peft.alpha", refused(kAdapterScale)},
+    {"peft.alpha_pattern", refused(kAdapterScale)},
+    {"peft.rslora", refused(kAdapterScale)},
     {kDatasetContent, refused(kRows)},
     {kTokenizerContent, refused("the weights were trained on the tokens of the old tokenizer")},
 };
@@ -272,6 +281,9 @@ constexpr std::string_view kFree[] = {
     "train.max_skipped_rate",
     "train.exit_signals",
     "train.skip_train",
+    "peft.adapter",  // where the run began; its own adapters are in its checkpoints
+    "peft.lora_A_init_method",
+    "peft.lora_plus_ratio",
     "optimizer.lr",
     "optimizer.min_lr",
     "optimizer.decoupled_lr",

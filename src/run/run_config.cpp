@@ -76,6 +76,7 @@ Schema run_schema(RunConfig& config) {
       dataset_fields(config.dataset),
       fill_in_middle_fields(config.dataset),
       packing_fields(config.dataset.packing),
+      peft_fields(config.peft),
       tokenizer_fields(config.tokenizer),
       checkpoint_fields(config.checkpoint),
       logger_fields(config.logger),

@@ -13,6 +13,7 @@
 #include "config/load.h"
 #include "data/dataset_config.h"
 #include "hardware/cuda_target.h"
+#include "model/adapter_config.h"
 #include "model/model_fields.h"
 #include "model/offload_config.h"
 #include "model/recompute_config.h"
@@ -57,6 +58,7 @@ struct RunConfig {
   DistConfig dist;
   PrecisionConfig mixed_precision;
   DatasetConfig dataset;
+  PeftConfig peft;
   TokenizerConfig tokenizer;
   CheckpointConfig checkpoint;
   LoggerConfig logger;

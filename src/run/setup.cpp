@@ -16,6 +16,7 @@
 #include "model/family.h"
 #include "model/model_from_fields.h"
 #include "ops/cpu/amx_problem.h"
+#include "run/adapter_setup.h"
 #include "run/check_name_patterns.h"
 #include "run/no_effect.h"
 #include "run/nsys_command.h"
@@ -206,6 +207,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (setup.pretrained) check_rotary_order(*base, setup.model);
+  resolve_adapters(config, setup.model);
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());

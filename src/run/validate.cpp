@@ -5,6 +5,7 @@
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
 #include "optim/schedules.h"
+#include "run/adapter_setup.h"
 #include "run/packed_weights.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
@@ -303,6 +304,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_optimizer(config, problems);
   validate_evaluation(config, problems);
   validate_parallel(config, outcome, problems);
+  validate_adapters(config, problems);
   validate_simulation(config, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;

@@ -19,7 +19,7 @@ void GradientReduction::begin_step(OpContext& context) {
   context_.emplace(context);
   context_->stream = context.device.stream("gradient sums");
   summed_ = {};
-  for (State& state : states_) state.complete = false;
+  for (size_t i = 0; i < states_.size(); ++i) states_[i].complete = !buckets_[i].whole;
   sent_ = sent_outer_ = 0;
 }
 
@@ -40,6 +40,7 @@ void GradientReduction::finish_sent() {
 
 void GradientReduction::gather() {
   for (const Bucket& bucket : buckets_) {
+    if (!bucket.whole) continue;
     if (shares_update(bucket)) bucket.groups.copies->all_gather(bucket.own, bucket.shard).wait();
     bucket.groups.shards->all_gather(bucket.shard, bucket.whole).wait();
   }
@@ -49,6 +50,10 @@ void GradientReduction::send_next() {
   // The previous bucket has had the time of this one's backward to complete. A fixed place, not
   // a test of readiness, keeps the order of events the same from run to run.
   if (sent_outer_ < sent_) send_outer();
+  if (!buckets_[sent_].whole) {
+    ++sent_;
+    return;
+  }
   if (before_sending_) before_sending_(sent_);
   const Bucket& bucket = buckets_[sent_];
   State& state = states_[sent_];
@@ -67,6 +72,10 @@ void GradientReduction::send_next() {
 void GradientReduction::send_outer() {
   const Bucket& bucket = buckets_[sent_outer_];
   State& state = states_[sent_outer_];
+  if (!bucket.whole) {
+    ++sent_outer_;
+    return;
+  }
   if (shares_update(bucket)) {
     state.inner.wait();
     state.outer = bucket.groups.copies->reduce_scatter(bucket.shard, bucket.own, op_);

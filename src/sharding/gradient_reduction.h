@@ -23,7 +23,8 @@ class GradientReduction {
     ShardingGroups groups;
   };
   enum class Way { reduce_scatter, exchange };
-  /// `buckets` in the order in which they are sent; `op` is sum or average.
+  /// `buckets` in the order in which they are sent; one without gradients (of frozen parameters) is
+  /// passed over. `op` is sum or average.
   GradientReduction(std::vector<Bucket> buckets, ReduceOp op, Way way);
 
   /// `look` is called with the number of each bucket directly before it is sent.

@@ -41,7 +41,7 @@ void ParameterStore::write_codes(size_t chunks) {
 void ParameterStore::make_derived_weights() {
   if (!forms_) return;
   for (const Parameter* parameter : parameters_)
-    forms_->make(*parameter, weight(*parameter), generation_);
+    forms_->make(*parameter, weight(*parameter), generation_of(*parameter));
 }
 
 }  // namespace viaduct

@@ -54,6 +54,7 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
   if (settings_.share_state) no_copies_ = make_self_communicator("copies of runs");
   // Without virtual stages the one reduction of a stage starts with its last backward anyway.
   settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
+  alone_ = make_self_communicator("frozen parameters");
   for (size_t i = 0; i < chunks.size(); ++i) add_chunk(chunks);
   list_buckets();
   list_runs();
@@ -113,11 +114,11 @@ BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
       .master = (codes || staged) && recipe_.master == DType::i16 ? DType::f32 : recipe_.master,
       .message = settings_.fp32_messages.value_or(settings_.fp32_gradients) ? recipe_.main_gradient
                                                                             : weight,
-      .with_gradients = settings_.with_gradients,
+      .with_gradients = settings_.with_gradients && parameter.trained,
       // A parameter in its own format is its own master where the format is wide enough.
       .master_is_weight = weight == recipe_.weight ? recipe_.master_is_weight()
                                                    : weight == DType::f32 || weight == DType::f64,
-      .with_masters = settings_.with_masters,
+      .with_masters = settings_.with_masters && parameter.trained,
       .masters_by_run = settings_.offload_fraction > 0,
       .shard_weights = settings_.shard_weights,
       .shard_gradients = settings_.shard_gradients,
@@ -152,7 +153,8 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
     std::vector<int> layers_alike, layers_of_others;
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& p = *parameters[i];
-      const bool fits = p.grid == first.grid && formats_of(p).weight == formats_of(first).weight &&
+      const bool fits = p.grid == first.grid && p.trained == first.trained &&
+                        formats_of(p).weight == formats_of(first).weight &&
                         passes_gradients(p) == passes_gradients(first);
       (fits ? alike : others).push_back(&p);
       (fits ? layers_alike : layers_of_others).push_back(layers[i]);
@@ -165,7 +167,9 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
 
 void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> parameters,
                                 const std::vector<int>& layers) {
-  const ShardingGroups groups = sharding_groups(groups_, parameters.front()->grid);
+  const bool trained = parameters.front()->trained;
+  const ShardingGroups groups = trained ? sharding_groups(groups_, parameters.front()->grid)
+                                        : ShardingGroups{alone_, alone_, alone_};
   std::vector<LayoutParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = *parameters[i];
@@ -174,7 +178,7 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
     sizes.push_back({p.shape.elements(), alone, settings_.shard_gradients ? layers[i] : 0});
   }
   LayoutSettings layout;
-  layout.shards = settings_.share_state ? groups.ranks->size() : groups.shards->size();
+  layout.shards = settings_.share_state && trained ? groups.ranks->size() : groups.shards->size();
   layout.padded = settings_.distributed_optimizer;
   const BufferFormats formats = formats_of(*parameters.front());
   layout.shard_multiple =
@@ -183,7 +187,7 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
                        !settings_.shard_gradients;
-  if (several && groups_.pp().rank() == 0 && chunk == 0)
+  if (several && trained && groups_.pp().rank() == 0 && chunk == 0)
     layout.bucket_elements = bucket_elements(settings_, sizes);
   buffers_.emplace_back(device_, chunk, std::move(parameters), make_buffer_layout(sizes, layout),
                         formats, groups, offloaded());
@@ -269,6 +273,11 @@ void ParameterStore::list_runs() {
       if (!ranges) continue;
       const size_t bucket = buffer.layout().parameters[i].bucket;
       const auto run_of = [&](const Tensor& own) { return flat_part(own, ranges->in_shard); };
+      if (!buffer.parameters()[i]->trained) {
+        const Tensor weight = run_of(buffer.own_weights(bucket));
+        frozen_runs_.push_back({buffer.parameters()[i], ranges->in_parameter, weight, weight});
+        continue;
+      }
       entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
       runs_.push_back(
           {buffer.parameters()[i], ranges->in_parameter, run_of(buffer.own_weights(bucket)),

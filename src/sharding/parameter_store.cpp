@@ -58,6 +58,7 @@ Tensor ParameterStore::master(const Parameter& parameter) const {
 
 void ParameterStore::publish_masters(OpContext& context) {
   advance_generation();
+  frozen_generation_ = generation_;
   RunCursor cursor(offloaded(), RunCursor::Access::read, RunCursor::Access::change);
   for (const ShardRun& run : runs_) {
     if (run.master.storage() == run.weight.storage() || run.master.dtype() == DType::i16 ||
@@ -139,7 +140,8 @@ void ParameterStore::begin_step(OpContext& context) {
     e.rounded = false;
     // Their ops only add; gradients of matrices are overwritten by their first contribution
     // instead.
-    if (!parameter->weight_gradient && !shards_gradients()) fill(context, {accumulated(e), 0});
+    if (!parameter->weight_gradient && parameter->trained && !shards_gradients())
+      fill(context, {accumulated(e), 0});
   }
 }
 
@@ -176,6 +178,7 @@ std::vector<double> ParameterStore::bucket_norms() {
   std::vector<double> norms;
   const Tensor value = context_->allocate(DType::f64, {1}, MemoryTag::workspace);
   for (size_t i = 0; i < buckets_.size(); ++i) {
+    if (!buckets_[i].parameters.front()->trained) continue;
     const Tensor state =
         bucket_norms_.slice(0, static_cast<int64_t>(i), 1).view({kReproducibleSumSize});
     sum_value(*context_, {state, value});
@@ -190,7 +193,7 @@ void ParameterStore::finish_gradients(OpContext& context) {
     Entry& e = entry(*parameter);
     VIADUCT_CHECK(ShapeError, !e.open, "parameter store: a gradient of {} is not done",
                   parameter->path);
-    if (shards_gradients()) continue;
+    if (shards_gradients() || !parameter->trained) continue;
     if (e.contributions == 0 && parameter->weight_gradient) fill(context, {accumulated(e), 0});
     round_accumulation(context, e);
   }
@@ -263,7 +266,7 @@ Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64
     forms_->make(parameter, weight(parameter), generation_);
   const Tensor canonical = passes ? Tensor() : weight(parameter);
   Operand found = stores_codes(parameter) && codes_ ? codes_->operand(parameter, canonical)
-                  : forms_ ? forms_->form(parameter, use, run, canonical, generation_)
+                  : forms_ ? forms_->form(parameter, use, run, canonical, generation_of(parameter))
                            : Operand(canonical);
   ++e.acquired;
   return found;

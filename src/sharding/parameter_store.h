@@ -56,6 +56,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
 
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
+  /// Those of frozen parameters (Parameter::trained): each rank holds them whole, as weights
+  /// alone, in no group with others; their `master` is the weight.
+  const std::vector<ShardRun>& frozen_runs() const { return frozen_runs_; }
   /// The runs of elements that this rank updates, chunk by chunk and buffer by buffer in the order
   /// of `parameters`; at most one run for each parameter. Tensors of a run that live in the second
   /// memory are undefined here: read them through `RunCursor`.
@@ -222,6 +225,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void end_staging(size_t chunk);
   /// Whether all these forms of this generation are made.
   bool formed(size_t chunk) const { return staging_ && formed_generations_[chunk] == generation_; }
+  /// The generation whose weight a parameter has.
+  int64_t generation_of(const Parameter& parameter) const {
+    return parameter.trained ? generation_ : frozen_generation_;
+  }
   BufferFormats formats_of(const Parameter& parameter) const;
   /// The next one.
   void add_chunk(const std::vector<std::vector<ParameterUse>>& chunks);
@@ -283,7 +290,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::vector<const Parameter*> parameters_;
   std::vector<ParameterBuffer> buffers_;  // chunk by chunk
   std::vector<BucketPlace> buckets_;
-  std::vector<ShardRun> runs_;
+  std::vector<ShardRun> runs_, frozen_runs_;
+  std::shared_ptr<Communicator> alone_;  // of frozen parameters
   std::vector<RunBucket> run_buckets_;
   std::unique_ptr<OffloadedBlocks> offloaded_;
   std::vector<Tensor> run_gradients_;  // by run: views of the main gradients
@@ -307,6 +315,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   int64_t staged_generation_ = -1;           // which is written there, or was
   std::vector<int64_t> formed_generations_;  // by chunk: whose forms are made and that is gone
   int64_t generation_ = 0;
+  int64_t frozen_generation_ = 0;  // the one in which frozen weights were written last
   /// What the last program left to note.
   struct ProgramNotes {
     struct Gradient {

@@ -184,6 +184,7 @@ void ParameterStore::gather_shards(size_t chunks) {
   for (size_t i = buckets_.size(); i-- > 0;) {  // in the order of use
     BucketPlace& place = buckets_[i];
     if (place.chunk >= chunks || place.shard_gathered) continue;
+    if (!place.parameters.front()->trained) continue;  // whole on each rank
     const ParameterBuffer& buffer = buffers_[place.buffer];
     const Tensor shard = cursor.at(buffer.shard_weights(place.bucket));
     handles.push_back(

@@ -1,6 +1,6 @@
 #include "train/open_generator.h"
 
-#include "checkpoint/parameter_io.h"
+#include "run/adapter_setup.h"
 
 namespace viaduct {
 
@@ -12,7 +12,7 @@ Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t 
 
 void read_weights(Generator& generator, const RunSetup& setup) {
   OpContext context = generator.context();
-  load_parameters(context, generator.store(), *open_weights(*setup.pretrained), setup.model);
+  read_run_weights(context, generator.store(), setup);
   generator.store().make_derived_weights();
 }
 

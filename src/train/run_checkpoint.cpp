@@ -7,6 +7,7 @@
 #include "checkpoint/logical_values.h"
 #include "checkpoint/parameter_io.h"
 #include "model/family.h"
+#include "model/initialize.h"
 #include "train/amax_checkpoint.h"
 
 namespace viaduct {
@@ -130,12 +131,15 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
   for (const OptimizerState& state : states)
     kinds.push_back({state.prefix, state.has, state.shape});
   const ModelConfig& model = engine.model().config();
-  const TensorFit fit = tensor_fit(model, checkpoint, kinds);
+  const TensorFit fit = tensor_fit(model, checkpoint, kinds, engine.run().layers.adapters);
   restored.warnings = check_fit(fit, checkpoint.where(), options.strictness);
 
   const bool log =
       options.strictness == Strictness::log_all || options.strictness == Strictness::log_unexpected;
-  if (log && !fit.lacking.empty()) engine.initialize();  // moments are zero already
+  if (log && !fit.lacking.empty()) {  // moments are zero already
+    OpContext context = engine.context(false, false).ops;
+    initialize_parameters(context, engine.store(), engine.run().layers.seed, is_trained);
+  }
   const Lacking lacking = log ? Lacking::kept : Lacking::error;
   const TensorNames& names = model_family(model.family).names;
   // The weights that are loaded are quantized with these scales.

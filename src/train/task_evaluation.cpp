@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "checkpoint/parameter_io.h"
+#include "run/adapter_setup.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 
@@ -82,7 +82,7 @@ TaskScore evaluate_tasks(const TaskEvaluation& evaluation, Device& device, const
   const ResolvedRun resolved = resolve_run(run.config, run.model);
   Engine engine(device, ops, run.model, resolved, make_groups(resolved, world));
   OpContext context{device, ops};
-  load_parameters(context, engine.store(), *open_weights(*run.pretrained), run.model);
+  read_run_weights(context, engine.store(), run);
   TaskScore score;
   score.texts =
       score_texts(engine, evaluation.tasks.texts,

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "checkpoint/parameter_io.h"
 #include "data/tokenizer/text_ids.h"
 #include "engine/evaluation.h"
+#include "run/adapter_setup.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 
@@ -46,7 +46,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   const ResolvedRun resolved = resolve_run(run.config, run.model);
   Engine engine(device, ops, run.model, resolved, make_groups(resolved, world));
   OpContext context{device, ops};
-  load_parameters(context, engine.store(), *open_weights(*run.pretrained), run.model);
+  read_run_weights(context, engine.store(), run);
 
   const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp().size(),
                               engine.groups().dp().rank()};

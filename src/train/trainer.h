@@ -103,6 +103,8 @@ class Trainer {
   /// The checkpoint that the run continues from; null: none.
   std::unique_ptr<CheckpointReader> open_resumed();
   void load_weights(std::unique_ptr<CheckpointReader> checkpoint);
+  /// The frozen model of a run with adapters, and unless it resumes the adapters' first values.
+  void begin_adapters(bool resumes);
   /// What is read of the optimizer's state with the weights; empty with load_optim=false.
   std::vector<TensorKind> optimizer_states() const;
   /// ConfigError on rank 0 if the run may not continue from the checkpoint; warns of other changes.
@@ -247,6 +249,7 @@ class Trainer {
   std::vector<std::string> changed_;               // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;   // rank 0, of a run that saves or resumes
   std::map<std::string, std::string> side_texts_;  // rank 0: the tokenizer's files, by name
+  std::string base_text_;  // rank 0: what the adapters' base is (train/base_model.h)
   BatchSchedule batches_;
   Schedules schedules_;
   LossScaler scaler_;

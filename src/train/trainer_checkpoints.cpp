@@ -12,6 +12,9 @@
 #include "checkpoint/open_checkpoint.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
+#include "model/initialize.h"
+#include "run/adapter_setup.h"
+#include "train/base_model.h"
 #include "train/check_resume.h"
 #include "train/resume_schedules.h"
 #include "train/run_checkpoint.h"
@@ -85,6 +88,17 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
           side_texts_ = model_side_texts(setup_.tokenizer_folder);
       },
       "reading the indices of the data");
+  if (checkpoint || (c.save && config_.peft.any())) {
+    run_on_all(
+        *world_,
+        [&] {
+          if (!leads()) return;
+          if (config_.peft.any()) base_text_ = base_text(setup_);
+          if (checkpoint) check_base(*checkpoint, setup_, base_text_);
+        },
+        "reading the model under the adapters");
+  }
+  if (config_.peft.any()) begin_adapters(checkpoint != nullptr);
   const double begin = steady_seconds();
   if (checkpoint) {
     compare_with(*checkpoint);
@@ -114,6 +128,7 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
                 "checkpoint.load: no checkpoint in {}", load.value_or(""));
   if (leads() && load && load != c.save)
     log_warning("checkpoint.load: no checkpoint in {}; starting from scratch", *load);
+  if (config_.peft.any()) return;
   if (setup_.pretrained) {
     OpContext context = engine_->context(false, false).ops;
     const auto weights = open_weights(*setup_.pretrained);
@@ -122,6 +137,30 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
   } else {
     engine_->initialize();
   }
+}
+
+void Trainer::begin_adapters(bool resumes) {
+  OpContext context = engine_->context(false, false).ops;
+  if (setup_.pretrained) {
+    load_parameters(context, engine_->store(), *open_weights(*setup_.pretrained), setup_.model);
+  } else {
+    engine_->initialize();
+  }
+  const auto& adapter = config_.peft.adapter;
+  if (resumes) return;  // they come from the checkpoint
+  if (adapter) {
+    const PeftAdapter begun = open_adapter(*adapter, setup_.model);
+    load_adapter(context, engine_->store(), *begun.tensors);
+    if (leads() && begun.dropout > 0)
+      log_warning("{}: was trained with a dropout of {}, and goes on without", *adapter,
+                  begun.dropout);
+  } else {
+    initialize_parameters(context, engine_->store(), run_.layers.seed, is_adapter);
+  }
+  if (!leads()) return;
+  log_info("adapters of {} on {}{}", counted(std::ssize(run_.layers.adapters.modules), "layer"),
+           setup_.pretrained ? setup_.pretrained->path.string() : "random weights",
+           adapter ? ", from " + *adapter : "");
 }
 
 std::vector<TensorKind> Trainer::optimizer_states() const {
@@ -177,6 +216,10 @@ std::map<std::string, std::string> Trainer::checkpoint_files() const {
                                            {"config.yaml", to_yaml(config_)},
                                            {kDataFile, to_json(fingerprints_)}};
   files.insert(side_texts_.begin(), side_texts_.end());
+  if (config_.peft.any()) {
+    files[kAdapterConfigFile] = adapter_config_of(setup_);
+    files[kBaseFile] = base_text_;
+  }
   return files;
 }
 

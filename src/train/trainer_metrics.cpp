@@ -41,7 +41,8 @@ std::vector<std::pair<std::string, double>> memory_figures(const MemoryStatistic
 std::vector<HostFigure> Trainer::figures(const StepWork& work) const {
   // Ranks that share a data-parallel place have read the same rows.
   const bool counted = leads_data_place(engine_->groups());
-  const FlopCount flops = training_flops(flop_sizes(setup_.model), work.document_lengths);
+  const FlopCount flops =
+      training_flops(flop_sizes(setup_.model, config_.peft.resolved), work.document_lengths);
   return {{local_.stop ? 1.0 : 0.0},
           {local_.folder_deleted ? 1.0 : 0.0},
           {saver_->writes() ? 1.0 : 0.0},

@@ -258,7 +258,8 @@ TEST_F(Chat, SaysWhatIsWrong) {
     EXPECT_EQ(result.out, "");
   };
   expect(chat("--image a.png", ""), 2, "sees images");
-  expect(chat("--adapter a", ""), 2, "not built yet");
+  expect(chat("--adapter a --adapter b", ""), 2, "not built yet");
+  expect(chat("--adapter no/such", ""), 2, "no/such");
   expect(chat("--temperature -1", ""), 2, "temperature");
   expect(chat("--max-new-tokens 0", ""), 2, "max-new-tokens");
   expect(chat("--user-control-tokens x", ""), 2, "user-control-tokens");

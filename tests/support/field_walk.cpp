@@ -152,6 +152,7 @@ WalkFiles::WalkFiles() {
   values_ = {
       {"$RUN", (folder_ / "run").string()},
       {"$DAMAGED", (folder_ / "damaged").string()},
+      {"$ADAPTER", (folder_ / "adapter").string()},
       {"$CORPUS_A", test_data("sample_index/corpus_a").string()},
       {"$CORPUS_B", test_data("sample_index/corpus_b").string()},
       {"$CORPUS_C", test_data("sample_index/corpus_c").string()},
@@ -173,10 +174,18 @@ void WalkFiles::make_runs() const {
   fs::resize_file(damaged / "step_00000002" / "rank_00000.bin", 100);
 }
 
+void WalkFiles::make_adapter() const {
+  const auto run = folder_ / "adapter";
+  if (fs::exists(run)) return;
+  train_run(plain_runs()[0] + Overrides{"train.train_iters=2", "peft.scheme=lora", "peft.dim=2",
+                                        "checkpoint.save=" + run.string()});
+}
+
 Overrides WalkFiles::filled(Overrides overrides) const {
   for (std::string& text : overrides) {
     if (text.find("$RUN") != std::string::npos || text.find("$DAMAGED") != std::string::npos)
       make_runs();
+    if (text.find("$ADAPTER") != std::string::npos) make_adapter();
     for (const auto& [name, value] : values_) replace_all(text, name, value);
   }
   return overrides;

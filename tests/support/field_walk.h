@@ -47,7 +47,8 @@ std::vector<FieldCase> field_cases();
 std::vector<Overrides> plain_runs();
 
 /// Files that the values of cases name: "$SAVE" is the save folder of the run, "$RUN" a run of two
-/// steps with a checkpoint of each, "$DAMAGED" the same with the newer one damaged, "$CORPUS_A",
+/// steps with a checkpoint of each, "$DAMAGED" the same with the newer one damaged, "$ADAPTER"
+/// a run with adapters, "$CORPUS_A",
 /// "$CORPUS_B" and "$CORPUS_C" data sets, "$CHAT" one of conversations, "$MODEL" a Hugging Face
 /// folder, "$TOKENIZER" a tokenizer, "$TASKS" a file of tasks, "$PROMPTS" one of prompts, "$OUT" a
 /// folder for output.
@@ -58,6 +59,7 @@ class WalkFiles {
 
  private:
   void make_runs() const;
+  void make_adapter() const;
 
   TemporaryFolder folder_;
   std::vector<std::pair<std::string, std::string>> values_;

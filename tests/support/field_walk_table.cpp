@@ -276,6 +276,22 @@ std::vector<FieldCase> data_cases() {
   };
 }
 
+std::vector<FieldCase> adapter_cases() {
+  return {
+      {"peft.scheme", "lora", kNumbers, {"peft.dim=4"}},
+      {"peft.adapter", "$ADAPTER", kNumbers, {}, {"/no/such/folder"}},
+      {"peft.target_modules", "[q_proj, linear_fc1]", kNumbers, kLora, {"[banana]", "[]"}},
+      {"peft.exclude_modules", "[down_proj]", kNumbers, kLora, {"[banana]", "[all-linear]"}},
+      {"peft.dim", "2", kNumbers, {"peft.scheme=lora"}, {"1000000"}},
+      {"peft.alpha", "8", kNumbers, kLora},
+      {"peft.rslora", "true", kNumbers, kLora},
+      {"peft.rank_pattern", "{q_proj: 2}", kNumbers, kLora, {"{q_proj: 0}", "{'(': 2}"}},
+      {"peft.alpha_pattern", "{q_proj: 2}", kNumbers, kLora, {"{q_proj: 0}"}},
+      {"peft.lora_A_init_method", "xavier", kNumbers, kLora},
+      {"peft.lora_plus_ratio", "16", kNumbers, kLora},
+  };
+}
+
 std::vector<FieldCase> checkpoint_cases() {
   const Overrides changed = kResume + Overrides{"model.layernorm_epsilon=1e-2"};
   return {
@@ -575,9 +591,10 @@ std::vector<FieldCase> coming_cases() {
 std::vector<FieldCase> field_cases() {
   using namespace field_walk;
   std::vector<FieldCase> all;
-  for (auto* cases : {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases,
-                      optimizer_cases, environment_cases, data_cases, checkpoint_cases,
-                      logger_cases, variable_cases, graph_cases, proven_cases, coming_cases}) {
+  for (auto* cases :
+       {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases, optimizer_cases,
+        environment_cases, data_cases, checkpoint_cases, adapter_cases, logger_cases,
+        variable_cases, graph_cases, proven_cases, coming_cases}) {
     for (FieldCase& one : cases()) all.push_back(std::move(one));
   }
   return all;

@@ -54,6 +54,8 @@ inline const Overrides kResume{"checkpoint.load=$RUN", "train.train_iters=4"};
 inline const Overrides kTrace{"profiling.trace=true", "profiling.profile_step_start=1",
                               "profiling.profile_step_end=2"};
 
+inline const Overrides kLora{"peft.scheme=lora", "peft.dim=4"};
+
 inline constexpr const char* kOnlyResumed = "says how a run goes on, and this one starts anew";
 
 // Each function covers one or two files; the lines of a section are in the order of `viaduct
@@ -69,6 +71,7 @@ std::vector<FieldCase> data_cases();
 std::vector<FieldCase> checkpoint_cases();
 std::vector<FieldCase> variable_cases();
 std::vector<FieldCase> graph_cases();
+std::vector<FieldCase> adapter_cases();
 std::vector<FieldCase> logger_cases();
 /// Fields that the catalogue lists as planned: a case may exist before its field is built, and is
 /// used from then on.

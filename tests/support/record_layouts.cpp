@@ -53,6 +53,20 @@ List tensors_and_context() {
        true}};
 }
 
+List adapters() {
+  const std::string lora = "peft.scheme=lora", rank = "peft.dim=4";
+  return {{"adapters", {"dist.ranks=1", lora, rank}},
+          {"adapters_tensor_data",
+           {"dist.ranks=4", kTensor, kSequence, lora, rank, "train.global_batch_size=8"},
+           true},
+          {"adapters_stages",
+           {"dist.ranks=2", kStages, lora, rank, "peft.alpha_pattern={q_proj: 2}"},
+           true},
+          {"adapters_recompute",
+           {"dist.ranks=1", lora, rank, "model.recompute_granularity=selective",
+            "model.recompute_modules=[core_attn, mlp]"}}};
+}
+
 List stages() {
   return {
       {"one_f_one_b", {"dist.ranks=2", kStages}, true},
@@ -186,8 +200,8 @@ List formats_and_optimizers() {
 
 std::vector<RecordLayout> record_layouts() {
   List all;
-  for (const List& part :
-       {tensors_and_context(), stages(), data(), of_experts(), memory(), formats_and_optimizers()})
+  for (const List& part : {tensors_and_context(), adapters(), stages(), data(), of_experts(),
+                           memory(), formats_and_optimizers()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

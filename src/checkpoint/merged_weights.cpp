@@ -1,0 +1,104 @@
+#include "checkpoint/merged_weights.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "checkpoint/parameter_io.h"
+#include "checkpoint/round_tensor.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+Tensor in_fp32(const Tensor& tensor) {
+  const Tensor values = host_tensor(DType::f32, tensor.shape());
+  for_each_value(tensor, [&](int64_t i, double value) {
+    values.data<float>()[i] = static_cast<float>(value);
+  });
+  return values;
+}
+
+/// row [columns] += factor · other.
+void add_row(float* row, const float* other, float factor, int64_t columns) {
+  for (int64_t i = 0; i < columns; ++i) row[i] += factor * other[i];
+}
+
+/// W [out, in] += scale · B [out, r] · A [r, in]; `transposed`: W is stored [in, out].
+void add_terms(const Tensor& w, const Tensor& a, const Tensor& b, double scale, bool transposed) {
+  const int64_t rank = a.dim(0), rows = w.dim(0), columns = w.dim(1);
+  const auto s = static_cast<float>(scale);
+  // The factor of each row's elements, and the rows that are added, [r, columns].
+  Tensor added = a;
+  if (transposed) {
+    added = host_tensor(DType::f32, {rank, columns});
+    for (int64_t o = 0; o < columns; ++o)
+      for (int64_t j = 0; j < rank; ++j)
+        added.data<float>()[j * columns + o] = b.data<float>()[o * rank + j];
+  }
+  const Tensor term = host_tensor(DType::f32, {1, columns});
+  for (int64_t row = 0; row < rows; ++row) {
+    std::fill_n(term.data<float>(), columns, 0.0f);
+    for (int64_t j = 0; j < rank; ++j) {
+      const float factor =
+          transposed ? a.data<float>()[j * rows + row] : b.data<float>()[row * rank + j];
+      add_row(term.data<float>(), added.data<float>() + j * columns, factor, columns);
+    }
+    add_row(w.data<float>() + row * columns, term.data<float>(), s, columns);
+  }
+}
+
+class MergedWeights final : public DerivedSource {
+ public:
+  MergedWeights(std::unique_ptr<TensorSource> base, PeftAdapter adapter, const ModelConfig& model,
+                std::optional<DType> dtype)
+      : DerivedSource(std::move(base)), adapter_(std::move(adapter)) {
+    const TensorNames& names = model_family(model.family).names;
+    transposed_ = names.transposed;
+    infos_ = stored_->tensors();
+    for (size_t i = 0; i < infos_.size(); ++i) places_[infos_[i].name] = i;
+    for (const auto& [module, shape] : adapter_.settings.modules) {
+      const std::string name = stored_name(*stored_, module + ".weight", names);
+      const auto found = places_.find(name);
+      VIADUCT_CHECK(IoError, found != places_.end(), "{}: has no {}, which the adapter {} changes",
+                    stored_->where(), name, adapter_.tensors->where());
+      if (dtype) infos_[found->second].dtype = *dtype;
+      modules_[name] = module;
+    }
+  }
+
+  const TensorInfo* find(const std::string& name) const override {
+    const auto found = places_.find(name);
+    return found == places_.end() ? nullptr : &infos_[found->second];
+  }
+
+  Tensor tensor(const std::string& name) const override {
+    const auto found = modules_.find(name);
+    if (found == modules_.end()) return stored_->tensor(name);
+    const std::string& module = found->second;
+    const auto factor = [&](const char* suffix) {
+      return in_fp32(adapter_.tensors->tensor(kAdapterPrefix + module + suffix));
+    };
+    const Tensor weight = in_fp32(stored_->tensor(name));
+    add_terms(weight, factor(kAdapterA), factor(kAdapterB),
+              adapter_.settings.modules.at(module).scale(), transposed_);
+    adapter_.tensors->check_read();
+    Rounding rounding;
+    return rounded_tensor(weight, find(name)->dtype, name, rounding);
+  }
+
+ private:
+  PeftAdapter adapter_;
+  bool transposed_ = false;
+  std::unordered_map<std::string, size_t> places_;
+  std::unordered_map<std::string, std::string> modules_;  // by the weight's name
+};
+
+}  // namespace
+
+std::unique_ptr<TensorSource> merge_adapter(std::unique_ptr<TensorSource> base, PeftAdapter adapter,
+                                            const ModelConfig& model, std::optional<DType> dtype) {
+  return std::make_unique<MergedWeights>(std::move(base), std::move(adapter), model, dtype);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,174 @@
+#include "checkpoint/peft_folder.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/given_path.h"
+#include "base/json.h"
+#include "base/json_reader.h"
+#include "base/nearest.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/peft_settings.h"
+#include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
+#include "checkpoint/unfinished_folder.h"
+#include "model/adapter_modules.h"
+
+namespace viaduct {
+namespace {
+
+bool has(const std::filesystem::path& folder, const char* name) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / name, ignored);
+}
+
+// A checkpoint and its weights.
+struct OwnedCheckpoint {
+  const CheckpointReader checkpoint;
+};
+class CheckpointAdapter : private OwnedCheckpoint, public CheckpointWeights {
+ public:
+  explicit CheckpointAdapter(const std::filesystem::path& folder)
+      : OwnedCheckpoint{CheckpointReader(folder)}, CheckpointWeights(checkpoint) {}
+};
+
+/// The two tensors of a module's adapter.
+struct Pair {
+  const TensorInfo* a = nullptr;
+  const TensorInfo* b = nullptr;
+};
+
+/// The module of a tensor's name, and whether it is A; nothing for other names.
+std::optional<std::pair<std::string, bool>> module_of(const std::string& name) {
+  const std::string_view prefix = kAdapterPrefix;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  for (const bool first : {true, false}) {
+    const std::string_view suffix = first ? kAdapterA : kAdapterB;
+    if (name.ends_with(suffix) && name.size() > prefix.size() + suffix.size())
+      return std::pair(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()),
+                       first);
+  }
+  return std::nullopt;
+}
+
+void refuse_tensor(const TensorInfo& info, const std::string& where) {
+  const char* what = info.name.find("lora_magnitude_vector") != std::string::npos
+                         ? "the magnitude of DoRA, which is not built yet"
+                     : info.name.find("lora_embedding_") != std::string::npos
+                         ? "the adapter of an embedding, which is not built yet"
+                     : info.name.find(".experts.") != std::string::npos
+                         ? "the adapter of experts, which is not built yet"
+                         : "nothing that adapter_config.json explains";
+  fail<IoError>("{}: {} ({} {}) is {}", where, shown_name(info.name), dtype_name(info.dtype),
+                to_string(info.shape), what);
+}
+
+std::map<std::string, Pair> pairs_of(const TensorSource& source) {
+  std::map<std::string, Pair> pairs;
+  for (const TensorInfo& info : source.tensors()) {
+    const auto module = module_of(info.name);
+    if (!module) refuse_tensor(info, source.where());
+    (module->second ? pairs[module->first].a : pairs[module->first].b) = &info;
+  }
+  VIADUCT_CHECK(IoError, !pairs.empty(), "{}: holds no adapter: it has no tensors", source.where());
+  return pairs;
+}
+
+/// The rank of a module's adapter, whose tensors fit the model.
+int64_t rank_of(const std::string& name, const Pair& pair, const AdaptableModule& module,
+                const std::string& where) {
+  for (const bool first : {true, false}) {
+    VIADUCT_CHECK(IoError, (first ? pair.a : pair.b) != nullptr, "{}: {}{}{} is missing", where,
+                  kAdapterPrefix, shown_name(name), first ? kAdapterA : kAdapterB);
+  }
+  const Shape &a = pair.a->shape, &b = pair.b->shape;
+  const int64_t rank = a.rank() == 2 ? a[0] : 0;
+  const bool fits = rank > 0 && a == Shape{rank, module.in} && b == Shape{module.out, rank} &&
+                    is_floating(pair.a->dtype) && is_floating(pair.b->dtype);
+  VIADUCT_CHECK(IoError, fits,
+                "{}: the adapter of {} is {} {} and {} {}, but the model's weight is [{}, {}]: "
+                "expected floating [r, {}] and [{}, r]: it is of another model",
+                where, shown_name(name), dtype_name(pair.a->dtype), to_string(a),
+                dtype_name(pair.b->dtype), to_string(b), module.out, module.in, module.in,
+                module.out);
+  return rank;
+}
+
+}  // namespace
+
+bool holds_adapter(const std::filesystem::path& folder) {
+  return has(folder, kAdapterConfigFile) && !has(folder, kAdapterWeightsFile);
+}
+
+PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig& model) {
+  check_given_path("", folder, "a folder of PEFT, or of a run with adapters");
+  PeftAdapter adapter;
+  std::filesystem::path place = folder;
+  if (has(folder, kAdapterWeightsFile)) {
+    VIADUCT_CHECK(IoError, has(folder, kAdapterConfigFile), "{}: {} without {}", folder.string(),
+                  kAdapterWeightsFile, kAdapterConfigFile);
+    adapter.tensors = std::make_unique<SafetensorsFile>(folder / kAdapterWeightsFile);
+  } else {
+    VIADUCT_CHECK(ConfigError, !has(folder, "adapter_model.bin"),
+                  "{}: adapter_model.bin is a pickle, which is not read; save it with PEFT as "
+                  "safetensors: model.save_pretrained(DIR, safe_serialization=True)",
+                  folder.string());
+    VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
+                  "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
+    const ModelFolder found = resolve_model_folder(folder);
+    VIADUCT_CHECK(ConfigError,
+                  found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
+                  "{}: holds a model and no adapter (expected {}, or the checkpoint of a run with "
+                  "peft.scheme)",
+                  folder.string(), kAdapterConfigFile);
+    place = found.path;
+    adapter.tensors = std::make_unique<CheckpointAdapter>(place);
+  }
+  adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
+  const PeftSettings settings =
+      read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
+  adapter.dropout = settings.dropout;
+
+  const std::string where = adapter.tensors->where();
+  const std::vector<AdaptableModule> modules = adaptable_modules(model);
+  for (const auto& [name, pair] : pairs_of(*adapter.tensors)) {
+    const AdaptableModule* module = find_module(modules, name);
+    if (module == nullptr) {
+      std::vector<std::string> names;
+      for (const AdaptableModule& one : modules) names.push_back(one.name);
+      const auto near = nearest_name(name, names);
+      fail<IoError>("{}: has an adapter of {}, which is no linear layer of the model's blocks{}",
+                    where, shown_name(name), near ? "; nearest: " + *near : "");
+    }
+    adapter.settings.modules.emplace(
+        name, settings.shape_of(name, rank_of(name, pair, *module, where), where));
+  }
+  return adapter;
+}
+
+WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& name) {
+  // "models/x/" is models/x.
+  std::filesystem::path to = std::filesystem::absolute(name).lexically_normal();
+  if (!to.has_filename()) to = to.parent_path();
+  std::error_code ignored;
+  const bool fresh =
+      !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
+      (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
+  VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
+  UnfinishedFolder unfinished(to);
+  write_safetensors(unfinished.path() / kAdapterWeightsFile, adapter.tensors->tensors(),
+                    [&](const std::string& name) { return adapter.tensors->tensor(name); });
+  adapter.tensors->check_read();
+  write_file_atomically(unfinished.path() / kAdapterConfigFile, adapter.config);
+  unfinished.finish();
+  WrittenAdapter written;
+  for (const TensorInfo& info : adapter.tensors->tensors()) {
+    ++written.tensors;
+    written.bytes += info.bytes();
+  }
+  return written;
+}
+
+}  // namespace viaduct

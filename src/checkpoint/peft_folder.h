@@ -1,0 +1,46 @@
+#pragma once
+// Adapters in PEFT's format: adapter_config.json and adapter_model.safetensors. A checkpoint of a
+// run with adapters holds the first file beside its tensors, under PEFT's names, and is read as
+// well.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoint/tensor_source.h"
+#include "model/model_config.h"
+#include "nn/adapter_settings.h"
+
+namespace viaduct {
+
+inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+inline constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
+
+struct PeftAdapter {
+  AdapterSettings settings;
+  std::unique_ptr<TensorSource> tensors;  // under PEFT's names
+  std::string config;                     // the text of adapter_config.json
+  double dropout = 0;                     // that it was trained with
+};
+
+/// Whether a folder is a checkpoint of a run with adapters.
+bool holds_adapter(const std::filesystem::path& folder);
+
+/// Opens DIR (PEFT's folder, a step folder, or a save folder with its latest step) for a model.
+/// ConfigError for settings that are not supported, by name, IoError for tensors that do not fit
+/// the model or that the settings do not explain: which, their shapes, the nearest names.
+PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig& model);
+
+/// The adapter_config.json of an adapter. `base`: the model's path; "" if there is none.
+std::string peft_config_text(const AdapterSettings& settings, const ModelConfig& model,
+                             const std::string& base);
+
+/// Writes PEFT's folder `to`, which is new or empty, whole or not at all. Tensors are FP32, or as
+/// stored.
+struct WrittenAdapter {
+  int64_t tensors = 0, bytes = 0;
+};
+WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& to);
+
+}  // namespace viaduct

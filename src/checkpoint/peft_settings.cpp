@@ -1,0 +1,205 @@
+#include "checkpoint/peft_settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_members.h"
+#include "base/json_reader.h"
+#include "checkpoint/peft_folder.h"
+#include "model/adapter_modules.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Members that need no answer here, whatever they say: they name things, or say which layers have
+/// an adapter, which follows from the tensors.
+const std::set<std::string>& known_members() {
+  static const std::set<std::string> names{"auto_mapping",
+                                           "base_model_name_or_path",
+                                           "inference_mode",
+                                           "peft_type",
+                                           "peft_version",
+                                           "r",
+                                           "lora_alpha",
+                                           "lora_dropout",
+                                           "rank_pattern",
+                                           "alpha_pattern",
+                                           "revision",
+                                           "target_modules",
+                                           "task_type",
+                                           "use_rslora",
+                                           "fan_in_fan_out",
+                                           "init_lora_weights",
+                                           "bias",
+                                           "exclude_modules",
+                                           "layers_to_transform",
+                                           "layers_pattern",
+                                           "megatron_core",
+                                           "qalora_group_size",
+                                           "runtime_config"};
+  return names;
+}
+
+/// Whether a member asks for nothing.
+bool is_off(const Json& value) {
+  return value.is_null() || (value.is_boolean() && !value.get<bool>()) ||
+         (value.is_structured() && value.empty()) ||
+         (value.is_string() && value.get<std::string>().empty());
+}
+
+std::string shown(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 60) + "…" : text;
+}
+
+double number(const Json& config, const char* name, double otherwise, const std::string& where) {
+  const auto found = config.find(name);
+  if (found == config.end() || found->is_null()) return otherwise;
+  VIADUCT_CHECK(IoError, found->is_number() && std::isfinite(found->get<double>()),
+                "{}: {}: expected a number, found {}", where, name, shown(*found));
+  return found->get<double>();
+}
+
+int64_t rank_number(double value, const std::string& name, const std::string& where) {
+  VIADUCT_CHECK(IoError, value >= 1 && value < 1e9 && value == std::floor(value),
+                "{}: {}: expected a rank of at least 1, found {}", where, name, value);
+  return static_cast<int64_t>(value);
+}
+
+std::vector<std::pair<std::string, double>> patterns(const Json& config, const char* name,
+                                                     const std::string& where) {
+  std::vector<std::pair<std::string, double>> list;
+  const auto found = config.find(name);
+  if (found == config.end() || found->is_null()) return list;
+  VIADUCT_CHECK(IoError, found->is_object(), "{}: {}: expected an object, found {}", where, name,
+                shown(*found));
+  for (const auto& [pattern, value] : found->items()) {
+    VIADUCT_CHECK(IoError, value.is_number() && value.get<double>() > 0,
+                  "{}: {}: {}: expected a positive number, found {}", where, name,
+                  shown_name(pattern), shown(value));
+    list.emplace_back(pattern, value.get<double>());
+  }
+  return list;
+}
+
+/// Refuses adapters that are not low-rank terms of a model as it was.
+void check_kind(const Json& config, const std::string& where) {
+  const std::string type = string_member(config, "peft_type", where);
+  VIADUCT_CHECK(ConfigError, type == "LORA", "{}: peft_type {} is not supported (supported: LORA)",
+                where, shown_name(type));
+  const std::string bias = string_member(config, "bias", where, "none");
+  VIADUCT_CHECK(ConfigError, bias == "none",
+                "{}: bias {} is not supported: expected none (biases do not train)", where,
+                shown_name(bias));
+  if (const auto init = config.find("init_lora_weights");
+      init != config.end() && init->is_string()) {
+    const std::string name = init->get<std::string>();
+    const bool changes_base = name.starts_with("pissa") || name == "olora" || name == "corda" ||
+                              name == "loftq" || name == "lora_ga";
+    VIADUCT_CHECK(ConfigError, !changes_base,
+                  "{}: init_lora_weights {} changed the model's own weights, so the adapter does "
+                  "not fit the model; save it with PEFT's path_initial_model_for_weight_conversion",
+                  where, shown_name(name));
+  }
+  for (const auto& [name, value] : config.items()) {
+    VIADUCT_CHECK(ConfigError, known_members().contains(name) || is_off(value),
+                  "{}: {} = {} is not supported", where, shown_name(name), shown(value));
+  }
+}
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+/// The most frequent value.
+template <class T, class F>
+T most_frequent(const AdapterSettings& settings, F&& of) {
+  std::map<T, int64_t> counts;
+  for (const auto& [name, shape] : settings.modules) ++counts[of(shape)];
+  return std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })
+      ->first;
+}
+
+Json plain_number(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
+  return value;
+}
+
+/// Last parts of names where these stand for exactly the adapted modules, else whole names.
+std::vector<std::string> target_names(const AdapterSettings& settings, const ModelConfig& model) {
+  std::set<std::string> ends, whole;
+  for (const auto& [name, shape] : settings.modules) {
+    ends.insert(last_part(name));
+    whole.insert(name);
+  }
+  const std::vector<AdaptableModule> modules = adaptable_modules(model);
+  const bool all = std::ranges::all_of(modules, [&](const AdaptableModule& module) {
+    return !ends.contains(last_part(module.name)) || whole.contains(module.name);
+  });
+  const std::set<std::string>& names = all ? ends : whole;
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+AdapterShape PeftSettings::shape_of(const std::string& module, int64_t found,
+                                    const std::string& where) const {
+  const double* own_rank = pattern_number(ranks, module, where + ": rank_pattern");
+  const double* own_alpha = pattern_number(alphas, module, where + ": alpha_pattern");
+  const int64_t said = own_rank != nullptr ? rank_number(*own_rank, "rank_pattern", where) : rank;
+  VIADUCT_CHECK(IoError, said == found,
+                "{}: the adapter of {} has rank {}, but adapter_config.json says {}", where,
+                shown_name(module), found, said);
+  return {found, own_alpha != nullptr ? *own_alpha : alpha, rank_stabilized};
+}
+
+PeftSettings read_peft_settings(const std::string& text, const std::string& where) {
+  const Json config = parse_json<Json>(text, where);
+  VIADUCT_CHECK(IoError, config.is_object(), "{}: expected an object", where);
+  check_kind(config, where);
+  PeftSettings settings;
+  settings.rank = rank_number(number(config, "r", 8, where), "r", where);
+  settings.alpha = number(config, "lora_alpha", 8, where);
+  VIADUCT_CHECK(IoError, settings.alpha > 0, "{}: lora_alpha: expected more than 0, found {}",
+                where, settings.alpha);
+  settings.rank_stabilized = bool_member(config, "use_rslora", where, false);
+  settings.dropout = number(config, "lora_dropout", 0, where);
+  settings.ranks = patterns(config, "rank_pattern", where);
+  settings.alphas = patterns(config, "alpha_pattern", where);
+  return settings;
+}
+
+std::string peft_config_text(const AdapterSettings& settings, const ModelConfig& model,
+                             const std::string& base) {
+  const auto rank = most_frequent<int64_t>(settings, [](const auto& s) { return s.rank; });
+  const auto alpha = most_frequent<double>(settings, [](const auto& s) { return s.alpha; });
+  Json ranks = Json::object(), alphas = Json::object();
+  for (const auto& [name, shape] : settings.modules) {
+    if (shape.rank != rank) ranks[name] = shape.rank;
+    if (shape.alpha != alpha) alphas[name] = plain_number(shape.alpha);
+  }
+  const Json config{{"alpha_pattern", alphas},
+                    {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
+                    {"bias", "none"},
+                    {"fan_in_fan_out", model_family(model.family).names.transposed},
+                    {"inference_mode", true},
+                    {"init_lora_weights", true},
+                    {"lora_alpha", plain_number(alpha)},
+                    {"lora_dropout", 0.0},
+                    {"peft_type", "LORA"},
+                    {"r", rank},
+                    {"rank_pattern", ranks},
+                    {"target_modules", target_names(settings, model)},
+                    {"task_type", "CAUSAL_LM"},
+                    {"use_rslora", settings.modules.begin()->second.rank_stabilized}};
+  return config.dump(2) + "\n";
+}
+
+}  // namespace viaduct

@@ -1,0 +1,27 @@
+#pragma once
+// PEFT's adapter_config.json: what of it is supported, and what an adapter of ours says.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/adapter_settings.h"
+
+namespace viaduct {
+
+struct PeftSettings {
+  int64_t rank = 8;
+  double alpha = 8;
+  bool rank_stabilized = false;
+  double dropout = 0;
+  std::vector<std::pair<std::string, double>> ranks, alphas;  // patterns, in the file's order
+
+  /// Of a module whose tensors have `rank`. IoError, naming `where`, if the settings say another.
+  AdapterShape shape_of(const std::string& module, int64_t rank, const std::string& where) const;
+};
+
+/// ConfigError, by the setting's name, for anything that is not supported; IoError for text that is
+/// no adapter_config.json.
+PeftSettings read_peft_settings(const std::string& text, const std::string& where);
+
+}  // namespace viaduct

@@ -1,0 +1,66 @@
+#include "model/adapter_config.h"
+
+namespace viaduct {
+
+FieldGroup peft_fields(PeftConfig& config) {
+  FieldGroup group("peft", "Fine-tuning with adapters: the model's own weights are frozen.");
+  group
+      .field("scheme", config.scheme,
+             "Kind of adapter: lora adds s · B · A to the weights of linear layers, and trains A "
+             "and B alone (canonical_lora, Megatron-Bridge's name of adapters that q, k, v have "
+             "each, is the same); null: all weights are trained.")
+      .one_of({"lora", "canonical_lora"})
+      .planned_values({"dora"}, "adapters with a magnitude");
+  group.field("adapter", config.adapter,
+              "Folder of an adapter, as PEFT writes it or of a run with adapters: training "
+              "continues it, and its own file says rank, alpha and layers.");
+  group
+      .field("target_modules", config.target_modules,
+             "Linear layers with an adapter: names of modules or their last parts, with "
+             "wildcards; linear_qkv, linear_proj, linear_fc1, linear_fc2; or all-linear.")
+      .constraint("each matches a layer");
+  group
+      .field("exclude_modules", config.exclude_modules,
+             "Linear layers without one; names as in target_modules.")
+      .constraint("each matches a layer");
+  group.field("dim", config.dim, "Rank r of an adapter.").range(1).alias("r");
+  group.field("alpha", config.alpha, "An adapter's part of the weight is scaled by alpha / dim.")
+      .positive()
+      .alias("lora_alpha");
+  group.field("rslora", config.rslora, "It is scaled by alpha / √dim instead (rank-stabilized).")
+      .alias("use_rslora");
+  group
+      .field("rank_pattern", config.rank_pattern,
+             "Ranks of single layers: a regular expression for the end of a module's name, and "
+             "the rank; the first that matches counts.")
+      .constraint("whole numbers of at least 1");
+  group.field("alpha_pattern", config.alpha_pattern, "The same of alpha.")
+      .constraint("positive numbers");
+  group
+      .field("lora_A_init_method", config.lora_A_init_method,
+             "How A begins: kaiming, uniform within 1/√in; xavier, normal of variance "
+             "2 / (in + r); normal, of standard deviation 1/r. B begins with zeros.")
+      .one_of({"kaiming", "xavier", "normal"});
+  group
+      .field("lora_plus_ratio", config.lora_plus_ratio,
+             "Learning rate of B over that of A (LoRA+).")
+      .positive();
+  constexpr const char* kLater = "further kinds of adapters";
+  group.field("dropout", config.dropout, "Dropout on an adapter's input.")
+      .alias("lora_dropout")
+      .planned(kLater);
+  group.field("dropout_position", config.dropout_position, "Where that dropout is.")
+      .one_of({"pre", "post"})
+      .planned(kLater);
+  group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
+      .one_of({"zero"})
+      .planned(kLater);
+  group.field("train", config.train, "Patterns of the model's own parameters that train as well.")
+      .planned(kLater);
+  group.field("base_format", config.base_format, "Format of the frozen weights.")
+      .one_of({"bf16", "fp8", "nf4"})
+      .planned(kLater);
+  return group;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,38 @@
+#pragma once
+// Section `peft`: low-rank adapters on a frozen model.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+#include "nn/adapter_settings.h"
+
+namespace viaduct {
+
+struct PeftConfig {
+  std::optional<std::string> scheme;   // null: all weights are trained
+  std::optional<std::string> adapter;  // a folder whose adapter the run begins from, or uses
+  std::vector<std::string> target_modules{"all-linear"}, exclude_modules;
+  int64_t dim = 16;
+  double alpha = 32;
+  bool rslora = false;
+  Value rank_pattern, alpha_pattern;  // maps of a regular expression to a number
+  std::string lora_A_init_method = "kaiming";
+  double lora_plus_ratio = 1;
+  // Planned:
+  double dropout = 0;
+  std::string dropout_position = "pre", lora_B_init_method = "zero";
+  std::vector<std::string> train;
+  std::optional<std::string> base_format;
+
+  /// What these settings or the adapter's files are for the run's model; no field. Empty until the
+  /// model is known.
+  AdapterSettings resolved;
+
+  bool any() const { return scheme.has_value() || adapter.has_value(); }
+};
+
+FieldGroup peft_fields(PeftConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,37 @@
+#pragma once
+// The linear layers of a model that may have an adapter, and which of them settings ask for.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/adapter_config.h"
+#include "model/model_config.h"
+
+namespace viaduct {
+
+/// A logical matrix [out, in] of a block.
+struct AdaptableModule {
+  std::string name;        // Hugging Face's, without ".weight"
+  std::string_view layer;  // Megatron's name of the layer that it is in: "linear_qkv", …
+  int64_t out = 0, in = 0;
+};
+
+/// All of them, block by block. ConfigError for models whose adapters are not built yet: with
+/// experts, latent attention or multi-token prediction.
+std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
+
+/// The module of that name; null if there is none.
+const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
+                                   const std::string& name);
+
+/// What `config` asks for. ConfigError for a pattern that matches nothing, with the nearest name,
+/// if nothing is left, and for a rank or alpha that is no number or too small.
+AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model);
+
+/// The number of the first pattern, in their order, for which `(.*\.)?(PATTERN)$` matches the
+/// module's name, as in PEFT; null if none does. ConfigError, naming `where`, for a broken pattern.
+const double* pattern_number(const std::vector<std::pair<std::string, double>>& patterns,
+                             const std::string& module, const std::string& where);
+
+}  // namespace viaduct

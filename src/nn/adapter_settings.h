@@ -1,0 +1,45 @@
+#pragma once
+// Low-rank adapters of a run (Hu et al. 2021, "LoRA"): which linear layers have one beside their
+// frozen weight, and of which rank. The same on all ranks.
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "nn/parameter.h"
+
+namespace viaduct {
+
+/// W [out, in] becomes W + scale · B · A with A [rank, in] and B [out, rank].
+struct AdapterShape {
+  int64_t rank = 0;
+  double alpha = 1;
+  bool rank_stabilized = false;  // Kalajdzievski 2023, "rsLoRA"
+  /// alpha / rank, or alpha / √rank.
+  double scale() const {
+    const auto r = static_cast<double>(rank);
+    return alpha / (rank_stabilized ? std::sqrt(r) : r);
+  }
+  bool operator==(const AdapterShape&) const = default;
+};
+
+struct AdapterSettings {
+  /// By the Hugging Face name of the weight's module ("model.layers.0.self_attn.q_proj").
+  std::map<std::string, AdapterShape> modules;
+  InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
+
+  /// Whether the run has adapters; then all other parameters are frozen.
+  bool any() const { return !modules.empty(); }
+  const AdapterShape* of(const std::string& module) const {
+    const auto found = modules.find(module);
+    return found == modules.end() ? nullptr : &found->second;
+  }
+};
+
+/// The name of an adapter's tensor in PEFT's files: prefix + module + suffix.
+inline constexpr const char* kAdapterPrefix = "base_model.model.";
+inline constexpr const char* kAdapterA = ".lora_A.weight";
+inline constexpr const char* kAdapterB = ".lora_B.weight";
+
+}  // namespace viaduct

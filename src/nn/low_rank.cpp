@@ -1,0 +1,86 @@
+#include "nn/low_rank.h"
+
+#include <algorithm>
+
+#include "nn/product.h"
+#include "nn/weight_gradient.h"
+#include "ops/elementwise.h"
+
+namespace viaduct {
+namespace {
+
+GemmArgs added_product(GemmForm form, const Tensor& a, const Tensor& weight, const Tensor& to) {
+  GemmArgs args{form, a, weight, to};
+  args.mode = WriteMode::accumulate;
+  return args;
+}
+
+}  // namespace
+
+void LowRankTerms::scale_terms(RankContext& context, const Tensor& reduced) const {
+  const double first = terms_.front().scale;
+  if (std::ranges::all_of(terms_, [&](const Term& term) { return term.scale == first; })) {
+    if (first != 1) scale(context.ops, {reduced, reduced, first});
+    return;
+  }
+  for (const Term& term : terms_) {
+    const Tensor columns = reduced.slice(1, term.first, term.rank);
+    scale(context.ops, {columns, columns, term.scale});
+  }
+}
+
+Tensor LowRankTerms::reduce(RankContext& context, const Tensor& x, SavedStore& saved) const {
+  const Tensor reduced = context.activation({x.dim(0), a_->shape[0]}, saved.tag());
+  const AcquiredWeight a(context.weights, *a_, WeightUse::forward);
+  run_product(context.ops, {GemmForm::forward, x, a.operand(), reduced});
+  scale_terms(context, reduced);
+  saved.keep(this, "reduced", reduced);
+  return reduced;
+}
+
+void LowRankTerms::add_to(RankContext& context, const Tensor& reduced, const Tensor& y) const {
+  for (const Term& term : terms_) {
+    const AcquiredWeight b(context.weights, *term.b, WeightUse::forward);
+    run_product(context.ops,
+                added_product(GemmForm::forward, reduced.slice(1, term.first, term.rank),
+                              b.tensor(), y.slice(1, term.first_feature, term.features)));
+  }
+}
+
+void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& dx,
+                                      SavedStore& saved) const {
+  // d_reduced [T, Σ r] = s · dy · B, by term
+  const Tensor d_reduced = context.activation({dy.dim(0), a_->shape[0]}, MemoryTag::activations);
+  for (const Term& term : terms_) {
+    const AcquiredWeight b(context.weights, *term.b, WeightUse::data_gradient);
+    run_product(context.ops,
+                {GemmForm::data_gradient, dy.slice(1, term.first_feature, term.features),
+                 b.operand(), d_reduced.slice(1, term.first, term.rank)});
+  }
+  scale_terms(context, d_reduced);
+  const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
+  run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.tensor(), dx));
+  saved.keep(this, "d_reduced", d_reduced);
+}
+
+void LowRankTerms::weight_gradients(RankContext& context, const Tensor& x, const Tensor& dy,
+                                    SavedStore& saved) const {
+  const Tensor d_reduced = saved.take(this, "d_reduced");
+  make_weight_gradient(context, d_reduced, x, context.gradients->product_gradient(*a_));
+  context.gradients->done(*a_);
+  const Tensor reduced = saved.take(this, "reduced");  // has the scale already
+  for (const Term& term : terms_) {
+    make_weight_gradient(context, dy.slice(1, term.first_feature, term.features),
+                         reduced.slice(1, term.first, term.rank),
+                         context.gradients->product_gradient(*term.b));
+    context.gradients->done(*term.b);
+  }
+}
+
+void LowRankTerms::append_parameters(std::vector<const Parameter*>& list) const {
+  if (!any()) return;
+  list.push_back(a_.get());
+  for (const Term& term : terms_) list.push_back(term.b.get());
+}
+
+}  // namespace viaduct

@@ -1,0 +1,30 @@
+#pragma once
+// The adapters of a run: what section `peft` or an adapter's files are for its model, and their
+// tensors.
+
+#include <string>
+
+#include "checkpoint/peft_folder.h"
+#include "config/problems.h"
+#include "run/setup.h"
+
+namespace viaduct {
+
+class ParameterStore;
+struct OpContext;
+
+/// Fills in config.peft.resolved, and the learning rate of B. ConfigError and IoError as
+/// choose_adapters and open_adapter, and for settings that are not built for adapters yet.
+void resolve_adapters(RunConfig& config, const ModelConfig& model);
+
+/// The rules that need no model.
+void validate_adapters(const RunConfig& config, Problems& problems);
+
+/// Fills the weights of a run that only runs forwards: those of its model's folder and, with
+/// peft.adapter, the adapter.
+void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup& setup);
+
+/// The adapter_config.json of the run, for its checkpoints.
+std::string adapter_config_of(const RunSetup& setup);
+
+}  // namespace viaduct

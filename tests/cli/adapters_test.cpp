@@ -1,0 +1,142 @@
+// Adapters from the command line: trained, resumed, exported for PEFT, merged, used; and what is
+// refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/safetensors_reader.h"
+#include "support/command.h"
+#include "support/golden.h"
+#include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+using test::bytes_of;
+using test::run_viaduct;
+using test::test_data;
+using testing::HasSubstr;
+
+class AdapterCommands : public testing::Test {
+ protected:
+  using Result = test::CommandResult;
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  static std::string model() { return test_data("golden/llama/model").string(); }
+  static std::string adapter() { return test_data("golden/lora_llama/adapter").string(); }
+  Result train(const std::string& arguments) {
+    return run_viaduct("train checkpoint.pretrained_checkpoint=" + model() +
+                       " dataset.mock=true model.seq_length=32 train.global_batch_size=2 "
+                       "train.micro_batch_size=2 optimizer.lr=1e-2 scheduler.lr_warmup_iters=0 "
+                       "dist.threads_per_rank=1 validation.eval_iters=0 " +
+                       arguments);
+  }
+  static void expect_refused(const Result& result, const std::string& text) {
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(text));
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(AdapterCommands, TrainResumeExportMergeAndUse) {
+  const std::string run =
+      "peft.scheme=lora peft.dim=4 peft.target_modules=[q_proj,down_proj] "
+      "checkpoint.save=" +
+      at("run") + " ";
+  const Result first = train(run + "train.train_iters=2");
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out + first.err, HasSubstr("adapters of 8 layers on "));
+  // The checkpoint has the adapter alone, and names its base.
+  EXPECT_EQ(json::parse(read_file(folder_ / "run/step_00000002/base.json")).at("path"), model());
+  const Result second = train(run + "train.train_iters=4");
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_THAT(second.out + second.err, HasSubstr("resuming from"));
+
+  const Result exported = run_viaduct("convert --from " + at("run") + " --to " + at("peft"));
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const SafetensorsFile tensors(folder_ / "peft/adapter_model.safetensors");
+  EXPECT_EQ(tensors.tensors().size(), 16u);
+  const json config = json::parse(read_file(folder_ / "peft/adapter_config.json"));
+  EXPECT_EQ(config.at("r"), 4);
+  EXPECT_EQ(config.at("target_modules"), json({"down_proj", "q_proj"}));
+
+  // Merged into the weights it is the same model as beside them.
+  for (const std::string& from : {at("peft"), at("run")}) {
+    const Result merged =
+        run_viaduct("convert --from " + model() + " --adapter " + from + " --to " + at("merged"));
+    ASSERT_EQ(merged.status, 0) << merged.err;
+    const SafetensorsFolder base(model()), now(folder_ / "merged");
+    int changed = 0;
+    for (const TensorInfo& info : base.tensors())
+      changed += bytes_of(base.tensor(info.name)) != bytes_of(now.tensor(info.name)) ? 1 : 0;
+    EXPECT_EQ(changed, 8);  // two matrices of each of four layers
+    const std::string batch =
+        " --batch " + test_data("golden/llama/golden.safetensors").string() + " --out ";
+    ASSERT_EQ(run_viaduct("probe --model " + at("merged") + batch + at("a")).status, 0);
+    ASSERT_EQ(
+        run_viaduct("probe --model " + model() + " --adapter " + from + batch + at("b")).status, 0);
+    EXPECT_LE(test::relative_error(SafetensorsFile(folder_ / "a").tensor("logits"),
+                                   SafetensorsFile(folder_ / "b").tensor("logits")),
+              1e-5);
+    std::filesystem::remove_all(folder_ / "merged");
+  }
+}
+
+TEST_F(AdapterCommands, RunsContinueAnAdapterOfPeft) {
+  const Result result = train("peft.adapter=" + adapter() +
+                              " train.train_iters=1 optimizer.lr=0 checkpoint.save=" + at("run"));
+  ASSERT_EQ(result.status, 0) << result.err;
+  ASSERT_EQ(run_viaduct("convert --from " + at("run") + " --to " + at("peft")).status, 0);
+  const SafetensorsFile before(std::filesystem::path(adapter()) / "adapter_model.safetensors"),
+      after(folder_ / "peft/adapter_model.safetensors");
+  for (const TensorInfo& info : before.tensors())
+    EXPECT_EQ(bytes_of(before.tensor(info.name)), bytes_of(after.tensor(info.name))) << info.name;
+}
+
+TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
+  const std::string lora = "peft.scheme=lora train.train_iters=1 ";
+  expect_refused(train("peft.scheme=dora train.train_iters=1"), "peft.scheme=dora");
+  expect_refused(train(lora + "peft.dropout=0.1"), "peft.dropout");
+  expect_refused(train(lora + "peft.dim=0"), "peft.dim");
+  expect_refused(train(lora + "peft.target_modules=[q_prj]"), "nearest: q_proj");
+  expect_refused(train(lora + "optimizer.optimizer=muon"), "optimizer.optimizer: muon");
+  expect_refused(train(lora + "dist.ranks=2 ddp.data_parallel_sharding_strategy="
+                              "optim_grads_params"),
+                 "ddp.data_parallel_sharding_strategy");
+  expect_refused(train(lora + "mixed_precision=bf16_with_mxfp8_mixed"), "mixed_precision.recipe");
+  expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
+                       " train.train_iters=1"),
+                 "use_dora");
+  expect_refused(
+      run_viaduct(
+          "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 16 --seq-length 2048 "
+          "peft.scheme=lora"),
+      "adapters");
+}
+
+TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
+  const std::string run = "checkpoint.save=" + at("run") + " ";
+  ASSERT_EQ(train(run + "peft.scheme=lora train.train_iters=1").status, 0);
+  const std::string data = " --data " + test_data("golden/llama/model/config.json").string();
+  expect_refused(run_viaduct("eval --model " + at("run") + data), "holds an adapter");
+  expect_refused(train(run + "train.train_iters=2"), "the checkpoint holds adapters");
+  expect_refused(train(run + "peft.scheme=lora peft.dim=4 train.train_iters=2"), "peft.dim");
+  expect_refused(
+      run_viaduct("convert --from " + at("run") + " --to " + at("hf") + " --to-format hf"),
+      "--to-format peft");
+  expect_refused(
+      run_viaduct("convert --from " + model() + " --to " + at("p") + " --to-format peft"),
+      "no adapter");
+  const Result other = run_viaduct("convert --from " + test_data("golden/gpt2/model").string() +
+                                   " --adapter " + at("run") + " --to " + at("m"));
+  EXPECT_NE(other.status, 0);
+  EXPECT_THAT(other.err, HasSubstr("no linear layer"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "m"));
+}
+
+}  // namespace
+}  // namespace viaduct

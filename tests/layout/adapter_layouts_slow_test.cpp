@@ -1,0 +1,85 @@
+// Adapters in every layout equal PEFT's numbers, as one rank does: gradients, ten steps.
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/safetensors_reader.h"
+#include "support/golden.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using test::layout;
+using test::LayoutCase;
+using test::probe_layout;
+using test::relative_error;
+using test::test_data;
+
+constexpr double kLimit = 2e-5;
+
+class AdapterLayouts : public testing::TestWithParam<LayoutCase> {};
+
+void expect_layout(const std::string& name, const std::string& base, const LayoutCase& c) {
+  SCOPED_TRACE(name);
+  const std::filesystem::path folder = test_data("golden") / name;
+  const auto model = test_data("golden") / base / "model";
+  std::vector<std::string> overrides = c.overrides;
+  overrides.push_back("peft.adapter=" + (folder / "adapter").string());
+  const SafetensorsFile once(folder / "golden.safetensors");
+  const auto got = probe_layout(model, folder / "golden.safetensors", false, overrides);
+  EXPECT_GT(test::expect_gradients_of(got, once, kLimit), 10);
+
+  const SafetensorsFile steps(folder / "train.safetensors");
+  for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+  const auto trained = probe_layout(model, folder / "train.safetensors", true, overrides);
+  EXPECT_LE(relative_error(trained.at("loss"), steps.tensor("loss")), 10 * kLimit);
+  EXPECT_LE(relative_error(trained.at("grad_norm"), steps.tensor("grad_norm")), 10 * kLimit);
+  for (const TensorInfo& info : steps.tensors()) {
+    if (!info.name.starts_with("final.")) continue;
+    ASSERT_TRUE(trained.contains(info.name)) << info.name;
+    test::expect_trained(info.name, trained.at(info.name), steps.tensor(info.name));
+  }
+}
+
+TEST_P(AdapterLayouts, EqualPeft) {
+  expect_layout("lora_llama", "llama", GetParam());
+  if (GetParam().suits("lora_gpt2")) expect_layout("lora_gpt2", "gpt2", GetParam());
+}
+
+const std::string kNoSp = "model.sequence_parallel=false", kOneRow = "train.micro_batch_size=1";
+const std::vector<std::string> kLlama{"lora_llama"};
+
+LayoutCase alone(LayoutCase c) {
+  c.only = kLlama;
+  return c;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, AdapterLayouts,
+    testing::Values(
+        layout(2, 1, 1, 1), layout(2, 1, 1, 1, {kNoSp}, "whole"), layout(4, 1, 1, 1),
+        layout(4, 1, 1, 1, {kNoSp}, "whole"), layout(1, 2, 1, 1), layout(1, 1, 2, 1, {kOneRow}),
+        layout(1, 1, 1, 2), layout(1, 1, 1, 2, {"ddp.use_distributed_optimizer=false"}, "whole"),
+        layout(2, 1, 2, 1, {kOneRow}), layout(2, 1, 1, 2), layout(2, 2, 1, 1),
+        layout(1, 1, 2, 1, {kOneRow, "model.pipeline_schedule=zero_bubble"}, "zero_bubble"),
+        layout(1, 1, 1, 1,
+               {"model.recompute_granularity=full", "model.recompute_method=uniform",
+                "model.recompute_num_layers=1"},
+               "recompute"),
+        layout(2, 1, 1, 1,
+               {"model.recompute_granularity=selective",
+                "model.recompute_modules=[core_attn, mlp, layernorm]"},
+               "selective"),
+        alone(layout(1, 1, 1, 1,
+                     {"model.fine_grained_activation_offloading=true",
+                      "model.offload_modules=[mlp]", "model.min_offloaded_tensor_size=0"},
+                     "offload")),
+        alone(layout(2, 1, 1, 1,
+                     {"model.gradient_accumulation_fusion=false",
+                      "model.gemm_epilogue_fusion=false"},
+                     "unfused"))),
+    [](const auto& info) { return info.param.name.empty() ? "one" : info.param.name; });
+
+}  // namespace
+}  // namespace viaduct

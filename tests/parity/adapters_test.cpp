@@ -1,0 +1,79 @@
+// Adapters compared with PEFT: logits, loss and every gradient, ten steps of AdamW with the values
+// afterwards, tensor by tensor; and that nothing else changes.
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/model_folder.h"
+#include "support/golden.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using test::probe_layout;
+using test::relative_error;
+using test::test_data;
+
+constexpr double kLimit = 2e-5;
+
+struct Case {
+  std::string name, model;
+};
+
+void PrintTo(const Case& c, std::ostream* os) {
+  *os << c.name;
+}
+
+class Adapters : public testing::TestWithParam<Case> {
+ protected:
+  std::filesystem::path folder() const { return test_data("golden") / GetParam().name; }
+  std::filesystem::path model() const { return test_data("golden") / GetParam().model / "model"; }
+  std::string adapter() const { return "peft.adapter=" + (folder() / "adapter").string(); }
+};
+
+TEST_P(Adapters, GradientsAreThoseOfPeft) {
+  const SafetensorsFile file(folder() / "golden.safetensors");
+  for (const std::string& rows : {std::string("2"), std::string("1")}) {
+    SCOPED_TRACE("micro-batches of " + rows);
+    const auto got = probe_layout(model(), folder() / "golden.safetensors", false,
+                                  {adapter(), "train.micro_batch_size=" + rows});
+    const int compared = test::expect_gradients_of(got, file, kLimit);
+    // Of no frozen parameter.
+    int given = 0;
+    for (const auto& [name, tensor] : got) given += name.starts_with("grad.");
+    EXPECT_EQ(given, compared);
+    EXPECT_GT(compared, 10);
+  }
+}
+
+TEST_P(Adapters, TenStepsFollowPeft) {
+  const SafetensorsFile file(folder() / "train.safetensors");
+  std::vector<std::string> overrides = test::reference_optimizer();
+  overrides.push_back(adapter());
+  const auto got = probe_layout(model(), folder() / "train.safetensors", true, overrides);
+  EXPECT_LE(relative_error(got.at("loss"), file.tensor("loss")), 10 * kLimit);
+  EXPECT_LE(relative_error(got.at("grad_norm"), file.tensor("grad_norm")), 10 * kLimit);
+  int compared = 0;
+  for (const TensorInfo& info : file.tensors()) {
+    if (!info.name.starts_with("final.")) continue;
+    ASSERT_TRUE(got.contains(info.name)) << info.name;
+    test::expect_trained(info.name, got.at(info.name), file.tensor(info.name));
+    ++compared;
+  }
+  EXPECT_GT(compared, 10);
+}
+
+TEST_P(Adapters, InBf16AreNearTheFp32Reference) {
+  const SafetensorsFile file(folder() / "golden.safetensors");
+  const auto got = probe_layout(model(), folder() / "golden.safetensors", false,
+                                {adapter(), "mixed_precision=bf16_mixed"});
+  EXPECT_GT(test::expect_gradients_of(got, file, 0.1), 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Adapters,
+                         testing::Values(Case{"lora_llama", "llama"}, Case{"lora_gpt2", "gpt2"}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,194 @@
+// Adapters of PEFT: read, written, merged, refused.
+
+#include "checkpoint/peft_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/merged_weights.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
+#include "support/golden.h"
+#include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+using test::bytes_of;
+using test::TemporaryFolder;
+using test::test_data;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+ModelConfig model_of(const std::string& name) {
+  return read_model_config(resolve_model_folder(test_data("golden") / name / "model"));
+}
+
+const std::string kQ = "model.layers.0.self_attn.q_proj";
+
+/// PEFT's folder of `lora_llama`, changed.
+class PeftFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto from = test_data("golden/lora_llama/adapter");
+    config_ = json::parse(read_file(from / kAdapterConfigFile));
+    const SafetensorsFile file(from / kAdapterWeightsFile);
+    for (const TensorInfo& info : file.tensors()) tensors_[info.name] = file.tensor(info.name);
+  }
+  PeftAdapter open(const std::string& model = "llama") {
+    write_file_atomically(folder_ / kAdapterConfigFile, config_.dump());
+    write_safetensors(folder_ / kAdapterWeightsFile, tensors_);
+    return open_adapter(folder_.path(), model_of(model));
+  }
+  template <class E>
+  void expect_refused(const std::string& what, const std::string& model = "llama") {
+    EXPECT_THAT(([&] { open(model); }), ThrowsMessage<E>(HasSubstr(what)));
+  }
+  /// A setting of the configuration.
+  void expect_setting_refused(const std::string& name, const json& value,
+                              const std::string& what = "is not supported") {
+    const json before = config_;
+    config_[name] = value;
+    EXPECT_THAT(([&] { open(); }),
+                ThrowsMessage<ConfigError>(AllOf(HasSubstr(name), HasSubstr(what))));
+    config_ = before;
+  }
+
+  TemporaryFolder folder_;
+  json config_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+TEST_F(PeftFolder, TensorsSayWhichLayersHaveAnAdapter) {
+  const PeftAdapter adapter = open();
+  EXPECT_EQ(adapter.settings.modules.size(), 28u);  // seven of each of four layers
+  EXPECT_EQ(adapter.settings.modules.at(kQ), (AdapterShape{8, 16, false}));
+  EXPECT_EQ(adapter.settings.modules.at(kQ).scale(), 2);
+  std::erase_if(tensors_, [](const auto& entry) {
+    return entry.first.find(kQ) == std::string::npos;
+  });
+  EXPECT_EQ(open().settings.modules.size(), 1u);
+}
+
+TEST_F(PeftFolder, PatternsAndRankStabilizationCount) {
+  config_["use_rslora"] = true;
+  config_["alpha_pattern"] = {{"layers\\.0\\..*q_proj", 4}, {"q_proj", 32}};
+  const PeftAdapter adapter = open();
+  EXPECT_DOUBLE_EQ(adapter.settings.modules.at(kQ).scale(), 4 / std::sqrt(8.0));
+  EXPECT_DOUBLE_EQ(adapter.settings.modules.at("model.layers.1.self_attn.q_proj").scale(),
+                   32 / std::sqrt(8.0));
+  config_["rank_pattern"] = {{"q_proj", 4}};
+  expect_refused<IoError>("has rank 8, but adapter_config.json says 4");
+  config_["rank_pattern"] = {{"(", 4}};
+  expect_refused<ConfigError>("not a regular expression");
+}
+
+TEST_F(PeftFolder, IsWrittenAsItWasRead) {
+  const PeftAdapter adapter = open();
+  PeftAdapter copy = open();
+  copy.config = peft_config_text(adapter.settings, model_of("llama"), "models/llama");
+  write_peft_folder(copy, folder_ / "copy");
+  const PeftAdapter again = open_adapter(folder_ / "copy", model_of("llama"));
+  EXPECT_EQ(again.settings.modules, adapter.settings.modules);
+  for (const auto& [name, tensor] : tensors_)
+    EXPECT_EQ(bytes_of(again.tensors->tensor(name)), bytes_of(tensor)) << name;
+  const json config = json::parse(again.config);
+  EXPECT_EQ(config.at("r"), 8);
+  EXPECT_EQ(config.at("lora_alpha"), 16);
+  EXPECT_EQ(config.at("base_model_name_or_path"), "models/llama");
+  EXPECT_EQ(config.at("target_modules").size(), 7u);
+  EXPECT_THAT([&] { write_peft_folder(copy, folder_ / "copy"); },
+              ThrowsMessage<ConfigError>(HasSubstr("not empty")));
+}
+
+TEST_F(PeftFolder, SettingsThatAreNotSupportedAreRefusedByName) {
+  expect_setting_refused("peft_type", "VERA");
+  expect_setting_refused("bias", "all");
+  expect_setting_refused("lora_bias", true);
+  expect_setting_refused("use_dora", true);
+  expect_setting_refused("use_qalora", true);
+  expect_setting_refused("layer_replication", json::array({json::array({0, 2})}));
+  expect_setting_refused("trainable_token_indices", json::array({1}));
+  expect_setting_refused("alora_invocation_tokens", json::array({1}));
+  expect_setting_refused("modules_to_save", json::array({"lm_head"}));
+  expect_setting_refused("target_parameters", json::array({"experts.gate_up_proj"}));
+  expect_setting_refused("init_lora_weights", "pissa_niter_16", "changed the model's own weights");
+  expect_setting_refused("init_lora_weights", "loftq", "changed the model's own weights");
+  expect_setting_refused("something_new", 1);
+  config_["init_lora_weights"] = "gaussian";
+  config_["lora_dropout"] = 0.05;
+  EXPECT_EQ(open().dropout, 0.05);
+}
+
+TEST_F(PeftFolder, DoraIsRefused) {
+  EXPECT_THAT([] { open_adapter(test_data("golden/dora_llama/adapter"), model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("use_dora")));
+}
+
+TEST_F(PeftFolder, TensorsThatDoNotFitAreRefused) {
+  const auto all = tensors_;
+  const std::string a = kAdapterPrefix + kQ + kAdapterA, b = kAdapterPrefix + kQ + kAdapterB;
+  tensors_.erase(b);
+  expect_refused<IoError>(b + " is missing");
+  tensors_ = all;
+  tensors_[a] = host_tensor(DType::f32, {8, 60});
+  expect_refused<IoError>("the model's weight is [64, 64]");
+  tensors_ = all;
+  tensors_["base_model.model.model.layers.0.self_attn.q_prej.lora_A.weight"] = all.at(a);
+  expect_refused<IoError>("no linear layer of the model's blocks; nearest: " + kQ);
+  tensors_ = all;
+  tensors_["base_model.model." + kQ + ".lora_magnitude_vector"] = host_tensor(DType::f32, {64});
+  expect_refused<IoError>("DoRA");
+  tensors_ = all;
+  tensors_["lm_head.weight"] = host_tensor(DType::f32, {320, 64});
+  expect_refused<IoError>("nothing that adapter_config.json explains");
+  tensors_.clear();
+  expect_refused<IoError>("no tensors");
+}
+
+TEST_F(PeftFolder, OtherModelsAreRefused) {
+  expect_refused<IoError>("no linear layer", "gpt2");
+  expect_refused<ConfigError>("experts", "mixtral");
+}
+
+TEST_F(PeftFolder, OtherFoldersAreRefused) {
+  EXPECT_THAT([&] { open_adapter(folder_ / "none", model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("none")));
+  EXPECT_THAT([&] { open_adapter(test_data("golden/llama/model"), model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("holds a model and no adapter")));
+  write_file_atomically(folder_ / "p/adapter_model.bin", "x");
+  EXPECT_THAT([&] { open_adapter(folder_ / "p", model_of("llama")); },
+              ThrowsMessage<ConfigError>(HasSubstr("pickle")));
+  open();
+  write_file_atomically(folder_ / kAdapterConfigFile, "{\"peft_type\": ");
+  EXPECT_THROW(open_adapter(folder_.path(), model_of("llama")), IoError);
+}
+
+TEST(MergedWeights, AreThoseOfPeft) {
+  for (const std::string name : {"llama", "gpt2"}) {
+    const auto folder = test_data("golden") / ("lora_" + name);
+    const ModelConfig model = model_of(name);
+    const auto merged =
+        merge_adapter(open_weights(resolve_model_folder(test_data("golden") / name / "model")),
+                      open_adapter(folder / "adapter", model), model, std::nullopt);
+    const SafetensorsFile file(folder / "merged.safetensors");
+    int compared = 0;
+    for (const TensorInfo& info : file.tensors()) {
+      const std::string weight = info.name.substr(std::string("merged.").size());
+      EXPECT_LE(test::relative_error(merged->tensor(weight), file.tensor(info.name)), 1e-6)
+          << weight;
+      ++compared;
+    }
+    EXPECT_GE(compared, 6);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct

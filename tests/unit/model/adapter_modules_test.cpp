@@ -1,0 +1,86 @@
+// Which layers settings of section `peft` adapt.
+
+#include "model/adapter_modules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "checkpoint/model_folder.h"
+#include "model/flops.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using test::test_data;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+ModelConfig model_of(const std::string& name) {
+  return read_model_config(resolve_model_folder(test_data("golden") / name / "model"));
+}
+
+size_t chosen(const PeftConfig& config, const std::string& model = "llama") {
+  return choose_adapters(config, model_of(model)).modules.size();
+}
+
+TEST(AdapterModules, AreChosenByNamesPatternsAndMegatronsNames) {
+  const auto layers = static_cast<size_t>(model_of("llama").layers);
+  PeftConfig config;
+  EXPECT_EQ(chosen(config), 7 * layers);
+  config.target_modules = {"q_proj", "v_proj"};
+  EXPECT_EQ(chosen(config), 2 * layers);
+  config.target_modules = {"linear_qkv", "linear_fc2"};
+  EXPECT_EQ(chosen(config), 4 * layers);
+  config.target_modules = {"layers.0.mlp.*_proj"};
+  EXPECT_EQ(chosen(config), 3u);
+  config.target_modules = {"all-linear"};
+  config.exclude_modules = {"*.1.*", "o_proj"};
+  EXPECT_EQ(chosen(config), 6 * (layers - 1));
+  config.exclude_modules = {};
+  EXPECT_EQ(chosen(config, "gpt2"), 4 * static_cast<size_t>(model_of("gpt2").layers));
+}
+
+TEST(AdapterModules, PatternsGiveRanksAndScales) {
+  PeftConfig config;
+  config.dim = 8, config.alpha = 16, config.rslora = true;
+  config.rank_pattern = parse_yaml("{'layers\\.0\\..*q_proj': 4, q_proj: 2}", "test");
+  config.alpha_pattern = parse_yaml("{down_proj: 3}", "test");
+  const AdapterSettings settings = choose_adapters(config, model_of("llama"));
+  EXPECT_EQ(settings.of("model.layers.0.self_attn.q_proj")->rank, 4);
+  EXPECT_EQ(settings.of("model.layers.1.self_attn.q_proj")->rank, 2);
+  EXPECT_EQ(settings.of("model.layers.1.self_attn.k_proj")->rank, 8);
+  EXPECT_DOUBLE_EQ(settings.of("model.layers.0.mlp.down_proj")->scale(), 3 / std::sqrt(8.0));
+  EXPECT_EQ(settings.of("lm_head"), nullptr);
+}
+
+TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
+  PeftConfig config;
+  config.target_modules = {"q_prj"};
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("q_prj"), HasSubstr("nearest: q_proj"))));
+  config.target_modules = {"q_proj"};
+  config.exclude_modules = {"q_proj"};
+  EXPECT_THAT([&] { chosen(config); }, ThrowsMessage<ConfigError>(HasSubstr("leaves no layer")));
+  config.exclude_modules = {};
+  config.dim = 1000;
+  EXPECT_THAT([&] { chosen(config); }, ThrowsMessage<ConfigError>(HasSubstr("expected 1 to 64")));
+  EXPECT_THAT([&] { chosen({}, "mixtral"); }, ThrowsMessage<ConfigError>(HasSubstr("experts")));
+}
+
+TEST(AdapterModules, FrozenWeightsHaveTwoThirdsOfTheProducts) {
+  const ModelConfig model = model_of("llama");
+  PeftConfig config;
+  config.target_modules = {"q_proj"};
+  config.dim = 2;
+  const FlopCount all = training_flops(flop_sizes(model), 1, 10),
+                  some = training_flops(flop_sizes(model, choose_adapters(config, model)), 1, 10);
+  const double adapters = 10.0 * 6 * 2 * static_cast<double>(2 * model.hidden * model.layers);
+  EXPECT_DOUBLE_EQ(some.token_part, all.token_part * 2 / 3 + adapters);
+  EXPECT_EQ(some.attention_part, all.attention_part);
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,74 @@
+// Frozen parameters in a store: weights and nothing else, whole on each rank.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/world.h"
+#include "device/recording.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/elementwise.h"
+#include "sharding/parameter_store.h"
+#include "support/instruction_set.h"
+
+namespace viaduct {
+namespace {
+
+TEST(FrozenParameters, HaveAWeightAndNothingElse) {
+  run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
+    const auto device = make_cpu_device(1);
+    const OpTable ops = cpu_ops(test::instruction_set());
+    OpContext context{*device, ops};
+    world->record_on(device.get());
+    const ParallelGroups groups(Mesh({1, 1, 1, 2, 1}), world);
+    Parameter frozen, trained, vector;
+    frozen.path = "frozen", frozen.shape = {64, 32}, frozen.trained = false;
+    vector.path = "vector", vector.shape = {32}, vector.trained = false;
+    vector.weight_gradient = false;
+    trained.path = "trained", trained.shape = {64, 4};
+    ParameterStore store(*device, precision_recipe("bf16_mixed"), {{&frozen, &trained, &vector}},
+                         {.overlap_grad_reduce = true}, groups);
+    const auto bytes = [&](MemoryTag tag) {
+      return device->memory().bytes_by_tag[static_cast<size_t>(tag)];
+    };
+    // Half of each bucket's masters are this rank's.
+    EXPECT_EQ(bytes(MemoryTag::main_gradients), 4 * trained.shape.elements());
+    EXPECT_EQ(bytes(MemoryTag::master_weights), 4 * trained.shape.elements() / 2);
+    EXPECT_EQ(store.frozen_runs().size(), 2u);
+    ASSERT_EQ(store.shard_runs().size(), 1u);
+    EXPECT_EQ(store.run_of(frozen), nullptr);
+    EXPECT_FALSE(store.main_gradient(frozen).defined());
+
+    for (const ShardRun& run : store.frozen_runs()) {
+      EXPECT_EQ(run.range.size(), run.parameter->shape.elements());
+      fill(context, {run.master, 3});
+    }
+    for (const ShardRun& run : store.shard_runs()) fill(context, {run.master, 1});
+    store.publish_masters(context);
+    StepRecord record;
+    device->set_record(&record);
+    for (int step = 0; step < 2; ++step) {
+      store.begin_step(context);
+      store.expect_backwards(1);
+      EXPECT_THROW(store.gradient(frozen), ShapeError);
+      fill(context, {store.gradient(trained).tensor, 1});
+      store.done(trained);
+      store.finish_gradients(context);
+      EXPECT_EQ(store.shard_runs().front().gradient.data<float>()[0], 2);
+      store.advance_generation();
+      store.weights_written();
+      store.finish_gathers();
+    }
+    device->set_record(nullptr);
+    // What ranks exchange is the trained parameter's gradient and weight.
+    EXPECT_FALSE(record.collectives().empty());
+    for (const CollectiveRecord& one : record.collectives())
+      EXPECT_LE(one.bytes, 4 * trained.shape.elements());
+    const AcquiredWeight weight(store, frozen, WeightUse::forward);
+    EXPECT_EQ(static_cast<float>(weight.tensor().data<bfloat16>()[0]), 3);
+  });
+}
+
+}  // namespace
+}  // namespace viaduct
