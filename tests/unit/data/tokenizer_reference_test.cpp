@@ -55,7 +55,7 @@ TEST_P(TokenizerReference, Encodes) {
                 item["ids_with_template"].get<Ids>());
     }
     const char* spelled = item.contains("tokens") ? "tokens" : "pieces";
-    if (tokenizer_.kind() == "SentencePiece") continue;  // pieces show the text of unknown tokens
+    if (tokenizer_.kind() == "Unigram") continue;  // pieces show the text of unknown tokens
     ASSERT_EQ(item[spelled].size(), cached.size());
     for (size_t i = 0; i < cached.size(); ++i) {
       EXPECT_EQ(tokenizer_.token(cached[i]), item[spelled][i].get<std::string>());
