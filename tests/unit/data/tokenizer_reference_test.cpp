@@ -63,13 +63,22 @@ TEST_P(TokenizerReference, Encodes) {
   }
 }
 
+/// SentencePiece's library writes a sign of its own for the unknown token, transformers its name.
+std::string with_unknown_named(std::string text) {
+  constexpr std::string_view kSign = " \u2047 ";
+  for (size_t at = 0; (at = text.find(kSign, at)) != std::string::npos;)
+    text.replace(at, kSign.size(), "<unk>");
+  return text;
+}
+
 TEST_P(TokenizerReference, DecodesWhatItEncoded) {
   for (const json& item : list("encode")) {
     SCOPED_TRACE(item["note"]);
     const char* result = item.contains("decoded_utf8_hex")      ? "decoded_utf8_hex"
                          : item.contains("normalized_utf8_hex") ? "normalized_utf8_hex"
                                                                 : "utf8_hex";
-    EXPECT_EQ(tokenizer_.decode(item["ids"].get<Ids>()), from_hex(item[result]));
+    EXPECT_EQ(tokenizer_.decode(item["ids"].get<Ids>()),
+              with_unknown_named(from_hex(item[result])));
   }
 }
 
