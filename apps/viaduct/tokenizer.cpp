@@ -27,7 +27,7 @@ using nlohmann::json;
 struct Options {
   std::string tokenizer, special = "recognised", unknown_bytes = "drop", output, json_key = "text";
   bool json_lines = false, exact_bytes = false, add_special_tokens = false, overwrite = false;
-  bool offsets = false;
+  bool offsets = false, skip_special = false;
   std::vector<std::string> inputs;
   int32_t vocab_size = 0;
 };
@@ -123,7 +123,13 @@ int decode(const Options& options) {
   const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   std::string line;
   for (size_t number = 1; read_line(line); ++number) {
-    const std::vector<int32_t> ids = parse_ids(line, number);
+    std::vector<int32_t> ids = parse_ids(line, number);
+    if (options.skip_special) {
+      std::erase_if(ids, [&](int32_t id) {
+        const AddedToken* added = tokenizer.added_tokens().find(id);
+        return added != nullptr && added->special;
+      });
+    }
     if (options.exact_bytes) {
       write_line(tokenizer.decode(ids));
     } else {
@@ -214,6 +220,8 @@ Subcommand add_tokenizer(CLI::App& root) {
                  "the exact bytes of the tokens; without it, bytes that are not UTF-8 (part of a "
                  "character) are U+FFFD")
       ->excludes(quoted);
+  decoder->add_flag("--skip-special-tokens", options->skip_special,
+                    "leave special tokens out of the text");
   decoder->footer(
       "Example:\n  echo '[15496,11,995,0]' | viaduct tokenizer decode --tokenizer models/gpt2");
 

@@ -78,11 +78,10 @@ std::map<std::string, std::string> pieces_of_gguf(const GgufKeys& keys) {
   }
   std::map<std::string, std::string> files{{"tokenizer.model", write_sentencepieces(pieces)}};
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
-  for (const char* field : {"add_bos_token", "add_eos_token"}) {
-    const std::string key = std::string("tokenizer.ggml.") + field;
-    if (keys.has(key)) config[field] = keys.flag(key, false);
-  }
-  if (!config.empty()) files["tokenizer_config.json"] = config.dump(2) + "\n";
+  // llama.cpp begins the texts of this kind of model, unless the file says otherwise.
+  config["add_bos_token"] = keys.flag("tokenizer.ggml.add_bos_token", true);
+  config["add_eos_token"] = keys.flag("tokenizer.ggml.add_eos_token", false);
+  files["tokenizer_config.json"] = config.dump(2) + "\n";
   return files;
 }
 

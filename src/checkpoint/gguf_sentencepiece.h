@@ -5,7 +5,7 @@
 #include <string>
 
 #include "checkpoint/gguf_metadata.h"
-#include "checkpoint/sentencepiece_pieces.h"
+#include "data/tokenizer/sentencepiece_pieces.h"
 
 namespace viaduct {
 

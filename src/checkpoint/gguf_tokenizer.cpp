@@ -276,7 +276,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
       add_further_pieces(pieces, added);
       add_gguf_pieces(head, pieces, model.vocabulary);
       add_borders(head, files);
-      if (!pieces.normalizes) return {};
+      if (pieces.characters.empty()) return {};
       return {
           "GGUF: the tokenizer.model normalizes characters before it splits text, which llama.cpp "
           "does not: characters outside ASCII may get other tokens"};

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/token_id.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -33,6 +34,7 @@ Bpe::Bpe(BpeSpec spec, std::string_view source)
   const int64_t limit = std::min<int64_t>(8 * count + kMaxGap, int64_t{1} << 30);
   int64_t largest = 0;
   for (const auto& [token, id] : spec.vocabulary) {
+    check_token_length(token, id, source);
     VIADUCT_CHECK(IoError, id >= 0 && id < limit,
                   "{}: token \"{}\" has id {}, expected 0 to {} for {} tokens", source, token, id,
                   limit - 1, count);

@@ -76,8 +76,11 @@ size_t count_characters(std::string_view text) {
 
 }  // namespace
 
-Charsmap::Charsmap(std::string_view base64, std::string_view source) {
-  const std::string bytes = decode_base64(base64, source);
+Charsmap::Charsmap(std::string_view base64, std::string_view source)
+    : Charsmap(Bytes{decode_base64(base64, source)}, source) {}
+
+Charsmap::Charsmap(const Bytes& map, std::string_view source) {
+  const std::string& bytes = map.bytes;
   if (bytes.empty()) return;
   VIADUCT_CHECK(IoError, bytes.size() >= 4 && word_at(bytes, 0) <= bytes.size() - 4,
                 "{}: precompiled_charsmap of {} bytes is cut off", source, bytes.size());

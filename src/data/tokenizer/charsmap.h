@@ -1,5 +1,5 @@
 #pragma once
-// SentencePiece's character map ("precompiled_charsmap"), as tokenizer.json carries it: a double
+// SentencePiece's character map ("precompiled_charsmap"), in a tokenizer.json or a model: a double
 // array of bytes that leads from a few characters to what replaces them.
 
 #include <cstdint>
@@ -14,8 +14,14 @@ namespace viaduct {
 
 class Charsmap {
  public:
+  /// The map as a tokenizer.model carries it.
+  struct Bytes {
+    std::string bytes;
+  };
+
   /// From the map's base64. IoError (naming `source`) if it is malformed.
   Charsmap(std::string_view base64, std::string_view source);
+  Charsmap(const Bytes& map, std::string_view source);
 
   /// Replaces what the map has: short grapheme clusters as a whole, else single characters, as
   /// Hugging Face's tokenizers do. Nothing if nothing changes.

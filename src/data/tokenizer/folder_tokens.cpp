@@ -50,9 +50,17 @@ std::optional<AddedToken> special_token(const json& value, const std::string& so
   return token.content.empty() ? std::nullopt : std::optional(std::move(token));
 }
 
+/// All that two spellings of a token may differ in.
+auto flags_of(const AddedToken& token) {
+  return std::tie(token.content, token.single_word, token.lstrip, token.rstrip, token.normalized,
+                  token.special);
+}
+
+}  // namespace
+
 /// The special tokens that the configuration and the map name, in the order in which `transformers`
 /// adds them, which follows that of the members in the files.
-class SpecialTokens {
+class FolderTokens::Special {
  public:
   void read_configuration(const TokenizerFiles& files) {
     const Document document = read_document(files, kConfiguration, configured_);
@@ -83,6 +91,19 @@ class SpecialTokens {
     const auto& rest = extra_ ? *extra_ : additional_;
     tokens.insert(tokens.end(), rest.begin(), rest.end());
     return tokens;
+  }
+  /// A name that the files do not give.
+  void name_by_default(const std::string& name, const std::string& content) {
+    if (given_.count(name) > 0) return;
+    AddedToken token;
+    token.content = content;
+    token.special = true;
+    named_[name] = token;
+  }
+  void set_additional(std::vector<AddedToken> tokens) { additional_ = std::move(tokens); }
+  std::optional<std::string> named(const std::string& name) const {
+    const auto found = named_.find(name);
+    return found == named_.end() ? std::nullopt : std::optional(found->second.content);
   }
   bool is_named(const std::string& content) const {
     return std::any_of(named_.begin(), named_.end(),
@@ -124,6 +145,7 @@ class SpecialTokens {
                        [&key = key](const char* name) { return key == name; }) != std::end(kNamed);
       if (!named && (!key.ends_with("_token") || key.starts_with("add_") || !value.is_string()))
         continue;
+      if (named) given_.insert(key);
       const auto token = special_token(json(value), document.source);
       if (!token) continue;
       if (named) {
@@ -167,70 +189,49 @@ class SpecialTokens {
   }
 
   std::map<std::string, AddedToken> named_;
+  std::unordered_set<std::string> given_;  // names of the files, also those of no token
   Members configured_, mapped_;
   std::optional<std::vector<AddedToken>> extra_;
   std::vector<AddedToken> additional_;  // count where there are no extra ones
 };
 
-/// All that two spellings of a token may differ in.
-auto flags_of(const AddedToken& token) {
-  return std::tie(token.content, token.single_word, token.lstrip, token.rstrip, token.normalized,
-                  token.special);
-}
-
-/// The number of "<extra_id_7>", the sentinels of T5.
-std::optional<int32_t> sentinel_number(std::string_view content) {
-  constexpr std::string_view kBegin = "<extra_id_";
-  if (!content.starts_with(kBegin) || !content.ends_with('>')) return std::nullopt;
-  content.remove_prefix(kBegin.size());
-  content.remove_suffix(1);
-  int32_t number = -1;
-  const auto end = content.data() + content.size();
-  const auto [stop, error] = std::from_chars(content.data(), end, number);
-  return error == std::errc() && stop == end && number >= 0 ? std::optional(number) : std::nullopt;
-}
-
-/// Without a tokenizer.json the sentinels follow the vocabulary of a T5 in descending order.
-void number_sentinels(const TokenModel& model, const std::vector<AddedToken>& added,
-                      std::vector<AddedToken>& others) {
-  int32_t largest = -1;
-  for (const AddedToken& token : others)
-    largest = std::max(largest, sentinel_number(token.content).value_or(-1));
-  const bool listed = std::any_of(added.begin(), added.end(), [](const AddedToken& token) {
-    return sentinel_number(token.content).has_value();
-  });
-  if (listed || largest >= 1 << 20) return;
-  for (AddedToken& token : others) {
-    const auto number = sentinel_number(token.content);
-    if (number && !model.find(token.content)) token.id = model.size() + largest - *number;
-  }
-}
-
-}  // namespace
-
-void add_folder_tokens(const TokenizerFiles& files, const TokenModel& model, bool ids_as_given,
-                       std::vector<AddedToken>& added) {
+FolderTokens::FolderTokens(const TokenizerFiles& files) : special_(std::make_unique<Special>()) {
   const auto config = files.object(kConfiguration);
   const json* decoder = config ? find_member(*config, "added_tokens_decoder") : nullptr;
-  SpecialTokens special;
-  if (config) special.read_configuration(files);
-  std::map<int32_t, AddedToken> listed;
+  if (config) special_->read_configuration(files);
   if (decoder != nullptr) {
-    listed = read_decoder(*decoder, files.where(kConfiguration));
-    for (auto& [id, token] : listed) token.special |= special.is_named(token.content);
-  } else {
-    if (files.has(kMap)) special.read_map(files);
-    constexpr const char* kAdded = "added_tokens.json";
-    if (const auto document = files.object(kAdded)) {
-      for (auto& [content, id] : parse_vocabulary(*document, files.where(kAdded))) {
-        AddedToken& token = listed[id];
-        token.id = id;
-        token.content = content;
-        token.special = special.has(content);
-        token.normalized = !token.special;
-      }
-    }
+    listed_ = read_decoder(*decoder, files.where(kConfiguration));
+    return;
   }
+  if (files.has(kMap)) special_->read_map(files);
+  constexpr const char* kAdded = "added_tokens.json";
+  const auto document = files.object(kAdded);
+  if (!document) return;
+  for (auto& [content, id] : parse_vocabulary(*document, files.where(kAdded))) {
+    AddedToken& token = listed_[id];
+    token.id = id;
+    token.content = content;
+    token.special = special_->has(content);
+    token.normalized = !token.special;
+  }
+}
+
+FolderTokens::~FolderTokens() = default;
+
+void FolderTokens::name_by_default(const std::string& name, const std::string& content) {
+  special_->name_by_default(name, content);
+}
+
+void FolderTokens::set_additional(std::vector<AddedToken> tokens) {
+  special_->set_additional(std::move(tokens));
+}
+
+std::optional<std::string> FolderTokens::named(const std::string& name) const {
+  return special_->named(name);
+}
+
+void FolderTokens::add_to(std::vector<AddedToken>& added, const TokenModel& model,
+                          bool ids_as_given) const {
   std::unordered_map<std::string, size_t> place;
   int32_t next = model.token_count();
   for (size_t i = 0; i < added.size(); ++i) {
@@ -254,21 +255,21 @@ void add_folder_tokens(const TokenizerFiles& files, const TokenModel& model, boo
     place.emplace(token.content, added.size());
     added.push_back(std::move(token));
   };
-  for (auto& [id, token] : listed) put(token, true);
-  std::vector<AddedToken> others = special.in_order();
-  if (ids_as_given) number_sentinels(model, added, others);
+  for (auto [id, token] : listed_) {
+    token.special |= special_->is_named(token.content);
+    put(std::move(token), true);
+  }
   // Of several spellings of one new token the last that is not a repetition counts.
   std::unordered_set<std::string> known;
   for (const auto& [content, at] : place) known.insert(content);
   std::vector<AddedToken> seen;
-  for (AddedToken& token : others) {
+  for (AddedToken& token : special_->in_order()) {
     const bool repeated = std::any_of(seen.begin(), seen.end(), [&](const AddedToken& earlier) {
       return flags_of(earlier) == flags_of(token);
     });
     if (repeated || known.count(token.content) > 0) continue;
     seen.push_back(token);
-    const bool numbered = token.id > 0;
-    put(std::move(token), numbered);
+    put(std::move(token), false);
   }
 }
 

@@ -2,6 +2,11 @@
 // Added tokens that the files beside a tokenizer name: `tokenizer_config.json`, `added_tokens.json`
 // and `special_tokens_map.json`, as Hugging Face's transformers reads them.
 
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
@@ -10,15 +15,43 @@
 
 namespace viaduct {
 
-/// Adds what the files name to `added`, the tokens of the tokenizer's own file:
-///  - "added_tokens_decoder" of the configuration; without it `added_tokens.json`. They replace
-///    tokens of the same content;
+/// The names of the special tokens before and after a text ("bos_token"); null: none.
+struct NamedBorder {
+  const char *before = nullptr, *after = nullptr;
+};
+
+/// What the files name:
+///  - "added_tokens_decoder" of the configuration; without it `added_tokens.json`;
 ///  - the special tokens by name ("eos_token" …) of the configuration, and where it has no
 ///    "added_tokens_decoder", of `special_tokens_map.json`;
 ///  - "extra_special_tokens" and "additional_special_tokens".
-/// A token that the model has keeps its id, others get the next one; `ids_as_given`: the id that a
-/// file gives them, if it does. IoError for malformed files.
-void add_folder_tokens(const TokenizerFiles& files, const TokenModel& model, bool ids_as_given,
-                       std::vector<AddedToken>& added);
+class FolderTokens {
+ public:
+  /// IoError for malformed files.
+  explicit FolderTokens(const TokenizerFiles& files);
+  ~FolderTokens();
+
+  /// Tokens by the id that the files give.
+  std::map<int32_t, AddedToken>& listed() { return listed_; }
+  /// The special token of a name.
+  std::optional<std::string> named(const std::string& name) const;
+
+  /// What a kind of tokenizer calls a special token if the files do not say.
+  void name_by_default(const std::string& name, const std::string& content);
+  /// Tokens that count where the configuration has neither extra nor additional ones, whatever
+  /// `special_tokens_map.json` says.
+  void set_additional(std::vector<AddedToken> tokens);
+
+  /// Adds all of them to `added`, the tokens of the tokenizer's own file; those of
+  /// the list replace tokens of the same content. A token that the model has keeps its id, others
+  /// get the next one; `ids_as_given`: the id that a file gives them, if it does.
+  void add_to(std::vector<AddedToken>& added, const TokenModel& model, bool ids_as_given) const;
+
+ private:
+  class Special;
+
+  std::unique_ptr<Special> special_;
+  std::map<int32_t, AddedToken> listed_;
+};
 
 }  // namespace viaduct

@@ -1,5 +1,7 @@
 // Loads a tokenizer from its files.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -8,98 +10,59 @@
 #include "base/given_path.h"
 #include "base/json.h"
 #include "base/json_members.h"
-#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/folder_tokens.h"
-#include "data/tokenizer/sentencepiece_model.h"
+#include "data/tokenizer/sentencepiece_pipeline.h"
 #include "data/tokenizer/special_ids.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 namespace viaduct {
 namespace {
 
-constexpr const char *kConfiguration = "tokenizer_config.json", *kVocabulary = "vocab.json";
-constexpr std::string_view kFiles[] = {
-    "tokenizer.json", "tokenizer.model",   "spiece.model",          "vocab.json",
-    "merges.txt",     "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"};
-
-/// `merges.txt`: one pair a line, in order of rank; a leading comment line and empty lines are
-/// skipped.
-std::vector<std::pair<std::string, std::string>> read_merges(const TokenizerFiles& files) {
-  constexpr const char* kMerges = "merges.txt";
-  const std::string text = files.text(kMerges);
-  std::vector<std::pair<std::string, std::string>> merges;
-  size_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = text.find('\n', begin);
-    if (end == std::string::npos) end = text.size();
-    std::string_view line(text.data() + begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.starts_with("#version")) continue;
-    const size_t space = line.find(' ');
-    VIADUCT_CHECK(IoError,
-                  space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
-                      line.find(' ', space + 1) == std::string_view::npos,
-                  "{}: line {} must be two tokens with a space between", files.where(kMerges),
-                  number);
-    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
-  }
-  return merges;
-}
-
-/// `vocab.json` and `merges.txt`: GPT-2's pre-tokenization, or Qwen2's if the folder specifies it.
-std::unique_ptr<PipelineModel> read_vocab_and_merges(const TokenizerFiles& files) {
-  const std::string source = files.where(kVocabulary);
-  BpeSpec spec;
-  spec.vocabulary = parse_vocabulary(*files.object(kVocabulary), source);
-  spec.merges = read_merges(files);
-  std::string kind;
-  bool add_prefix_space = false;
-  if (const auto config = files.object(kConfiguration)) {
-    const std::string where = files.where(kConfiguration);
-    kind = string_member(*config, "tokenizer_class", where);
-    add_prefix_space = bool_member(*config, "add_prefix_space", where, false);
-  }
-  const bool qwen = kind.starts_with("Qwen");
-  Normalizer normalizer;
-  if (qwen) normalizer.add(NormalForm::nfc);
-  return std::make_unique<PipelineModel>(
-      std::move(normalizer),
-      pre_tokenizer_of(qwen ? qwen2_pattern() : gpt2_pattern(), add_prefix_space),
-      std::make_unique<Bpe>(std::move(spec), source));
-}
+constexpr const char* kConfiguration = "tokenizer_config.json";
+constexpr const char* kPieceFiles[] = {"tokenizer.model", "spiece.model",
+                                       "sentencepiece.bpe.model"};
+constexpr std::string_view kFiles[] = {"tokenizer.json",
+                                       "tokenizer.model",
+                                       "spiece.model",
+                                       "sentencepiece.bpe.model",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "added_tokens.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json"};
 
 /// The special tokens of a `tokenizer.model`, as far as `model` has them under the same ids.
 SpecialIds same_special_ids(const TokenizerFiles& files, const char* name,
                             const TokenModel& model) {
-  const SentencePieceModel pieces(files.text(name), files.where(name));
-  const auto same = [&](std::optional<int32_t> id) {
-    return id && model.token(*id) == pieces.token(*id) ? id : std::nullopt;
+  const SentencePieces pieces = read_sentencepieces(files.text(name), files.where(name));
+  const auto same = [&](int32_t id) {
+    const bool known = id >= 0 && static_cast<size_t>(id) < pieces.pieces.size() &&
+                       model.token(id) == pieces.pieces[static_cast<size_t>(id)].text;
+    return known ? std::optional(id) : std::nullopt;
   };
-  SpecialIds ids;
-  ids.bos = same(pieces.bos());
-  ids.eos = same(pieces.eos());
-  ids.pad = same(pieces.pad());
-  return ids;
+  return {same(pieces.begin_id), same(pieces.end_id), same(pieces.padding_id), {}, {}};
 }
 
-/// The template of a folder without `tokenizer.json`: "add_bos_token" and "add_eos_token" of its
-/// `tokenizer_config.json`, else the kind's convention.
-TokenTemplate read_template(const TokenizerFiles& files, const SpecialIds& special,
-                            bool sentencepiece) {
-  bool bos = sentencepiece && special.bos.has_value();
-  bool eos = sentencepiece && !special.bos.has_value();  // T5 ends texts, Llama-2 begins them
-  if (const auto config = files.object(kConfiguration)) {
-    bos = bool_member(*config, "add_bos_token", files.where(kConfiguration), bos);
-    eos = bool_member(*config, "add_eos_token", files.where(kConfiguration), eos);
-  }
+/// "add_bos_token" and "add_eos_token" of the configuration.
+TokenTemplate configured_template(const TokenizerFiles& files, const SpecialIds& special) {
   TokenTemplate around;
-  if (bos && special.bos) around.before.push_back(*special.bos);
-  if (eos && special.eos) around.after.push_back(*special.eos);
+  const auto config = files.object(kConfiguration);
+  if (!config) return around;
+  const std::string where = files.where(kConfiguration);
+  if (bool_member(*config, "add_bos_token", where, false) && special.bos)
+    around.before.push_back(*special.bos);
+  if (bool_member(*config, "add_eos_token", where, false) && special.eos)
+    around.after.push_back(*special.eos);
   return around;
+}
+
+/// "split_special_tokens" of the configuration.
+bool splits_special_tokens(const TokenizerFiles& files) {
+  const auto config = files.object(kConfiguration);
+  return config && bool_member(*config, "split_special_tokens", files.where(kConfiguration), false);
 }
 
 /// "clean_up_tokenization_spaces" of the configuration. As transformers 5, which cleans the text of
@@ -116,6 +79,31 @@ bool cleans_spaces(const TokenizerFiles& files, const TokenModel& model) {
           is_set("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"));
 }
 
+/// Says what the folder has instead of a tokenizer that is read.
+[[noreturn]] void fail_without_tokenizer(const TokenizerFiles& files) {
+  constexpr std::pair<const char*, const char*> kOthers[] = {
+      {"vocab.txt", "the vocabulary of a WordPiece or WordLevel model, which is not supported"},
+      {"tekken.json", "a vocabulary of Mistral's Tekken, which is not read"},
+      {"tiktoken.model", "a vocabulary of tiktoken, which is not read"},
+      {"qwen.tiktoken", "a vocabulary of tiktoken, which is not read"},
+      {"cl100k_base.tiktoken", "a vocabulary of tiktoken, which is not read"},
+      {"o200k_base.tiktoken", "a vocabulary of tiktoken, which is not read"},
+      {kMergesFile, "which needs vocab.json beside it"},
+      {kVocabularyFile, "which needs merges.txt beside it"}};
+  std::string found;
+  for (const auto& [name, what] : kOthers) {
+    if (found.empty() && files.has(name)) {
+      found = fmt::format("; it has {}, {}", name, what);
+      if (name != kMergesFile && name != kVocabularyFile && name != kOthers[0].first)
+        found += " (a tokenizer.json of the same tokenizer is)";
+    }
+  }
+  fail<IoError>(
+      "no tokenizer in {}: expected tokenizer.json, tokenizer.model (or spiece.model, "
+      "sentencepiece.bpe.model), or vocab.json with merges.txt{}",
+      files.where(), found);
+}
+
 }  // namespace
 
 Tokenizer load_tokenizer(const std::filesystem::path& folder) {
@@ -128,15 +116,17 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
 
 Tokenizer load_tokenizer(const TokenizerFiles& files) {
   constexpr const char* kJson = "tokenizer.json";
-  const char* pieces = "tokenizer.model";
-  if (!files.has(pieces)) pieces = "spiece.model";  // the file's name in T5's folders
+  const auto pieces_file = std::find_if(std::begin(kPieceFiles), std::end(kPieceFiles),
+                                        [&](const char* name) { return files.has(name); });
   const bool has_json = files.has(kJson);
-  const bool has_model = files.has(pieces);
-  const bool has_vocabulary = files.has(kVocabulary) && files.has("merges.txt");
+  const bool has_model = pieces_file != std::end(kPieceFiles);
+  const bool has_vocabulary = files.has(kVocabularyFile) && files.has(kMergesFile);
   Tokenizer::Parts parts;
   std::string source = files.where(kJson);
   SpecialIds otherwise;
-  bool sentencepiece = false;
+  std::optional<NamedBorder> border;
+  FolderTokens tokens(files);
+  bool ids_as_given = false;
   TokenizerJson json;
   if (has_json) {
     const auto unsupported = has_model || has_vocabulary ? UnsupportedModel::left_to_other_files
@@ -150,19 +140,24 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
     parts.model = std::move(json.model);
     parts.decoder = std::move(json.decoder);
     if (has_model && !files.has(kConfiguration))
-      otherwise = same_special_ids(files, pieces, *parts.model);
+      otherwise = same_special_ids(files, *pieces_file, *parts.model);
   } else if (has_model) {
-    source = files.where(pieces);
-    auto model = std::make_unique<SentencePieceModel>(files.text(pieces), source);
-    otherwise.bos = model->bos();
-    otherwise.eos = model->eos();
-    otherwise.pad = model->pad();
-    if (!has_json) parts.added = model->control_tokens();
-    parts.model = std::move(model);
-    sentencepiece = true;
+    source = files.where(*pieces_file);
+    SentencePieces pieces = read_sentencepieces(files.text(*pieces_file), source);
+    const int32_t padding = pieces.padding_id;
+    auto made = make_sentencepiece_pipeline(std::move(pieces), sentencepiece_kind(files), files,
+                                            source, tokens);
+    border = made.border;
+    parts.model = std::move(made.model);
+    parts.decoder = std::move(made.decoder);
+    if (padding >= 0 && parts.model->token(padding)) otherwise.pad = padding;
   } else if (has_vocabulary) {
-    source = files.where(kVocabulary);
-    parts.model = read_vocab_and_merges(files);
+    source = files.where(kVocabularyFile);
+    ids_as_given = true;
+    auto made = read_vocabulary_files(files, tokens);
+    border = made.border;
+    if (border && !has_json) parts.around.trims = made.trims;
+    parts.model = std::move(made.model);
     std::vector<DecodeStep> steps;
     steps.emplace_back(DecodeSimple::byte_letters);
     parts.decoder = TextDecoder(std::move(steps), source);
@@ -174,15 +169,29 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
       parts.added.push_back(std::move(token));
     }
   } else {
-    fail<IoError>(
-        "no tokenizer in {}: expected tokenizer.json, tokenizer.model, or vocab.json with "
-        "merges.txt",
-        files.where());
+    fail_without_tokenizer(files);
   }
   parts.cleans_spaces = cleans_spaces(files, *parts.model);
-  add_folder_tokens(files, *parts.model, !json_model, parts.added);
+  parts.splits_special = splits_special_tokens(files);
+  tokens.add_to(parts.added, *parts.model, ids_as_given);
+  const auto named = [&](const char* name) -> std::optional<int32_t> {
+    const auto content = name == nullptr ? std::nullopt : tokens.named(name);
+    if (!content) return std::nullopt;
+    for (const AddedToken& token : parts.added) {
+      if (token.content == *content) return token.id;
+    }
+    return parts.model->find(*content);
+  };
+  if (const auto id = named("bos_token")) otherwise.bos = id;
+  if (const auto id = named("eos_token")) otherwise.eos = id;
+  if (const auto id = named("pad_token")) otherwise.pad = id;
   parts.special = read_special_ids(files, *parts.model, parts.added, otherwise);
-  if (!has_json) parts.around = read_template(files, parts.special, sentencepiece);
+  if (border && !has_json) {
+    if (const auto id = named(border->before)) parts.around.before = {*id};
+    if (const auto id = named(border->after)) parts.around.after = {*id};
+  } else if (!has_json) {
+    parts.around = configured_template(files, parts.special);
+  }
   return Tokenizer(std::move(parts), source);
 }
 

@@ -20,6 +20,16 @@ class ProtobufFields {
   };
   /// The next field; nothing at the end or where the message is malformed.
   std::optional<Field> next() {
+    if (rest_.empty()) return std::nullopt;
+    auto field = read();
+    malformed_ = !field.has_value();
+    return field;
+  }
+  /// After the last field: whether the message ends there.
+  bool at_end() const { return rest_.empty() && !malformed_; }
+
+ private:
+  std::optional<Field> read() {
     const auto tag = varint();
     if (!tag) return std::nullopt;
     Field field{*tag >> 3, 0, {}};
@@ -43,7 +53,6 @@ class ProtobufFields {
     }
   }
 
- private:
   std::optional<uint64_t> varint() {
     uint64_t value = 0;
     for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
@@ -62,6 +71,7 @@ class ProtobufFields {
   }
 
   std::string_view rest_;
+  bool malformed_ = false;
 };
 
 }  // namespace viaduct

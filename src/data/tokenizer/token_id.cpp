@@ -19,4 +19,10 @@ int32_t token_id_of(const nlohmann::json& value, std::string_view source, std::s
   return static_cast<int32_t>(value.get<int64_t>());
 }
 
+void check_token_length(std::string_view token, int32_t id, std::string_view source) {
+  VIADUCT_CHECK(ConfigError, token.size() <= kMaxTokenBytes,
+                "{}: token {} has {} bytes, at most {} are supported", source, id, token.size(),
+                kMaxTokenBytes);
+}
+
 }  // namespace viaduct

@@ -17,7 +17,7 @@ namespace viaduct {
 /// Position of a decoder in the text, and what it holds back until more tokens are known
 /// (text_decoder.h).
 struct DecodeState {
-  bool at_start = true;    // of the text; for SentencePiece also just after an added token
+  bool at_start = true;    // of the text
   std::string bytes = {};  // tokens of single bytes that may make up characters
   std::string end = {};    // what may be stripped at the end of the text
   size_t stripped = 0;     // characters at the begin of the text
@@ -51,7 +51,7 @@ class TokenModel {
   TokenModel& operator=(const TokenModel&) = delete;
   virtual ~TokenModel() = default;
 
-  /// For people: "byte-level BPE", "SentencePiece".
+  /// For people: "byte-level BPE", "Unigram".
   virtual std::string_view kind() const = 0;
   /// Whether it merges pairs.
   virtual bool is_bpe() const = 0;
@@ -79,9 +79,6 @@ class TokenModel {
   virtual std::optional<int32_t> unknown_token() const { return std::nullopt; }
   /// Appends the bytes of a token of the model. False if `id` is not a token.
   virtual bool decode(int32_t id, DecodeState& state, std::string& bytes) const = 0;
-
-  /// True if an added token of this id gives the model's bytes, not its own content.
-  virtual bool decodes_added(int32_t) const { return false; }
 
   /// The largest id + 1.
   virtual int32_t size() const = 0;

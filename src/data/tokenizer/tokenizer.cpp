@@ -15,6 +15,7 @@ constexpr int64_t kMaxGap = 1 << 20;
 Tokenizer::Tokenizer(Parts parts, std::string_view source)
     : model_(std::move(parts.model)),
       decoder_(std::move(parts.decoder)),
+      splits_special_(parts.splits_special),
       cleans_spaces_(parts.cleans_spaces),
       around_(std::move(parts.around)),
       special_(std::move(parts.special)),
@@ -33,7 +34,12 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
                   added.id, *other);
     any_normalized_ |= added.normalized;
     if (added.normalized && is_valid_utf8(added.content)) {
-      added.searched = model_->normalize(added.content, *scratch).value_or("");
+      const auto normalized = model_->normalize(added.content, *scratch);
+      VIADUCT_CHECK(ConfigError, !normalized || !normalized->empty(),
+                    "{}: the normalizer leaves nothing of added token \"{}\", which is not "
+                    "supported",
+                    source, added.content);
+      added.searched = normalized.value_or("");
     }
     vocab_size_ = std::max(vocab_size_, added.id + 1);
   }
@@ -133,8 +139,9 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
   TokenModel::Scratch& scratch = *cache.scratch_;
   scratch.unknown = {};
   scratch.at_start = true;
-  const Encoding encoding{*this, options.special_as_text, options.added_as_text, scratch, text, ids,
-                          places};
+  const bool special_as_text = options.special_as_text || splits_special_;
+  const Encoding encoding{*this, special_as_text, options.added_as_text, scratch, text,
+                          ids,   places};
   if (!options.exact_bytes || is_valid_utf8(text)) {
     encoding.encode(text);
     return scratch.unknown;
@@ -216,7 +223,7 @@ bool Tokenizer::decode(int32_t id, DecodeState& state, std::string& bytes) const
     decoder_->push(*spelling, true, added != nullptr, state, scratch, bytes);
     return true;
   }
-  if (added != nullptr && !model_->decodes_added(id)) {
+  if (added != nullptr) {
     bytes += added->content;
     state = {};
     return true;

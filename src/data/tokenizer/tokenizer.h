@@ -71,6 +71,8 @@ class Tokenizer {
     std::optional<TextDecoder> decoder;
     /// Whether decoded text loses spaces before punctuation (space_cleanup.h).
     bool cleans_spaces = false;
+    /// Whether special tokens in a text are always plain text.
+    bool splits_special = false;
   };
   /// IoError, naming `source`, if an added token's id belongs to another token, if an id is out of
   /// range, and if `around` or `special` contain ids that are no tokens.
@@ -92,8 +94,7 @@ class Tokenizer {
                       std::vector<int32_t>& ids) const;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
   /// As `encode`; also appends the characters of the text that each id comes from. An ill-formed
-  /// part that U+FFFD replaces counts as one character. ConfigError for exact bytes, and for kinds
-  /// that do not tell (SentencePiece).
+  /// part that U+FFFD replaces counts as one character. ConfigError for exact bytes.
   UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
                       std::vector<int32_t>& ids, std::vector<TokenSpan>& spans) const;
 
@@ -126,6 +127,7 @@ class Tokenizer {
 
   std::unique_ptr<const TokenModel> model_;
   std::optional<TextDecoder> decoder_;
+  bool splits_special_ = false;
   bool cleans_spaces_ = false;
   AddedTokens added_;
   bool any_normalized_ = false;

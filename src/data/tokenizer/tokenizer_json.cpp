@@ -68,6 +68,8 @@ BpeSpec parse_bpe(const json& model, std::string_view source) {
                 "{}: model.merges is missing or not a list", source);
   spec.merges.reserve(merges->size());
   for (const json& merge : *merges) {
+    // A line of merges.txt that some files carry along.
+    if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version")) continue;
     spec.merges.push_back(parse_merge(merge, spec.merges.size(), source));
   }
   spec.ignore_merges = bool_member(model, "ignore_merges", source, false);
@@ -92,7 +94,8 @@ UnigramSpec parse_unigram(const json& model, std::string_view source) {
         IoError,
         entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(),
         "{}: token {} must be [\"token\", score]", source, spec.vocabulary.size());
-    spec.vocabulary.emplace_back(entry[0].get<std::string>(), entry[1].get<double>());
+    spec.vocabulary.emplace_back(entry[0].get<std::string>(),
+                                 score_as_read(entry[1].get<double>()));
   }
   if (const json* unknown = find_member(model, "unk_id"))
     spec.unknown_id = token_id_of(*unknown, source, "model.unk_id");
@@ -196,10 +199,11 @@ TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view sourc
   parsed.around = parse_post_processor(step_of(document, "post_processor"), source);
   parsed.added = parse_added_tokens(document, source);
   try {
-    parsed.decoder = parse_decoder(step_of(document, "decoder"), source);
     parsed.model = parse_pipeline(document, *model, type, source);
+    parsed.decoder = parse_decoder(step_of(document, "decoder"), source);
   } catch (const ConfigError&) {
     const bool byte_level = type == "BPE" && has_byte_level(step_of(document, "pre_tokenizer"));
+    parsed.model.reset();
     if (byte_level || unsupported == UnsupportedModel::refused) throw;
     return parsed;
   }

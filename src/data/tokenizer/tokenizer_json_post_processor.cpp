@@ -66,8 +66,13 @@ TokenTemplate parse_post_processor(const json& value, std::string_view source) {
     if (bool_member(step, "trim_offsets", source, true))
       made.trims.push_back({bool_member(step, "add_prefix_space", source, true)});
   };
+  int templates = 0;
   for_each_tokenizer_step(value, "the post_processor", "processors", source, [&](const json& step) {
     const std::string type = tokenizer_step_type(step, "the post_processor", source);
+    templates += type != "ByteLevel";
+    VIADUCT_CHECK(ConfigError, templates <= 1,
+                  "{}: a post_processor with {} after another template is not supported", source,
+                  type);
     if (type == "TemplateProcessing") {
       wrap(parse_template(step, source));
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {

@@ -1,5 +1,7 @@
 // The steps before and behind the model in a `tokenizer.json`: normalizer, pre_tokenizer, decoder.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_members.h"
@@ -46,6 +48,41 @@ Regex regex_of(const json& step, std::string_view what, std::string_view source)
   auto pattern = pattern_of(step, what, source);
   if (auto* regex = std::get_if<Regex>(&pattern)) return std::move(*regex);
   return Regex::from_literal(std::get<std::string>(pattern));
+}
+
+/// Whether a pattern can match the empty text.
+bool may_be_empty(const RegexNode& node) {
+  const auto& children = node.children;
+  switch (node.kind) {
+    case RegexNode::Kind::set:
+      return false;
+    case RegexNode::Kind::sequence:
+      return std::all_of(children.begin(), children.end(), may_be_empty);
+    case RegexNode::Kind::alternatives:
+      return std::any_of(children.begin(), children.end(), may_be_empty);
+    case RegexNode::Kind::repeat:
+      return node.least == 0 || may_be_empty(children.front());
+    case RegexNode::Kind::atomic:
+      return may_be_empty(children.front());
+    default:
+      return true;
+  }
+}
+
+/// A Replace of the normalizer. The library loses its place at matches of no text, so they are
+/// refused.
+Replacement replacement_of(const json& step, std::string_view source) {
+  Regex pattern = regex_of(step, "Replace of the normalizer", source);
+  const json& given = *find_member(step, "pattern");
+  const std::string regex = string_member(given, "Regex", source),
+                    literal = string_member(given, "String", source);
+  const bool empty =
+      find_member(given, "Regex") != nullptr ? may_be_empty(parse_regex(regex)) : literal.empty();
+  VIADUCT_CHECK(ConfigError, !empty,
+                "{}: Replace of the normalizer: a pattern that matches the empty text is not "
+                "supported, found \"{}\"",
+                source, regex);
+  return {std::move(pattern), string_member(step, "content", source)};
 }
 
 /// A member that is one character.
@@ -132,10 +169,12 @@ Normalizer parse_normalizer(const json& value, std::string_view source) {
       made.add(StripSpace{bool_member(step, "strip_left", source, true),
                           bool_member(step, "strip_right", source, true)});
     } else if (type == "Prepend") {
-      made.add(Prefix{string_member(step, "prepend", source)});
+      const std::string prefix = string_member(step, "prepend", source);
+      VIADUCT_CHECK(ConfigError, !prefix.empty(),
+                    "{}: normalizer Prepend of nothing is not supported", source);
+      made.add(Prefix{prefix});
     } else if (type == "Replace") {
-      made.add(Replacement{regex_of(step, "Replace of the normalizer", source),
-                           string_member(step, "content", source)});
+      made.add(replacement_of(step, source));
     } else if (type == "Precompiled") {
       made.add(Charsmap(string_member(step, "precompiled_charsmap", source), source));
     } else {

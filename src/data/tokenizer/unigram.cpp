@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
+#include "data/tokenizer/token_id.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -16,6 +18,33 @@ namespace {
 constexpr double kUnknownPenalty = 10;
 
 }  // namespace
+
+double score_as_read(double written) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), std::abs(written),
+                                          std::chars_format::scientific);
+  const char* const begin = text.data();
+  const char* exponent_begin = std::find(begin, static_cast<const char*>(end), 'e');
+  if (error != std::errc() || exponent_begin == end || !std::isfinite(written)) return written;
+  uint64_t digits = 0;
+  int exponent = 0, decimals = 0;
+  bool after_point = false;
+  for (const char* at = begin; at < exponent_begin; ++at) {
+    if (*at == '.') {
+      after_point = true;
+      continue;
+    }
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    decimals += after_point;
+  }
+  exponent_begin += exponent_begin[1] == '+' ? 2 : 1;
+  std::from_chars(exponent_begin, end, exponent);
+  exponent -= decimals;
+  const double power = std::pow(10.0, std::abs(exponent));
+  if (!std::isfinite(power)) return written;
+  const auto whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / power : whole * power, written);
+}
 
 /// The best way to each place of a piece.
 struct Unigram::PathBuffers : PieceModel::Buffers {
@@ -37,6 +66,7 @@ Unigram::Unigram(UnigramSpec spec, std::string_view source)
   token_of_.push_back(-1);
   for (int32_t id = 0; id < size(); ++id) {
     const auto& [token, score] = spec_.vocabulary[id];
+    check_token_length(token, id, source);
     VIADUCT_CHECK(IoError, is_valid_utf8(token), "{}: token {} is not UTF-8", source, id);
     VIADUCT_CHECK(IoError, std::isfinite(score), "{}: token {} has a score that is no number",
                   source, id);

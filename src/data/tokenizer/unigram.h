@@ -20,6 +20,11 @@ struct UnigramSpec {
   bool byte_fallback = false;
 };
 
+/// A score as Hugging Face's tokenizers reads it from a file. Its reader takes the digits as one
+/// integer and scales that by a power of ten, which is not always the nearest number: of cuts with
+/// equal sums another one may win.
+double score_as_read(double written);
+
 class Unigram final : public PieceModel {
  public:
   /// IoError (naming `source`) for an empty vocabulary, tokens that are not UTF-8, scores that are

@@ -105,8 +105,8 @@ TEST_F(FolderTokens, SentinelsOfT5GoDown) {
   std::filesystem::copy(test::test_data("tokenizer/spm_unigram/tokenizer.model"),
                         t5 / "spiece.model");
   const int32_t size = load_tokenizer(t5.path()).vocab_size();
-  write_file_atomically(t5 / "special_tokens_map.json",
-                        R"({"additional_special_tokens": ["<extra_id_0>", "<extra_id_1>"]})");
+  write_file_atomically(t5 / "tokenizer_config.json",
+                        R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 2})");
   EXPECT_THAT(load_tokenizer(t5.path()).encode("<extra_id_0><extra_id_1>"),
               ElementsAre(size + 1, size));
 }

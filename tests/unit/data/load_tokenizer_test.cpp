@@ -49,7 +49,7 @@ TEST_F(LoadTokenizer, LeavesAModelThatItCannotReadToOtherFiles) {
   document = json::parse(read_file(test::test_data("tokenizer/spm_bpe/tokenizer.json")));
   document["normalizer"] = {{"type", "BertNormalizer"}};
   write("tokenizer.json", document);
-  EXPECT_EQ(load().kind(), "SentencePiece");
+  EXPECT_EQ(load().kind(), "BPE");
   // Byte-level BPE comes first, whatever is beside it.
   document["pre_tokenizer"] = {{"type", "ByteLevel"}};
   write("tokenizer.json", document);
@@ -60,7 +60,7 @@ TEST_F(LoadTokenizer, PrefersTheJsonFile) {
   copy("spm_bpe", "tokenizer.model");
   copy("gpt2", "vocab.json");
   copy("gpt2", "merges.txt");
-  EXPECT_EQ(load().kind(), "SentencePiece");
+  EXPECT_EQ(load().kind(), "BPE");
   copy("qwen2_style", "tokenizer.json");
   EXPECT_EQ(load().vocab_size(), 903);
 }
@@ -88,7 +88,7 @@ TEST_F(LoadTokenizer, ASentencePieceModelAloneKnowsItsControlTokens) {
   const Tokenizer llama = load();
   EXPECT_EQ(llama.special_ids().bos, 1);
   EXPECT_EQ(llama.special_ids().eos, 2);
-  EXPECT_EQ(llama.encode("</s>", {.add_special_tokens = true}), (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(llama.encode("</s>", {.add_special_tokens = true}), std::vector<int32_t>{2});
   EXPECT_GT(llama.encode("</s>", {.special_as_text = true}).size(), 1u);
   write("tokenizer_config.json", {{"add_bos_token", false}, {"add_eos_token", true}});
   EXPECT_EQ(load().encode("", {.add_special_tokens = true}), std::vector<int32_t>{2});
@@ -96,7 +96,46 @@ TEST_F(LoadTokenizer, ASentencePieceModelAloneKnowsItsControlTokens) {
 
 TEST_F(LoadTokenizer, T5EndsItsTexts) {
   copy("spm_unigram", "tokenizer.model");
+  write("config.json", {{"model_type", "t5"}});
   EXPECT_EQ(load().encode("", {.add_special_tokens = true}), std::vector<int32_t>{1});
+}
+
+TEST_F(LoadTokenizer, NamesAClassThatItDoesNotBuild) {
+  copy("spm_unigram", "tokenizer.model");
+  write("tokenizer_config.json", {{"tokenizer_class", "NllbTokenizer"}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("NllbTokenizer")));
+  std::filesystem::remove(folder_ / "tokenizer.model");
+  copy("gpt2", "vocab.json");
+  copy("gpt2", "merges.txt");
+  write("tokenizer_config.json", {{"tokenizer_class", "CLIPTokenizer"}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("CLIPTokenizer")));
+}
+
+TEST_F(LoadTokenizer, RobertaHasATemplateAndSpecialTokens) {
+  copy("gpt2", "vocab.json");
+  copy("gpt2", "merges.txt");
+  write("config.json", {{"model_type", "roberta"}});
+  const Tokenizer roberta = load();
+  const auto begin = roberta.find("<s>"), end = roberta.find("</s>");
+  ASSERT_TRUE(begin && end);
+  EXPECT_EQ(roberta.encode("", {.add_special_tokens = true}), (std::vector{*begin, *end}));
+  EXPECT_EQ(roberta.encode("<s>"), std::vector{*begin});
+}
+
+TEST_F(LoadTokenizer, SplitsSpecialTokensIfTheConfigurationSaysSo) {
+  copy("llama3_style", "tokenizer.json");
+  EXPECT_EQ(load().encode("<|eot_id|>").size(), 1u);
+  write("tokenizer_config.json", {{"split_special_tokens", true}});
+  EXPECT_GT(load().encode("<|eot_id|>").size(), 1u);
+}
+
+TEST_F(LoadTokenizer, SaysWhatAFolderHasInstead) {
+  write("vocab.txt", "x");
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("vocab.txt, the vocabulary of a")));
+  write_file_atomically(folder_ / "tokenizer.model", "IQ== 0\nIg== 1\n");
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("a vocabulary of tiktoken")));
+  write_file_atomically(folder_ / "tokenizer.model", "x");
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("not a SentencePiece model")));
 }
 
 TEST_F(LoadTokenizer, ReadsTheEndsOfTexts) {

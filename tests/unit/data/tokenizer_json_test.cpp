@@ -127,10 +127,12 @@ TEST(TokenizerJson, PutsTheTemplateAroundOnDemand) {
     {"type": "ByteLevel"},
     {"type": "TemplateProcessing",
      "single": [{"SpecialToken": {"id": "<e>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-     "special_tokens": {"<e>": {"id": "<e>", "ids": [8], "tokens": ["<e>"]}}},
-    {"type": "RobertaProcessing", "cls": ["a", 0], "sep": ["b", 1]}]})");
+     "special_tokens": {"<e>": {"id": "<e>", "ids": [8], "tokens": ["<e>"]}}}]})");
   EXPECT_THAT(ids_of(document, "c"), ElementsAre(2));
-  EXPECT_THAT(ids_of(document, "c", {.add_special_tokens = true}), ElementsAre(0, 8, 2, 1));
+  EXPECT_THAT(ids_of(document, "c", {.add_special_tokens = true}), ElementsAre(8, 2));
+  document["post_processor"] =
+      json::parse(R"({"type": "RobertaProcessing", "cls": ["a", 0], "sep": ["b", 1]})");
+  EXPECT_THAT(ids_of(document, "c", {.add_special_tokens = true}), ElementsAre(0, 2, 1));
 }
 
 TEST(TokenizerJson, CutsByDigitsAndPunctuation) {
@@ -236,6 +238,23 @@ TEST(HostileTokenizerJson, WhatIsNotSupportedIsNamed) {
   expect_refused<ConfigError>(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix");
   expect_refused<ConfigError>(with("/normalizer", {{"type", "BertNormalizer"}}), "BertNormalizer");
   expect_refused<ConfigError>(with("/post_processor", {{"type", "Odd"}}), "Odd");
+  expect_refused<ConfigError>(with("/normalizer", {{"type", "Prepend"}, {"prepend", ""}}),
+                              "Prepend of nothing");
+  for (const char* empty : {"\\b", "x*", "a|", "(?=a)"}) {
+    expect_refused<ConfigError>(
+        with("/normalizer",
+             {{"type", "Replace"}, {"pattern", {{"Regex", empty}}}, {"content", " "}}),
+        "matches the empty text");
+  }
+  const json border = {{"type", "RobertaProcessing"}, {"cls", {"<e>", 8}}, {"sep", {"<e>", 8}}};
+  expect_refused<ConfigError>(
+      with("/post_processor", {{"type", "Sequence"}, {"processors", {border, border}}}),
+      "after another template");
+  expect_refused<ConfigError>(with("/model/vocab", {{std::string(70000, 'a'), 0}}),
+                              "has 70000 bytes");
+  json spaces = with("/normalizer", {{"type", "Strip"}});
+  spaces["added_tokens"][0] = {{"id", 8}, {"content", " "}, {"normalized", true}};
+  expect_refused<ConfigError>(spaces, "leaves nothing of added token");
   json steps = json::array({{{"type", "ByteLevel"}}, {{"type", "Whitespace"}}});
   expect_refused<ConfigError>(
       with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}), "Whitespace");

@@ -55,12 +55,20 @@ TEST_P(TokenizerReference, Encodes) {
                 item["ids_with_template"].get<Ids>());
     }
     const char* spelled = item.contains("tokens") ? "tokens" : "pieces";
-    if (tokenizer_.kind() == "SentencePiece") continue;  // pieces show the text of unknown tokens
+    if (tokenizer_.kind() == "Unigram") continue;  // pieces show the text of unknown tokens
     ASSERT_EQ(item[spelled].size(), cached.size());
     for (size_t i = 0; i < cached.size(); ++i) {
       EXPECT_EQ(tokenizer_.token(cached[i]), item[spelled][i].get<std::string>());
     }
   }
+}
+
+/// SentencePiece's library writes a sign of its own for the unknown token, transformers its name.
+std::string with_unknown_named(std::string text) {
+  constexpr std::string_view kSign = " \u2047 ";
+  for (size_t at = 0; (at = text.find(kSign, at)) != std::string::npos;)
+    text.replace(at, kSign.size(), "<unk>");
+  return text;
 }
 
 TEST_P(TokenizerReference, DecodesWhatItEncoded) {
@@ -69,7 +77,8 @@ TEST_P(TokenizerReference, DecodesWhatItEncoded) {
     const char* result = item.contains("decoded_utf8_hex")      ? "decoded_utf8_hex"
                          : item.contains("normalized_utf8_hex") ? "normalized_utf8_hex"
                                                                 : "utf8_hex";
-    EXPECT_EQ(tokenizer_.decode(item["ids"].get<Ids>()), from_hex(item[result]));
+    EXPECT_EQ(tokenizer_.decode(item["ids"].get<Ids>()),
+              with_unknown_named(from_hex(item[result])));
   }
 }
 

@@ -1,0 +1,23 @@
+#pragma once
+// Which tokenizer Hugging Face's transformers (5.24) makes of a folder with a SentencePiece model.
+
+#include <string>
+
+#include "data/tokenizer/tokenizer_files.h"
+
+namespace viaduct {
+
+enum class SentencePieceKind {
+  plain,  // what the model file says, as for folders without a class
+  llama,
+  gemma,
+  t5,
+  albert,
+  xlm_roberta,
+};
+
+/// By "tokenizer_class" of `tokenizer_config.json` or `config.json` and "model_type" of the latter.
+/// ConfigError, with the class, for those that are not supported.
+SentencePieceKind sentencepiece_kind(const TokenizerFiles& files);
+
+}  // namespace viaduct
