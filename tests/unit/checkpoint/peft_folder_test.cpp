@@ -71,9 +71,8 @@ TEST_F(PeftFolder, TensorsSayWhichLayersHaveAnAdapter) {
   EXPECT_EQ(adapter.settings.modules.size(), 28u);  // seven of each of four layers
   EXPECT_EQ(adapter.settings.modules.at(kQ), (AdapterShape{8, 16, false}));
   EXPECT_EQ(adapter.settings.modules.at(kQ).scale(), 2);
-  std::erase_if(tensors_, [](const auto& entry) {
-    return entry.first.find(kQ) == std::string::npos;
-  });
+  std::erase_if(tensors_,
+                [](const auto& entry) { return entry.first.find(kQ) == std::string::npos; });
   EXPECT_EQ(open().settings.modules.size(), 1u);
 }
 
