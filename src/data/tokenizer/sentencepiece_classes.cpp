@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_members.h"
 #include "data/tokenizer/sentencepiece_models.h"
 #include "data/tokenizer/sentencepiece_parts.h"

@@ -1,5 +1,6 @@
 #include "data/tokenizer/sentencepiece_parts.h"
 
+#include "base/json.h"
 #include "base/json_members.h"
 
 namespace viaduct {

@@ -2,11 +2,11 @@
 // What the kinds of SentencePiece tokenizers are made of. For the .cpp files of this folder.
 
 #include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "data/tokenizer/sentencepiece_pipeline.h"
 
 namespace viaduct {
@@ -17,7 +17,7 @@ struct SentencePieceParts {
   const TokenizerFiles& files;
   const std::string& source;
   FolderTokens& tokens;
-  nlohmann::json config;  // tokenizer_config.json, or an empty object
+  const nlohmann::json& config;  // tokenizer_config.json, or an empty object
 
   /// A member of the configuration.
   bool flag(std::string_view name, bool otherwise) const;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "data/tokenizer/sentencepiece_models.h"
 #include "data/tokenizer/sentencepiece_parts.h"
 #include "data/tokenizer/unicode.h"
@@ -118,8 +119,9 @@ SentencePiecePipeline make_plain(SentencePieceParts& parts) {
 SentencePiecePipeline make_sentencepiece_pipeline(SentencePieces pieces, SentencePieceKind kind,
                                                   const TokenizerFiles& files,
                                                   const std::string& source, FolderTokens& tokens) {
-  SentencePieceParts parts{std::move(pieces), files, source, tokens, nlohmann::json::object()};
-  if (const auto config = files.object("tokenizer_config.json")) parts.config = *config;
+  const auto given = files.object("tokenizer_config.json");
+  const nlohmann::json config = given ? *given : nlohmann::json::object();
+  SentencePieceParts parts{std::move(pieces), files, source, tokens, config};
   switch (kind) {
     case SentencePieceKind::llama:
       return make_llama(parts);
