@@ -20,6 +20,7 @@
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/separate_experts.h"
+#include "data/tokenizer/stored_configuration.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "model/family.h"
 
@@ -237,14 +238,17 @@ std::map<std::string, std::string> model_side_texts(const std::filesystem::path&
   for (const auto& file : tokenizer_files(folder))
     texts[file.filename().string()] = read_file(file);
   for (const auto& name : model_side_files(folder)) texts[name] = read_file(folder / name);
+  if (auto config = stored_tokenizer_configuration(TokenizerFiles(folder)))
+    texts["tokenizer_config.json"] = *std::move(config);
   return texts;
 }
 
 const std::vector<std::string>& model_side_file_names() {
   static const std::vector<std::string> names{
-      "tokenizer.json",      "tokenizer.model",         "tokenizer_config.json", "vocab.json",
-      "merges.txt",          "special_tokens_map.json", "added_tokens.json",     "spiece.model",
-      "chat_template.jinja", "chat_template.json",      "generation_config.json"};
+      "tokenizer.json",      "tokenizer.model",    "tokenizer_config.json",
+      "vocab.json",          "merges.txt",         "special_tokens_map.json",
+      "added_tokens.json",   "spiece.model",       "sentencepiece.bpe.model",
+      "chat_template.jinja", "chat_template.json", "generation_config.json"};
   return names;
 }
 
@@ -271,6 +275,8 @@ void copy_model_side_files(const std::filesystem::path& from, const std::filesys
     create_folder((to / name).parent_path());
     write_file_atomically(to / name, read_file(from / name));
   }
+  if (const auto config = stored_tokenizer_configuration(TokenizerFiles(from)))
+    write_file_atomically(to / "tokenizer_config.json", *config);
 }
 
 }  // namespace viaduct

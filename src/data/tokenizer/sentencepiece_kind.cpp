@@ -221,4 +221,11 @@ SentencePieceKind sentencepiece_kind(const TokenizerFiles& files) {
       files.where(source), name);
 }
 
+std::string_view sentencepiece_class(SentencePieceKind kind) {
+  for (const auto& [name, each] : kKinds) {
+    if (each == kind) return name;
+  }
+  return "PreTrainedTokenizerFast";
+}
+
 }  // namespace viaduct

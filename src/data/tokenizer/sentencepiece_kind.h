@@ -1,7 +1,7 @@
 #pragma once
 // Which tokenizer Hugging Face's transformers (5.24) makes of a folder with a SentencePiece model.
 
-#include <string>
+#include <string_view>
 
 #include "data/tokenizer/tokenizer_files.h"
 
@@ -19,5 +19,8 @@ enum class SentencePieceKind {
 /// By "tokenizer_class" of `tokenizer_config.json` or `config.json` and "model_type" of the latter.
 /// ConfigError, with the class, for those that are not supported.
 SentencePieceKind sentencepiece_kind(const TokenizerFiles& files);
+
+/// A "tokenizer_class" that means this kind, whatever the model type.
+std::string_view sentencepiece_class(SentencePieceKind kind);
 
 }  // namespace viaduct

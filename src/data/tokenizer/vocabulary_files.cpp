@@ -197,4 +197,12 @@ VocabularyPipeline read_vocabulary_files(const TokenizerFiles& files, FolderToke
   return made;
 }
 
+std::string_view vocabulary_class(const TokenizerFiles& files) {
+  const Class found = class_of(files);
+  if (!found.named) return "";
+  return std::find_if(std::begin(kKinds), std::end(kKinds),
+                      [&](const auto& pair) { return pair.second == found.kind; })
+      ->first;
+}
+
 }  // namespace viaduct

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer/folder_tokens.h"
@@ -24,5 +25,9 @@ struct VocabularyPipeline {
 /// there is neither. Gives `tokens` the special tokens that the class has by default. ConfigError,
 /// with the class, for those that are not supported.
 VocabularyPipeline read_vocabulary_files(const TokenizerFiles& files, FolderTokens& tokens);
+
+/// The supported "tokenizer_class" that these files have by name or by their "model_type"; empty if
+/// they have neither. ConfigError as above.
+std::string_view vocabulary_class(const TokenizerFiles& files);
 
 }  // namespace viaduct

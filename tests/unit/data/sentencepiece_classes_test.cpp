@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/file.h"
 #include "base/json.h"
+#include "data/tokenizer/stored_configuration.h"
 #include "data/tokenizer/tokenizer.h"
 #include "support/temporary_folder.h"
 
@@ -37,6 +40,48 @@ TEST(SentencePieceClasses, GiveTheIdsAndTextsOfTransformers) {
       EXPECT_EQ(tokenizer.decode_text(item["ids"].get<Ids>()), item["decoded"].get<std::string>());
     }
   }
+}
+
+// A checkpoint keeps a tokenizer's files and not the model's config.json.
+TEST(SentencePieceClasses, AreStoredWithoutTheModelsConfiguration) {
+  const auto folder = test::test_data("tokenizer");
+  int changed = 0;
+  for (const json& given : json::parse(read_file(folder / "sentencepiece_classes.json"))) {
+    SCOPED_TRACE(given["model"].dump() + given["tokenizer_config"].dump() + given["config"].dump());
+    std::map<std::string, std::string> texts{
+        {given["file"].get<std::string>(),
+         read_file(folder / given["model"].get<std::string>() / "tokenizer.model")}};
+    for (const char* name : {"tokenizer_config", "config"}) {
+      if (!given[name].empty()) texts[std::string(name) + ".json"] = given[name].dump();
+    }
+    const auto stored = stored_tokenizer_configuration({"folder", texts});
+    if (stored) texts["tokenizer_config.json"] = *stored;
+    changed += stored.has_value();
+    texts.erase("config.json");
+    const Tokenizer tokenizer = load_tokenizer(TokenizerFiles("folder", texts));
+    for (const json& item : given["texts"])
+      EXPECT_EQ(tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<Ids>())
+          << item["text"].dump();
+    EXPECT_EQ(stored_tokenizer_configuration({"folder", texts}), std::nullopt);
+  }
+  EXPECT_GT(changed, 0);
+}
+
+TEST(VocabularyClasses, AreStoredWithoutTheModelsConfiguration) {
+  std::map<std::string, std::string> texts{{"vocab.json", "{}"}, {"merges.txt", ""}};
+  const auto stored = [&](const char* config) {
+    texts["config.json"] = config;
+    return stored_tokenizer_configuration({"folder", texts});
+  };
+  EXPECT_EQ(json::parse(stored(R"({"model_type": "roberta"})").value()),
+            json({{"tokenizer_class", "RobertaTokenizer"}}));
+  EXPECT_EQ(stored(R"({"model_type": "llama"})"), std::nullopt);    // no class
+  EXPECT_EQ(stored(R"({"model_type": "whisper"})"), std::nullopt);  // not supported
+  texts["tokenizer_config.json"] = R"({"tokenizer_class": "Qwen2Tokenizer"})";
+  EXPECT_EQ(stored(R"({"model_type": "qwen2"})"), std::nullopt);
+  texts["tokenizer.json"] = "{}";
+  texts.erase("tokenizer_config.json");
+  EXPECT_EQ(stored(R"({"model_type": "roberta"})"), std::nullopt);  // it is read first
 }
 
 }  // namespace
