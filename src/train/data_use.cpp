@@ -68,7 +68,8 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows) {
     add(training, rows);
     return uses;
   }
-  // Each is opened for its share of the blend and a surplus; without weights, its size is its share.
+  // Each is opened for its share of the blend and a surplus; without weights, its size is its
+  // share.
   std::vector<int64_t> shares;
   for (const auto& source : blend->sources()) {
     const auto* dataset = dynamic_cast<const FileDataset*>(source.get());
