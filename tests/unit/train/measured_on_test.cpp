@@ -18,9 +18,15 @@ class MeasuredOn : public testing::Test {
   MeasuredOn() {
     valid_ = test::write_conversations(folder_ / "valid", test::conversations_of({8, 9, 12}));
     other_ = test::write_conversations(folder_ / "other", test::conversations_of({8, 9, 13}));
-    config_.blend_per_split = {{{other_}}, {{valid_}}, std::nullopt};
+    set_splits(config_, other_, valid_);
     config_.sequence_length = 16;
     config_.packing.conversations = true;
+  }
+  static void set_splits(DatasetConfig& config, const std::string& train,
+                         const std::string& valid) {
+    config.blend_per_split.emplace(3);
+    config.blend_per_split->at(0).emplace(1, train);
+    config.blend_per_split->at(1).emplace(1, valid);
   }
   std::string validation(const DatasetConfig& config, int64_t rows = 4) const {
     DatasetBuilder builder(config, 64);
@@ -45,10 +51,7 @@ TEST_F(MeasuredOn, WhatChangesTheLoss) {
   EXPECT_NE(with([](DatasetConfig& c) { c.packing.answer_only_loss = false; }), same);
   EXPECT_NE(with([](DatasetConfig& c) { c.sequence_length = 32; }), same);
   EXPECT_NE(with([](DatasetConfig& c) { c.packing.packed_sequence_size = 16; }), same);
-  EXPECT_NE(with([&](DatasetConfig& c) {
-              c.blend_per_split = {{{other_}}, {{other_}}, {}};
-            }),
-            same);
+  EXPECT_NE(with([&](DatasetConfig& c) { set_splits(c, other_, other_); }), same);
   EXPECT_NE(with([](DatasetConfig& c) { c.mock = true; }), same);
   DatasetBuilder builder(config_, 64);
   EXPECT_EQ(validation_measured_on(builder, {}), "");
@@ -56,15 +59,12 @@ TEST_F(MeasuredOn, WhatChangesTheLoss) {
 
 TEST_F(MeasuredOn, WhatDoesNot) {
   const std::string same = validation(config_);
-  EXPECT_EQ(with([&](DatasetConfig& c) {
-              c.blend_per_split = {{{valid_}}, {{valid_}}, {}};
-            }),
-            same);
+  EXPECT_EQ(with([&](DatasetConfig& c) { set_splits(c, valid_, valid_); }), same);
   EXPECT_EQ(with([](DatasetConfig& c) { c.num_dataset_builder_threads = 2; }), same);
   const std::string moved = (folder_ / "moved").string();
   for (const char* end : {".bin", ".idx", ".mask.bin", ".mask.idx"})
     std::filesystem::copy_file(valid_ + end, moved + end);
-  EXPECT_EQ(with([&](DatasetConfig& c) { c.blend_per_split = {{{other_}}, {{moved}}, {}}; }), same);
+  EXPECT_EQ(with([&](DatasetConfig& c) { set_splits(c, other_, moved); }), same);
 }
 
 TEST_F(MeasuredOn, Tasks) {
