@@ -53,5 +53,14 @@ TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
   EXPECT_THAT(template_warnings(alone, folder / "model"), IsEmpty());
 }
 
+TEST(TemplateWarnings, SpecialTokensThatATemplateDoesNotNameMakeItNoOther) {
+  const SpecialTokenTexts begin{{"bos_token", "<s>"}};
+  const ChatRenderer one = ChatRenderer::of_text("{{ bos_token }}", "template", begin);
+  const ChatRenderer more = one.with_special_tokens({{"bos_token", "<s>"}, {"unk_token", "<unk>"}});
+  EXPECT_EQ(more.hash(), one.hash());
+  EXPECT_NE(more.hash_with_all_tokens(), one.hash());
+  EXPECT_NE(one.with_special_tokens({{"bos_token", "<b>"}}).hash(), one.hash());
+}
+
 }  // namespace
 }  // namespace viaduct
