@@ -98,8 +98,10 @@ TEST(GgufTokenizer, NamedTokensOfTheConfiguration) {
   TemporaryFolder folder;
   write_file_atomically(folder / "tokenizer.json",
                         read_file(test_data("tokenizer/bpe_shakespeare/tokenizer.json")));
-  write_file_atomically(folder / "tokenizer_config.json",
-                        R"({"unk_token": "<|unk|>", "sep_token": {"content": "<|sep|>"},
+  write_file_atomically(
+      folder / "tokenizer_config.json",
+      R"({"unk_token": "<|unk|>", "sep_token": {"content": "<|sep|>", "lstrip": false,
+                            "normalized": false, "rstrip": false, "single_word": false},
                             "mask_token": "<|mask|>", "cls_token": null})");
   const TokenizerFiles files(folder.path());
   const Tokenizer original = load_tokenizer(files);

@@ -52,7 +52,11 @@ TEST_F(MeasuredOn, WhatChangesTheLoss) {
   EXPECT_NE(with([](DatasetConfig& c) { c.sequence_length = 32; }), same);
   EXPECT_NE(with([](DatasetConfig& c) { c.packing.packed_sequence_size = 16; }), same);
   EXPECT_NE(with([&](DatasetConfig& c) { set_splits(c, other_, other_); }), same);
-  EXPECT_NE(with([](DatasetConfig& c) { c.mock = true; }), same);
+  EXPECT_NE(with([](DatasetConfig& c) {
+              c.mock = true;
+              c.blend_per_split.reset();
+            }),
+            same);
   DatasetBuilder builder(config_, 64);
   EXPECT_EQ(validation_measured_on(builder, {}), "");
 }
