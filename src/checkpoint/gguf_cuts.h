@@ -1,5 +1,6 @@
 #pragma once
-// What readers and writers of the tokenizers of GGUF files share: how text is split before merging.
+// What readers and writers of the tokenizers of GGUF files share: how text is split before merging,
+// and the keys of tokens with roles.
 
 #include <cstdint>
 
@@ -7,6 +8,16 @@ namespace viaduct::gguf_cuts {
 
 /// The key with the text of a whole tokenizer.json.
 inline constexpr const char* kWholeFile = "tokenizer.huggingface.json";
+
+/// A token with a role: its name in tokenizer_config.json, and the key of its id.
+struct NamedToken {
+  const char *role, *key;
+};
+/// Those that config.json does not have. The key of sep_token is spelled as llama.cpp spells it.
+inline constexpr NamedToken kNamedTokens[] = {{"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                              {"sep_token", "tokenizer.ggml.seperator_token_id"},
+                                              {"cls_token", "tokenizer.ggml.cls_token_id"},
+                                              {"mask_token", "tokenizer.ggml.mask_token_id"}};
 
 enum TokenType : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5 };
 

@@ -211,6 +211,28 @@ TokenType type_of(const AddedToken& token) {
   return token.special ? control : user_defined;
 }
 
+/// Writes the tokens with roles that a model's configuration does not have, as the tokenizer's
+/// names them. `unknown`: unk_token as well, which pieces have of their own.
+void add_named_tokens(GgufHeadWriter& head, const TokenizerFiles& files, int64_t vocabulary,
+                      const std::vector<AddedToken>& added, bool unknown) {
+  std::vector<Json> naming;
+  for (const char* file : {kConfiguration, "special_tokens_map.json"})
+    if (files.has(file)) naming.push_back(parse(files, file));
+  for (const auto& [role, key] : kNamedTokens) {
+    if (!unknown && std::string_view(role) == "unk_token") continue;
+    for (const Json& document : naming) {
+      const Json& given = member(document, role);
+      const Json& text = given.is_object() ? member(given, "content") : given;
+      if (!text.is_string()) continue;
+      const auto token = std::find_if(added.begin(), added.end(), [&](const AddedToken& one) {
+        return one.content == text.get_ref<const std::string&>();
+      });
+      if (token != added.end() && token->id < vocabulary) head.add_u32(key, token->id);
+      break;
+    }
+  }
+}
+
 /// Added tokens after the pieces; ids in between get unused pieces.
 void add_further_pieces(SentencePieces& pieces, const std::vector<AddedToken>& added) {
   for (const AddedToken& token : added) {
@@ -275,6 +297,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
     if (pieces.bpe) {
       add_further_pieces(pieces, added);
       add_gguf_pieces(head, pieces, model.vocabulary);
+      add_named_tokens(head, files, model.vocabulary, added, false);
       add_borders(head, files);
       if (pieces.characters.empty()) return {};
       return {
@@ -312,6 +335,7 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
   head.add_i32s("tokenizer.ggml.token_type", types);
   head.add_texts("tokenizer.ggml.merges", read->merges);
   head.add_flag("tokenizer.ggml.add_bos_token", read->adds_begin);
+  add_named_tokens(head, files, model.vocabulary, added, true);
   return notes;
 }
 

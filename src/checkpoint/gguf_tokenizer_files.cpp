@@ -1,6 +1,8 @@
 // Tokenizers of GGUF files as files of a Hugging Face folder.
 
+#include <iterator>
 #include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -88,10 +90,12 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
   constexpr const char* kName = "tokenizer_config.json";
   auto config = files.contains(kName) ? parse_json<nlohmann::ordered_json>(files[kName], kName)
                                       : nlohmann::ordered_json::object();
-  for (const auto& [field, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
-                                   std::pair{"eos_token", "tokenizer.ggml.eos_token_id"},
-                                   std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
-                                   std::pair{"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+  // The ids of these are in config.json as well.
+  std::vector<NamedToken> named = {{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                   {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                   {"pad_token", "tokenizer.ggml.padding_token_id"}};
+  named.insert(named.end(), std::begin(kNamedTokens), std::end(kNamedTokens));
+  for (const auto& [field, key] : named) {
     const int64_t id = keys.integer(key, -1);
     if (id < 0 || id >= static_cast<int64_t>(tokens.size())) continue;
     // Named ones are cut out of texts before anything else, which ordinary tokens are not.

@@ -92,7 +92,6 @@ std::optional<ChatRenderer> ChatRenderer::load(const TokenizerFiles& files) {
   for (const auto& [name, text] : found) {
     if (name == kDefault || name == kToolUse) renderer.add(name, text.text, text.where);
   }
-  renderer.set_hash();
   return renderer;
 }
 
@@ -101,7 +100,6 @@ ChatRenderer ChatRenderer::of_text(const std::string& text, const std::string& w
   ChatRenderer renderer;
   renderer.special_ = std::move(special);
   renderer.add(kDefault, text, where);
-  renderer.set_hash();
   return renderer;
 }
 
@@ -112,7 +110,6 @@ ChatRenderer ChatRenderer::of_file(const std::filesystem::path& file, SpecialTok
 ChatRenderer ChatRenderer::with_special_tokens(SpecialTokenTexts special) const {
   ChatRenderer renderer = *this;
   renderer.special_ = std::move(special);
-  renderer.set_hash();
   return renderer;
 }
 
@@ -122,10 +119,12 @@ void ChatRenderer::add(const std::string& name, const std::string& text, const s
   sources_ += '\0';
 }
 
-void ChatRenderer::set_hash() {
+uint64_t ChatRenderer::hash(bool all_tokens) const {
   std::string hashed = sources_;
-  for (const auto& [name, token] : special_) ((hashed += name) += '=') += token + '\0';
-  hash_ = hash64(hashed);
+  for (const auto& [name, token] : special_) {
+    if (all_tokens || contains(name)) ((hashed += name) += '=') += token + '\0';
+  }
+  return hash64(hashed);
 }
 
 bool ChatRenderer::contains(std::string_view text) const {

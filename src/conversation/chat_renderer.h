@@ -71,20 +71,22 @@ class ChatRenderer {
   bool reads(std::string_view name) const;
   /// Whether the source of any of the templates contains the text.
   bool contains(std::string_view text) const;
-  /// Of all texts that rendering depends on: templates and special tokens.
-  uint64_t hash() const { return hash_; }
+  /// Of all texts that rendering depends on: templates, and the special tokens whose names they
+  /// contain.
+  uint64_t hash() const { return hash(false); }
+  /// The same with all special tokens, as data sets of earlier versions have it.
+  uint64_t hash_with_all_tokens() const { return hash(true); }
 
  private:
   ChatRenderer() = default;
   void add(const std::string& name, const std::string& text, const std::string& where);
-  void set_hash();
+  uint64_t hash(bool all_tokens) const;
   TemplateVariables variables(const Conversation& conversation, size_t count,
                               const RenderOptions& options) const;
 
   std::map<std::string, ChatTemplate> templates_;  // by name; "default" or one
   std::string sources_;                            // of all templates
   SpecialTokenTexts special_;
-  uint64_t hash_ = 0;
 };
 
 }  // namespace viaduct

@@ -29,6 +29,15 @@ TooLong too_long(const IndexedDataset& dataset, DocumentRange range, int64_t lim
   return found;
 }
 
+/// The setting that gives longer rows, to be followed by its value. `limited`: conversations must
+/// be shorter than rows.
+std::string row_setting(const PackingSettings& packing, bool limited, const std::string& given_by) {
+  if (limited) return "model.seq_length=";
+  if (!given_by.empty()) return given_by;
+  return packing.algorithm == PackingAlgorithm::none ? "dataset.sequence_length="
+                                                     : "dataset.packed_sequence_size=";
+}
+
 /// What of a data set's part in a split can be learned.
 enum class Scored { some, none, no_tokens };
 
@@ -66,7 +75,8 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
         continue;
       }
       const DocumentRange range = split_range(choice.fractions, file->sequence_count());
-      check_conversation_lengths(*file, split, range, settings, packing.longest);
+      check_conversation_lengths(*file, split, range, settings, packing.longest,
+                                 packing.length_given_by);
       const Scored scored = scored_tokens(file, range, packing.answer_only_loss);
       any = any || scored == Scored::some;
       if (scored == Scored::none) unscored.push_back(prefix);
@@ -91,7 +101,8 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
 }  // namespace
 
 void check_conversation_lengths(const IndexedDataset& dataset, Split split, DocumentRange range,
-                                const PackingSettings& packing, std::optional<int64_t> longest) {
+                                const PackingSettings& packing, std::optional<int64_t> longest,
+                                const std::string& length_given_by) {
   if (packing.split) return;
   const int64_t row = packing.row_tokens, limit = std::min(row, longest.value_or(row));
   const TooLong found = too_long(dataset, range, limit);
@@ -99,7 +110,7 @@ void check_conversation_lengths(const IndexedDataset& dataset, Split split, Docu
   dataset.check_read();
   fail<ConfigError>(
       "dataset {}: {} of {} in its {} split {} longer than {}; the longest has {} tokens (sequence "
-      "{}). Expected rows for it ({}={}), or shorter conversations: viaduct data chat … "
+      "{}). Expected rows for it ({}{}), or shorter conversations: viaduct data chat … "
       "--max-length "
       "{} --overlong truncate_end",
       dataset.prefix(), found.count, counted(range.size(), "conversation"), split_name(split),
@@ -108,10 +119,7 @@ void check_conversation_lengths(const IndexedDataset& dataset, Split split, Docu
                                 "of the model)",
                                 limit)
                   : fmt::format("a row of {} tokens", row),
-      found.longest, found.sequence,
-      limit < row                                   ? "model.seq_length"
-      : packing.algorithm == PackingAlgorithm::none ? "dataset.sequence_length"
-                                                    : "dataset.packed_sequence_size",
+      found.longest, found.sequence, row_setting(packing, limit < row, length_given_by),
       found.longest, limit);
 }
 

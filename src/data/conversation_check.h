@@ -17,9 +17,10 @@ namespace viaduct {
 
 /// ConfigError if sequences of the range, a split of the data set, are longer than a row, or than
 /// `longest` where that is less: how many, the longest, and what to do. Nothing is too long where
-/// conversations may be cut.
+/// conversations may be cut. `length_given_by`: as in PackingConfig.
 void check_conversation_lengths(const IndexedDataset& dataset, Split split, DocumentRange range,
-                                const PackingSettings& packing, std::optional<int64_t> longest);
+                                const PackingSettings& packing, std::optional<int64_t> longest,
+                                const std::string& length_given_by = {});
 
 /// The same for all data sets with a mask of the splits; and ConfigError for a split none of whose
 /// data sets has a scored token. Returns warnings about single data sets of which this is true.

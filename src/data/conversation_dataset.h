@@ -22,6 +22,8 @@ struct ConversationRowSettings {
   /// Most tokens of a conversation, if fewer than a row's (with `packing.split`, of a part).
   std::optional<int64_t> longest;
   uint32_t random_seed = 0;
+  /// As in PackingConfig.
+  std::string length_given_by = {};
 };
 
 /// What an epoch holds.

@@ -35,6 +35,9 @@ struct PackingConfig {
   bool plain = false;
   /// Most tokens of a conversation, where that is fewer than a row has.
   std::optional<int64_t> longest;
+  /// What gave rows their length, as messages name it with a value after it ("--sequence-length ",
+  /// "model.seq_length="); "": the fields of this section.
+  std::string length_given_by = {};
 };
 
 FieldGroup packing_fields(PackingConfig& config);

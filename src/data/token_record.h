@@ -16,7 +16,7 @@ namespace viaduct {
 struct ConversationRecord {
   std::string train_on;  // what is learned: "assistant", …
   /// The last of vocabulary_hashes of the whole tokenizer, and a hash of the chat templates with
-  /// the special tokens that they see; nothing where no template was used.
+  /// the special tokens that they name; nothing where no template was used.
   uint64_t tokenizer = 0;
   std::optional<uint64_t> chat_template;
   bool control_tokens_as_text = false;

@@ -49,6 +49,13 @@ int64_t row_length(const InferenceRequest& request, const RunConfig& given) {
   return field.value_or(longest > usual ? row_that_holds(longest, model.max_positions) : usual);
 }
 
+/// What sets the length of rows, for messages (PackingConfig); "" for a field of section dataset.
+std::string length_given_by(const InferenceRequest& request, const RunConfig& given) {
+  if (request.sequence_length) return "--sequence-length ";
+  if (given.dataset.packing.packed_sequence_size) return "";
+  return given.model.seq_length.is_auto() ? "--sequence-length " : "model.seq_length=";
+}
+
 /// The conversations as validation data of the run.
 void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
                         DatasetConfig& dataset) {
@@ -90,6 +97,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   defaults.model.seq_length.resolve(length);
   if (request.conversations)
     take_conversations(*request.conversations, peek, length, defaults.dataset);
+  defaults.dataset.packing.length_given_by = length_given_by(request, peek.config);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
     defaults.train.micro_batch_size =
         std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));

@@ -52,7 +52,8 @@ class Changes {
 
   /// `line`: name, difference and effect. Refused even if it is allowed: it needs more than that.
   void refuse(std::string_view name, std::string line) {
-    if (!is_allowed(name)) refused_.emplace_back(name);
+    const bool listed = std::find(refused_.begin(), refused_.end(), name) != refused_.end();
+    if (!is_allowed(name) && !listed) refused_.emplace_back(name);
     refusals_.push_back(std::move(line));
   }
 

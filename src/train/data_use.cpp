@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "base/units.h"
 #include "data/blended_dataset.h"
@@ -29,6 +31,22 @@ int64_t rows_of_an_epoch(const DataUse& use, int64_t row_tokens) {
   return use.epoch_rows > 0 ? use.epoch_rows : (use.tokens - 1) / row_tokens;
 }
 
+/// `rows` in parts in proportion to `shares`: their sum is `rows`.
+std::vector<int64_t> divided(int64_t rows, const std::vector<int64_t>& shares) {
+  const auto total = static_cast<double>(std::accumulate(shares.begin(), shares.end(), int64_t{0}));
+  std::vector<int64_t> parts;
+  double so_far = 0;
+  int64_t given = 0;
+  for (const int64_t share : shares) {
+    so_far += static_cast<double>(share);
+    const int64_t end =
+        total > 0 ? std::llround(static_cast<double>(rows) * (so_far / total)) : int64_t{0};
+    parts.push_back(end - given);
+    given = end;
+  }
+  return parts;
+}
+
 const DataUse& most_read(const std::vector<DataUse>& uses, int64_t row_tokens) {
   return *std::ranges::max_element(uses, {},
                                    [&](const DataUse& use) { return epochs(use, row_tokens); });
@@ -50,11 +68,15 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows) {
     add(training, rows);
     return uses;
   }
-  // Without a number of its own, a data set of a blend is read once.
+  // Each is opened for its share of the blend and a surplus; without weights, its size is its
+  // share.
+  std::vector<int64_t> shares;
   for (const auto& source : blend->sources()) {
     const auto* dataset = dynamic_cast<const FileDataset*>(source.get());
-    add(*source, dataset == nullptr ? 0 : dataset->num_samples().value_or(source->size()));
+    shares.push_back(dataset == nullptr ? 0 : dataset->num_samples().value_or(source->size()));
   }
+  const std::vector<int64_t> read = divided(rows, shares);
+  for (size_t i = 0; i < read.size(); ++i) add(*blend->sources()[i], read[i]);
   return uses;
 }
 

@@ -20,7 +20,8 @@ struct DataUse {
   int64_t epoch_rows = 0;
 };
 
-/// The data sets behind `training`, of which a run reads `rows` rows. Empty for mock data, and
+/// The data sets behind `training`, of which a run reads `rows` rows: of a blend each its share of
+/// them. Empty for mock data, and
 /// where a trusted cache leaves the number of tokens unknown.
 std::vector<DataUse> data_use(const SampleSource& training, int64_t rows);
 

@@ -16,11 +16,10 @@
 namespace viaduct {
 namespace {
 
-/// The hash of the model's own templates; nothing where it has none, or one that is no template.
-std::optional<uint64_t> own_template(const std::filesystem::path& tokenizer) {
+/// The model's own templates; nothing where it has none, or one that is no template.
+std::optional<ChatRenderer> own_template(const std::filesystem::path& tokenizer) {
   try {
-    const auto renderer = ChatRenderer::load(open_tokenizer_files(tokenizer));
-    return renderer ? std::optional(renderer->hash()) : std::nullopt;
+    return ChatRenderer::load(open_tokenizer_files(tokenizer));
   } catch (const TemplateError&) {
     return std::nullopt;
   }
@@ -36,7 +35,8 @@ std::vector<std::string> template_warnings(DatasetBuilder& builder,
     const auto record = read_token_record(*builder.open(prefix));
     if (!record || !record->conversations || !record->conversations->chat_template) continue;
     const auto own = own_template(tokenizer);
-    if (own == record->conversations->chat_template) continue;
+    const uint64_t used = *record->conversations->chat_template;
+    if (own && (own->hash() == used || own->hash_with_all_tokens() == used)) continue;
     warnings.push_back(fmt::format(
         "dataset {}: its conversations were made with another chat template than {}: viaduct chat, "
         "generate --chat and exports use the model's own, so copy the template to "

@@ -14,6 +14,7 @@ BestEvaluation best_from_json(const nlohmann::json& json) {
   best.step = json.at("step").get<int64_t>();
   best.evaluations_since = json.at("evaluations_since").get<int64_t>();
   best.judged_step = json.at("judged_step").get<int64_t>();
+  best.measured_on = json.value("measured_on", std::string());
   return best;
 }
 
@@ -39,7 +40,9 @@ std::string to_json(const TrainState& s) {
                     {"step", s.best->step},
                     {"evaluations_since", s.best->evaluations_since},
                     {"judged_step", s.best->judged_step}};
+    if (!s.best->measured_on.empty()) json["best"]["measured_on"] = s.best->measured_on;
   }
+  if (!s.validated_on.empty()) json["validated_on"] = s.validated_on;
   return json.dump();
 }
 
@@ -62,6 +65,7 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     s.scaler.overflows_left = json.at("scaler_overflows_left").get<int64_t>();
     if (json.contains("seed")) s.seed = json.at("seed").get<uint64_t>();
     if (json.contains("best")) s.best = best_from_json(json.at("best"));
+    s.validated_on = json.value("validated_on", std::string());
     VIADUCT_CHECK(IoError,
                   !s.best || (s.best->step >= 0 && s.best->step <= s.best->judged_step &&
                               s.best->judged_step <= s.step && s.best->evaluations_since >= 0),

@@ -17,6 +17,8 @@ struct BestEvaluation {
   int64_t step = 0;
   int64_t evaluations_since = 0;
   int64_t judged_step = 0;  // of the last evaluation that was compared
+  /// What the values are measured on (measured_on.h); "" in checkpoints of earlier versions.
+  std::string measured_on = {};
 
   bool operator==(const BestEvaluation&) const = default;
 };
@@ -39,6 +41,9 @@ struct TrainState {
   std::optional<uint64_t> seed;
   /// Where evaluations are compared (checkpoint.keep_best, train.early_stopping_patience).
   std::optional<BestEvaluation> best;
+  /// What the validation loss is measured on (measured_on.h); "" without validation data, and in
+  /// checkpoints of earlier versions.
+  std::string validated_on = {};
 
   bool operator==(const TrainState&) const = default;
 };

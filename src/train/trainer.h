@@ -112,6 +112,11 @@ class Trainer {
   /// ConfigError unless the stored seed continues as the configuration demands.
   void check_seed(const TrainState& stored, const std::string& where) const;
 
+  /// Sets what the figures of this session's evaluations are measured on. Called on all ranks.
+  void identify_evaluations();
+  /// Forgets what an earlier session measured that may not be compared with what this one does, and
+  /// says so. Returns whether its validation loss may be.
+  bool forget_other_measures();
   /// Takes over the evaluations that an earlier session made at this step.
   void take_evaluations_before();
   /// Restores the run's state from a checkpoint: the parts that the configuration asks for.
@@ -246,6 +251,7 @@ class Trainer {
   std::optional<PreparedTasks> tasks_;             // validation.tasks
   std::optional<SamplePrompts> prompts_;           // validation.sample_prompts
   std::optional<WatchedMetric> watched_;           // that evaluations are compared by
+  std::string validated_on_;                       // what their loss is measured on
   std::vector<std::string> changed_;               // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;   // rank 0, of a run that saves or resumes
   std::map<std::string, std::string> side_texts_;  // rank 0: the tokenizer's files, by name

@@ -11,6 +11,7 @@
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
 #include "conversation/chat_renderer.h"
+#include "train/measured_on.h"
 #include "train/trainer.h"
 
 namespace viaduct {
@@ -48,6 +49,7 @@ void Trainer::open_validation_files() {
                                                       tasks_ ? &tasks_->file : nullptr));
   };
   run_on_all(*world_, read, "reading the files of section validation");
+  identify_evaluations();
   if (!leads()) return;
   if (tasks_) {
     if (const std::string text = shortened_text(*tasks_, run_.positions); !text.empty())
@@ -55,6 +57,46 @@ void Trainer::open_validation_files() {
   }
   if (prompts_) log_info("{}", prompts_->form);
   if (watched_) log_info("evaluations are compared by {}", described(*watched_));
+}
+
+void Trainer::identify_evaluations() {
+  const CheckpointConfig& checkpoint = config_.checkpoint;
+  // Trusted data are read as far as a run asks for it: without checkpoints there is no other
+  // session.
+  const bool needed =
+      !config_.dataset.fast_cache_load || checkpoint.save || checkpoint.load.value();
+  std::string mine;
+  const auto read = [&] {
+    if (leads() && needed) mine = data_->validation_measured_on();
+  };
+  run_on_all(*world_, read, "reading the indices of the validation data");
+  validated_on_ = world_->host().text_of_rank_0(mine);
+  if (!watched_) return;
+  watched_->measured_on = watched_->name == kValidationLoss
+                              ? validated_on_
+                              : tasks_measured_on(tasks_->file, run_.positions);
+}
+
+bool Trainer::forget_other_measures() {
+  const bool same_loss = same_measure(state_.validated_on, validated_on_);
+  if (config_.train.skip_train) return same_loss;
+  state_.validated_on = validated_on_;
+  if (!watched_ || !state_.best || is_compared_with(*watched_, *state_.best)) return same_loss;
+  if (state_.best->metric != watched_->name) {
+    log_->note(
+        fmt::format("the best evaluation so far was by {}; they are compared by {} from here on",
+                    state_.best->metric, watched_->name));
+  } else {
+    log_->note(fmt::format(
+        "the best {} so far, {:.6g} of step {}, was measured on {}; evaluations are compared anew "
+        "from here on",
+        state_.best->metric, state_.best->value, state_.best->step,
+        watched_->name == kValidationLoss
+            ? "other validation data, or with other tokens of them scored"
+            : "other tasks, or with fewer or more positions"));
+  }
+  state_.best.reset();
+  return same_loss;
 }
 
 bool Trainer::evaluate_tasks(EvaluationFigures& figures) {
@@ -85,11 +127,6 @@ void Trainer::answer_prompts() {
 void Trainer::judge_evaluation(const EvaluationFigures& figures) {
   // The weights that a run begins with are no result of it.
   if (!watched_ || state_.step == 0 || config_.train.skip_train) return;
-  if (state_.best && state_.best->metric != watched_->name) {
-    log_->note(
-        fmt::format("the best evaluation so far was by {}; they are compared by {} from here on",
-                    state_.best->metric, watched_->name));
-  }
   if (!judge(*watched_, figures, state_.step, state_.best)) return;
   log_->note(fmt::format("step {} | best {} so far: {:.6g}", state_.step, watched_->name,
                          state_.best->value));

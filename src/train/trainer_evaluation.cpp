@@ -9,11 +9,13 @@ namespace viaduct {
 
 void Trainer::take_evaluations_before() {
   const auto& sets = data_->validation_sets();
+  const bool same_loss = forget_other_measures();
   if (config_.train.skip_train) return;
   double loss = 0;
   // Evaluations are compared by what this session measures.
   const bool compared = !watched_ || (state_.best && state_.best->judged_step == state_.step);
-  bool known = compared && (!sets.empty() || tasks_) && (!tasks_ || log_->tasks_before());
+  bool known =
+      compared && same_loss && (!sets.empty() || tasks_) && (!tasks_ || log_->tasks_before());
   for (size_t i = 0; i < sets.size(); ++i) {
     const auto number = sets.size() > 1 ? std::optional(static_cast<int64_t>(i)) : std::nullopt;
     const auto before = log_->validation_before(number);

@@ -10,6 +10,7 @@
 #include "data/vocabulary_check.h"
 #include "engine/sample_batch.h"
 #include "run/run_length.h"
+#include "train/measured_on.h"
 #include "train/template_warnings.h"
 
 namespace viaduct {
@@ -132,6 +133,10 @@ std::vector<DatasetFingerprint> TrainingData::fingerprints() const {
   std::vector<DatasetFingerprint> all;
   for (const auto& file : files_) all.push_back(fingerprint(*file));
   return all;
+}
+
+std::string TrainingData::validation_measured_on() const {
+  return viaduct::validation_measured_on(*builder_, validation_);
 }
 
 HostBatch TrainingData::row(int64_t consumed, int64_t row) const {

@@ -71,6 +71,8 @@ class TrainingData {
   const std::vector<EvaluationSet>& validation_sets() const { return validation_; }
   /// The sets evaluated at the end of training; none without test data.
   const std::optional<EvaluationSet>& test_set() const { return test_; }
+  /// What the loss of these sets is measured on (measured_on.h); "" for none.
+  std::string validation_measured_on() const;
   /// Micro-batch `index` of a set (evaluation.h).
   HostBatch evaluation(const EvaluationSet& set, int64_t index) const {
     return evaluation_batch(set, index, place_);

@@ -80,9 +80,19 @@ bool is_out_of_patience(const std::optional<BestEvaluation>& best,
   return best && patience && best->evaluations_since >= *patience;
 }
 
+bool same_measure(const std::string& before, const std::string& now) {
+  return before.empty() || now.empty() || before == now;
+}
+
+bool is_compared_with(const WatchedMetric& metric, const BestEvaluation& best) {
+  return best.metric == metric.name && same_measure(best.measured_on, metric.measured_on);
+}
+
 bool judge(const WatchedMetric& metric, const EvaluationFigures& figures, int64_t step,
            std::optional<BestEvaluation>& best) {
-  if (best && best->metric != metric.name) best.reset();
+  if (best && !is_compared_with(metric, *best)) best.reset();
+  // Of a checkpoint that does not say what its best value was measured on.
+  if (best && best->measured_on.empty()) best->measured_on = metric.measured_on;
   if (best && best->judged_step == step) return false;
   const auto found = figures.find(metric.name);
   const bool measured = found != figures.end() && std::isfinite(found->second);
@@ -90,7 +100,7 @@ bool judge(const WatchedMetric& metric, const EvaluationFigures& figures, int64_
       measured && (!best || (metric.higher_is_better ? found->second > best->value
                                                      : found->second < best->value));
   if (better) {
-    best = BestEvaluation{metric.name, found->second, step, 0, step};
+    best = BestEvaluation{metric.name, found->second, step, 0, step, metric.measured_on};
   } else if (best) {
     ++best->evaluations_since;
     best->judged_step = step;

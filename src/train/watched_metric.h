@@ -17,6 +17,8 @@ namespace viaduct {
 struct WatchedMetric {
   std::string name;  // "validation_loss", "TASK/acc"
   bool higher_is_better = false;
+  /// What it is measured on (measured_on.h); "": not known.
+  std::string measured_on = {};
 
   bool operator==(const WatchedMetric&) const = default;
 };
@@ -45,9 +47,15 @@ std::string described(const WatchedMetric& metric);
 bool is_out_of_patience(const std::optional<BestEvaluation>& best,
                         const std::optional<int64_t>& patience);
 
+/// Whether what was measured on `before` and on `now` may be compared: where one is not known, "",
+/// they are taken as the same.
+bool same_measure(const std::string& before, const std::string& now);
+/// Whether values of the metric may be compared with the best one.
+bool is_compared_with(const WatchedMetric& metric, const BestEvaluation& best);
+
 /// Compares the evaluation after `step` with the best one before, and returns whether it is better:
 /// a figure that is missing or not finite is not. An evaluation of a step is compared once, and a
-/// best one by another metric is forgotten.
+/// best one by another metric, or measured on something else, is forgotten.
 bool judge(const WatchedMetric& metric, const EvaluationFigures& figures, int64_t step,
            std::optional<BestEvaluation>& best);
 

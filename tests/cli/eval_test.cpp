@@ -112,6 +112,8 @@ TEST_F(EvalCommand, ConversationsAreScoredByTheirMask) {
   EXPECT_NE(table.out.find(" of "), std::string::npos) << table.out;
   expect(run("--sequence-length 64 --stride 8", "chat"), 2, "--stride");
   expect(run("--sequence-length 16", "chat"), 2, "longer than a row of 16 tokens");
+  expect(run("--sequence-length 16", "chat"), 2, "Expected rows for it (--sequence-length ");
+  expect(run("model.seq_length=16", "chat"), 2, "Expected rows for it (model.seq_length=");
   expect(run("--sequence-length 32 dataset.packed_sequence_size=32"), 2, "for conversations");
   // Without the mask they are one text, and the command says so.
   for (const char* ending : {"chat.mask.idx", "chat.mask.bin"})

@@ -110,6 +110,26 @@ TEST(TrainCommand, ExitsAfterAnIntervalOrATime) {
 }
 
 // Fine-tune a Hugging Face folder, export the result, read it back.
+TEST(TrainCommand, SaysThatALossOfOtherRowsIsComparedAnew) {
+  TemporaryFolder folder;
+  const Overrides run =
+      tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(), "train.train_iters=4",
+                             "optimizer.lr=1e-30", "validation.eval_interval=1",
+                             "train.early_stopping_patience=8"};
+  const std::string said = "evaluations are compared anew from here on";
+  const Result first = train(run + Overrides{"validation.eval_iters=1", "train.exit_interval=1"});
+  EXPECT_EQ(first.status, 0) << first.err;
+  const Result same = train(run + Overrides{"validation.eval_iters=1", "train.exit_interval=2"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr(said)));
+  EXPECT_THAT(same.err, Not(HasSubstr("step 1 | validation loss")));
+  const Result other = train(run + Overrides{"validation.eval_iters=2"});
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("of step 1, was measured on other validation data"),
+                               HasSubstr(said), HasSubstr("step 2 | validation loss"),
+                               HasSubstr("step 2 | best validation_loss so far")));
+}
+
 TEST(TrainCommand, FineTunesAndExports) {
   TemporaryFolder folder;
   const auto save = folder / "run", exported = folder / "exported", again = folder / "again";

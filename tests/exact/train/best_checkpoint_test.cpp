@@ -9,6 +9,7 @@
 #include "checkpoint/save_folder.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
+#include "support/conversations.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
 
@@ -138,6 +139,34 @@ TEST(EarlyStopping, CountsThroughAResume) {
   const RunOutcome run =
       train_run(evaluated_run(save, kStill + Overrides{"train.early_stopping_patience=3"}));
   EXPECT_EQ(run.state.step, 4);
+}
+
+// The loss of other rows, or of other tokens of them, is another figure.
+TEST(EarlyStopping, ComparesAnewWhereTheLossIsMeasuredOnSomethingElse) {
+  TemporaryFolder folder;
+  const std::string data = test::write_conversations(
+      folder / "chat", test::conversations_of(test::random_lengths(12, 5, 20)));
+  const Overrides chat{"dataset.mock=false",
+                       "dataset.blend_per_split=[[" + data + "],[" + data + "],null]",
+                       "train.early_stopping_patience=3"};
+  for (const char* change : {"validation.eval_iters=2", "dataset.answer_only_loss=false"}) {
+    SCOPED_TRACE(change);
+    TemporaryFolder save;
+    const RunOutcome before =
+        train_run(evaluated_run(save, kStill + chat + Overrides{"train.exit_interval=2"}));
+    ASSERT_TRUE(before.state.best.has_value());
+    const RunOutcome after = train_run(evaluated_run(save, kStill + chat + Overrides{change}));
+    // Step 2 is evaluated again and is the first; three are not better.
+    EXPECT_EQ(after.state.step, 5);
+    ASSERT_TRUE(after.state.best.has_value());
+    EXPECT_EQ(after.state.best->step, 2);
+    EXPECT_NE(after.state.best->measured_on, before.state.best->measured_on);
+    // What the session says of its evaluations has none of the values before.
+    ASSERT_EQ(after.validations.size(), 4u);
+    EXPECT_EQ(after.validations.front().first, 2);
+    EXPECT_EQ(after.validations.front().second, after.state.best->value);
+    EXPECT_NE(after.validations.front().second, before.validations.back().second);
+  }
 }
 
 TEST(EarlyStopping, DoesNotEndARunThatImproves) {

@@ -177,6 +177,18 @@ TEST_F(ChangedRun, DataOfTheSameNameAndOtherContentAreRefused) {
               HasSubstr("warning: dataset.content: " + prefix()));
 }
 
+TEST_F(ChangedRun, ASettingWithSeveralDifferencesIsNamedOnceInTheAdvice) {
+  write_data(1000, 7, "two");
+  const Overrides both{"checkpoint.save=" + (folder / "both").string(),
+                       "dataset.blend=[" + prefix() + "," + prefix("two") + "]"};
+  train_run(run + both);
+  write_data(1000, 5);
+  write_data(1000, 9, "two");
+  EXPECT_THAT(refusal(both), AllOf(HasSubstr("dataset.content: " + prefix() + "."),
+                                   HasSubstr("dataset.content: " + prefix("two") + "."),
+                                   HasSubstr("checkpoint.allow_changes=[dataset.content] ")));
+}
+
 TEST_F(ChangedRun, DataMayMove) {
   for (const char* end : {".bin", ".idx"})
     std::filesystem::rename(prefix() + end, prefix("moved") + end);

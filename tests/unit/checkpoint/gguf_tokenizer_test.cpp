@@ -93,6 +93,32 @@ TEST(GgufTokenizer, TokensOfTheConfiguration) {
   }
 }
 
+// Templates of conversations ask for them by name.
+TEST(GgufTokenizer, NamedTokensOfTheConfiguration) {
+  TemporaryFolder folder;
+  write_file_atomically(folder / "tokenizer.json",
+                        read_file(test_data("tokenizer/bpe_shakespeare/tokenizer.json")));
+  write_file_atomically(
+      folder / "tokenizer_config.json",
+      R"({"unk_token": "<|unk|>", "sep_token": {"content": "<|sep|>", "lstrip": false,
+                            "normalized": false, "rstrip": false, "single_word": false},
+                            "mask_token": "<|mask|>", "cls_token": null})");
+  const TokenizerFiles files(folder.path());
+  const Tokenizer original = load_tokenizer(files);
+  GgufHeadWriter head;
+  EXPECT_THAT(add_gguf_tokenizer(head, model_of(1030), files), testing::IsEmpty());
+  const GgufKeys keys = parse_gguf(head.head(), "F", GgufContent::head).keys;
+  EXPECT_EQ(keys.integer("tokenizer.ggml.unknown_token_id"), original.find("<|unk|>"));
+  EXPECT_EQ(keys.integer("tokenizer.ggml.seperator_token_id"), original.find("<|sep|>"));
+  EXPECT_FALSE(keys.has("tokenizer.ggml.cls_token_id"));
+  std::vector<std::string> notes;
+  const auto config =
+      nlohmann::json::parse(tokenizer_of_gguf(keys, notes).at("tokenizer_config.json"));
+  EXPECT_EQ(config,
+            (nlohmann::json{
+                {"unk_token", "<|unk|>"}, {"sep_token", "<|sep|>"}, {"mask_token", "<|mask|>"}}));
+}
+
 // SmolLM splits digits.
 TEST(GgufTokenizer, DigitsApart) {
   auto json =

@@ -244,6 +244,9 @@ TEST_F(Conversations, AreCheckedBeforeARun) {
   EXPECT_THAT([&] { check(packed({longer}, 32)); },
               ThrowsMessage<ConfigError>(HasSubstr("dataset.packed_sequence_size=40")));
   DatasetConfig split = packed({longer}, 32);
+  split.packing.length_given_by = "--sequence-length ";
+  EXPECT_THAT([&] { check(split); },
+              ThrowsMessage<ConfigError>(HasSubstr("rows for it (--sequence-length 40)")));
   split.packing.packing_split = true;
   EXPECT_THAT(check(split), IsEmpty());
   // It acts on packed rows alone.

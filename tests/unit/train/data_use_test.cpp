@@ -69,6 +69,19 @@ TEST_F(DataUses, OfABlendTheMostReadIsNamed) {
   EXPECT_THAT(data_use_warning(uses, kRow), HasSubstr("dataset " + b));
 }
 
+TEST_F(DataUses, OfABlendTheRowsThatTheRunReadsAreCounted) {
+  const std::string a = write("a", 301), b = write("b", 101);
+  // Weighted data sets are opened with a surplus, the others whole.
+  for (const std::vector<std::string>& blend :
+       {std::vector<std::string>{a, b}, std::vector<std::string>{"0.75", a, "0.25", b}}) {
+    const auto uses = use(blend, 8);
+    ASSERT_EQ(uses.size(), 2u);
+    EXPECT_EQ(uses[0].rows, 6);
+    EXPECT_EQ(uses[1].rows, 2);
+    EXPECT_THAT(data_use_text(uses, kRow), HasSubstr("an epoch; the run reads 8 (most epochs: "));
+  }
+}
+
 TEST_F(DataUses, MockDataHaveNone) {
   DatasetConfig config;
   config.mock = true;

@@ -32,6 +32,8 @@ TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
     write_token_record(config.blend->back(), {.conversations = std::move(record)});
   };
   add("same", ConversationRecord{.train_on = "assistant", .chat_template = own->hash()});
+  add("older",
+      ConversationRecord{.train_on = "assistant", .chat_template = own->hash_with_all_tokens()});
   add("other", ConversationRecord{.train_on = "assistant", .chat_template = own->hash() + 1});
   add("without", ConversationRecord{.train_on = "assistant"});
   add("unknown", std::nullopt);
@@ -42,12 +44,22 @@ TEST(TemplateWarnings, NameDataSetsOfAnotherTemplate) {
                                     "template than that of")));
 
   std::filesystem::remove(folder / "model/tokenizer_config.json");
-  EXPECT_THAT(template_warnings(builder, folder / "model"),
-              ElementsAre(HasSubstr("model, which has none"), HasSubstr("other: ")));
+  EXPECT_THAT(
+      template_warnings(builder, folder / "model"),
+      ElementsAre(HasSubstr("model, which has none"), HasSubstr("older: "), HasSubstr("other: ")));
   config.blend->resize(1);
   test::write_chat_model(folder / "model", test::kChatMl);
   DatasetBuilder alone(config, 64);
   EXPECT_THAT(template_warnings(alone, folder / "model"), IsEmpty());
+}
+
+TEST(TemplateWarnings, SpecialTokensThatATemplateDoesNotNameMakeItNoOther) {
+  const SpecialTokenTexts begin{{"bos_token", "<s>"}};
+  const ChatRenderer one = ChatRenderer::of_text("{{ bos_token }}", "template", begin);
+  const ChatRenderer more = one.with_special_tokens({{"bos_token", "<s>"}, {"unk_token", "<unk>"}});
+  EXPECT_EQ(more.hash(), one.hash());
+  EXPECT_NE(more.hash_with_all_tokens(), one.hash());
+  EXPECT_NE(one.with_special_tokens({{"bos_token", "<b>"}}).hash(), one.hash());
 }
 
 }  // namespace

@@ -76,11 +76,30 @@ TEST(WatchedMetrics, TheBestIsKeptAndWhatComesAfterItCounted) {
   EXPECT_TRUE(judge(acc, {{"x/acc", 0.6}}, 80, best));
 }
 
+TEST(WatchedMetrics, ValuesThatAreMeasuredOnSomethingElseAreNotCompared) {
+  const WatchedMetric here{"validation_loss", false, "a"}, there{"validation_loss", false, "b"};
+  std::optional<BestEvaluation> best;
+  EXPECT_TRUE(judge(here, {{"validation_loss", 2.0}}, 10, best));
+  EXPECT_EQ(best->measured_on, "a");
+  EXPECT_FALSE(is_compared_with(there, *best));
+  EXPECT_TRUE(judge(there, {{"validation_loss", 3.0}}, 10, best));
+  EXPECT_EQ(*best, (BestEvaluation{"validation_loss", 3.0, 10, 0, 10, "b"}));
+  EXPECT_FALSE(judge(there, {{"validation_loss", 3.5}}, 20, best));
+  // An earlier version does not say it: the value goes on to count, as one of this session's.
+  best->measured_on.clear();
+  EXPECT_TRUE(is_compared_with(here, *best));
+  EXPECT_FALSE(judge(here, {{"validation_loss", 3.2}}, 30, best));
+  EXPECT_EQ(*best, (BestEvaluation{"validation_loss", 3.0, 10, 2, 30, "a"}));
+}
+
 TEST(WatchedMetrics, TheBestIsPartOfTheStateOfARun) {
   TrainState state;
   state.step = 50;
   EXPECT_EQ(train_state_from_json(to_json(state), "state"), state);
   state.best = BestEvaluation{"x/acc", 0.1, 20, 3, 50};
+  EXPECT_EQ(train_state_from_json(to_json(state), "state"), state);
+  state.validated_on = "0123456789abcdef";
+  state.best->measured_on = "fedcba9876543210";
   EXPECT_EQ(train_state_from_json(to_json(state), "state"), state);
   state.best->judged_step = 60;
   EXPECT_THROW(train_state_from_json(to_json(state), "state"), IoError);
