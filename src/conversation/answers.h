@@ -58,9 +58,9 @@ class AnswerFinder {
   /// characters are answers. With another one, the text of the messages before an answer with
   /// add_generation_prompt is a prefix of the text up to and with it, and the answer is the rest,
   /// to its last special token if it has one. The completion of a text ends with what a prompt
-  /// template puts behind it, up to the last special token there too. InvalidConversation if the template refuses the
-  /// conversation, or hides where an answer begins; ConfigError where `train_on` has no meaning for
-  /// the conversation's form, or there is no template.
+  /// template puts behind it, up to the last special token there too. InvalidConversation if the
+  /// template refuses the conversation, or hides where an answer begins; ConfigError where
+  /// `train_on` has no meaning for the conversation's form, or there is no template.
   ConversationTexts find(const Conversation& conversation, TrainOn train_on) const;
 
   /// The end of the last special token in `text`, nothing without one.

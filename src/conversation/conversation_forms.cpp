@@ -295,8 +295,7 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
   Conversation conversation;
   conversation.form = form;
   read_variables(line, conversation);
-  if (form != ConversationForm::megatron || !names_system(reading))
-    read_system(line, conversation);
+  if (form != ConversationForm::megatron || !names_system(reading)) read_system(line, conversation);
   const bool has_system = !conversation.messages.empty();
   switch (form) {
     case ConversationForm::chat:

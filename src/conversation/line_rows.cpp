@@ -172,7 +172,7 @@ int64_t LineRows::open_ends(const ChatRow& row) const {
     const AddedToken* last = nullptr;
     for (size_t i = end; i > 0 && row.mask[i - 1] != 0; --i) {
       last = settings_.tokenizer->added_tokens().find(row.ids[i - 1]);
-      if (last != nullptr || !is_blank(row.ids[i - 1])) break;
+      if ((last != nullptr && last->special) || !is_blank(row.ids[i - 1])) break;
     }
     if (last == nullptr || !last->special) ++open;
   }
