@@ -112,8 +112,7 @@ TEST_F(Chat, PromptsAreTheTemplatesTextWithNothingAdded) {
 
 TEST_F(Chat, ToolsThatTheTemplateDoesNotShowAreAWarning) {
   const std::string line =
-      json{{"messages", {{{"role", "user"}, {"content", "the cat"}}}}, {"tools", {{{"name", "f"}}}}}
-          .dump() +
+      R"({"messages": [{"role": "user", "content": "the cat"}], "tools": [{"name": "f"}]})"
       "\n";
   const Result spoken = chat("--max-new-tokens 1", line);
   EXPECT_EQ(spoken.status, 0) << spoken.err;
