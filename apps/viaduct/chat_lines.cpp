@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/log.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -71,7 +73,7 @@ Json answer_line(const ChatSession::Asked& asked) {
 std::string ChatLines::answer(const std::string& line, const std::string& where) {
   const Json document = parse_line(line, where);
   const auto nobody = [](const std::string&) {};
-  Json out;
+  ChatSession::Asked asked;
   if (document.contains("role")) {
     check_content(document, where);
     ChatMessage message = read_message(line, where);
@@ -79,12 +81,19 @@ std::string ChatLines::answer(const std::string& line, const std::string& where)
       session_.add(std::move(message));
       return "";
     }
-    out = answer_line(session_.ask(std::move(message), where, nobody));
+    asked = session_.ask(std::move(message), where, nobody);
   } else {
-    out = answer_line(session_.ask(read_conversation(line, where), where, nobody));
+    asked = session_.ask(read_conversation(line, where), where, nobody);
   }
+  warn_about_tools(asked, where);
+  Json out = answer_line(asked);
   if (document.contains("id")) out["id"] = document["id"];
   return text_of(out);
+}
+
+void ChatLines::warn_about_tools(const ChatSession::Asked& asked, const std::string& where) {
+  if (asked.hidden_tools.empty() || std::exchange(warned_, true)) return;
+  log_warning("{}: the chat template does not show {}", where, asked.hidden_tools);
 }
 
 bool ChatLines::run(std::istream& in) {

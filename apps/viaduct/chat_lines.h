@@ -24,7 +24,11 @@ class ChatLines {
   /// What the line is answered by, as JSON; "" for one that is not answered.
   std::string answer(const std::string& line, const std::string& where);
 
+  /// Warns, once, of tools that a conversation has and its text does not show.
+  void warn_about_tools(const ChatSession::Asked& asked, const std::string& where);
+
   ChatSession& session_;
+  bool warned_ = false;
 };
 
 }  // namespace viaduct::cli

@@ -61,6 +61,17 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
                     : "they are encoded as control tokens, as Hugging Face does; "
                       "--user-control-tokens as-text encodes them as plain text");
   }
+  if (result.hidden_tools.lines > 0) {
+    log_warning("{} tools or tool calls that the template does not show (the first: {})",
+                counted(result.hidden_tools.lines, "conversation has", "conversations have"),
+                result.hidden_tools.first);
+  }
+  if (result.open_answers > 0) {
+    log_warning(
+        "{} not end with a special token: a model learns to stop from the end token that a "
+        "template writes at the end of an answer, and this one writes none there",
+        counted(result.open_answers, "answer does", "answers do"));
+  }
   if (result.open_ends > 0) {
     log_warning(
         "{} not end with a special token: prompts and completions are joined as they are, and a "

@@ -9,6 +9,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "before_ranks.h"
 #include "dry_run_stages.h"
 #include "generate_output.h"
@@ -69,12 +71,23 @@ struct Prepared {
   GenerationWork work;
 };
 
+void warn_about_tools(const std::vector<PromptText>& texts) {
+  const auto is_hidden = [](const PromptText& text) { return !text.hidden_tools.empty(); };
+  const auto first = std::ranges::find_if(texts, is_hidden);
+  if (first == texts.end()) return;
+  log_warning(
+      "{} tools or tool calls that the chat template does not show (the first: {}: {})",
+      counted(std::ranges::count_if(texts, is_hidden), "conversation has", "conversations have"),
+      first->where, first->hidden_tools);
+}
+
 /// The prompts that the lines stand for, and what ends their texts.
 void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines lines) {
   std::unique_ptr<const ChatPrompts> chat;
   if (arguments.chat) chat = open_chat_prompts(arguments.talk, prepared.setup);
   prepared.texts =
       chat ? make_chat_prompts(lines.lines, lines.jsonl, *chat) : plain_prompts(std::move(lines));
+  warn_about_tools(prepared.texts);
   prepared.work.options.stop_tokens = stop_tokens(prepared.setup, chat.get());
 }
 

@@ -14,25 +14,6 @@ namespace {
                             fmt::format("message {}: {}", message + 1, why));
 }
 
-/// The messages to learn from.
-std::vector<size_t> wanted_answers(const Conversation& conversation, TrainOn train_on) {
-  std::vector<size_t> wanted;
-  const auto& messages = conversation.messages;
-  if (train_on == TrainOn::last) {
-    for (size_t i = messages.size(); i-- > 0;) {
-      if (!messages[i].is_answer()) continue;
-      if (messages[i].learned) wanted.push_back(i);
-      break;
-    }
-    return wanted;
-  }
-  const size_t first = train_on == TrainOn::completion ? conversation.prompt_messages : 0;
-  for (size_t i = first; i < messages.size(); ++i) {
-    if (messages[i].is_answer() && messages[i].learned) wanted.push_back(i);
-  }
-  return wanted;
-}
-
 bool learns_all_answers(const Conversation& conversation, const std::vector<size_t>& wanted) {
   const auto answers =
       std::count_if(conversation.messages.begin(), conversation.messages.end(),
@@ -138,6 +119,24 @@ TrainOn default_train_on(const Conversation& conversation) {
              : TrainOn::assistant;
 }
 
+std::vector<size_t> learned_answers(const Conversation& conversation, TrainOn train_on) {
+  std::vector<size_t> wanted;
+  const auto& messages = conversation.messages;
+  if (train_on == TrainOn::last) {
+    for (size_t i = messages.size(); i-- > 0;) {
+      if (!messages[i].is_answer()) continue;
+      if (messages[i].learned) wanted.push_back(i);
+      break;
+    }
+    return wanted;
+  }
+  const size_t first = train_on == TrainOn::completion ? conversation.prompt_messages : 0;
+  for (size_t i = first; i < messages.size(); ++i) {
+    if (messages[i].is_answer() && messages[i].learned) wanted.push_back(i);
+  }
+  return wanted;
+}
+
 std::optional<size_t> AnswerFinder::last_special_end(std::string_view text) const {
   std::optional<size_t> end;
   if (added_ == nullptr) return end;
@@ -168,8 +167,12 @@ ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn t
                   "completion or all",
                   train_on_names()[static_cast<size_t>(train_on)]);
     whole.text = conversation.plain->text;
-    if (!whole.all)
-      whole.answers = merged({{conversation.plain->answer_begin, conversation.plain->answer_end}});
+    if (!whole.all) {
+      const auto& plain = *conversation.plain;
+      const auto end = last_special_end(std::string_view(plain.text).substr(plain.answer_end));
+      whole.answers =
+          merged({{plain.answer_begin, end ? plain.answer_end + *end : plain.text.size()}});
+    }
     return texts;
   }
   VIADUCT_CHECK(
@@ -185,7 +188,7 @@ ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn t
     const ConversationPrefixes prefixes(*renderer_, conversation, options_);
     whole.text = prefixes.whole().text;
     if (whole.all) return texts;
-    const std::vector<size_t> wanted = wanted_answers(conversation, train_on);
+    const std::vector<size_t> wanted = learned_answers(conversation, train_on);
     if (renderer_->template_of(conversation).has_generation()) {
       whole.answers = marked_answers(prefixes, conversation, wanted);
       return texts;

@@ -22,6 +22,8 @@ const std::vector<std::string>& train_on_names();
 TrainOn train_on_of(std::string_view name);
 /// What is learned where nothing is said.
 TrainOn default_train_on(const Conversation& conversation);
+/// The messages that are learned, ascending: of `all`, the answers among them.
+std::vector<size_t> learned_answers(const Conversation& conversation, TrainOn train_on);
 
 /// Bytes [begin, end) of a text.
 using TextRange = std::pair<size_t, size_t>;
@@ -55,9 +57,10 @@ class AnswerFinder {
   /// The texts of a conversation. A template with {% generation %} says which
   /// characters are answers. With another one, the text of the messages before an answer with
   /// add_generation_prompt is a prefix of the text up to and with it, and the answer is the rest,
-  /// to its last special token if it has one. InvalidConversation if the template refuses the
-  /// conversation, or hides where an answer begins; ConfigError where `train_on` has no meaning for
-  /// the conversation's form, or there is no template.
+  /// to its last special token if it has one. The completion of a text ends with what a prompt
+  /// template puts behind it, up to the last special token there too. InvalidConversation if the
+  /// template refuses the conversation, or hides where an answer begins; ConfigError where
+  /// `train_on` has no meaning for the conversation's form, or there is no template.
   ConversationTexts find(const Conversation& conversation, TrainOn train_on) const;
 
   /// The end of the last special token in `text`, nothing without one.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -84,11 +85,14 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   result.unfit += more.unfit;
   result.dropped += more.dropped;
   result.open_ends += more.open_ends;
+  result.open_answers += more.open_answers;
   result.unknown_bytes += more.unknown_bytes;
-  for (size_t i = 0; i < result.problems.size(); ++i) {
-    if (result.problems[i].lines == 0) result.problems[i].first = more.problems[i].first;
-    result.problems[i].lines += more.problems[i].lines;
-  }
+  const auto take = [](const ProblemCount& from, ProblemCount& to) {
+    if (to.lines == 0) to.first = from.first;
+    to.lines += from.lines;
+  };
+  for (size_t i = 0; i < result.problems.size(); ++i) take(more.problems[i], result.problems[i]);
+  take(more.hidden_tools, result.hidden_tools);
   for (const auto& [token, count] : more.control_tokens) result.control_tokens[token] += count;
   for (const std::string& name : more.train_on) {
     if (std::find(result.train_on.begin(), result.train_on.end(), name) == result.train_on.end())
@@ -96,9 +100,8 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   }
 }
 
-/// "3 lines are no conversations: …".
-void check_problems(const ChatFilesSettings& settings, const ChatFilesResult& result) {
-  if (settings.skip_invalid || result.invalid() == 0) return;
+/// "2 lines: an unknown role (the first: FILE:3: …); 1 line: …".
+std::string problems_by_kind(const ChatFilesResult& result) {
   std::vector<std::string> kinds;
   for (size_t i = 0; i < result.problems.size(); ++i) {
     const ProblemCount& problem = result.problems[i];
@@ -106,8 +109,13 @@ void check_problems(const ChatFilesSettings& settings, const ChatFilesResult& re
     kinds.push_back(fmt::format("{}: {} (the first: {})", counted(problem.lines, "line"),
                                 problem_name(static_cast<ConversationProblem>(i)), problem.first));
   }
+  return fmt::format("{}", fmt::join(kinds, "; "));
+}
+
+void check_problems(const ChatFilesSettings& settings, const ChatFilesResult& result) {
+  if (settings.skip_invalid || result.invalid() == 0) return;
   fail<IoError>("{} cannot be learned from: {}; --invalid skip leaves them out",
-                counted(result.invalid(), "conversation"), fmt::join(kinds, "; "));
+                counted(result.invalid(), "conversation"), problems_by_kind(result));
 }
 
 void check_rows(const ChatFilesSettings& settings, const ChatFilesResult& result) {
@@ -118,6 +126,12 @@ void check_rows(const ChatFilesSettings& settings, const ChatFilesResult& result
         counted(result.overlong, "row is", "rows are"), *settings.max_length, result.longest);
   }
   if (result.rows > 0) return;
+  VIADUCT_CHECK(IoError, result.conversations > 0 || result.invalid() > 0,
+                "no row with a token to learn: the input is empty ({})",
+                fmt::join(settings.inputs | std::views::transform([](const auto& path) {
+                            return path == "-" ? "standard input" : path.string();
+                          }),
+                          ", "));
   std::string dropped = counted(result.dropped, "row") + " without a learned token dropped";
   if (settings.max_length && settings.overlong == Overlong::drop)
     dropped += fmt::format(", {} longer than --max-length {} dropped (the longest has {})",
@@ -126,6 +140,10 @@ void check_rows(const ChatFilesSettings& settings, const ChatFilesResult& result
   if (result.unfit > 0)
     dropped += fmt::format(", {} whose last answer and its question do not fit into {} dropped",
                            counted(result.unfit, "row"), counted(*settings.max_length, "token"));
+  if (result.invalid() > 0) {
+    dropped += fmt::format(", {} left out: {}", counted(result.invalid(), "line"),
+                           problems_by_kind(result));
+  }
   fail<IoError>("no row with a token to learn: {} read, {}",
                 counted(result.conversations, "conversation"), dropped);
 }

@@ -53,11 +53,14 @@ struct ChatFilesResult {
   int64_t own_rows = 0;  ///< of one answer each (ConversationTexts::own)
   int64_t bytes = 0;     ///< of text, unpacked
   int64_t overlong = 0, longest = 0;
-  int64_t unfit = 0;      ///< of those: dropped, since an answer and its question are too long
-  int64_t dropped = 0;    ///< rows without a scored token
-  int64_t open_ends = 0;  ///< completions of texts that do not end with a special token
+  int64_t unfit = 0;    ///< of those: dropped, since an answer and its question are too long
+  int64_t dropped = 0;  ///< rows without a scored token
+  /// Learned completions of texts, and answers of messages, that do not end with a special token;
+  /// white space behind one is not looked at.
+  int64_t open_ends = 0, open_answers = 0;
   int64_t unknown_bytes = 0;
   std::array<ProblemCount, kConversationProblems> problems;
+  ProblemCount hidden_tools;  ///< valid lines whose text does not show all tools or tool calls
   ControlTokenCounts control_tokens;
   std::vector<std::string> train_on;  ///< what was learned, by name
   ChatRow first_row;

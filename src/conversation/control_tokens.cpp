@@ -35,6 +35,18 @@ size_t find_mark(std::string_view text, size_t at) {
   return at;
 }
 
+/// The bytes of a text that are not the prompt template's.
+std::vector<TextRange> own_words(const Conversation::Plain& plain) {
+  std::vector<TextRange> ranges;
+  size_t at = 0;
+  for (const auto& [begin, end] : plain.template_words) {
+    if (begin > at) ranges.emplace_back(at, begin);
+    at = end;
+  }
+  if (plain.text.size() > at) ranges.emplace_back(at, plain.text.size());
+  return ranges;
+}
+
 AddedTokens chosen(const AddedTokens& added, const ChatRenderer* renderer) {
   std::vector<AddedToken> tokens;
   for (const AddedToken& token : added.tokens()) {
@@ -76,7 +88,11 @@ void ControlTokens::count(const Conversation& conversation, ControlTokenCounts& 
   count(conversation.tools, counts);
   count(conversation.documents, counts);
   for (const auto& [name, value] : conversation.variables) count(value, counts);
-  if (conversation.plain) count(TemplateValue(conversation.plain->text), counts);
+  if (conversation.plain) {
+    const std::string_view text = conversation.plain->text;
+    for (const auto& [begin, end] : own_words(*conversation.plain))
+      count(TemplateValue(text.substr(begin, end - begin)), counts);
+  }
 }
 
 std::string ControlTokens::marked_text(std::string_view text) const {
@@ -111,23 +127,43 @@ TemplateValue ControlTokens::marked(const TemplateValue& value) const {
   return value;
 }
 
+Conversation::Plain ControlTokens::marked(const Conversation::Plain& plain) const {
+  const std::string_view text = plain.text;
+  Conversation::Plain result;
+  size_t at = 0;
+  const auto take = [&](size_t end, bool of_template) {
+    if (end <= at) return;
+    const std::string_view part = text.substr(at, end - at);
+    const size_t begin = result.text.size();
+    result.text += of_template ? std::string(part) : marked_text(part);
+    if (of_template) result.template_words.emplace_back(begin, result.text.size());
+    at = end;
+  };
+  // The answer begins and ends where a piece does.
+  const auto take_own = [&](size_t end) {
+    for (const auto& [place, moved] : {std::pair{plain.answer_begin, &result.answer_begin},
+                                       std::pair{plain.answer_end, &result.answer_end}}) {
+      if (place < at || place > end) continue;
+      take(place, false);
+      *moved = result.text.size();
+    }
+    take(end, false);
+  };
+  for (const auto& [begin, end] : plain.template_words) {
+    take_own(begin);
+    take(end, true);
+  }
+  take_own(text.size());
+  return result;
+}
+
 Conversation ControlTokens::marked(const Conversation& conversation) const {
   Conversation result = conversation;
   for (ChatMessage& message : result.messages) message.value = marked(message.value);
   result.tools = marked(result.tools);
   result.documents = marked(result.documents);
   for (auto& [name, value] : result.variables) value = marked(value);
-  if (result.plain) {
-    auto& plain = *result.plain;
-    const std::string_view text = plain.text;
-    std::string before = marked_text(text.substr(0, plain.answer_begin));
-    std::string answer =
-        marked_text(text.substr(plain.answer_begin, plain.answer_end - plain.answer_begin));
-    std::string after = marked_text(text.substr(plain.answer_end));
-    plain.answer_begin = before.size();
-    plain.answer_end = before.size() + answer.size();
-    plain.text = before + answer + after;
-  }
+  if (result.plain) result.plain = marked(*result.plain);
   return result;
 }
 

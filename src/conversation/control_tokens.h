@@ -27,7 +27,8 @@ class ControlTokens {
  public:
   ControlTokens(const AddedTokens& added, const ChatRenderer* renderer);
 
-  /// Adds those in all texts of the conversation (messages, tools, documents, variables).
+  /// Adds those in all texts of the conversation (messages, tools, documents, variables), the words
+  /// of templates excepted.
   void count(const Conversation& conversation, ControlTokenCounts& counts) const;
   /// The conversation with marks around each of them, which the template carries through.
   Conversation marked(const Conversation& conversation) const;
@@ -36,6 +37,7 @@ class ControlTokens {
   void count(const TemplateValue& value, ControlTokenCounts& counts) const;
   TemplateValue marked(const TemplateValue& value) const;
   std::string marked_text(std::string_view text) const;
+  Conversation::Plain marked(const Conversation::Plain& plain) const;
 
   AddedTokens tokens_;
 };

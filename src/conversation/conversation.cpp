@@ -18,6 +18,23 @@ bool has_value(const TemplateValue* value) {
   return value != nullptr && !value->is_none();
 }
 
+/// What the `weight` (0 or 1) or `train` of a message says; true without either.
+bool is_learned(const TemplateMap& message) {
+  const auto check = [](bool good, const char* error) {
+    if (!good) throw InvalidConversation(ConversationProblem::wrong_member, error);
+  };
+  const TemplateValue *weight = message.find("weight"), *train = message.find("train");
+  if (weight != nullptr) {
+    check(weight->is_number() && (weight->as_float() == 0 || weight->as_float() == 1),
+          "the weight of a message is neither 0 nor 1");
+  }
+  if (train == nullptr) return weight == nullptr || weight->as_float() != 0;
+  check(train->is_bool(), "'train' of a message is neither true nor false");
+  check(weight == nullptr || (weight->as_float() != 0) == train->as_bool(),
+        "'train' and 'weight' of a message contradict each other");
+  return train->as_bool();
+}
+
 /// Values of templates that came from JSON, as JSON.
 ordered_json to_json(const TemplateValue& value) {
   if (value.is_bool()) return value.as_bool();
@@ -75,12 +92,23 @@ std::string_view problem_name(ConversationProblem problem) {
       return "no message of the assistant";
     case ConversationProblem::empty_answer:
       return "an assistant's message without content and tool calls";
+    case ConversationProblem::two_system_prompts:
+      return "two system prompts";
     case ConversationProblem::refused_by_template:
       return "refused by the template";
     case ConversationProblem::answer_not_found:
       return "an answer that the template hides";
+    case ConversationProblem::hidden_calls:
+      return "an answer with tool calls that the template does not show";
   }
   return "";
+}
+
+bool ChatMessage::has(std::string_view member) const {
+  const TemplateValue* found = value.as_map().find(member);
+  if (!has_value(found)) return false;
+  if (found->is_text()) return !found->as_text().empty();
+  return !found->is_list() || !found->as_list().items.empty();
 }
 
 ChatMessage ChatMessage::of_text(std::string role, std::string content) {
@@ -114,13 +142,7 @@ ChatMessage ChatMessage::of_value(const TemplateValue& message) {
   if (const TemplateValue* role = map.find("role"); role != nullptr && role->is_text()) {
     result.role = role->as_text();
   }
-  if (const TemplateValue* weight = map.find("weight"); weight != nullptr) {
-    if (!weight->is_number() || (weight->as_float() != 0 && weight->as_float() != 1)) {
-      throw InvalidConversation(ConversationProblem::wrong_member,
-                                "the weight of a message is neither 0 nor 1");
-    }
-    result.learned = weight->as_float() != 0;
-  }
+  result.learned = is_learned(map);
   result.value = TemplateValue::map(std::move(map));
   return result;
 }

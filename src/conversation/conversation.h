@@ -23,7 +23,7 @@ std::string_view form_name(ConversationForm form);
 struct ChatMessage {
   std::string role;     // "system", "user", "assistant", "tool", …
   TemplateValue value;  // a map: role, content, and whatever else the message has
-  bool learned = true;  // of an assistant's message: false where its `weight` is 0
+  bool learned = true;  // of an assistant's message: its `weight` (0, 1) or `train` (a bool)
 
   /// The message {"role": role, "content": content}.
   static ChatMessage of_text(std::string role, std::string content);
@@ -33,6 +33,8 @@ struct ChatMessage {
   static ChatMessage of_value(const TemplateValue& message);
 
   bool is_answer() const { return role == "assistant"; }
+  /// Whether the member is there and is neither "" nor an empty list.
+  bool has(std::string_view member) const;
 };
 
 struct Conversation {
@@ -44,10 +46,13 @@ struct Conversation {
   /// Of prompt and completion in messages: how many of them are the prompt; else 0.
   size_t prompt_messages = 0;
 
-  /// Forms without a template: `text`, whose bytes [answer_begin, answer_end) are the completion.
+  /// Forms without a chat template: `text`, whose bytes [answer_begin, answer_end) are the
+  /// completion; what a prompt template puts behind it ends the answer and belongs to it.
   struct Plain {
     std::string text;
     size_t answer_begin = 0, answer_end = 0;
+    /// The bytes of the prompt template's own words, ascending and disjoint.
+    std::vector<std::pair<size_t, size_t>> template_words;
   };
   std::optional<Plain> plain;
 };
@@ -62,10 +67,12 @@ enum class ConversationProblem {
   unknown_part,         // content that is no text
   no_answer,            // no message of the assistant
   empty_answer,         // an assistant's message without content and tool calls
+  two_system_prompts,   // a member `system`, and a first message of the system
   refused_by_template,  // the template raises an error
   answer_not_found,     // rendering does not tell where an answer begins
+  hidden_calls,         // an answer without content, whose tool calls the template does not show
 };
-inline constexpr size_t kConversationProblems = 10;
+inline constexpr size_t kConversationProblems = 12;
 
 /// "an unknown role", for messages and counts.
 std::string_view problem_name(ConversationProblem problem);

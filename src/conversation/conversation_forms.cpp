@@ -115,6 +115,32 @@ void read_messages(const std::vector<TemplateValue>& messages, Conversation& con
     conversation.messages.push_back(ChatMessage::of_value(message));
 }
 
+/// The line's `system`, which is a turn before all others.
+void read_system(const TemplateMap& line, Conversation& conversation) {
+  if (const std::string system = optional_text(line, "system"); !system.empty())
+    conversation.messages.push_back(ChatMessage::of_text("system", system));
+}
+
+/// Of a conversation that read_system() has begun, and to which the turns were added.
+void check_system(const Conversation& conversation) {
+  const auto& messages = conversation.messages;
+  if (conversation.plain) {
+    invalid(Problem::wrong_member,
+            "'system' has no place in a text without messages; expected it in the prompt, or in "
+            "Megatron's form named by the prompt template: {{system}}");
+  }
+  if (messages.size() > 1 && (messages[1].role == "system" || messages[1].role == "developer")) {
+    invalid(Problem::two_system_prompts,
+            "two system prompts: the line's 'system', and a first message of the role '{}'",
+            messages[1].role);
+  }
+}
+
+/// Whether the prompt template shows the line's `system`.
+bool names_system(const ConversationReading& reading) {
+  return reading.prompt_template.find("{system}") != std::string::npos;
+}
+
 void read_share_gpt(const TemplateMap& line, Conversation& conversation) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kFrom = {
       {{"human", "user"},
@@ -126,8 +152,6 @@ void read_share_gpt(const TemplateMap& line, Conversation& conversation) {
        {"tool", "tool"},
        {"function", "tool"},
        {"observation", "tool"}}};
-  if (const std::string system = optional_text(line, "system"); !system.empty())
-    conversation.messages.push_back(ChatMessage::of_text("system", system));
   for (const TemplateValue& message : list_member(line, "conversations")) {
     if (!message.is_map()) invalid(Problem::wrong_member, "a message is not an object");
     const std::string& from = text_member(message.as_map(), "from");
@@ -154,8 +178,6 @@ void read_share_gpt(const TemplateMap& line, Conversation& conversation) {
 
 void read_instruction(const TemplateMap& line, Conversation& conversation) {
   auto& messages = conversation.messages;
-  if (const std::string system = optional_text(line, "system"); !system.empty())
-    messages.push_back(ChatMessage::of_text("system", system));
   if (member(line, "history") != nullptr) {
     for (const TemplateValue& pair : list_member(line, "history")) {
       const bool good = pair.is_list() && pair.as_list().items.size() == 2 &&
@@ -210,11 +232,6 @@ void check_content(const TemplateValue& content) {
   }
 }
 
-bool is_empty(const TemplateValue* value) {
-  return value == nullptr || (value->is_text() && value->as_text().empty()) ||
-         (value->is_list() && value->as_list().items.empty());
-}
-
 void check_messages(const Conversation& conversation) {
   if (conversation.messages.empty()) invalid(Problem::no_messages, "there are no messages");
   bool answered = false;
@@ -229,7 +246,7 @@ void check_messages(const Conversation& conversation) {
       continue;
     }
     answered = true;
-    if (is_empty(content) && is_empty(map.find("tool_calls"))) {
+    if (!message.has("content") && !message.has("tool_calls")) {
       invalid(Problem::empty_answer,
               "a message of the assistant has neither content nor tool calls");
     }
@@ -278,6 +295,8 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
   Conversation conversation;
   conversation.form = form;
   read_variables(line, conversation);
+  if (form != ConversationForm::megatron || !names_system(reading)) read_system(line, conversation);
+  const bool has_system = !conversation.messages.empty();
   switch (form) {
     case ConversationForm::chat:
       read_messages(list_member(line, member(line, "messages") ? "messages" : "conversations"),
@@ -296,13 +315,14 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
       conversation.plain = fill_prompt_template(reading.prompt_template, line);
       break;
   }
+  if (has_system) check_system(conversation);
   if (!reading.checked) {
     // What else a line of chat has are variables of the template.
     for (const auto& [name, value] : line.entries()) {
       const std::string& text = name.as_text();
       const bool own =
           std::find(kOwnVariables.begin(), kOwnVariables.end(), text) != kOwnVariables.end() ||
-          text == "conversations" || text == "chat_template_kwargs";
+          text == "conversations" || text == "system" || text == "chat_template_kwargs";
       if (form == ConversationForm::chat && !own) conversation.variables.emplace_back(text, value);
     }
     return conversation;

@@ -1,11 +1,13 @@
 #include "conversation/line_rows.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "base/units.h"
 #include "conversation/shorten.h"
+#include "conversation/tool_visibility.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -122,6 +124,7 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   control_.count(conversation, result.counts.control_tokens);
   if (settings_.control_tokens_as_text) conversation = control_.marked(conversation);
   ConversationTexts texts = finder_.find(conversation, train_on);
+  check_tools(conversation, train_on, place, result.counts);
   ++result.counts.conversations;
   const std::string& name = train_on_names()[static_cast<size_t>(train_on)];
   if (result.counts.train_on.empty()) result.counts.train_on.push_back(name);
@@ -133,14 +136,58 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   }
 }
 
+void LineRows::check_tools(const Conversation& conversation, TrainOn train_on,
+                           const std::string& place, ChatFilesResult& counts) const {
+  const auto& messages = conversation.messages;
+  const bool has_calls = std::ranges::any_of(
+      messages, [](const ChatMessage& message) { return message.has("tool_calls"); });
+  const TemplateValue& tools = conversation.tools;
+  const bool has_tools = tools.is_list() && !tools.as_list().items.empty();
+  if (!has_calls && !has_tools) return;
+  std::string hidden = "the tools";  // of a text without messages
+  if (!conversation.plain) {
+    const ToolVisibility visibility(*settings_.renderer, conversation, {false, settings_.clock});
+    for (const size_t i : learned_answers(conversation, train_on)) {
+      if (messages[i].has("content") || visibility.shows_calls(i)) continue;
+      throw InvalidConversation(
+          Problem::hidden_calls,
+          fmt::format("message {}: an answer of tool calls alone, which the template does not show",
+                      i + 1));
+    }
+    hidden = visibility.hidden();
+  }
+  if (!hidden.empty() && counts.hidden_tools.lines++ == 0)
+    counts.hidden_tools.first = fmt::format("{}: {}", place, hidden);
+}
+
+int64_t LineRows::open_ends(const ChatRow& row) const {
+  const auto is_blank = [&](int32_t id) {
+    const std::string text = settings_.tokenizer->decode(std::span(&id, 1));
+    return text.find_first_not_of(" \t\r\n") == std::string::npos;
+  };
+  int64_t open = 0;
+  for (size_t end = 1; end <= row.ids.size(); ++end) {
+    const bool ends = row.mask[end - 1] != 0 && (end == row.ids.size() || row.mask[end] == 0);
+    if (!ends) continue;
+    const AddedToken* last = nullptr;
+    for (size_t i = end; i > 0 && row.mask[i - 1] != 0; --i) {
+      last = settings_.tokenizer->added_tokens().find(row.ids[i - 1]);
+      if ((last != nullptr && last->special) || !is_blank(row.ids[i - 1])) break;
+    }
+    if (last == nullptr || !last->special) ++open;
+  }
+  return open;
+}
+
 void LineRows::add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
                        PieceRows& result) {
   const size_t messages = text.messages;
   ChatRow row = encoder_.encode(std::move(text));
   result.counts.unknown_bytes += row.unknown_bytes;
-  if (conversation.plain && !row.ids.empty()) {
-    const AddedToken* last = settings_.tokenizer->added_tokens().find(row.ids.back());
-    if (last == nullptr || !last->special) ++result.counts.open_ends;
+  if (conversation.plain) {
+    result.counts.open_ends += open_ends(row);
+  } else if (train_on != TrainOn::all) {
+    result.counts.open_answers += open_ends(row);
   }
   const auto length = static_cast<int64_t>(row.ids.size());
   result.counts.longest = std::max(result.counts.longest, length);

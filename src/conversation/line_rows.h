@@ -28,6 +28,12 @@ class LineRows {
 
  private:
   void convert_line(std::string_view line, const std::string& place, PieceRows& result);
+  /// InvalidConversation if an answer would be learned as an empty one, since its tool calls do not
+  /// show; counts conversations with other tools or calls that do not.
+  void check_tools(const Conversation& conversation, TrainOn train_on, const std::string& place,
+                   ChatFilesResult& counts) const;
+  /// How many of the learned pieces of a row do not end with a special token.
+  int64_t open_ends(const ChatRow& row) const;
   void add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,
                PieceRows& result);
   /// Makes a row that is too long fit, as asked. False if an answer would lose its question.

@@ -32,6 +32,7 @@ Conversation::Plain fill_prompt_template(std::string_view text, const TemplateMa
   Conversation::Plain plain;
   for (const PromptPiece& piece : parse_prompt_template(text)) {
     if (!piece.is_member) {
+      plain.template_words.emplace_back(plain.text.size(), plain.text.size() + piece.text.size());
       plain.text += piece.text;
       continue;
     }

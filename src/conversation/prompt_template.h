@@ -23,7 +23,8 @@ struct PromptPiece {
 /// members.
 std::vector<PromptPiece> parse_prompt_template(std::string_view text);
 
-/// The text of a line, with the value of {output} as its answer. As Megatron's GPTSFTDataset, the
+/// The text of a line, with the value of {output} as its answer, and where the template's own words
+/// stand. As Megatron's GPTSFTDataset, the
 /// members lose the spaces at their ends. InvalidConversation if a member is missing or no text.
 Conversation::Plain fill_prompt_template(std::string_view text, const TemplateMap& line);
 

@@ -5,6 +5,7 @@
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"
+#include "conversation/tool_visibility.h"
 
 namespace viaduct {
 namespace {
@@ -88,6 +89,7 @@ PromptText ChatPrompts::prompt(const Conversation& conversation, std::string whe
       prompt.text = renderer_.render(conversation, options).text;
       prompt.ids = tokenizer_.encode(prompt.text);
     }
+    prompt.hidden_tools = ToolVisibility(renderer_, conversation, {.clock = clock_}).hidden();
   } catch (const ConfigError& error) {
     fail<ConfigError>("{}: {}", prompt.where, error.what());
   } catch (const IoError& error) {

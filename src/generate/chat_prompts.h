@@ -26,7 +26,8 @@ class ChatPrompts {
   ChatPrompts(const ChatPrompts&) = delete;
   ChatPrompts& operator=(const ChatPrompts&) = delete;
 
-  /// Text and ids of a conversation, with special tokens recognised and none added. ConfigError if
+  /// Text and ids of a conversation, with special tokens recognised and none added, and what of its
+  /// tools is not in the text. ConfigError if
   /// there is nothing to answer: no messages, or the last one is an answer; and where the template
   /// refuses the conversation.
   PromptText prompt(const Conversation& conversation, std::string where) const;

@@ -20,6 +20,8 @@ struct PromptText {
   /// Of the text, where its tokenization is not that of a plain text.
   std::optional<std::vector<int32_t>> ids = {};
   std::string id = {};  // JSON: what the line of a conversation calls itself; empty: nothing
+  /// Of a conversation: what of its tools the template does not show, in words; or "".
+  std::string hidden_tools = {};
 };
 
 /// Lines as they are, and whether they are JSONL.

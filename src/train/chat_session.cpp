@@ -64,6 +64,7 @@ ChatSession::Asked ChatSession::answer(Conversation next, const std::string& whe
   Asked asked{answer_(prompt, piece), prompt.prompt_tokens()};
   const Generated& generated = asked.answer.generated;
   asked.context_full = generated.reason == StopReason::length && prompt.max_new_tokens == room;
+  asked.hidden_tools = text.hidden_tools;
   asked_ = true;
   number_ = number;
   if (generated.reason == StopReason::interrupted && asked.answer.text.empty()) return asked;

@@ -44,7 +44,8 @@ class ChatSession {
   struct Asked {
     Answer answer;
     int64_t prompt_tokens = 0;
-    bool context_full = false;  // the answer ends because the positions do
+    bool context_full = false;      // the answer ends because the positions do
+    std::string hidden_tools = {};  // PromptText::hidden_tools
   };
   /// Answers a message after those so far. Message and answer become part of the conversation,
   /// unless nothing was answered because of an interruption, or there is an error: errors of

@@ -110,6 +110,22 @@ TEST_F(Chat, PromptsAreTheTemplatesTextWithNothingAdded) {
   EXPECT_EQ(count(as_text.at("prompt_tokens"), 263), 1);
 }
 
+TEST_F(Chat, ToolsThatTheTemplateDoesNotShowAreAWarning) {
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "the cat"}], "tools": [{"name": "f"}]})"
+      "\n";
+  const Result spoken = chat("--max-new-tokens 1", line);
+  EXPECT_EQ(spoken.status, 0) << spoken.err;
+  EXPECT_NE(spoken.err.find("line 1: the chat template does not show the tools"), std::string::npos)
+      << spoken.err;
+  const Result made = test::run_viaduct(
+      "generate --chat --model " + path() + " dist.threads_per_rank=1 --max-new-tokens 1 -", line);
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_NE(made.err.find("1 conversation has tools or tool calls that the chat template does not"),
+            std::string::npos)
+      << made.err;
+}
+
 TEST_F(Chat, WholeConversationsTakeThePlaceOfTheOneSoFar) {
   const json conversation{{"id", 7}, {"messages", {{{"role", "user"}, {"content", "the rat"}}}}};
   const std::string options = "--temperature 0 --max-new-tokens 5 ";

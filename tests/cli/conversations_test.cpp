@@ -191,6 +191,17 @@ TEST_F(ConversationCommands, DataChatAddsNothingToTextsOfPromptAndCompletion) {
   EXPECT_THAT(ended.err, testing::Not(HasSubstr("special token")));
 }
 
+TEST_F(ConversationCommands, DataChatWarnsOfToolsAndEndsThatDoNotShow) {
+  write_file_atomically(path("plain.jinja"), "{% for m in messages %}{{ m.content }};{% endfor %}");
+  const Result made = run("data chat --input - --template " + path("plain.jinja") + model() +
+                              "--output " + path("tools"),
+                          R"({"tools": [{"name": "f"}], )" + std::string(kChat).substr(1));
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("1 conversation has tools or tool calls that the template does "
+                                  "not show"));
+  EXPECT_THAT(made.err, HasSubstr("1 answer does not end with a special token"));
+}
+
 TEST_F(ConversationCommands, DataChatRefusesWhatItCannotUse) {
   write_file_atomically(path("bad.jsonl"), std::string(kChat) + "{}\n");
   const std::string input =

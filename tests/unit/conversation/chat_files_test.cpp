@@ -352,6 +352,62 @@ TEST_F(ChatFiles, WithoutAnythingToLearnAreRefused) {
   EXPECT_THAT(rows(), ElementsAre("[xy]"));
 }
 
+TEST_F(ChatFiles, WithNoValidLineSayWhy) {
+  EXPECT_THAT([&] { convert("\n"); }, ThrowsMessage<IoError>(HasSubstr("the input is empty")));
+  settings_.skip_invalid = true;
+  EXPECT_THAT([&] { convert("{\n"); },
+              ThrowsMessage<IoError>(testing::AllOf(HasSubstr("1 line left out"),
+                                                    HasSubstr("1 line: not a JSON object"),
+                                                    HasSubstr("chat.jsonl:1"))));
+}
+
+const char* const kCall =
+    R"("tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}]})";
+
+TEST_F(ChatFiles, WithCallsThatDoNotShowAreRefusedOrCounted) {
+  const std::string begin =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", )";
+  const ChatRenderer shows = ChatRenderer::of_text(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name "
+      "}}{% endfor %}</s>{% endfor %}",
+      "chat.jinja", {});
+  const ChatRenderer hides =
+      ChatRenderer::of_text("{% for m in messages %}{{ m.content }}</s>{% endfor %}", "x", {});
+  settings_.renderer = &hides;
+  EXPECT_THAT([&] { convert(begin + R"("content": null, )" + kCall); },
+              ThrowsMessage<IoError>(testing::AllOf(
+                  HasSubstr("1 line: an answer with tool calls that the template does not show"),
+                  HasSubstr("chat.jsonl:1"), HasSubstr("message 2"))));
+  const ChatFilesResult beside = convert(begin + R"("content": "b", )" + kCall);
+  EXPECT_EQ(beside.hidden_tools.lines, 1);
+  EXPECT_THAT(beside.hidden_tools.first, HasSubstr("chat.jsonl:1: the tool calls of message 2"));
+  const std::string tools = R"({"tools": [{"name": "f"}], )" + chat("a", "b").substr(1);
+  EXPECT_THAT(convert(tools).hidden_tools.first, HasSubstr("the tools"));
+  settings_.renderer = &shows;
+  EXPECT_EQ(convert(begin + kCall).hidden_tools.lines, 0);
+  EXPECT_THAT(rows(), ElementsAre("a</s>[f</s>]"));
+}
+
+TEST_F(ChatFiles, CountAnswersWithoutAnEndToken) {
+  const ChatRenderer plain =
+      ChatRenderer::of_text("{% for m in messages %}{{ m.content }};{% endfor %}", "x", {});
+  EXPECT_EQ(convert(chat("a", "b")).open_answers, 0);
+  settings_.renderer = &plain;
+  EXPECT_EQ(convert(chat("a", "b")).open_answers, 1);
+}
+
+TEST_F(ChatFiles, LearnTheEndOfAPromptTemplate) {
+  settings_.reading = {"{input}: {output}</s>\n", true, true};
+  const std::string line = R"({"input": "a", "output": "b"})";
+  const ChatFilesResult result = convert(line);
+  EXPECT_THAT(rows(), ElementsAre("a: [b</s>]\n"));
+  EXPECT_EQ(result.open_ends, 0);
+  EXPECT_TRUE(result.control_tokens.empty());
+  settings_.control_tokens_as_text = true;
+  EXPECT_EQ(convert(R"({"input": "</s>", "output": "b"})").control_tokens.at("</s>"), 1);
+  EXPECT_THAT(rows(), ElementsAre("</s>: [b</s>]\n"));
+}
+
 TEST_F(ChatFiles, OfOtherKindsAreRefusedWithTheReason) {
   EXPECT_THAT([&] { convert("PAR1....", "x.parquet"); },
               ThrowsMessage<IoError>(HasSubstr("read_parquet")));

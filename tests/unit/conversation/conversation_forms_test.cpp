@@ -65,6 +65,12 @@ TEST(ConversationForms, EachFormGivesItsMessages) {
       {R"({"prompt": [{"role": "user", "content": "Hi"}],
            "completion": [{"role": "assistant", "content": "Yo"}]})",
        "user: Hi | assistant: Yo", ConversationForm::prompt_completion},
+      {R"({"system": "S", "messages": [{"role": "user", "content": "Hi"},
+           {"role": "assistant", "content": "Yo"}]})",
+       "system: S | user: Hi | assistant: Yo", ConversationForm::chat},
+      {R"({"system": "S", "prompt": [{"role": "user", "content": "Hi"}],
+           "completion": [{"role": "assistant", "content": "Yo"}]})",
+       "system: S | user: Hi | assistant: Yo", ConversationForm::prompt_completion},
   };
   for (const auto& row : cases) {
     EXPECT_EQ(messages_of(row.line), row.messages);
@@ -92,6 +98,29 @@ TEST(ConversationForms, MegatronsTemplateNamesMembers) {
   EXPECT_THROW(parse_prompt_template("{input} {out"), ConfigError);
   EXPECT_THROW(parse_prompt_template("{input}"), ConfigError);
   EXPECT_THROW(parse_prompt_template("{output} {input}"), ConfigError);
+}
+
+TEST(ConversationForms, WordsOfAPromptTemplateAreKnown) {
+  const ConversationReading reading{"{system}: {output}<|im_end|>", true, true};
+  const auto plain = *parse_conversation(R"({"system": "S", "output": "!"})", reading).plain;
+  EXPECT_EQ(plain.text, "S: !<|im_end|>");
+  EXPECT_EQ(plain.answer_end, 4u);
+  EXPECT_THAT(plain.template_words, testing::ElementsAre(std::pair<size_t, size_t>{1, 3},
+                                                         std::pair<size_t, size_t>{4, 14}));
+}
+
+TEST(ConversationForms, AMessageSaysWhetherItIsLearned) {
+  const auto learned = [](const std::string& members) {
+    return ChatMessage::of_value(
+               TemplateValue::from_json(R"({"role": "assistant", "content": "x")" + members + "}",
+                                        "m"))
+        .learned;
+  };
+  EXPECT_TRUE(learned(""));
+  EXPECT_TRUE(learned(R"(, "train": true, "weight": 1)"));
+  EXPECT_TRUE(learned(R"(, "train": null)"));
+  EXPECT_FALSE(learned(R"(, "train": false)"));
+  EXPECT_FALSE(learned(R"(, "train": false, "weight": 0)"));
 }
 
 TEST(ConversationForms, MembersThatAreNullAreDroppedAndReasoningIsCopied) {
@@ -151,6 +180,18 @@ TEST(ConversationForms, LinesThatAreNoneSayWhy) {
        Problem::unknown_part, "'image'"},
       {R"({"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]})",
        Problem::wrong_member, "weight"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "train": 0}]})",
+       Problem::wrong_member, "'train' of a message is neither true nor false"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "train": true, "weight": 0}]})",
+       Problem::wrong_member, "contradict"},
+      {R"({"system": "S", "messages": [{"role": "system", "content": "T"},
+           {"role": "assistant", "content": "x"}]})",
+       Problem::two_system_prompts, "two system prompts"},
+      {R"({"system": "S", "conversations": [{"from": "system", "value": "T"},
+           {"from": "gpt", "value": "x"}]})",
+       Problem::two_system_prompts, "two system prompts"},
+      {R"({"system": "S", "prompt": "x", "completion": "y"})", Problem::wrong_member,
+       "'system' has no place"},
       {R"({"prompt": "x", "completion": ""})", Problem::empty_answer, "empty"},
       {R"({"prompt": "x", "completion": [{"role": "assistant", "content": "x"}]})",
        Problem::wrong_member, "two texts or two lists"},
