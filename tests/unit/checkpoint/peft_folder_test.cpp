@@ -162,6 +162,7 @@ TEST_F(PeftFolder, OtherFoldersAreRefused) {
               ThrowsMessage<ConfigError>(HasSubstr("none")));
   EXPECT_THAT([&] { open_adapter(test_data("golden/llama/model"), model_of("llama")); },
               ThrowsMessage<ConfigError>(HasSubstr("holds a model and no adapter")));
+  std::filesystem::create_directory(folder_ / "p");
   write_file_atomically(folder_ / "p/adapter_model.bin", "x");
   EXPECT_THAT([&] { open_adapter(folder_ / "p", model_of("llama")); },
               ThrowsMessage<ConfigError>(HasSubstr("pickle")));
