@@ -98,6 +98,14 @@ class Asker {
   int64_t put_ = 0;
 };
 
+/// A model may choose an id that its tokenizer does not have; that must not end a run.
+std::string shown_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
+  DecodeStream stream(tokenizer);
+  std::string text;
+  for (const int32_t token : tokens) text += stream.push(token);
+  return text + stream.finish();
+}
+
 }  // namespace
 
 SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
@@ -151,7 +159,7 @@ std::vector<SampleAnswer> answer_prompts(Engine& engine, const Tokenizer& tokeni
         generate(generator, batch, options, [](size_t, int32_t) { return true; });
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto number = static_cast<size_t>(batch[i].number);
-      answers[number] = {prompts.texts[number].text, tokenizer.decode_text(generated[i].tokens)};
+      answers[number] = {prompts.texts[number].text, shown_text(tokenizer, generated[i].tokens)};
     }
   }
   return answers;

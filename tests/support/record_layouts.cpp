@@ -57,8 +57,7 @@ List adapters() {
   const std::string lora = "peft.scheme=lora", rank = "peft.dim=4";
   return {{"adapters", {"dist.ranks=1", lora, rank}},
           {"adapters_tensor_data",
-           {"dist.ranks=4", kTensor, kSequence, lora, rank, "train.global_batch_size=8"},
-           true},
+           {"dist.ranks=4", kTensor, kSequence, lora, rank, "train.global_batch_size=8"}},
           {"adapters_stages",
            {"dist.ranks=2", kStages, lora, rank, "peft.alpha_pattern={q_proj: 2}"},
            true},

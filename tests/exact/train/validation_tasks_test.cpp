@@ -244,7 +244,11 @@ TEST_F(SamplePromptRuns, OfConversationsAreMessagesAsInAChat) {
   work.options.sampling.temperature = 0;
   work.options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
   const auto texts = generate_texts(setup, work);
-  EXPECT_EQ(answer.at("answer"), setup.tokenizer->decode_text(texts[0].generated.tokens));
+  // The model has more rows than the tokenizer has tokens, and knows nothing.
+  DecodeStream stream(*setup.tokenizer);
+  std::string text;
+  for (const int32_t token : texts[0].generated.tokens) text += stream.push(token);
+  EXPECT_EQ(answer.at("answer"), text + stream.finish());
 }
 
 TEST_F(SamplePromptRuns, RefuseWhatCannotBeAnswered) {
