@@ -91,8 +91,6 @@ constexpr ForeignWord kWords[] = {
     {"finetuning_type", "peft.scheme", "null: all weights"},
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
-    {"lora_alpha", "peft.alpha", ""},
-    {"lora_dropout", "peft.dropout", ""},
     {"lora_target_modules", "peft.target_modules", ""},
     // config.json
     {"num_hidden_layers", "model.num_layers", ""},

@@ -51,9 +51,11 @@ FieldGroup peft_fields(PeftConfig& config) {
       .planned(kLater);
   group.field("dropout_position", config.dropout_position, "Where that dropout is.")
       .one_of({"pre", "post"})
+      .accepts({"pre"})  // there is none
       .planned(kLater);
   group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
       .one_of({"zero"})
+      .accepts({"zero"})  // as it does
       .planned(kLater);
   group.field("train", config.train, "Patterns of the model's own parameters that train as well.")
       .planned(kLater);

@@ -155,13 +155,15 @@ TEST_F(PackingSettingsTest, WhatHasNoEffectIsSaid) {
   EXPECT_THAT(notes({"dataset.packing_algorithm=sequential"}),
               HasSubstr("dataset.packed_sequence_size is null"));
   // They act on packed rows alone.
-  for (const char* field : {"dataset.packing_split=true", "dataset.pad_cu_seqlens=true",
-                            "dataset.pad_seq_to_mult=8", "dataset.pad_seq_to_mult=5"}) {
+  for (const char* field :
+       {"dataset.packing_split=true", "dataset.pad_cu_seqlens=true", "dataset.pad_seq_to_mult=8"}) {
     const std::string name(field, std::string_view(field).find('='));
     const std::string reason = name + " has no effect here: ";
     EXPECT_THAT(notes({field}), HasSubstr(reason + "dataset.packed_sequence_size is null"));
     EXPECT_THAT(notes({field, "dataset.packed_sequence_size=32"}, plain), HasSubstr(name));
   }
+  EXPECT_THAT(notes({"dataset.pad_seq_to_mult=5"}),  // nor has it to divide a row
+              HasSubstr("dataset.pad_seq_to_mult has no effect here"));
   EXPECT_THAT(notes({"dataset.packing_split=true", "dataset.packed_sequence_size=32"}),
               Not(HasSubstr("packing_split")));
   EXPECT_THAT(notes({"dataset.packed_sequence_size=32", "train.micro_batch_size=2"}),

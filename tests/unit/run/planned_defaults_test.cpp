@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "config/load.h"
 #include "run/run_config.h"
 
@@ -35,7 +37,9 @@ TEST(PlannedKnobs, DefaultsAskForNothingOrAreSaidToHaveNoEffect) {
       if (field.state_on(KnobDevice::cpu) != KnobState::planned) continue;
       ++planned;
       const auto notes = notes_of_default(schema, field, KnobDevice::cpu);
-      if (asks_nothing(field.default_value)) {
+      const bool harmless =
+          std::ranges::count(field.harmless, field.default_value.scalar) > 0;  // as declared
+      if (asks_nothing(field.default_value) || harmless) {
         EXPECT_TRUE(notes.empty()) << field.full_name();
       } else {
         EXPECT_THAT(notes, Contains(HasSubstr(field.full_name() + " has no effect")))
@@ -44,7 +48,7 @@ TEST(PlannedKnobs, DefaultsAskForNothingOrAreSaidToHaveNoEffect) {
       }
     }
   }
-  EXPECT_GT(planned, 20);
+  EXPECT_GT(planned, 10);
 }
 
 }  // namespace

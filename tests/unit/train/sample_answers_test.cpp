@@ -103,7 +103,8 @@ TEST(LearnsATemplate, AsTheRecordsOfConversationsSay) {
     return write_conversations(folder / name, conversations_of({5, 6}));
   };
   const std::string unknown = write("unknown"), texts = write("texts");
-  write_token_record(texts, {.largest_token = 63, .conversations = ConversationRecord{}});
+  write_token_record(
+      texts, {.largest_token = 63, .conversations = ConversationRecord{.train_on = "completion"}});
   IndexedDatasetWriter writer(folder / "plain", TokenType::uint16);
   writer.add_document(std::vector<int32_t>{1, 2, 3});
   writer.finish();
@@ -113,7 +114,8 @@ TEST(LearnsATemplate, AsTheRecordsOfConversationsSay) {
   EXPECT_FALSE(learns({plain}));
   EXPECT_TRUE(learns({plain, unknown}));
   write_token_record(
-      texts, {.largest_token = 63, .conversations = ConversationRecord{.chat_template = 7}});
+      texts, {.largest_token = 63,
+              .conversations = ConversationRecord{.train_on = "assistant", .chat_template = 7}});
   EXPECT_TRUE(learns({texts}));
 }
 
