@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
+#include "checkpoint/peft_folder.h"
+#include "run/adapter_setup.h"
 
 namespace viaduct {
 namespace {
@@ -26,6 +28,24 @@ std::string content_hash(const ModelFolder& folder) {
   }
   weights->check_read();
   return fmt::format("{:016x}", hash.digest());
+}
+
+/// With peft.adapter rank and scale are those of its folder, which may have changed since.
+void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& setup) {
+  const std::string where = (checkpoint.folder() / kAdapterConfigFile).string();
+  const auto then = parse_json<nlohmann::json>(read_file(where), where);
+  const auto now = parse_json<nlohmann::json>(adapter_config_of(setup), "the adapter of the run");
+  for (const char* name :
+       {"r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "target_modules"}) {
+    const auto *before = find_member(then, name), *after = find_member(now, name);
+    VIADUCT_CHECK(
+        ConfigError,
+        (before == nullptr) == (after == nullptr) && (before == nullptr || *before == *after),
+        "peft.adapter: {} of {} is {}, and was {} in {}: the adapters were trained so; "
+        "put the folder back as it was, or start anew with another checkpoint.save",
+        name, *setup.config.peft.adapter, after ? after->dump() : "absent",
+        before ? before->dump() : "absent", checkpoint.where());
+  }
 }
 
 }  // namespace
@@ -65,6 +85,7 @@ void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const
                 string_member(then, "hash", where, "none"),
                 string_member(here, "path", where, "random"),
                 string_member(here, "hash", where, "none"));
+  if (setup.config.peft.adapter) check_adapter_folder(checkpoint, setup);
 }
 
 }  // namespace viaduct

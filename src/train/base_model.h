@@ -16,7 +16,8 @@ inline constexpr const char* kBaseFile = "base.json";
 std::string base_text(const RunSetup& setup);
 
 /// ConfigError unless `checkpoint` is one of a run with adapters on the base of `now`; also if only
-/// one of both has adapters.
+/// one of both has adapters, or the folder of peft.adapter says another rank or scale than the
+/// checkpoint's.
 void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const std::string& now);
 
 }  // namespace viaduct

@@ -97,6 +97,18 @@ TEST_F(AdapterCommands, RunsContinueAnAdapterOfPeft) {
     EXPECT_EQ(bytes_of(before.tensor(info.name)), bytes_of(after.tensor(info.name))) << info.name;
 }
 
+TEST_F(AdapterCommands, TheFolderOfARunsAdapterKeepsItsScale) {
+  const auto folder = folder_ / "own";
+  std::filesystem::copy(adapter(), folder);
+  const std::string run = "peft.adapter=" + folder.string() + " checkpoint.save=" + at("run") + " ";
+  ASSERT_EQ(train(run + "train.train_iters=1").status, 0);
+  json config = json::parse(read_file(folder / "adapter_config.json"));
+  ASSERT_EQ(train(run + "train.train_iters=2").status, 0);
+  config["lora_alpha"] = 80;
+  write_file_atomically(folder / "adapter_config.json", config.dump());
+  expect_refused(train(run + "train.train_iters=3"), "lora_alpha");
+}
+
 TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   const std::string lora = "peft.scheme=lora train.train_iters=1 ";
   expect_refused(train("peft.scheme=dora train.train_iters=1"), "peft.scheme=dora");

@@ -161,7 +161,8 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
     std::vector<DecodeStep> steps;
     steps.emplace_back(DecodeSimple::byte_letters);
     parts.decoder = TextDecoder(std::move(steps), source);
-    if (const auto end = parts.model->find("<|endoftext|>"); end && !has_json) {
+    // RoBERTa's classes have it among their words, as a text.
+    if (const auto end = parts.model->find("<|endoftext|>"); end && !has_json && !border) {
       AddedToken token;
       token.id = *end;
       token.content = "<|endoftext|>";

@@ -84,5 +84,22 @@ TEST(VocabularyClasses, AreStoredWithoutTheModelsConfiguration) {
   EXPECT_EQ(stored(R"({"model_type": "roberta"})"), std::nullopt);  // it is read first
 }
 
+// GPT-2's token is among RoBERTa's words, where it is a text.
+TEST(VocabularyClasses, HaveTheirOwnSpecialTokens) {
+  json vocabulary = {{"<|endoftext|>", 0}, {"<s>", 1},   {"</s>", 2},
+                     {"<pad>", 3},         {"<unk>", 4}, {"<mask>", 5}};
+  for (const char* letter : {"<", "|", ">", "e", "n", "d", "o", "f", "t", "x"})
+    vocabulary[letter] = vocabulary.size();
+  const auto ids = [&](const char* name) {
+    return load_tokenizer(TokenizerFiles("folder", {{"vocab.json", vocabulary.dump()},
+                                                    {"merges.txt", ""},
+                                                    {"tokenizer_config.json",
+                                                     json({{"tokenizer_class", name}}).dump()}}))
+        .encode("<|endoftext|>");
+  };
+  EXPECT_EQ(ids("GPT2Tokenizer"), Ids{0});
+  EXPECT_EQ(ids("RobertaTokenizer").size(), 13u);
+}
+
 }  // namespace
 }  // namespace viaduct
