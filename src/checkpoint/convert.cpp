@@ -255,10 +255,13 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
 
 /// The adapter of a run, as PEFT has it.
 Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& from) {
-  VIADUCT_CHECK(ConfigError, settings.format.value_or(ModelFormat::peft) == ModelFormat::peft,
-                "convert: {} holds an adapter, which is written as a folder of PEFT (--to-format "
-                "peft); to merge it: --from MODEL --adapter {}",
-                settings.from.string(), settings.from.string());
+  VIADUCT_CHECK(
+      ConfigError,
+      settings.format.value_or(is_gguf(settings.to) ? ModelFormat::gguf : ModelFormat::peft) ==
+          ModelFormat::peft,
+      "convert: {} holds an adapter, which is written as a folder of PEFT (--to-format "
+      "peft); to merge it: --from MODEL --adapter {}",
+      settings.from.string(), settings.from.string());
   VIADUCT_CHECK(ConfigError, !settings.adapter,
                 "convert: --from {} holds an adapter, and --adapter {} another; --from is the "
                 "model that one is merged into",

@@ -140,6 +140,8 @@ TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
   expect_refused(
       run_viaduct("convert --from " + at("run") + " --to " + at("hf") + " --to-format hf"),
       "--to-format peft");
+  expect_refused(run_viaduct("convert --from " + at("run") + " --to " + at("x.gguf")),
+                 "to merge it");
   expect_refused(
       run_viaduct("convert --from " + model() + " --to " + at("p") + " --to-format peft"),
       "no adapter");
