@@ -181,6 +181,11 @@ VocabularyPipeline read_vocabulary_files(const TokenizerFiles& files, FolderToke
   if (const auto config = files.object(kConfiguration)) {
     const std::string where = files.where(kConfiguration);
     add_prefix_space = bool_member(*config, "add_prefix_space", where, false);
+    // transformers then puts a space before each piece of this class, not only before the text.
+    VIADUCT_CHECK(ConfigError, !(add_prefix_space && kind == Kind::qwen2),
+                  "{}: add_prefix_space is not supported for Qwen2Tokenizer with vocab.json and "
+                  "merges.txt, expected false; a tokenizer.json of the same tokenizer works",
+                  where);
     trims = bool_member(*config, "trim_offsets", where, true);
   }
   Normalizer normalizer;

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/tokenizer/stored_configuration.h"
@@ -99,6 +100,16 @@ TEST(VocabularyClasses, HaveTheirOwnSpecialTokens) {
   };
   EXPECT_EQ(ids("GPT2Tokenizer"), Ids{0});
   EXPECT_EQ(ids("RobertaTokenizer").size(), 13u);
+}
+
+TEST(VocabularyClasses, RefuseAPrefixThatTransformersPutsElsewhere) {
+  EXPECT_THROW(
+      load_tokenizer(TokenizerFiles(
+          "folder", {{"vocab.json", R"({"a": 0, "<|endoftext|>": 1})"},
+                     {"merges.txt", ""},
+                     {"tokenizer_config.json",
+                      R"({"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": true})"}})),
+      ConfigError);
 }
 
 }  // namespace
