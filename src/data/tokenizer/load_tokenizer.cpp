@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_members.h"
 #include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/sentencepiece_kind.h"
 #include "data/tokenizer/sentencepiece_pipeline.h"
 #include "data/tokenizer/special_ids.h"
 #include "data/tokenizer/tokenizer.h"
@@ -22,8 +23,6 @@ namespace viaduct {
 namespace {
 
 constexpr const char* kConfiguration = "tokenizer_config.json";
-constexpr const char* kPieceFiles[] = {"tokenizer.model", "spiece.model",
-                                       "sentencepiece.bpe.model"};
 constexpr std::string_view kFiles[] = {"tokenizer.json",
                                        "tokenizer.model",
                                        "spiece.model",
@@ -116,10 +115,11 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
 
 Tokenizer load_tokenizer(const TokenizerFiles& files) {
   constexpr const char* kJson = "tokenizer.json";
-  const auto pieces_file = std::find_if(std::begin(kPieceFiles), std::end(kPieceFiles),
-                                        [&](const char* name) { return files.has(name); });
+  const auto pieces_file =
+      std::find_if(std::begin(kSentencePieceFiles), std::end(kSentencePieceFiles),
+                   [&](const char* name) { return files.has(name); });
   const bool has_json = files.has(kJson);
-  const bool has_model = pieces_file != std::end(kPieceFiles);
+  const bool has_model = pieces_file != std::end(kSentencePieceFiles);
   const bool has_vocabulary = files.has(kVocabularyFile) && files.has(kMergesFile);
   Tokenizer::Parts parts;
   std::string source = files.where(kJson);

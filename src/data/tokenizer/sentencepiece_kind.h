@@ -7,6 +7,10 @@
 
 namespace viaduct {
 
+/// Names that publishers give the model's file, in the order in which they are looked for.
+inline constexpr const char* kSentencePieceFiles[] = {"tokenizer.model", "spiece.model",
+                                                      "sentencepiece.bpe.model"};
+
 enum class SentencePieceKind {
   plain,  // what the model file says, as for folders without a class
   llama,

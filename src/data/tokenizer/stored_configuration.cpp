@@ -1,5 +1,6 @@
 #include "data/tokenizer/stored_configuration.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -26,8 +27,8 @@ std::optional<std::string> class_meant(const TokenizerFiles& files, bool pieces)
 
 std::optional<std::string> stored_tokenizer_configuration(const TokenizerFiles& files) {
   if (!files.has(kModel) || files.has("tokenizer.json")) return std::nullopt;
-  const bool pieces = files.has("tokenizer.model") || files.has("spiece.model") ||
-                      files.has("sentencepiece.bpe.model");
+  const bool pieces =
+      std::ranges::any_of(kSentencePieceFiles, [&](const char* name) { return files.has(name); });
   if (!pieces && !files.has(kVocabularyFile)) return std::nullopt;
   std::map<std::string, std::string> alone;
   if (files.has(kConfiguration)) alone[kConfiguration] = files.text(kConfiguration);
