@@ -7,6 +7,7 @@
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
 #include "run/packed_weights.h"
+#include "run/packing_settings.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
 #include "run/validate_parallel.h"
@@ -296,6 +297,23 @@ void validate_evaluation(const RunConfig& config, Problems& problems) {
   }
 }
 
+void validate_allowed_changes(const std::vector<std::string>& names, Problems& problems) {
+  RunConfig defaults;
+  const Schema schema = run_schema(defaults);
+  for (const std::string& name : names) {
+    const auto rule = resume_rule(schema, name);
+    if (!rule || rule->change != ResumeChange::refused) {
+      problems.add("checkpoint.allow_changes: {} is not a setting whose change is refused{}", name,
+                   rule ? " (it may change)" : "");
+    } else if (rule->other_shapes) {
+      problems.add(
+          "checkpoint.allow_changes: {} cannot be allowed to change: {}; start anew with another "
+          "checkpoint.save",
+          name, rule->effect);
+    }
+  }
+}
+
 }  // namespace
 
 void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
@@ -315,18 +333,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   if (config.checkpoint.most_recent_k == 0) {
     problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
   }
-  for (const std::string& name : config.checkpoint.allow_changes) {
-    const auto rule = resume_rule(name);
-    if (!rule || rule->change != ResumeChange::refused) {
-      problems.add("checkpoint.allow_changes: {} is not a setting whose change is refused{}", name,
-                   rule ? " (it may change)" : "");
-    } else if (rule->other_shapes) {
-      problems.add(
-          "checkpoint.allow_changes: {} cannot be allowed to change: {}; start anew with another "
-          "checkpoint.save",
-          name, rule->effect);
-    }
-  }
+  validate_allowed_changes(config.checkpoint.allow_changes, problems);
   validate_profiling(config, problems);
   validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);
