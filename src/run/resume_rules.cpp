@@ -191,6 +191,7 @@ constexpr NamedRule kRules[] = {
     {"peft.alpha", refused(kAdapterScale)},
     {"peft.alpha_pattern", refused(kAdapterScale)},
     {"peft.rslora", refused(kAdapterScale)},
+    {"peft.base_format", said("the frozen weights are rounded otherwise from here on")},
     {kDatasetContent, refused(kRows)},
     {kTokenizerContent, refused("the weights were trained on the tokens of the old tokenizer")},
 };
