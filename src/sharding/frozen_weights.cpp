@@ -12,7 +12,7 @@ namespace viaduct {
 namespace {
 
 /// Elements of a tensor that are quantized at a time.
-constexpr int64_t kAtOnce = int64_t{1} << 20;
+constexpr int64_t kAtOnce = int64_t{1} << 22;
 constexpr int64_t kFp8Group = 128;
 
 OperandForm fp8_form() {
@@ -132,7 +132,7 @@ Operand FrozenWeights::fp8_operand(const Parameter& parameter, const Tensor& cod
 }
 
 Tensor FrozenWeights::matrix(const Parameter& parameter, const Tensor& codes, DType dtype) const {
-  const Tensor out = context_.allocate(dtype, parameter.shape, MemoryTag::derived_weights);
+  const Tensor out = context_.allocate(dtype, parameter.shape, MemoryTag::workspace);
   switch (*parameter.stored) {
     case BaseFormat::bf16:
       copy(context_, {codes, out});
@@ -141,8 +141,7 @@ Tensor FrozenWeights::matrix(const Parameter& parameter, const Tensor& codes, DT
       // An E4M3 code times a power of two is a BF16 number.
       const bool direct = dtype == DType::bf16;
       const Tensor wide =
-          direct ? out
-                 : context_.allocate(DType::bf16, parameter.shape, MemoryTag::derived_weights);
+          direct ? out : context_.allocate(DType::bf16, parameter.shape, MemoryTag::workspace);
       expand_operand(context_, {fp8_operand(parameter, codes, DType::bf16), wide});
       if (!direct) copy(context_, {wide, out});
       return out;
