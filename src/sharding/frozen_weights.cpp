@@ -20,7 +20,7 @@ OperandForm fp8_form() {
 }
 
 /// Two codes a byte as bytes; `codes` is contiguous.
-Tensor bytes_of(const Tensor& codes) {
+Tensor as_bytes(const Tensor& codes) {
   return {codes.storage(), DType::u8, codes.shape(), codes.offset_bytes()};
 }
 
@@ -179,7 +179,7 @@ void FrozenWeights::write_nf4(const Parameter& parameter, size_t index, const Te
   const int64_t blocks = of.out * of.in / kNf4Block;
   const Tensor absmax = context_.allocate(DType::f32, {blocks}, MemoryTag::workspace);
   const Tensor own =
-      of_part(flat(bytes_of(codes)), parameter, part, 2).view({of.rows, of.columns / 2});
+      of_part(flat(as_bytes(codes)), parameter, part, 2).view({of.rows, of.columns / 2});
   of.for_rows(context_, 0, of.out, fill, [&](int64_t row, const Tensor& values) {
     const int64_t count = values.dim(0), elements = values.elements();
     const Tensor made_codes =

@@ -29,7 +29,7 @@ void quantize_nf4(const QuantizeNf4Args& args) {
     float absmax = 0;
     for (int64_t i = begin; i < end; ++i) {
       const float magnitude = std::abs(value_at(args.values, i));
-      if (!(magnitude <= absmax)) absmax = magnitude;  // NaN stays
+      if (magnitude > absmax || std::isnan(magnitude)) absmax = magnitude;
     }
     args.absmax.data<float>()[begin / kNf4Block] = absmax;
     for (int64_t i = begin; i < end; ++i) {
@@ -58,7 +58,7 @@ void quantize_absmax(const QuantizeAbsmaxArgs& args) {
     float largest = 0;
     for (int64_t i = begin; i < end; ++i) {
       const float magnitude = std::abs(absmax[i] - offset);
-      if (!(magnitude <= largest)) largest = magnitude;
+      if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;
     }
     args.scales.data<float>()[begin / kNf4Group] = largest;
     const float factor = largest == 0 ? 0 : 1 / largest;
