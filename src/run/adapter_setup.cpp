@@ -22,7 +22,8 @@ void validate_base_format(const RunConfig& config, Problems& problems) {
          "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy(),
          "optim or no_shard: each rank has all codes");
   refuse(precision_recipe(config.mixed_precision).products.any(),
-         "mixed_precision.recipe: " + config.mixed_precision.recipe + ", whose products are quantized,",
+         "mixed_precision.recipe: " + config.mixed_precision.recipe +
+             ", whose products are quantized,",
          "fp32, bf16_mixed, fp16_mixed or another recipe without them");
   refuse(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
 }

@@ -131,7 +131,7 @@ Operand FrozenWeights::fp8_operand(const Parameter& parameter, const Tensor& cod
   return {fp8_form(), dtype, parameter.shape, codes, stored_.at(&parameter).scales};
 }
 
-Tensor FrozenWeights::matrix(const Parameter& parameter, const Tensor& codes, DType dtype) const {
+Tensor FrozenWeights::matrix(const Parameter& parameter, const Tensor& codes, DType dtype) {
   const Tensor out = context_.allocate(dtype, parameter.shape, MemoryTag::workspace);
   switch (*parameter.stored) {
     case BaseFormat::bf16:

@@ -32,7 +32,7 @@ class FrozenWeights {
   FrozenWeights(const OpContext& context, const std::vector<const Parameter*>& parameters);
 
   /// The matrix in `dtype`, made of the parameter's whole codes.
-  Tensor matrix(const Parameter& parameter, const Tensor& codes, DType dtype) const;
+  Tensor matrix(const Parameter& parameter, const Tensor& codes, DType dtype);
   /// Writes `codes` and scales of values that `fill` writes: into the run's f32 master, elements of
   /// the run's parameter, which is the whole logical tensor.
   void write(const Parameter& parameter, const Tensor& codes,
@@ -57,7 +57,7 @@ class FrozenWeights {
   void write_rows(const Parameter& parameter, const Part& part, const Tensor& codes,
                   FunctionRef<void(const ShardRun&)> fill);
 
-  mutable OpContext context_;
+  OpContext context_;
   std::map<const Parameter*, Stored, ByPath> stored_;
 };
 

@@ -314,8 +314,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::unique_ptr<WeightUnits> weight_units_;
   std::optional<WeightForms> forms_;
   std::optional<FrozenWeights> frozen_;  // with derive_weights
-  std::unique_ptr<StoredCodes> codes_;  // where weights are stored so
-  size_t written_chunks_ = 0;           // of these weights, in this generation
+  std::unique_ptr<StoredCodes> codes_;   // where weights are stored so
+  size_t written_chunks_ = 0;            // of these weights, in this generation
   // Where weights pass through the memory of gradients:
   std::optional<OpContext> staging_;         // to write them and to make their forms
   int64_t staged_generation_ = -1;           // which is written there, or was
