@@ -89,6 +89,9 @@ constexpr ForeignWord kWords[] = {
     {"deepspeed", "ddp.use_distributed_optimizer", "ZeRO 1; ZeRO 3: dist.use_megatron_fsdp"},
     {"fsdp_config", "dist.use_megatron_fsdp", ""},
     {"finetuning_type", "peft.scheme", "null: all weights"},
+    {"load_in_4bit", "peft.base_format", "nf4"},
+    {"load_in_8bit", "peft.base_format", "fp8"},
+    {"quantization_bit", "peft.base_format", "4: nf4"},
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_target_modules", "peft.target_modules", ""},

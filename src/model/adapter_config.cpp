@@ -78,9 +78,13 @@ FieldGroup peft_fields(PeftConfig& config) {
       .planned(kLater);
   group.field("train", config.train, "Patterns of the model's own parameters that train as well.")
       .planned(kLater);
-  group.field("base_format", config.base_format, "Format of the frozen weights.")
+  group
+      .field(
+          "base_format", config.base_format,
+          "How the frozen linear layers of the blocks are stored: bf16, fp8 (blocks of 128), nf4 "
+          "(QLoRA: 4 bits with double quantization); null: in the format of the recipe.")
       .one_of({"bf16", "fp8", "nf4"})
-      .planned(kLater);
+      .on_resume(resume::said("the frozen weights are rounded otherwise from here on"));
   return group;
 }
 

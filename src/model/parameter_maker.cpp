@@ -57,6 +57,9 @@ ParameterPointer ParameterMaker::share(Parameter p) const {
                   config_.family, p.path);
   }
   p.trained = p.adapter || !settings_.adapters.any();
+  const std::optional<BaseFormat>& format = settings_.adapters.base_format;
+  const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
+  if (!p.trained && p.multiplied && !p.vocabulary && !same) p.stored = format;
   return std::make_shared<const Parameter>(std::move(p));
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "nn/parameter.h"
@@ -28,6 +29,8 @@ struct AdapterSettings {
   /// By the Hugging Face name of the weight's module ("model.layers.0.self_attn.q_proj").
   std::map<std::string, AdapterShape> modules;
   InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
+  /// Of the frozen linear layers of blocks; none: their own.
+  std::optional<BaseFormat> base_format = {};
 
   /// Whether the run has adapters; then all other parameters are frozen.
   bool any() const { return !modules.empty(); }

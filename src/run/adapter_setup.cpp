@@ -2,9 +2,33 @@
 
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
+#include "model/adapter_base.h"
 #include "model/adapter_modules.h"
 
 namespace viaduct {
+
+namespace {
+
+/// What frozen weights in another format are not built for, beyond what adapters are not.
+void validate_base_format(const RunConfig& config, Problems& problems) {
+  const auto& format = config.peft.base_format;
+  if (!format) return;
+  const auto refuse = [&](bool asked, const std::string& setting, const std::string& instead) {
+    if (asked)
+      problems.add("peft.base_format: {} with {} is not built yet; expected {}", *format, setting,
+                   instead);
+  };
+  refuse(config.ddp.shards_weights(),
+         "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy(),
+         "optim or no_shard: each rank has all codes");
+  refuse(precision_recipe(config.mixed_precision).products.any(),
+         "mixed_precision.recipe: " + config.mixed_precision.recipe +
+             ", whose products are quantized,",
+         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
+  refuse(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+}
+
+}  // namespace
 
 void validate_adapters(const RunConfig& config, Problems& problems) {
   const PeftConfig& peft = config.peft;
@@ -25,6 +49,7 @@ void validate_adapters(const RunConfig& config, Problems& problems) {
   later(optimizer == "muon" || optimizer == "adafactor", "optimizer.optimizer: " + optimizer,
         "adam, sgd or lion");
   later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+  validate_base_format(config, problems);
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
     problems.add(
@@ -39,6 +64,10 @@ void resolve_adapters(RunConfig& config, const ModelConfig& model) {
   if (!peft.any()) return;
   peft.resolved =
       peft.adapter ? open_adapter(*peft.adapter, model).settings : choose_adapters(peft, model);
+  peft.resolved.base_format = base_format(peft);
+  if (peft.resolved.base_format)
+    check_base_format(*peft.resolved.base_format, model,
+                      config.parallel.tensor_model_parallel_size);
   if (peft.scheme) peft.scheme = "lora";  // both names are of one kind
   if (peft.lora_plus_ratio == 1) return;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;

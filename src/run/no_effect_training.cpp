@@ -259,6 +259,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
          if (c.peft.adapter) return std::string("the files of peft.adapter say it");
          return no_adapters(c);
        }},
+      {{"peft.base_format"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const bool same = c.peft.base_format == "bf16" &&
+                           precision_recipe(c.mixed_precision).weight == DType::bf16;
+         return same ? std::string("the recipe's weights are in BF16") : no_adapters(c);
+       }},
       {{"peft.lora_plus_ratio"},
        [](const RunConfig& c, const ConfigOutcome&) { return no_adapters(c); }},
       {{"profiling.memory_snapshot_path"},
