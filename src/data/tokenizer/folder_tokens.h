@@ -35,10 +35,10 @@ class FolderTokens {
   std::map<int32_t, AddedToken>& listed() { return listed_; }
   /// The special token of a name.
   std::optional<std::string> named(const std::string& name) const { return special_.named(name); }
-  /// Whether the files say what a name means, be it no token.
+  /// Whether the files or the kind say what a name means, be it no token.
   bool gives(const std::string& name) const { return special_.gives(name); }
 
-  /// What a kind of tokenizer calls a special token if the files do not say.
+  /// What a kind of tokenizer calls a special token if the files do not say; "": it has none.
   void name_by_default(const std::string& name, const std::string& content) {
     special_.name_by_default(name, content);
   }

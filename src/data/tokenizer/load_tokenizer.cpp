@@ -195,7 +195,7 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
   } else if (!has_json) {
     // Ids of config.json alone count only where no class and no file gives a name.
     const auto token = [&](const char* name, std::optional<int32_t> id) {
-      return tokens.gives(name) || tokens.named(name) ? named(name) : id;
+      return tokens.gives(name) ? named(name) : id;
     };
     parts.around = configured_template(files, token("bos_token", parts.special.bos),
                                        token("eos_token", parts.special.eos));

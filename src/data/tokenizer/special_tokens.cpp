@@ -159,7 +159,7 @@ std::vector<AddedToken> SpecialTokens::in_order() const {
 }
 
 void SpecialTokens::name_by_default(const std::string& name, const std::string& content) {
-  if (gives(name)) return;
+  if (!given_.insert(name).second || content.empty()) return;
   AddedToken token;
   token.content = content;
   token.special = true;

@@ -24,11 +24,11 @@ class SpecialTokens {
   /// In the order in which `transformers` adds them, which follows that of the members in the
   /// files. Tokens that are given as objects have the flags of the object, `special` too.
   std::vector<AddedToken> in_order() const;
-  /// A name that the files do not give.
+  /// A name that the files do not give; "": of no token.
   void name_by_default(const std::string& name, const std::string& content);
   void set_additional(std::vector<AddedToken> tokens) { additional_ = std::move(tokens); }
 
-  /// Whether the files say what a name means, be it no token.
+  /// Whether the files or the class say what a name means, be it no token.
   bool gives(const std::string& name) const { return given_.contains(name); }
   std::optional<std::string> named(const std::string& name) const;
   /// Whether the content has a name, be it one that only this tokenizer has ("image_token"): such
@@ -46,7 +46,7 @@ class SpecialTokens {
   void take_extra(const nlohmann::ordered_json& extra, const Document& document);
 
   std::map<std::string, AddedToken> named_;
-  std::unordered_set<std::string> given_;  // names of the files, also those of no token
+  std::unordered_set<std::string> given_;  // names, also those of no token
   Members first_, own_;                    // in order; a name in both counts as in `own_`
   std::optional<std::vector<AddedToken>> extra_;
   std::vector<AddedToken> additional_;  // count where there are no extra ones

@@ -163,7 +163,7 @@ void name_special_tokens(Kind kind, FolderTokens& tokens) {
     return;
   }
   name({"unk_token", "eos_token"}, "<|endoftext|>");
-  if (kind != Kind::qwen2) name({"bos_token"}, "<|endoftext|>");
+  name({"bos_token"}, kind == Kind::qwen2 ? "" : "<|endoftext|>");
   if (kind == Kind::qwen2) name({"pad_token"}, "<|endoftext|>");
   if (kind == Kind::gpt_neox) name({"pad_token"}, "<|padding|>");
 }

@@ -59,6 +59,11 @@ TEST_F(FolderTokens, OfOlderFiles) {
   // With a list in the configuration the map is not read.
   write("tokenizer_config.json", {{"added_tokens_decoder", json::object()}});
   EXPECT_THAT(encode("<y>a"), ElementsAre(0));
+  // Else it also takes names away.
+  write("tokenizer_config.json", {{"pad_token", "<p>"}});
+  EXPECT_THAT(encode("<p>a"), ElementsAre(8, 0));
+  write("special_tokens_map.json", {{"pad_token", nullptr}});
+  EXPECT_THAT(encode("<p>a"), ElementsAre(0));
 }
 
 TEST_F(FolderTokens, ExtraOnesAndThoseWithNamesOfTheirOwn) {

@@ -158,6 +158,16 @@ TEST(VocabularyClasses, Qwen2DropsTheFlagsOfSpecialTokens) {
   EXPECT_EQ(tokenizer.encode("a <e>"), (Ids{0, 1, 3}));
 }
 
+TEST(VocabularyClasses, Qwen2BeginsNoTexts) {
+  const Tokenizer tokenizer = load_tokenizer(TokenizerFiles(
+      "folder", {{"vocab.json", R"({"a": 0, "<|endoftext|>": 1})"},
+                 {"merges.txt", ""},
+                 {"config.json", R"({"bos_token_id": 1})"},
+                 {"tokenizer_config.json",
+                  R"({"tokenizer_class": "Qwen2Tokenizer", "add_bos_token": true})"}}));
+  EXPECT_EQ(tokenizer.encode("a", {.add_special_tokens = true}), Ids{0});
+}
+
 TEST(VocabularyClasses, RefuseAPrefixThatTransformersPutsElsewhere) {
   EXPECT_THROW(
       load_tokenizer(TokenizerFiles(
