@@ -37,15 +37,22 @@ std::vector<Probe> probes_for(const Tokenizer& tokenizer) {
 std::vector<std::string> gguf_tokenizer_differences(const GgufKeys& keys,
                                                     const Tokenizer& tokenizer) {
   std::vector<std::string> notes, not_read;
-  const TokenizerFiles files(keys.where(), tokenizer_of_gguf(keys, not_read));
-  if (!not_read.empty()) return notes;
-  const Tokenizer said = load_tokenizer(files);
-  for (const auto& [kind, text] : probes_for(tokenizer)) {
-    if (said.encode(text) == tokenizer.encode(text)) continue;
+  try {
+    const TokenizerFiles files(keys.where(), tokenizer_of_gguf(keys, not_read));
+    if (!not_read.empty()) return notes;
+    const Tokenizer said = load_tokenizer(files);
+    for (const auto& [kind, text] : probes_for(tokenizer)) {
+      if (said.encode(text) == tokenizer.encode(text)) continue;
+      notes.push_back(fmt::format(
+          "GGUF: {}: llama.cpp will cut them into other tokens than this tokenizer, for it has no "
+          "key for the difference",
+          kind));
+    }
+  } catch (const Error& error) {
     notes.push_back(fmt::format(
-        "GGUF: {}: llama.cpp will cut them into other tokens than this tokenizer, for it has no "
-        "key for the difference",
-        kind));
+        "GGUF: no program may be able to use the tokenizer's keys, for they say another tokenizer "
+        "than the files: {}",
+        error.what()));
   }
   return notes;
 }
