@@ -83,6 +83,7 @@ class Tokenizer {
   /// The largest id + 1, added tokens included.
   int32_t vocab_size() const { return vocab_size_; }
   const SpecialIds& special_ids() const { return special_; }
+  const TokenTemplate& around() const { return around_; }
   const AddedTokens& added_tokens() const { return added_; }
   const TokenModel& model() const { return *model_; }
 
