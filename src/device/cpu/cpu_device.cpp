@@ -71,7 +71,9 @@ class CpuDevice final : public Device {
         if (void* spare = arena_->take_spare(bytes)) return spare;
       }
     }
-    return take_unplanned(bytes);
+    void* const block = take_unplanned(bytes);
+    if (arena_ && arena_->in_sequence()) note_peak_beside_plan();
+    return block;
   }
   void give(void* data, int64_t bytes) override {
     if (arena_ && arena_->give(data)) return;

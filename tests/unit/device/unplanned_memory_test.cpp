@@ -36,6 +36,8 @@ TEST(UnplannedMemory, OfVaryingSizesIsWhatWasInUseAtOnce) {
     // Size classes waste an eighth at most.
     EXPECT_LE(device->memory().reserved_bytes - planned, 2 * kMiB + most * 9 / 8) << unit;
     EXPECT_EQ(device->memory().unplanned_allocations, 15);
+    EXPECT_GE(device->memory().peak_beside_plan_bytes, most);
+    EXPECT_LE(device->memory().peak_beside_plan_bytes, 2 * kMiB + most * 9 / 8);
     device->end_sequence();
   }
 }
