@@ -404,6 +404,8 @@ StepResult Trainer::finish_step(double scored) {
 }
 
 HostBatch Trainer::read_or_blank(int64_t rows, FunctionRef<HostBatch()> read) {
+  // Ranks that share nothing within a step would hear of it at its end.
+  if (const std::string cause = world_->failure(); !cause.empty()) throw CommError(cause);
   try {
     if (!failure_) return read();
   } catch (const std::exception&) {

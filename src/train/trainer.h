@@ -129,7 +129,7 @@ class Trainer {
   bool step();
   /// The engine's; what it throws before its update leaves a state that may be saved.
   StepResult finish_step(double scored);
-  /// `read`, or blank rows and `failure_` if it fails.
+  /// `read`, or blank rows and `failure_` if it fails. CommError if another rank has left the step.
   HostBatch read_or_blank(int64_t rows, FunctionRef<HostBatch()> read);
   /// A step of train.iterations_to_skip: consumes its rows without training on them.
   void skip_step();
