@@ -99,10 +99,11 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     if (setup.model.moe.any()) cause = "experts that get more tokens than an even share";
     if (setup.conversations || setup.config.dataset.reset_attention_mask)
       cause += fmt::format("{}documents of other lengths", cause.empty() ? "" : ", ");
-    say("  {} of steps and evaluations, {} in total over the run, had other sizes than the plan's "
-        "and took memory beside it{}\n",
-        counted(memory.unplanned_allocations, "allocation"), format_bytes(memory.unplanned_bytes),
-        cause.empty() ? "" : " (" + cause + ")");
+    say("  {} of steps and evaluations had other sizes than the plan's{}; what found no room in "
+        "its "
+        "arena took {} beside it at most\n",
+        counted(memory.unplanned_allocations, "allocation"),
+        cause.empty() ? "" : " (" + cause + ")", format_bytes(memory.peak_beside_plan_bytes));
   }
   if (const OffloadReport offload = trainer.offload(); !offload.empty())
     say_text(outcome_text(offload));
