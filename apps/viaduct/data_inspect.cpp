@@ -196,7 +196,8 @@ Subcommand add_data_inspect(CLI::App& data) {
                              "Print rows as text; of conversations, what is learned is in colour "
                              "(in brackets where standard output is no terminal)");
   app->add_option("--tokenizer", arguments->tokenizer,
-                  "--text: folder with tokenizer files, or FILE.gguf");
+                  "--text: folder with tokenizer files, or FILE.gguf")
+      ->check(not_empty());
   app->add_option("--rows", arguments->rows, "--text: rows like 0:3; without it, all");
   json->excludes(text);
   app->footer(

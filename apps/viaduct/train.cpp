@@ -20,6 +20,7 @@
 #include "dry_run_report.h"
 #include "dry_run_stages.h"
 #include "dry_run_target.h"
+#include "number_checks.h"
 #include "rule_report.h"
 #include "run/check_conversations.h"
 #include "run/launch.h"
@@ -236,7 +237,8 @@ Subcommand add_train(CLI::App& root) {
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   app->add_option("--adapter", options->adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it, that the run "
-                  "continues: peft.adapter=DIR");
+                  "continues: peft.adapter=DIR")
+      ->check(not_empty());
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print what was set, what follows from it, what warns, and the "
