@@ -3,6 +3,7 @@
 #include "data_chat.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -119,10 +120,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
   }
   if (result.dropped > 0)
     fmt::print("{} without a learned token: dropped\n", counted(result.dropped, "row"));
-  fmt::print("the first row, {}:\n{}\n",
-             shows_colours() ? "what is learned in green" : "what is learned in [brackets]",
-             masked_text(*settings.tokenizer, result.first_row.ids, result.first_row.mask,
-                         shows_colours(), true));
+  const bool colours = shows_colours(STDOUT_FILENO);
+  fmt::print(
+      "the first row, what is learned in {}:\n{}\n", colours ? "green" : "[brackets]",
+      masked_text(*settings.tokenizer, result.first_row.ids, result.first_row.mask, colours, true));
 }
 
 ChatFilesSettings settings_of(const Arguments& arguments) {

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -160,7 +161,7 @@ void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
         std::count_if(mask.begin(), mask.end(), [](uint8_t one) { return one != 0; });
     fmt::print("row {}: {}{}\n{}\n", row, counted(static_cast<int64_t>(length), "token"),
                masks ? fmt::format(", {} learned", scored) : std::string(),
-               masked_text(tokenizer, ids, mask, shows_colours()));
+               masked_text(tokenizer, ids, mask, shows_colours(STDOUT_FILENO)));
   }
 }
 

@@ -20,6 +20,7 @@
 #include "dry_run_report.h"
 #include "dry_run_stages.h"
 #include "dry_run_target.h"
+#include "masked_text.h"
 #include "number_checks.h"
 #include "rule_report.h"
 #include "run/check_conversations.h"
@@ -171,6 +172,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     TrainerHooks hooks;
     hooks.display = leads ? stderr : nullptr;
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
+    hooks.display_colours = leads && shows_colours(STDERR_FILENO);
     if (launch.launcher != Launcher::none) hooks.ranks_here = launch.local_ranks;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     if (leads) print_layout(setup, launch);

@@ -20,6 +20,7 @@
 #include "run/check_name_patterns.h"
 #include "run/no_effect.h"
 #include "run/nsys_command.h"
+#include "run/packing_settings.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
 #include "run/unusual_settings.h"
