@@ -199,7 +199,8 @@ Subcommand add_data_inspect(CLI::App& data) {
   app->add_option("--tokenizer", arguments->tokenizer,
                   "--text: folder with tokenizer files, or FILE.gguf")
       ->check(not_empty());
-  app->add_option("--rows", arguments->rows, "--text: rows like 0:3; without it, all");
+  app->add_option("--rows", arguments->rows, "--text: rows like 0:3; without it, all")
+      ->check(not_empty());
   json->excludes(text);
   app->footer(
       "Example:\n  viaduct data inspect data/shakespeare --json\n  viaduct data inspect data/chats "
