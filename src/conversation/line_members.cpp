@@ -1,8 +1,11 @@
 #include "conversation/line_members.h"
 
 namespace viaduct {
+namespace {
 
 using Problem = ConversationProblem;
+
+}  // namespace
 
 const TemplateValue* member(const TemplateMap& line, std::string_view name) {
   const TemplateValue* found = line.find(name);
