@@ -20,6 +20,8 @@
 #include "dry_run_report.h"
 #include "dry_run_stages.h"
 #include "dry_run_target.h"
+#include "masked_text.h"
+#include "number_checks.h"
 #include "rule_report.h"
 #include "run/check_conversations.h"
 #include "run/launch.h"
@@ -171,6 +173,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     TrainerHooks hooks;
     hooks.display = leads ? stderr : nullptr;
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
+    hooks.display_colours = leads && shows_colours(STDERR_FILENO);
     if (launch.launcher != Launcher::none) hooks.ranks_here = launch.local_ranks;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     if (leads) print_layout(setup, launch);
@@ -237,7 +240,8 @@ Subcommand add_train(CLI::App& root) {
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   app->add_option("--adapter", options->adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it, that the run "
-                  "continues: peft.adapter=DIR");
+                  "continues: peft.adapter=DIR")
+      ->check(not_empty());
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print what was set, what follows from it, what warns, and the "

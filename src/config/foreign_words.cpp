@@ -69,13 +69,18 @@ constexpr ForeignWord kWords[] = {
     // axolotl, LLaMA-Factory, Megatron-Bridge
     {"base_model", "checkpoint.pretrained_checkpoint", "a folder or a .gguf file"},
     {"datasets", "dataset.blend", kChat},
+    {"dataset_root", "dataset.blend", kChat},
+    {"chat", "dataset.blend", kChat},
     {"chat_template", "dataset.blend", kChat},
+    {"use_hf_tokenizer_chat_template", "dataset.blend", kChat},
     {"template", "dataset.blend", kChat},
     {"prompt_template", "dataset.blend", kChat},
     {"label_key", "dataset.blend", kChat},
     {"roles_to_train", "dataset.answer_only_loss", kTrainOn},
     {"train_on_eos", "dataset.answer_only_loss", kTrainOn},
     {"mask_history", "dataset.answer_only_loss", kTrainOn},
+    {"message_field_training", "dataset.answer_only_loss",
+     "`viaduct data chat` reads \"train\": false of a message"},
     {"train_on_inputs", "dataset.answer_only_loss", "with the opposite value"},
     {"train_on_prompt", "dataset.answer_only_loss", "with the opposite value"},
     {"sample_packing", "dataset.packed_sequence_size", "the tokens of a row"},
@@ -95,6 +100,14 @@ constexpr ForeignWord kWords[] = {
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_target_modules", "peft.target_modules", ""},
+    // the same of axolotl and LLaMA-Factory
+    {"lora_rank", "peft.dim", ""},
+    {"lora_target", "peft.target_modules", ""},
+    {"lora_target_linear", "peft.target_modules", "all-linear, which is the default"},
+    {"peft_use_rslora", "peft.rslora", ""},
+    {"loraplus_lr_ratio", "peft.lora_plus_ratio", ""},
+    {"lora_model_dir", "peft.adapter", "a folder"},
+    {"adapter_name_or_path", "peft.adapter", "a folder"},
     // config.json
     {"num_hidden_layers", "model.num_layers", ""},
     {"n_layer", "model.num_layers", ""},

@@ -256,8 +256,12 @@ void Trainer::note_data() {
   if (!leads()) return;
   for (const std::string& text : data_->conversation_texts()) log_->note(text);
   if (setup_.tokenizer) {
-    const std::string text = data_->row_text(state_.consumed_samples, *setup_.tokenizer);
-    if (!text.empty()) log_->note("the first row, what is scored in brackets: " + text);
+    const bool colours = hooks_.display_colours;
+    const std::string text = data_->row_text(state_.consumed_samples, *setup_.tokenizer, colours);
+    if (!text.empty()) {
+      log_->note(fmt::format("the first row, what is scored in {}: {}",
+                             colours ? "green" : "brackets", text));
+    }
   }
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
   if (!setup_.tokenizer_folder.empty()) {

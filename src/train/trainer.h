@@ -39,6 +39,7 @@ class CheckpointReader;
 struct TrainerHooks {
   std::FILE* display = nullptr;
   bool display_is_terminal = false;
+  bool display_colours = false;  // it shows them
   /// Asked between steps and between micro-batches of an evaluation; true saves and ends the run
   /// ("stopped": "signal").
   std::function<bool()> stop_requested;

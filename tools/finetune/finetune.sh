@@ -18,7 +18,7 @@ die() {
 }
 
 if [[ ${1:-} == --model ]]; then
-  [[ $# -ge 2 ]] || status=2 die "--model needs a folder or a .gguf file"
+  [[ $# -ge 2 && -n $2 ]] || status=2 die "--model needs a folder or a .gguf file"
   model=$2
   shift 2
 fi
