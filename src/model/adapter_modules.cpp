@@ -174,12 +174,6 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   return modules;
 }
 
-const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
-                                   const std::string& name) {
-  const auto found = std::ranges::find(modules, name, &AdaptableModule::name);
-  return found == modules.end() ? nullptr : &*found;
-}
-
 const double* pattern_number(const std::vector<std::pair<std::string, double>>& patterns,
                              const std::string& module, const std::string& where) {
   for (const auto& [pattern, number] : patterns) {

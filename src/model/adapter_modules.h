@@ -25,10 +25,6 @@ struct AdaptableModule {
 /// multi-token prediction.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
-/// The module of that name; null if there is none.
-const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
-                                   const std::string& name);
-
 /// What `config` asks for. ConfigError for a pattern that matches nothing, with the nearest name,
 /// if nothing is left, and for a rank or alpha that is no number or too small.
 AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model);

@@ -28,6 +28,8 @@ struct AdapterSettings {
   /// By the Hugging Face name of the weight's module ("model.layers.0.self_attn.q_proj").
   std::map<std::string, AdapterShape> modules;
   InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
+  /// The adapter's files have the experts of a layer together (checkpoint/peft_experts.h).
+  bool fused_experts = false;
 
   /// Whether the run has adapters; then all other parameters are frozen.
   bool any() const { return !modules.empty(); }
