@@ -135,6 +135,16 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                                   const ModelConfig& model) {
   const std::vector<LayerExperts> layers = layers_of(model);
   const TensorSource& source = *stored;
+  for (const std::string& target : targets) {
+    const bool known = std::ranges::any_of(layers, [&](const LayerExperts& layer) {
+      return targets_it({target}, layer.up_parameter()) ||
+             targets_it({target}, layer.down_parameter());
+    });
+    VIADUCT_CHECK(ConfigError, known,
+                  "{}: target_parameters = {} is not supported: expected mlp.experts.gate_up_proj "
+                  "and mlp.experts.down_proj, of a model with experts",
+                  source.where(), shown_name(target));
+  }
   auto split = std::make_unique<SplitAdapter>(std::move(stored));
   SplitExperts result;
   const int64_t experts = model.moe.experts;
