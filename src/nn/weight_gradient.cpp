@@ -30,8 +30,7 @@ void make_weight_gradient(RankContext& context, const Operand& dy, const Operand
 void make_grouped_gradient(RankContext& context, GroupedGemmArgs args,
                            const GradientAccess::Destination& destination) {
   if (context.settings.fusions.gradient_accumulation) {
-    args.c = destination.tensor;
-    args.mode = destination.mode;
+    args.c = destination.tensor, args.mode = destination.mode;
     return grouped_gemm(context.ops, args);
   }
   // temporary [E · N, K], then destination (= or +=) temporary

@@ -6,6 +6,7 @@
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
+#include "support/tensor_bytes.h"
 
 namespace viaduct {
 namespace {
@@ -109,6 +110,28 @@ INSTANTIATE_TEST_SUITE_P(
                        {"model.recompute_granularity=selective", "model.recompute_modules=[mlp]"},
                        "selective"))),
     [](const auto& info) { return info.param.name.empty() ? "one" : info.param.name; });
+
+/// Ten steps of an adapter on two tensor ranks, bit by bit.
+TEST(AdapterOverlap, ChangesNoBit) {
+  const auto folder = test_data("golden/lora_llama");
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = layout(2, 1, 1, 1, more).overrides;
+    overrides.push_back("peft.adapter=" + (folder / "adapter").string());
+    for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+    return probe_layout(test_data("golden/llama/model"), folder / "train.safetensors", true,
+                        overrides);
+  };
+  const auto without = train({"comm_overlap.tp_comm_overlap=false"});
+  for (const std::string& method : {std::string("auto"), std::string("ring_exchange")}) {
+    SCOPED_TRACE(method);
+    std::vector<std::string> more{"comm_overlap.tp_comm_overlap=true"};
+    if (method != "auto") more.push_back("comm_overlap.method=" + method);
+    const auto with = train(more);
+    ASSERT_EQ(with.size(), without.size());
+    for (const auto& [name, tensor] : with)
+      EXPECT_EQ(test::bytes_of(tensor), test::bytes_of(without.at(name))) << name;
+  }
+}
 
 }  // namespace
 }  // namespace viaduct
