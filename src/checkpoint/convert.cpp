@@ -270,8 +270,9 @@ Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& fr
                 "convert: an adapter of PEFT is written as it is stored, in one file; leave out "
                 "{}",
                 settings.dtype ? "--dtype" : "the layout");
-  const PeftAdapter adapter = open_adapter(from.path, read_model_config(from));
-  const WrittenAdapter written = write_peft_folder(adapter, settings.to);
+  const ModelConfig model = read_model_config(from);
+  const PeftAdapter adapter = open_adapter(from.path, model);
+  const WrittenAdapter written = write_peft_folder(adapter, model, settings.to);
   return {settings.to, written.tensors, written.bytes, {}, {}};
 }
 

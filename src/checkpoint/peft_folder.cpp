@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/nearest.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -58,8 +60,6 @@ void refuse_tensor(const TensorInfo& info, const std::string& where) {
                          ? "the magnitude of DoRA, which is not built yet"
                      : info.name.find("lora_embedding_") != std::string::npos
                          ? "the adapter of an embedding, which is not built yet"
-                     : info.name.find(".experts.") != std::string::npos
-                         ? "the adapter of experts, which is not built yet"
                          : "nothing that adapter_config.json explains";
   fail<IoError>("{}: {} ({} {}) is {}", where, shown_name(info.name), dtype_name(info.dtype),
                 to_string(info.shape), what);
@@ -132,23 +132,70 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   adapter.dropout = settings.dropout;
 
   const std::string where = adapter.tensors->where();
+  SplitExperts split =
+      split_expert_adapter(std::move(adapter.tensors), settings.target_parameters, model);
+  adapter.tensors = std::move(split.tensors);
+  adapter.settings.fused_experts = !split.parameters.empty();
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
+  std::unordered_map<std::string_view, const AdaptableModule*> by_name;
+  for (const AdaptableModule& module : modules) by_name[module.name] = &module;
   for (const auto& [name, pair] : pairs_of(*adapter.tensors)) {
-    const AdaptableModule* module = find_module(modules, name);
-    if (module == nullptr) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) {
       std::vector<std::string> names;
       for (const AdaptableModule& one : modules) names.push_back(one.name);
       const auto near = nearest_name(name, names);
       fail<IoError>("{}: has an adapter of {}, which is no linear layer of the model's blocks{}",
                     where, shown_name(name), near ? "; nearest: " + *near : "");
     }
+    const auto parameter = split.parameters.find(name);
+    const std::string& matched = parameter == split.parameters.end() ? name : parameter->second;
     adapter.settings.modules.emplace(
-        name, settings.shape_of(name, rank_of(name, pair, *module, where), where));
+        name, settings.shape_of(matched, rank_of(name, pair, *found->second, where), where));
   }
   return adapter;
 }
 
-WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& name) {
+namespace {
+
+/// What is written of an adapter: its tensors and the text of adapter_config.json.
+struct Written {
+  std::vector<TensorInfo> infos;
+  std::map<std::string, Tensor> made;  // those that are not as stored
+  std::string config;
+};
+
+Written written_form(const PeftAdapter& adapter, const ModelConfig& model) {
+  Written written{adapter.tensors->tensors(), {}, adapter.config};
+  const auto& modules = adapter.settings.modules;
+  const bool experts = std::ranges::any_of(
+      modules, [](const auto& module) { return is_expert_module(module.first); });
+  if (!experts) return written;
+  VIADUCT_CHECK(ConfigError, adapter.dropout == 0,
+                "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
+                adapter.tensors->where(), adapter.dropout);
+  FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
+    return adapter.tensors->tensor(name);
+  });
+  AdapterSettings others = adapter.settings;
+  std::erase_if(others.modules, [](const auto& module) { return is_expert_module(module.first); });
+  std::erase_if(written.infos, [](const TensorInfo& info) { return is_expert_module(info.name); });
+  for (const auto& [name, tensor] : fused.tensors)
+    written.infos.push_back({name, tensor.dtype(), tensor.shape()});
+  written.made = std::move(fused.tensors);
+  const auto config = parse_json<nlohmann::json>(adapter.config, kAdapterConfigFile);
+  const auto base = config.find("base_model_name_or_path");
+  written.config = peft_config_text(
+      others, model,
+      base != config.end() && base->is_string() ? base->get<std::string>() : std::string(),
+      fused.parameters);
+  return written;
+}
+
+}  // namespace
+
+WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
+                                 const std::filesystem::path& name) {
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(name).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
@@ -157,14 +204,18 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesyst
       !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
       (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
+  const Written form = written_form(adapter, model);
   UnfinishedFolder unfinished(to);
-  write_safetensors(unfinished.path() / kAdapterWeightsFile, adapter.tensors->tensors(),
-                    [&](const std::string& name) { return adapter.tensors->tensor(name); });
+  write_safetensors(
+      unfinished.path() / kAdapterWeightsFile, form.infos, [&](const std::string& tensor) {
+        const auto made = form.made.find(tensor);
+        return made == form.made.end() ? adapter.tensors->tensor(tensor) : made->second;
+      });
   adapter.tensors->check_read();
-  write_file_atomically(unfinished.path() / kAdapterConfigFile, adapter.config);
+  write_file_atomically(unfinished.path() / kAdapterConfigFile, form.config);
   unfinished.finish();
   WrittenAdapter written;
-  for (const TensorInfo& info : adapter.tensors->tensors()) {
+  for (const TensorInfo& info : form.infos) {
     ++written.tensors;
     written.bytes += info.bytes();
   }

@@ -15,6 +15,7 @@ struct PeftSettings {
   bool rank_stabilized = false;
   double dropout = 0;
   std::vector<std::pair<std::string, double>> ranks, alphas;  // patterns, in the file's order
+  std::vector<std::string> target_parameters;                 // of fused experts
 
   /// Of a module whose tensors have `rank`. IoError, naming `where`, if the settings say another.
   AdapterShape shape_of(const std::string& module, int64_t rank, const std::string& where) const;

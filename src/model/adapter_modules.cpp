@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
 
@@ -17,26 +18,99 @@ namespace {
 
 /// Refuses what has no adapters yet.
 void check_model(const ModelConfig& model) {
-  const auto refuse = [&](bool has, const char* what) {
-    VIADUCT_CHECK(ConfigError, !has,
-                  "peft: adapters of models with {} are not built yet (model family {})", what,
-                  model.family);
-  };
-  refuse(model.moe.any(), "experts");
-  refuse(model.latent.any(), "latent attention");
-  refuse(model.mtp_layers > 0, "multi-token prediction (model.mtp_num_layers=0 leaves it out)");
+  VIADUCT_CHECK(ConfigError, model.mtp_layers == 0,
+                "peft: adapters of models with multi-token prediction are not built yet (model "
+                "family {}); model.mtp_num_layers=0 leaves it out",
+                model.family);
 }
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+/// Adds a block's modules to a list.
+class BlockModules {
+ public:
+  BlockModules(const ModelConfig& model, const TensorNames& names, int64_t layer,
+               std::vector<AdaptableModule>& modules)
+      : model_(model), names_(names), layer_(layer), modules_(modules) {}
+
+  void add_attention() const {
+    constexpr const char* kLayer = "linear_qkv";
+    const int64_t q = model_.heads * model_.head_dim, kv = model_.kv_heads * model_.head_dim;
+    const LatentSizes& latent = model_.latent;
+    if (latent.any()) {
+      if (latent.q_rank > 0) add(names_.q_down, kLayer, latent.q_rank, model_.hidden);
+      const bool down = latent.q_rank > 0;
+      add(down ? names_.q_up : names_.q, kLayer, q, down ? latent.q_rank : model_.hidden);
+      add(names_.kv_down, kLayer, latent.kv_rank + latent.rotary_dim, model_.hidden);
+      add(names_.kv_up, kLayer, model_.heads * (latent.plain_dim + latent.value_dim),
+          latent.kv_rank);
+    } else if (names_.qkv.empty()) {
+      add(names_.q, kLayer, q, model_.hidden);
+      add(names_.k, kLayer, kv, model_.hidden);
+      add(names_.v, kLayer, kv, model_.hidden);
+    } else {
+      add(names_.qkv, kLayer, q + 2 * kv, model_.hidden);
+    }
+    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim());
+  }
+
+  void add_feed_forward() const {
+    if (!model_.moe.routes(model_.kind_of(layer_)))
+      return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
+    add(names_.router, "router", model_.moe.experts, model_.hidden, true);
+    if (model_.moe.shared_feed_forward > 0)
+      add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,
+              model_.moe.shared_feed_forward);
+    if (model_.moe.shared_gate) add(names_.shared_router, "router", 1, model_.hidden, true);
+    for (int64_t expert = 0; expert < model_.moe.experts; ++expert) add_expert(expert);
+  }
+
+ private:
+  void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in,
+           bool named_only = false, double use = 1) const {
+    modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in, named_only, use});
+  }
+
+  void add_mlp(const std::string& gate, const std::string& up, const std::string& down,
+               int64_t features) const {
+    if (model_.gated) add(gate, "linear_fc1", features, model_.hidden);
+    add(up, "linear_fc1", features, model_.hidden);
+    add(down, "linear_fc2", model_.hidden, features);
+  }
+
+  void add_expert(int64_t expert) const {
+    const int64_t features = model_.moe.feed_forward;
+    const double use =
+        static_cast<double>(model_.moe.routing.topk) / static_cast<double>(model_.moe.experts);
+    const auto add_of = [&](const std::string& pattern, std::string_view of, int64_t out,
+                            int64_t in, bool named_only = false) {
+      const std::string name = ParameterMaker::at(ParameterMaker::at(pattern, layer_), expert);
+      modules_.push_back({name, of, out, in, named_only, use});
+    };
+    const bool fused = fuses_experts(names_) && model_.gated;
+    if (model_.gated && !fused) add_of(names_.expert_gate, "linear_fc1", features, model_.hidden);
+    add_of(names_.expert_up, "linear_fc1", features * (fused ? 2 : 1), model_.hidden);
+    add_of(names_.expert_down, "linear_fc2", model_.hidden, features);
+    if (model_.gated && !fused)
+      add_of(joined_expert_name(names_), "linear_fc1", 2 * features, model_.hidden, true);
+  }
+
+  const ModelConfig& model_;
+  const TensorNames& names_;
+  int64_t layer_;
+  std::vector<AdaptableModule>& modules_;
+};
 
 bool matches(const std::string& pattern, const AdaptableModule& module) {
   const auto fits = [&](const std::string& glob) {
     return fnmatch(glob.c_str(), module.name.c_str(), 0) == 0;
   };
+  if (module.named_only)
+    return last_part(pattern) == last_part(module.name) && (fits(pattern) || fits("*." + pattern));
   return pattern == "all-linear" || pattern == module.layer || fits(pattern) ||
          fits("*." + pattern);
-}
-
-std::string last_part(const std::string& name) {
-  return name.substr(name.rfind('.') + 1);
 }
 
 /// The modules that one of the patterns matches, which all match something.
@@ -55,7 +129,8 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const char* 
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     };
     for (const AdaptableModule& module : modules) add(last_part(module.name));
-    for (const AdaptableModule& module : modules) add(std::string(module.layer));
+    for (const AdaptableModule& module : modules)
+      if (!module.named_only) add(std::string(module.layer));
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
                       pattern, near ? fmt::format("; nearest: {}", *near) : "",
@@ -90,31 +165,13 @@ InitKind init_of(const std::string& name) {
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   check_model(model);
   const TensorNames& names = model_family(model.family).names;
-  const int64_t q = model.heads * model.head_dim, kv = model.kv_heads * model.head_dim;
   std::vector<AdaptableModule> modules;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
-    const auto add = [&](const std::string& pattern, std::string_view of, int64_t out, int64_t in) {
-      modules.push_back({ParameterMaker::at(pattern, layer), of, out, in});
-    };
-    if (names.qkv.empty()) {
-      add(names.q, "linear_qkv", q, model.hidden);
-      add(names.k, "linear_qkv", kv, model.hidden);
-      add(names.v, "linear_qkv", kv, model.hidden);
-    } else {
-      add(names.qkv, "linear_qkv", q + 2 * kv, model.hidden);
-    }
-    add(names.projection, "linear_proj", model.hidden, q);
-    if (model.gated) add(names.gate, "linear_fc1", model.feed_forward, model.hidden);
-    add(names.up, "linear_fc1", model.feed_forward, model.hidden);
-    add(names.down, "linear_fc2", model.hidden, model.feed_forward);
+    const BlockModules block(model, names, layer, modules);
+    block.add_attention();
+    block.add_feed_forward();
   }
   return modules;
-}
-
-const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
-                                   const std::string& name) {
-  const auto found = std::ranges::find(modules, name, &AdaptableModule::name);
-  return found == modules.end() ? nullptr : &*found;
 }
 
 const double* pattern_number(const std::vector<std::pair<std::string, double>>& patterns,

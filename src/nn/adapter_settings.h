@@ -31,6 +31,8 @@ struct AdapterSettings {
   InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
   /// Of the frozen linear layers of blocks; none: their own.
   std::optional<BaseFormat> base_format = {};
+  /// The adapter's files have the experts of a layer together (checkpoint/peft_experts.h).
+  bool fused_experts = false;
 
   /// Whether the run has adapters; then all other parameters are frozen.
   bool any() const { return !modules.empty(); }

@@ -16,9 +16,10 @@ namespace viaduct {
 
 /// Which ranks of the tensor axis hold the same box of a part.
 enum class Replicas {
-  none,   // each rank another box
-  tp_kv,  // those that share key-value heads (fewer heads than ranks)
-  tp,     // all
+  none,       // each rank another box
+  tp_kv,      // those that share key-value heads (fewer heads than ranks)
+  tp,         // all
+  expert_tp,  // those that share each expert, where experts have a grid of their own
 };
 
 /// How the gradients that the replicas of a part compute are related. Over data-parallel and

@@ -38,16 +38,12 @@ void validate_adapters(const RunConfig& config, Problems& problems) {
       problems.add("{} with adapters (section peft) is not built yet; expected {}", setting,
                    instead);
   };
-  later(config.ddp.shards_gradients(),
-        "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy(), "optim or no_shard");
-  later(config.tensor_overlap.tp_comm_overlap.value_or(false), "comm_overlap.tp_comm_overlap: true",
-        "false");
+  later(config.offload.moves_weights(), "model.cpu_offloading_weights: true", "false");
   later(precision_recipe(config.mixed_precision).products.any(),
         "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
-  const std::string& optimizer = config.optimizer.optimizer;
-  later(optimizer == "muon" || optimizer == "adafactor", "optimizer.optimizer: " + optimizer,
-        "adam, sgd or lion");
+  later(config.optimizer.optimizer == "muon" && peft.lora_plus_ratio != 1,
+        "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
   later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
   validate_base_format(config, problems);
   if (config.optimizer.decoupled_lr &&

@@ -170,8 +170,10 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
 void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> parameters,
                                 const std::vector<int>& layers) {
   const bool trained = parameters.front()->trained;
-  const ShardingGroups groups = trained ? sharding_groups(groups_, parameters.front()->grid)
-                                        : ShardingGroups{alone_, alone_, alone_};
+  // Frozen weights are shards where weights are, and whole on each rank else.
+  ShardingGroups groups = sharding_groups(groups_, parameters.front()->grid);
+  if (!trained && settings_.shard_weights) groups = {groups.shards, alone_, groups.shards};
+  if (!trained && !settings_.shard_weights) groups = {alone_, alone_, alone_};
   std::vector<LayoutParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = *parameters[i];

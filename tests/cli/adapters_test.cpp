@@ -115,10 +115,8 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   expect_refused(train(lora + "peft.dropout=0.1"), "peft.dropout");
   expect_refused(train(lora + "peft.dim=0"), "peft.dim");
   expect_refused(train(lora + "peft.target_modules=[q_prj]"), "nearest: q_proj");
-  expect_refused(train(lora + "optimizer.optimizer=muon"), "optimizer.optimizer: muon");
-  expect_refused(train(lora + "dist.ranks=2 ddp.data_parallel_sharding_strategy="
-                              "optim_grads_params"),
-                 "ddp.data_parallel_sharding_strategy");
+  expect_refused(train(lora + "optimizer.optimizer=muon peft.lora_plus_ratio=2"),
+                 "peft.lora_plus_ratio with optimizer.optimizer: muon");
   expect_refused(train(lora + "mixed_precision=bf16_with_mxfp8_mixed"), "mixed_precision.recipe");
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
                        " train.train_iters=1"),

@@ -56,6 +56,30 @@ TEST(AdapterModules, PatternsGiveRanksAndScales) {
   EXPECT_EQ(settings.of("lm_head"), nullptr);
 }
 
+TEST(AdapterModules, ExpertsHaveTheirOwnAndRoutersWhereTheyAreNamed) {
+  const ModelConfig mixtral = model_of("mixtral");
+  const auto layers = static_cast<size_t>(mixtral.layers),
+             experts = static_cast<size_t>(mixtral.moe.experts);
+  PeftConfig config;
+  EXPECT_EQ(chosen(config, "mixtral"), layers * (4 + 3 * experts));
+  config.target_modules = {"linear_fc1"};
+  EXPECT_EQ(chosen(config, "mixtral"), layers * 2 * experts);
+  config.target_modules = {"gate_up_proj", "block_sparse_moe.gate"};
+  EXPECT_EQ(chosen(config, "mixtral"), layers * (experts + 1));
+  config.target_modules = {"layers.0.block_sparse_moe.*"};
+  EXPECT_EQ(chosen(config, "mixtral"), 3 * experts);
+  config.target_modules = {"shared_expert.*", "shared_expert_gate"};
+  EXPECT_EQ(chosen(config, "qwen2_moe") % 4, 0u);
+}
+
+TEST(AdapterModules, LatentAttentionHasItsProjections) {
+  PeftConfig config;
+  config.target_modules = {"linear_qkv"};
+  const AdapterSettings settings = choose_adapters(config, model_of("deepseek_v2"));
+  for (const char* name : {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"})
+    EXPECT_NE(settings.of(std::string("model.layers.0.self_attn.") + name), nullptr) << name;
+}
+
 TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
   PeftConfig config;
   config.target_modules = {"q_prj"};
@@ -67,7 +91,10 @@ TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
   config.exclude_modules = {};
   config.dim = 1000;
   EXPECT_THAT([&] { chosen(config); }, ThrowsMessage<ConfigError>(HasSubstr("expected 1 to 64")));
-  EXPECT_THAT([&] { chosen({}, "mixtral"); }, ThrowsMessage<ConfigError>(HasSubstr("experts")));
+  ModelConfig further = model_of("llama");
+  further.mtp_layers = 1;
+  EXPECT_THAT([&] { choose_adapters({}, further); },
+              ThrowsMessage<ConfigError>(HasSubstr("multi-token prediction")));
 }
 
 TEST(AdapterModules, FrozenWeightsHaveTwoThirdsOfTheProducts) {
