@@ -142,6 +142,10 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
       fail<IoError>("{}: has an adapter of {}, which is no linear layer of the model's blocks{}",
                     where, shown_name(name), near ? "; nearest: " + *near : "");
     }
+    const std::string out = settings.targets.left_out_by(name);
+    VIADUCT_CHECK(IoError, out.empty(),
+                  "{}: has {}{}{}, but {} of {} leaves that layer out: they are not of one adapter",
+                  where, kAdapterPrefix, shown_name(name), kAdapterA, out, kAdapterConfigFile);
     adapter.settings.modules.emplace(
         name, settings.shape_of(name, rank_of(name, pair, *module, where), where));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/peft_targets.h"
 #include "nn/adapter_settings.h"
 
 namespace viaduct {
@@ -15,6 +16,7 @@ struct PeftSettings {
   bool rank_stabilized = false;
   double dropout = 0;
   std::vector<std::pair<std::string, double>> ranks, alphas;  // patterns, in the file's order
+  PeftTargets targets;
 
   /// Of a module whose tensors have `rank`. IoError, naming `where`, if the settings say another.
   AdapterShape shape_of(const std::string& module, int64_t rank, const std::string& where) const;
