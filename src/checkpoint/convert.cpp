@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "checkpoint/adapter_base.h"
 #include "checkpoint/fp8_blocks.h"
 #include "checkpoint/fused_experts.h"
 #include "checkpoint/gguf_file.h"
@@ -289,8 +290,9 @@ Converted convert_model(const ConvertSettings& settings) {
   if (settings.adapter) {
     // In FP32 where the export rounds: once.
     const auto wide = settings.dtype ? std::optional(DType::f32) : std::nullopt;
-    from.weights = merge_adapter(std::move(from.weights),
-                                 open_adapter(*settings.adapter, from.model), from.model, wide);
+    PeftAdapter adapter = open_adapter(*settings.adapter, from.model);
+    check_adapter_base(adapter.folder, {given});
+    from.weights = merge_adapter(std::move(from.weights), std::move(adapter), from.model, wide);
   }
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();

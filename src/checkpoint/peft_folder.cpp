@@ -126,6 +126,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
     place = found.path;
     adapter.tensors = std::make_unique<CheckpointAdapter>(place);
   }
+  adapter.folder = place;
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
   const PeftSettings settings =
       read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());

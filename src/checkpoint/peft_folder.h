@@ -19,6 +19,7 @@ inline constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
 
 struct PeftAdapter {
   AdapterSettings settings;
+  std::filesystem::path folder;           // of these files
   std::unique_ptr<TensorSource> tensors;  // under PEFT's names
   std::string config;                     // the text of adapter_config.json
   double dropout = 0;                     // that it was trained with

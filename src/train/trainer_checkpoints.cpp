@@ -93,11 +93,12 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
         *world_,
         [&] {
           if (!leads()) return;
-          if (config_.peft.any()) base_text_ = base_text(setup_);
+          if (config_.peft.any()) base_text_ = base_text(base_of(setup_));
           if (checkpoint) check_base(*checkpoint, setup_, base_text_);
         },
         "reading the model under the adapters");
   }
+  if (!checkpoint) check_adapter_base_on_all(*world_, setup_);
   if (config_.peft.any()) begin_adapters(checkpoint != nullptr);
   const double begin = steady_seconds();
   if (checkpoint) {
