@@ -9,10 +9,12 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
+#include "checkpoint/check_finite.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
+#include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "model/adapter_modules.h"
 
@@ -33,6 +35,23 @@ class CheckpointAdapter : private OwnedCheckpoint, public CheckpointWeights {
   explicit CheckpointAdapter(const std::filesystem::path& folder)
       : OwnedCheckpoint{CheckpointReader(folder)}, CheckpointWeights(checkpoint) {}
 };
+
+/// A folder inside a run that is no step of it: the run itself has the adapters.
+void check_inside_run(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, ignored);
+  const std::filesystem::path run = whole.parent_path();
+  const bool inside = std::filesystem::is_directory(whole, ignored) && has_latest(run) &&
+                      !has(whole, kCheckpointIndexFile) && !has(whole, kAdapterConfigFile) &&
+                      !has(whole, "config.json") && !has_latest(whole);
+  if (!inside) return;
+  const bool best = best_step(run).has_value();
+  fail<ConfigError>(
+      "{}: a folder of the run {}, and no adapter; expected {} (its newest step), {}{}",
+      folder.string(), run.string(), run.string(),
+      best ? (run / "best").string() + " (its best one), or " : "or ",
+      (run / step_folder_name(latest_step(run))).string());
+}
 
 /// The two tensors of a module's adapter.
 struct Pair {
@@ -117,6 +136,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
                   folder.string());
     VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
                   "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
+    check_inside_run(folder);
     const ModelFolder found = resolve_model_folder(folder);
     VIADUCT_CHECK(ConfigError,
                   found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
@@ -150,6 +170,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
     adapter.settings.modules.emplace(
         name, settings.shape_of(name, rank_of(name, pair, *module, where), where));
   }
+  check_finite(*adapter.tensors);
   return adapter;
 }
 

@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "base/given_path.h"
 #include "base/units.h"
+#include "checkpoint/adapter_base.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/adapter_setup.h"
+#include "run/no_effect.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
@@ -85,9 +87,17 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
                 counted(rows, "row"));
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
-  resolve_adapters(config, setup.model);
-  if (config.peft.adapter)
-    setup.settings.adapter = open_adapter(*config.peft.adapter, setup.model).tensors;
+  setup.notes = resolve_adapters(config, setup.model);
+  if (config.peft.adapter) {
+    PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);
+    check_adapter_base(adapter.folder, {folder});
+    setup.settings.adapter = std::move(adapter.tensors);
+  }
+  // A probe resolves what a step needs, and no more: the other rules are of whole runs.
+  std::erase_if(loaded.outcome.given,
+                [](const auto& given) { return !given.first.starts_with("peft."); });
+  for (std::string& note : settings_without_effect(config, loaded.outcome))
+    setup.notes.push_back(std::move(note));
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 
   ProbeSettings& settings = setup.settings;

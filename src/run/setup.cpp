@@ -207,7 +207,8 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (setup.pretrained) check_rotary_order(*base, setup.model);
-  resolve_adapters(config, setup.model);
+  for (std::string& note : resolve_adapters(config, setup.model))
+    setup.notes.push_back(std::move(note));
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());

@@ -180,6 +180,24 @@ TEST_F(PeftFolder, TensorsThatTheSettingsLeaveOutAreRefused) {
   }
 }
 
+TEST_F(PeftFolder, ValuesThatAreNotFiniteAreRefusedByName) {
+  const std::string name = kAdapterPrefix + kQ + kAdapterB;
+  const Tensor b = host_tensor(DType::f32, {64, 8});
+  std::fill_n(b.data<float>(), b.elements(), 0.5f);
+  b.data<float>()[9] = std::numeric_limits<float>::quiet_NaN();
+  tensors_[name] = b;
+  expect_refused<IoError>(name + ": 1 of 512 values is NaN or infinite, the first at element 9");
+  b.data<float>()[9] = b.data<float>()[10] = -std::numeric_limits<float>::infinity();
+  expect_refused<IoError>(name + ": 2 of 512 values are NaN or infinite");
+  // The two bytes of BF16 that are infinity.
+  const Tensor half = host_tensor(DType::bf16, {64, 8});
+  std::fill_n(static_cast<uint16_t*>(half.raw()), half.elements(), uint16_t{0x3f80});
+  tensors_[name] = half;
+  EXPECT_EQ(open().settings.modules.size(), 28u);
+  static_cast<uint16_t*>(half.raw())[5] = 0x7f80;
+  expect_refused<IoError>("the first at element 5");
+}
+
 TEST_F(PeftFolder, OtherModelsAreRefused) {
   expect_refused<IoError>("no linear layer", "gpt2");
   expect_refused<ConfigError>("experts", "mixtral");
