@@ -184,6 +184,10 @@ void Trainer::compare_with(const CheckpointReader& checkpoint) {
                                   optimizer_states());
       },
       "comparing the run with its checkpoint");
+  const bool other_scale = std::ranges::any_of(changed_, [](const std::string& change) {
+    return change.starts_with("peft.alpha") || change.starts_with("peft.rslora");
+  });
+  rescaled_ = world_->host().text_of_rank_0(other_scale ? "yes" : "") == "yes";
 }
 
 void Trainer::check_seed(const TrainState& stored, const std::string& where) const {
