@@ -82,6 +82,9 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
                 "model.hybrid_context_parallel: true, but probe cuts whole rows, not documents");
+  VIADUCT_CHECK(
+      ConfigError, !config.train.micro_batch_is_auto,
+      "train.micro_batch_size: auto is found by viaduct train; expected a number of rows");
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
                 "train.global_batch_size: {}, but the batch has {}", config.train.global_batch_size,
                 counted(rows, "row"));
