@@ -91,6 +91,10 @@ constexpr ForeignWord kWords[] = {
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_target_modules", "peft.target_modules", ""},
+    {"layers_to_transform", "peft.target_modules", "with the layers' numbers: layers.0.*"},
+    {"init_lora_weights", "peft.lora_A_init_method", "B begins with zeros"},
+    {"modules_to_save", "peft.train", ""},
+    {"use_dora", "peft.scheme", "dora"},
     // config.json
     {"num_hidden_layers", "model.num_layers", ""},
     {"n_layer", "model.num_layers", ""},
