@@ -55,6 +55,7 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
     const bool leads = world->rank() == 0;
     if (leads) {
       for (const std::string& note : setup.model.notes) log_warning("{}", note);
+      for (const std::string& note : setup.notes) log_warning("{}", note);
     }
     check_same_settings(world->host(), setup.config);
     const RankDevice rank = make_rank_device(setup.config.dist);

@@ -29,6 +29,7 @@
 #include "run/resolved_run.h"
 #include "standard_streams.h"
 #include "subcommands.h"
+#include "train/fit_micro_batch.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "train_simulated.h"
@@ -301,7 +302,14 @@ Subcommand add_train(CLI::App& root) {
                   "with dist.ranks={}",
                   loaded.config.dist.ranks);
               check_started(loaded.config.dist, launch);
-              RunSetup prepared = prepare_run(std::move(loaded));
+              VIADUCT_CHECK(ConfigError,
+                            !loaded.config.train.micro_batch_is_auto ||
+                                (options->cluster.empty() && options->target.empty()),
+                            "train.micro_batch_size: auto is found for the memory of this machine; "
+                            "with --target or --cluster expected a number of rows");
+              RunSetup prepared = loaded.config.train.micro_batch_is_auto
+                                      ? fit_micro_batch(loaded, launch)
+                                      : prepare_run(std::move(loaded));
               if (!prepared.config.dist.simulated())
                 (options->dry_run ? warn_of_folders : check_folders)(prepared.config);
               std::vector<std::string> warnings = check_conversations(prepared.config);

@@ -10,11 +10,13 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
+#include "checkpoint/check_finite.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
+#include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "model/adapter_modules.h"
 
@@ -35,6 +37,23 @@ class CheckpointAdapter : private OwnedCheckpoint, public CheckpointWeights {
   explicit CheckpointAdapter(const std::filesystem::path& folder)
       : OwnedCheckpoint{CheckpointReader(folder)}, CheckpointWeights(checkpoint) {}
 };
+
+/// A folder inside a run that is no step of it: the run itself has the adapters.
+void check_inside_run(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, ignored);
+  const std::filesystem::path run = whole.parent_path();
+  const bool inside = std::filesystem::is_directory(whole, ignored) && has_latest(run) &&
+                      !has(whole, kCheckpointIndexFile) && !has(whole, kAdapterConfigFile) &&
+                      !has(whole, "config.json") && !has_latest(whole);
+  if (!inside) return;
+  const bool best = best_step(run).has_value();
+  fail<ConfigError>(
+      "{}: a folder of the run {}, and no adapter; expected {} (its newest step), {}{}",
+      folder.string(), run.string(), run.string(),
+      best ? (run / "best").string() + " (its best one), or " : "or ",
+      (run / step_folder_name(latest_step(run))).string());
+}
 
 /// The two tensors of a module's adapter.
 struct Pair {
@@ -117,6 +136,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
                   folder.string());
     VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
                   "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
+    check_inside_run(folder);
     const ModelFolder found = resolve_model_folder(folder);
     VIADUCT_CHECK(ConfigError,
                   found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
@@ -126,6 +146,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
     place = found.path;
     adapter.tensors = std::make_unique<CheckpointAdapter>(place);
   }
+  adapter.folder = place;
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
   const PeftSettings settings =
       read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
@@ -150,9 +171,15 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
     }
     const auto parameter = split.parameters.find(name);
     const std::string& matched = parameter == split.parameters.end() ? name : parameter->second;
+    const std::string out =
+        parameter == split.parameters.end() ? settings.targets.left_out_by(name) : "";
+    VIADUCT_CHECK(IoError, out.empty(),
+                  "{}: has {}{}{}, but {} of {} leaves that layer out: they are not of one adapter",
+                  where, kAdapterPrefix, shown_name(name), kAdapterA, out, kAdapterConfigFile);
     adapter.settings.modules.emplace(
         name, settings.shape_of(matched, rank_of(name, pair, *found->second, where), where));
   }
+  check_finite(*adapter.tensors);
   return adapter;
 }
 

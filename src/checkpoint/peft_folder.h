@@ -20,6 +20,7 @@ inline constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
 
 struct PeftAdapter {
   AdapterSettings settings;               // each expert has its own adapter
+  std::filesystem::path folder;           // of these files
   std::unique_ptr<TensorSource> tensors;  // under PEFT's names, of experts too (peft_experts.h)
   std::string config;                     // the text of adapter_config.json
   double dropout = 0;                     // that it was trained with

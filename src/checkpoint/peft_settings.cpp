@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Members that need no answer here, whatever they say: they name things, or say which layers have
-/// an adapter, which follows from the tensors.
+/// an adapter, which follows from the tensors (peft_targets.h compares them).
 const std::set<std::string>& known_members() {
   static const std::set<std::string> names{"auto_mapping",      "base_model_name_or_path",
                                            "inference_mode",    "peft_type",
@@ -175,6 +175,7 @@ PeftSettings read_peft_settings(const std::string& text, const std::string& wher
   settings.ranks = patterns(config, "rank_pattern", where);
   settings.alphas = patterns(config, "alpha_pattern", where);
   settings.target_parameters = target_parameters(config, where);
+  settings.targets = read_peft_targets(text, where);
   return settings;
 }
 

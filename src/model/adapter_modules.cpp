@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "model/adapter_patterns.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
@@ -213,6 +214,10 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   }
   VIADUCT_CHECK(ConfigError, settings.any(),
                 "peft.exclude_modules: leaves no layer of peft.target_modules");
+  std::vector<std::string> adapted;
+  for (const auto& [name, shape] : settings.modules) adapted.push_back(name);
+  check_patterns_act(ranks, adapted, "peft.rank_pattern");
+  check_patterns_act(alphas, adapted, "peft.alpha_pattern");
   return settings;
 }
 

@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/save_folder.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
 
 namespace viaduct {
-
 namespace {
 
 /// What frozen weights in another format are not built for, beyond what adapters are not.
@@ -28,11 +28,46 @@ void validate_base_format(const RunConfig& config, Problems& problems) {
   refuse(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
 }
 
+/// Settings of adapters without adapters. A run's own config.yaml, which has every field, says
+/// scheme: null and the defaults.
+void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Problems& problems) {
+  const FieldGroup fields = peft_fields(peft);
+  for (const Field& field : fields.fields()) {
+    const std::string name = field.full_name();
+    if (!field.current || !outcome.is_given(name) || name == "peft.scheme") continue;
+    const bool is_default = same_value(field.current(), field.default_value);
+    if (is_default && outcome.is_given("peft.scheme")) continue;
+    problems.add(
+        "{}: {}, but peft.scheme is null, which trains all weights; expected peft.scheme=lora (or "
+        "peft.adapter=DIR), or no setting of section peft",
+        name, to_flow_yaml(field.current()));
+  }
+}
+
+/// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
+PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
+                          std::vector<std::string>& notes) {
+  const std::filesystem::path given = *config.peft.adapter;
+  const auto& load = config.checkpoint.load.value_or(std::nullopt);
+  std::error_code ignored;
+  if (std::filesystem::exists(given, ignored) || !load || !has_latest(*load))
+    return open_adapter(given, model);
+  const auto& step = config.checkpoint.ckpt_step;
+  const std::filesystem::path own =
+      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
+  if (!holds_adapter(own)) return open_adapter(given, model);
+  notes.push_back(
+      fmt::format("peft.adapter: {} is gone; rank, alpha and layers are those of {}, which the run "
+                  "resumes from",
+                  given.string(), own.string()));
+  return open_adapter(own, model);
+}
+
 }  // namespace
 
-void validate_adapters(const RunConfig& config, Problems& problems) {
+void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   const PeftConfig& peft = config.peft;
-  if (!peft.any()) return;
+  if (!peft.any()) return refuse_without_scheme(peft, outcome, problems);
   const auto later = [&](bool asked, const std::string& setting, const std::string& instead) {
     if (asked)
       problems.add("{} with adapters (section peft) is not built yet; expected {}", setting,
@@ -55,20 +90,22 @@ void validate_adapters(const RunConfig& config, Problems& problems) {
   }
 }
 
-void resolve_adapters(RunConfig& config, const ModelConfig& model) {
+std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& model) {
   PeftConfig& peft = config.peft;
-  if (!peft.any()) return;
+  std::vector<std::string> notes;
+  if (!peft.any()) return notes;
   peft.resolved =
-      peft.adapter ? open_adapter(*peft.adapter, model).settings : choose_adapters(peft, model);
+      peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   peft.resolved.base_format = base_format(peft);
   if (peft.resolved.base_format)
     check_base_format(*peft.resolved.base_format, model,
                       config.parallel.tensor_model_parallel_size);
   if (peft.scheme) peft.scheme = "lora";  // both names are of one kind
-  if (peft.lora_plus_ratio == 1) return;
+  if (peft.lora_plus_ratio == 1) return notes;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;
   if (!config.optimizer.decoupled_min_lr)
     config.optimizer.decoupled_min_lr = peft.lora_plus_ratio * config.optimizer.min_lr.value();
+  return notes;
 }
 
 void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup& setup) {

@@ -199,6 +199,9 @@ void limit_conversations(RunSetup& setup) {
 RunSetup prepare_run(LoadedRunConfig loaded) {
   RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
   RunConfig& config = setup.config;
+  VIADUCT_CHECK(ConfigError, !config.train.micro_batch_is_auto,
+                "train.micro_batch_size: auto is found by viaduct train (its --dry-run prints it); "
+                "expected a number of rows");
   const auto [base, base_text] = open_architecture(setup);
   take_tokenizer(setup);
   take_opened(setup, base);
@@ -210,7 +213,8 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (setup.pretrained) check_rotary_order(*base, setup.model);
-  resolve_adapters(config, setup.model);
+  for (std::string& note : resolve_adapters(config, setup.model))
+    setup.notes.push_back(std::move(note));
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());

@@ -322,7 +322,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_optimizer(config, problems);
   validate_evaluation(config, problems);
   validate_parallel(config, outcome, problems);
-  validate_adapters(config, problems);
+  validate_adapters(config, outcome, problems);
   validate_simulation(config, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;

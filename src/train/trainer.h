@@ -262,6 +262,7 @@ class Trainer {
   std::vector<std::string> changed_;               // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;   // rank 0, of a run that saves or resumes
   std::map<std::string, std::string> side_texts_;  // rank 0: the tokenizer's files, by name
+  bool rescaled_ = false;  // the checkpoint's adapters were trained with another scale
   std::string base_text_;  // rank 0: what the adapters' base is (train/base_model.h)
   BatchSchedule batches_;
   Schedules schedules_;

@@ -93,11 +93,12 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
         *world_,
         [&] {
           if (!leads()) return;
-          if (config_.peft.any()) base_text_ = base_text(setup_);
+          if (config_.peft.any()) base_text_ = base_text(base_of(setup_));
           if (checkpoint) check_base(*checkpoint, setup_, base_text_);
         },
         "reading the model under the adapters");
   }
+  if (!checkpoint) check_adapter_base_on_all(*world_, setup_);
   if (config_.peft.any()) begin_adapters(checkpoint != nullptr);
   const double begin = steady_seconds();
   if (checkpoint) {
@@ -183,6 +184,10 @@ void Trainer::compare_with(const CheckpointReader& checkpoint) {
                                   optimizer_states());
       },
       "comparing the run with its checkpoint");
+  const bool other_scale = std::ranges::any_of(changed_, [](const std::string& change) {
+    return change.starts_with("peft.alpha") || change.starts_with("peft.rslora");
+  });
+  rescaled_ = world_->host().text_of_rank_0(other_scale ? "yes" : "") == "yes";
 }
 
 void Trainer::check_seed(const TrainState& stored, const std::string& where) const {

@@ -97,6 +97,24 @@ TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
               ThrowsMessage<ConfigError>(HasSubstr("multi-token prediction")));
 }
 
+TEST(AdapterModules, PatternsOfRanksAndScalesAct) {
+  PeftConfig config;
+  config.target_modules = {"q_proj", "v_proj"};
+  config.rank_pattern = parse_yaml("{q_prj: 4}", "test");
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.rank_pattern: q_prj matches no"),
+                                               HasSubstr("nearest: q_proj"))));
+  config.rank_pattern = {};
+  config.alpha_pattern = parse_yaml("{down_proj: 4}", "test");  // a layer without an adapter
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(HasSubstr("peft.alpha_pattern: down_proj matches no")));
+  config.alpha_pattern = parse_yaml("{q_proj: 4, 'layers\\.0\\..*q_proj': 2}", "test");
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(HasSubstr("q_proj stands before it")));
+  config.alpha_pattern = parse_yaml("{'layers\\.0\\..*q_proj': 2, q_proj: 4}", "test");
+  EXPECT_GT(chosen(config), 0u);
+}
+
 TEST(AdapterModules, FrozenWeightsHaveTwoThirdsOfTheProducts) {
   const ModelConfig model = model_of("llama");
   PeftConfig config;
