@@ -89,7 +89,8 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
         if (!well_formed) check_utf8(line);
         convert_line(line, place, result);
       } catch (const InvalidConversation& error) {
-        count_line(result.counts.problems[static_cast<size_t>(error.problem())], place, error.what());
+        count_line(result.counts.problems[static_cast<size_t>(error.problem())], place,
+                   error.what());
       } catch (const ConfigError&) {
         throw;
       } catch (const IoError& error) {
@@ -130,7 +131,7 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   check_tools(conversation, train_on, place, result.counts);
   if (const size_t messages = passed_over(conversation, train_on); messages > 0) {
     count_line(result.counts.passed_over, place,
-          counted(static_cast<int64_t>(messages), "such message"));
+               counted(static_cast<int64_t>(messages), "such message"));
   }
   ++result.counts.conversations;
   const std::string& name = train_on_names()[static_cast<size_t>(train_on)];

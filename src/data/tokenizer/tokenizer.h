@@ -156,8 +156,8 @@ class DecodeStream {
   std::optional<SpaceCleanup> cleanup_;
 };
 
-/// What a DecodeStream gives for all ids together: a model may choose ids that its tokenizer does not
-/// have, and they are shown.
+/// What a DecodeStream gives for all ids together: a model may choose ids that its tokenizer does
+/// not have, and they are shown.
 std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 /// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files:
