@@ -7,6 +7,7 @@
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
 #include "run/packed_weights.h"
+#include "run/packing_settings.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
 #include "run/validate_parallel.h"
