@@ -1,6 +1,7 @@
 #include "generation_options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "generate/stop_text.h"
@@ -49,6 +50,14 @@ void add_talk_options(CLI::App& app, TalkOptions& options) {
 
 std::optional<std::string> adapter_of(const TalkOptions& options) {
   if (options.adapters.empty()) return std::nullopt;
+  const std::string& first = options.adapters.front();
+  std::error_code ignored;
+  const bool named =
+      first.find('=') != std::string::npos && !std::filesystem::exists(first, ignored);
+  VIADUCT_CHECK(ConfigError, !named,
+                "--adapter {}: adapters with names, of which a prompt says one, are not built yet; "
+                "expected one folder",
+                first);
   VIADUCT_CHECK(ConfigError, options.adapters.size() == 1,
                 "--adapter: {} are given, but several in one command are not built yet; expected 1",
                 options.adapters.size());
