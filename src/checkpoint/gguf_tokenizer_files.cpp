@@ -63,17 +63,21 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
   VIADUCT_CHECK(IoError, types.empty() || types.size() == tokens.size(),
                 "{}: {} types of {} tokens", keys.where(), types.size(), tokens.size());
   Json vocabulary = Json::object(), added = Json::array();
+  const auto type_of = [&](size_t id) { return types.empty() ? int64_t{normal} : types[id]; };
+  const auto is_added = [&](size_t id) {
+    return type_of(id) == control || type_of(id) == user_defined;
+  };
+  size_t ordinary_end = 0;  // behind the last token that is cut out of texts by merges alone
+  for (size_t id = 0; id < tokens.size(); ++id)
+    if (type_of(id) != unused && !is_added(id)) ordinary_end = id + 1;
   std::set<std::string_view> seen;
   for (size_t id = 0; id < tokens.size(); ++id) {
-    const int64_t type = types.empty() ? int64_t{normal} : types[id];
-    if (type == unused) continue;
+    if (type_of(id) == unused) continue;
     VIADUCT_CHECK(IoError, seen.insert(tokens[id]).second, "{}: token \"{}\" appears twice",
                   keys.where(), shown_name(tokens[id]));
-    if (type == control || type == user_defined) {
-      added.push_back(added_token_json(id, tokens[id], type == control));
-    } else {
-      append_member(vocabulary, tokens[id], id);
-    }
+    if (is_added(id)) added.push_back(added_token_json(id, tokens[id], type_of(id) == control));
+    // Readers give added tokens that the vocabulary lacks the ids behind it.
+    if (!is_added(id) || id < ordinary_end) append_member(vocabulary, tokens[id], id);
   }
   Json post_processor = byte_level_json(false);
   const auto border = [&](const char* flag, bool otherwise, const char* id) -> int64_t {

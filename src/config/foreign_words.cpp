@@ -68,7 +68,6 @@ constexpr ForeignWord kWords[] = {
     // axolotl, LLaMA-Factory, Megatron-Bridge
     {"base_model", "checkpoint.pretrained_checkpoint", "a folder or a .gguf file"},
     {"datasets", "dataset.blend", kChat},
-    {"dataset_root", "dataset.blend", kChat},
     {"chat", "dataset.blend", kChat},
     {"chat_template", "dataset.blend", kChat},
     {"use_hf_tokenizer_chat_template", "dataset.blend", kChat},

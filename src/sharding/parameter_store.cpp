@@ -292,7 +292,8 @@ GradientAccess::Destination ParameterStore::product_gradient(const Parameter& pa
 GradientAccess::Destination ParameterStore::destination(const Parameter& parameter, DType format) {
   Entry& e = entry(parameter);
   end_staging(buckets_[e.bucket].chunk);
-  if (shards_gradients() && !gradient_units_->open(e.bucket)) open_gradients(e.bucket);
+  if (shards_gradients() && parameter.trained && !gradient_units_->open(e.bucket))
+    open_gradients(e.bucket);
   VIADUCT_CHECK(ShapeError, e.gradient.defined(), "parameter store: {} has no gradient here",
                 parameter.path);
   VIADUCT_CHECK(ShapeError, e.expected < 0 || e.contributions < e.expected,

@@ -114,9 +114,10 @@ TEST(GgufTokenizer, NamedTokensOfTheConfiguration) {
   std::vector<std::string> notes;
   const auto config =
       nlohmann::json::parse(tokenizer_of_gguf(keys, notes).at("tokenizer_config.json"));
-  EXPECT_EQ(config,
-            (nlohmann::json{
-                {"unk_token", "<|unk|>"}, {"sep_token", "<|sep|>"}, {"mask_token", "<|mask|>"}}));
+  EXPECT_EQ(config, (nlohmann::json{{"eos_token", "<|endoftext|>"},
+                                    {"unk_token", "<|unk|>"},
+                                    {"sep_token", "<|sep|>"},
+                                    {"mask_token", "<|mask|>"}}));
 }
 
 // SmolLM splits digits.

@@ -61,6 +61,7 @@ TEST(AdapterModules, ExpertsHaveTheirOwnAndRoutersWhereTheyAreNamed) {
   const auto layers = static_cast<size_t>(mixtral.layers),
              experts = static_cast<size_t>(mixtral.moe.experts);
   PeftConfig config;
+  config.dim = 4;
   EXPECT_EQ(chosen(config, "mixtral"), layers * (4 + 3 * experts));
   config.target_modules = {"linear_fc1"};
   EXPECT_EQ(chosen(config, "mixtral"), layers * 2 * experts);
@@ -68,12 +69,14 @@ TEST(AdapterModules, ExpertsHaveTheirOwnAndRoutersWhereTheyAreNamed) {
   EXPECT_EQ(chosen(config, "mixtral"), layers * (experts + 1));
   config.target_modules = {"layers.0.block_sparse_moe.*"};
   EXPECT_EQ(chosen(config, "mixtral"), 3 * experts);
+  config.dim = 1;  // the gate has one row
   config.target_modules = {"shared_expert.*", "shared_expert_gate"};
   EXPECT_EQ(chosen(config, "qwen2_moe") % 4, 0u);
 }
 
 TEST(AdapterModules, LatentAttentionHasItsProjections) {
   PeftConfig config;
+  config.dim = 4;
   config.target_modules = {"linear_qkv"};
   const AdapterSettings settings = choose_adapters(config, model_of("deepseek_v2"));
   for (const char* name : {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"})

@@ -45,7 +45,6 @@ TEST(BaseFormatRules, WithoutEffectIsSaid) {
   const auto notes = [](const Overrides& overrides) {
     return setup_of(tiny_run() + overrides).notes;
   };
-  EXPECT_THAT(notes({"peft.base_format=nf4"}), Contains(HasSubstr("peft.base_format")));
   const Overrides bf16{"peft.scheme=lora", "peft.dim=4", "peft.base_format=bf16"};
   EXPECT_THAT(notes(bf16 + Overrides{"mixed_precision=bf16_mixed"}),
               Contains(HasSubstr("the recipe's weights are in BF16")));
