@@ -97,9 +97,10 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
     setup.settings.adapter = std::move(adapter.tensors);
   }
   // A probe resolves what a step needs, and no more: the other rules are of whole runs.
-  std::erase_if(loaded.outcome.given,
+  ConfigOutcome of_adapters = loaded.outcome;
+  std::erase_if(of_adapters.given,
                 [](const auto& given) { return !given.first.starts_with("peft."); });
-  for (std::string& note : settings_without_effect(config, loaded.outcome))
+  for (std::string& note : settings_without_effect(config, of_adapters))
     setup.notes.push_back(std::move(note));
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 

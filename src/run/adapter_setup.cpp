@@ -31,11 +31,13 @@ void validate_base_format(const RunConfig& config, Problems& problems) {
 /// Settings of adapters without adapters. A run's own config.yaml, which has every field, says
 /// scheme: null and the defaults.
 void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Problems& problems) {
-  const FieldGroup fields = peft_fields(peft);
-  for (const Field& field : fields.fields()) {
+  PeftConfig unset;
+  const FieldGroup fields = peft_fields(peft), defaults = peft_fields(unset);
+  for (size_t i = 0; i < fields.fields().size(); ++i) {
+    const Field& field = fields.fields()[i];
     const std::string name = field.full_name();
     if (!field.current || !outcome.is_given(name) || name == "peft.scheme") continue;
-    const bool is_default = same_value(field.current(), field.default_value);
+    const bool is_default = same_value(field.current(), defaults.fields()[i].default_value);
     if (is_default && outcome.is_given("peft.scheme")) continue;
     problems.add(
         "{}: {}, but peft.scheme is null, which trains all weights; expected peft.scheme=lora (or "

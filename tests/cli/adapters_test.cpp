@@ -139,8 +139,9 @@ TEST_F(AdapterCommands, WhoAsksForARankGetsAdapters) {
   EXPECT_EQ(all.status, 0) << all.err;
   const Result random = run_viaduct(
       "train model.hf_config=" + model() +
-      " dataset.mock=true model.seq_length=32 train.global_batch_size=1 validation.eval_iters=0 "
-      "dist.threads_per_rank=1 peft.scheme=lora train.train_iters=1");
+      " dataset.mock=true model.seq_length=32 train.global_batch_size=1 "
+      "train.micro_batch_size=1 validation.eval_iters=0 dist.threads_per_rank=1 peft.scheme=lora "
+      "train.train_iters=1");
   EXPECT_EQ(random.status, 0) << random.err;
   EXPECT_THAT(random.err, HasSubstr("adapters are on random weights"));
 }
