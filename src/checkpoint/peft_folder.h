@@ -21,7 +21,6 @@ struct PeftAdapter {
   AdapterSettings settings;
   std::unique_ptr<TensorSource> tensors;  // under PEFT's names
   std::string config;                     // the text of adapter_config.json
-  double dropout = 0;                     // that it was trained with
 };
 
 /// Whether a folder is a checkpoint of a run with adapters.

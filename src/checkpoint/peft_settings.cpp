@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/peft_folder.h"
 #include "model/adapter_modules.h"
+#include "model/adapter_trained.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -35,6 +36,9 @@ const std::set<std::string>& known_members() {
                                            "target_modules",
                                            "task_type",
                                            "use_rslora",
+                                           "use_dora",
+                                           "modules_to_save",
+                                           "ensure_weight_tying",
                                            "fan_in_fan_out",
                                            "init_lora_weights",
                                            "bias",
@@ -114,6 +118,18 @@ void check_kind(const Json& config, const std::string& where) {
   }
 }
 
+std::vector<std::string> saved_modules(const Json& config, const std::string& where) {
+  std::vector<std::string> list;
+  const auto found = config.find("modules_to_save");
+  if (found == config.end() || found->is_null()) return list;
+  bool texts = found->is_array();
+  for (const Json& name : *found) texts = texts && name.is_string();
+  VIADUCT_CHECK(IoError, texts, "{}: modules_to_save: expected a list of names, found {}", where,
+                shown(*found));
+  for (const Json& name : *found) list.push_back(name.get<std::string>());
+  return list;
+}
+
 std::string last_part(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
@@ -171,6 +187,12 @@ PeftSettings read_peft_settings(const std::string& text, const std::string& wher
                 where, settings.alpha);
   settings.rank_stabilized = bool_member(config, "use_rslora", where, false);
   settings.dropout = number(config, "lora_dropout", 0, where);
+  VIADUCT_CHECK(IoError, settings.dropout >= 0 && settings.dropout < 1,
+                "{}: lora_dropout: expected at least 0 and less than 1, found {}", where,
+                settings.dropout);
+  settings.magnitudes = bool_member(config, "use_dora", where, false);
+  settings.saved = saved_modules(config, where);
+  settings.ties_saved = bool_member(config, "ensure_weight_tying", where, false);
   settings.ranks = patterns(config, "rank_pattern", where);
   settings.alphas = patterns(config, "alpha_pattern", where);
   return settings;
@@ -185,19 +207,25 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
     if (shape.rank != rank) ranks[name] = shape.rank;
     if (shape.alpha != alpha) alphas[name] = plain_number(shape.alpha);
   }
+  const std::set<std::string>& trained = settings.trained;
+  const bool ties = std::ranges::any_of(
+      trained, [&](const std::string& module) { return is_tied_table(model, module); });
   const Json config{{"alpha_pattern", alphas},
                     {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
                     {"bias", "none"},
+                    {"ensure_weight_tying", ties},
                     {"fan_in_fan_out", model_family(model.family).names.transposed},
                     {"inference_mode", true},
                     {"init_lora_weights", true},
                     {"lora_alpha", plain_number(alpha)},
-                    {"lora_dropout", 0.0},
+                    {"lora_dropout", settings.dropout},
+                    {"modules_to_save", trained.empty() ? Json() : Json(trained)},
                     {"peft_type", "LORA"},
                     {"r", rank},
                     {"rank_pattern", ranks},
                     {"target_modules", target_names(settings, model)},
                     {"task_type", "CAUSAL_LM"},
+                    {"use_dora", settings.magnitudes},
                     {"use_rslora", settings.modules.begin()->second.rank_stabilized}};
   return config.dump(2) + "\n";
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "model/initialize.h"
+#include "model/initialize_magnitudes.h"
 #include "model/model_place.h"
 #include "nn/moe/router_log.h"
 #include "ops/elementwise.h"
@@ -112,6 +113,8 @@ void Engine::initialize() {
   const RecordScope scope(device_.record(), ScopeKind::phase, "initialize");
   OpContext context{device_, ops_};
   initialize_parameters(context, *store_, run_.layers.seed);
+  RankContext rank = this->context(false, false);
+  initialize_magnitudes(rank, *store_);
 }
 
 void Engine::offload_to(SecondMemory& memory) {

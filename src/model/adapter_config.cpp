@@ -8,9 +8,9 @@ FieldGroup peft_fields(PeftConfig& config) {
       .field("scheme", config.scheme,
              "Kind of adapter: lora adds s · B · A to the weights of linear layers, and trains A "
              "and B alone (canonical_lora, Megatron-Bridge's name of adapters that q, k, v have "
-             "each, is the same); null: all weights are trained.")
-      .one_of({"lora", "canonical_lora"})
-      .planned_values({"dora"}, "adapters with a magnitude");
+             "each, is the same); dora gives each row of the sum a trained norm; null: all weights "
+             "are trained.")
+      .one_of({"lora", "canonical_lora", "dora"});
   group.field("adapter", config.adapter,
               "Folder of an adapter, as PEFT writes it or of a run with adapters: training "
               "continues it, and its own file says rank, alpha and layers.");
@@ -43,21 +43,28 @@ FieldGroup peft_fields(PeftConfig& config) {
       .one_of({"kaiming", "xavier", "normal"});
   group
       .field("lora_plus_ratio", config.lora_plus_ratio,
-             "Learning rate of B over that of A (LoRA+).")
+             "Learning rate of B, and of dora's norms, over that of A (LoRA+).")
       .positive();
-  constexpr const char* kLater = "further kinds of adapters";
-  group.field("dropout", config.dropout, "Dropout on an adapter's input.")
+  group
+      .field("dropout", config.dropout,
+             "Dropout on the input of adapters, in training; layers that share it (q, k, v) share "
+             "what is dropped.")
       .alias("lora_dropout")
-      .planned(kLater);
+      .from_below(0, 1);
+  group
+      .field("train", config.train,
+             "Modules of the model itself that train as well, PEFT's modules_to_save: norms, token "
+             "and position table, head; names as in target_modules.")
+      .alias("modules_to_save")
+      .constraint("each matches a module");
+  constexpr const char* kLater = "further kinds of adapters";
   group.field("dropout_position", config.dropout_position, "Where that dropout is.")
       .one_of({"pre", "post"})
-      .accepts({"pre"})  // there is none
+      .accepts({"pre"})  // as it is
       .planned(kLater);
   group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
       .one_of({"zero"})
       .accepts({"zero"})  // as it does
-      .planned(kLater);
-  group.field("train", config.train, "Patterns of the model's own parameters that train as well.")
       .planned(kLater);
   group.field("base_format", config.base_format, "Format of the frozen weights.")
       .one_of({"bf16", "fp8", "nf4"})

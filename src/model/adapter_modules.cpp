@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "model/adapter_trained.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
 
@@ -28,11 +29,7 @@ void check_model(const ModelConfig& model) {
 }
 
 bool matches(const std::string& pattern, const AdaptableModule& module) {
-  const auto fits = [&](const std::string& glob) {
-    return fnmatch(glob.c_str(), module.name.c_str(), 0) == 0;
-  };
-  return pattern == "all-linear" || pattern == module.layer || fits(pattern) ||
-         fits("*." + pattern);
+  return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
 }
 
 std::string last_part(const std::string& name) {
@@ -111,6 +108,13 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   return modules;
 }
 
+bool names_module(const std::string& pattern, const std::string& module) {
+  const auto fits = [&](const std::string& glob) {
+    return fnmatch(glob.c_str(), module.c_str(), 0) == 0;
+  };
+  return fits(pattern) || fits("*." + pattern);
+}
+
 const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
                                    const std::string& name) {
   const auto found = std::ranges::find(modules, name, &AdaptableModule::name);
@@ -139,6 +143,9 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   const auto alphas = numbers(config.alpha_pattern, "alpha_pattern", false);
   AdapterSettings settings;
   settings.init = init_of(config.lora_A_init_method);
+  settings.magnitudes = config.scheme == "dora";
+  settings.dropout = config.dropout;
+  settings.trained = choose_trained(config.train, model);
   for (size_t i = 0; i < modules.size(); ++i) {
     if (!wanted[i] || left_out[i]) continue;
     const AdaptableModule& module = modules[i];

@@ -21,6 +21,9 @@ struct AdaptableModule {
 /// experts, latent attention or multi-token prediction.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
+/// Whether a pattern is for a module: its name or last parts, with wildcards.
+bool names_module(const std::string& pattern, const std::string& module);
+
 /// The module of that name; null if there is none.
 const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
                                    const std::string& name);

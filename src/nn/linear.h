@@ -87,6 +87,12 @@ class Linear {
   /// The product and the terms of all tokens' rows, summed over the ranks.
   Tensor adapted_forward(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
                          const Operand& in, SavedStore& saved, MemoryTag tag) const;
+  /// The same with magnitudes, and the input gradient from dy, the stream's of a row-parallel layer
+  /// (nn/linear_magnitudes.cpp).
+  Tensor magnitude_forward(RankContext& context, const GemmOverlap& row,
+                           const StreamProduct& product, const Operand& in, SavedStore& saved,
+                           MemoryTag tag) const;
+  Tensor magnitude_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue) const;

@@ -82,8 +82,11 @@ struct Parameter {
   bool trained = true;
   /// Of a low-rank term beside a weight (nn/low_rank.h): no folder of the base model has it.
   bool adapter = false;
-  /// Its second factor, B: what peft.lora_plus_ratio is for.
+  /// Its second factor, B, or magnitudes: what peft.lora_plus_ratio is for.
   bool adapter_b = false;
+  /// Magnitudes of the rows [magnitude_row, magnitude_row + shape[0]) of the weight of this path.
+  std::string magnitude_of = {};
+  int64_t magnitude_row = 0;
   bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
   /// The token table or the head: what optimizer.decoupled_lr is for.
   bool vocabulary = false;

@@ -28,8 +28,8 @@ void validate_adapters(const RunConfig& config, Problems& problems) {
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
     problems.add(
-        "optimizer.decoupled_lr: {}, but token table and head are frozen beside adapters; "
-        "peft.lora_plus_ratio gives B a rate of its own",
+        "optimizer.decoupled_lr: {}, but beside adapters it is the rate of B, which "
+        "peft.lora_plus_ratio sets; token table and head have optimizer.lr",
         *config.optimizer.decoupled_lr);
   }
 }
@@ -39,7 +39,15 @@ void resolve_adapters(RunConfig& config, const ModelConfig& model) {
   if (!peft.any()) return;
   peft.resolved =
       peft.adapter ? open_adapter(*peft.adapter, model).settings : choose_adapters(peft, model);
-  if (peft.scheme) peft.scheme = "lora";  // both names are of one kind
+  const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
+  if (peft.scheme) {
+    const bool asks_magnitudes = *peft.scheme == "dora";
+    VIADUCT_CHECK(ConfigError, asks_magnitudes == peft.resolved.magnitudes,
+                  "peft.scheme: {}, but the adapter of {} is {}; leave peft.scheme out, or begin "
+                  "without peft.adapter",
+                  *peft.scheme, *peft.adapter, scheme);
+    peft.scheme = scheme;  // lora has two names
+  }
   if (peft.lora_plus_ratio == 1) return;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;
   if (!config.optimizer.decoupled_min_lr)

@@ -188,6 +188,8 @@ constexpr NamedRule kRules[] = {
     {"peft.exclude_modules", reshaped()},
     {"peft.dim", reshaped()},
     {"peft.rank_pattern", reshaped()},
+    {"peft.train", reshaped()},
+    {"peft.dropout", said(kDropout)},
     {"peft.alpha", refused(kAdapterScale)},
     {"peft.alpha_pattern", refused(kAdapterScale)},
     {"peft.rslora", refused(kAdapterScale)},
