@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "checkpoint/safetensors_reader.h"
+#include "nn/adapter_settings.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
+#include "support/temporary_folder.h"
 
 namespace viaduct {
 namespace {
@@ -44,11 +47,59 @@ void expect_layout(const std::string& name, const std::string& base, const Layou
 
 TEST_P(AdapterLayouts, EqualPeft) {
   expect_layout("lora_llama", "llama", GetParam());
+  expect_layout("dora_llama", "llama", GetParam());
   if (GetParam().suits("lora_gpt2")) expect_layout("lora_gpt2", "gpt2", GetParam());
 }
 
+/// Ten steps of `dora_llama`'s adapter with dropout, which its file says.
+std::map<std::string, Tensor> trained_with_dropout(const LayoutCase& c) {
+  const test::TemporaryFolder folder;
+  const auto adapter = folder / "adapter", golden = test_data("golden/dora_llama");
+  std::filesystem::copy(golden / "adapter", adapter);
+  std::string config = read_file(adapter / "adapter_config.json");
+  const std::string none = "\"lora_dropout\": 0.0";
+  config.replace(config.find(none), none.size(), "\"lora_dropout\": 0.2");
+  std::filesystem::remove(adapter / "adapter_config.json");
+  write_file_atomically(adapter / "adapter_config.json", config);
+  std::vector<std::string> overrides = test::reference_optimizer();
+  overrides.insert(overrides.end(), c.overrides.begin(), c.overrides.end());
+  overrides.push_back("peft.adapter=" + adapter.string());
+  return probe_layout(test_data("golden/llama/model"), golden / "train.safetensors", true,
+                      overrides);
+}
+
+TEST_P(AdapterLayouts, DropTheSame) {
+  static const auto alone = trained_with_dropout(layout(1, 1, 1, 1));
+  const auto got = trained_with_dropout(GetParam());
+  EXPECT_LE(relative_error(got.at("loss"), alone.at("loss")), 1e-4);
+  EXPECT_LE(relative_error(got.at("grad_norm"), alone.at("grad_norm")), 1e-4);
+  const SafetensorsFile without(test_data("golden/dora_llama/train.safetensors"));
+  EXPECT_GT(relative_error(got.at("grad_norm"), without.tensor("grad_norm")), 1e-3);
+}
+
+TEST_P(AdapterLayouts, ModulesOfTheModelTrainBeside) {
+  // B is 0 and magnitudes are the norms: the gradients are those of the model.
+  const SafetensorsFile file(test_data("golden/llama/golden.safetensors"));
+  std::vector<std::string> overrides = GetParam().overrides;
+  for (const char* one : {"peft.scheme=dora", "peft.dim=4", "peft.target_modules=[down_proj]",
+                          "peft.train=[norm,input_layernorm,embed_tokens,lm_head]"})
+    overrides.push_back(one);
+  const auto got = probe_layout(test_data("golden/llama/model"),
+                                test_data("golden/llama/golden.safetensors"), false, overrides);
+  EXPECT_LE(relative_error(got.at("logits"), file.tensor("logits")), kLimit);
+  const std::string prefix = std::string("grad.") + kAdapterPrefix;
+  int compared = 0;
+  for (const auto& [name, tensor] : got) {
+    if (!name.starts_with(prefix) || name.find(".lora_") != std::string::npos) continue;
+    const std::string own = "grad." + name.substr(prefix.size());
+    EXPECT_LE(relative_error(tensor, file.tensor(own)), kLimit) << own;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 7);  // four norms of inputs, the last norm, table and head
+}
+
 const std::string kNoSp = "model.sequence_parallel=false", kOneRow = "train.micro_batch_size=1";
-const std::vector<std::string> kLlama{"lora_llama"};
+const std::vector<std::string> kLlama{"lora_llama", "dora_llama"};
 
 LayoutCase alone(LayoutCase c) {
   c.only = kLlama;

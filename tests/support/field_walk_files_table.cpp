@@ -96,6 +96,8 @@ std::vector<FieldCase> adapter_cases() {
       {"peft.alpha_pattern", "{q_proj: 2}", kNumbers, kLora, {"{q_proj: 0}"}},
       {"peft.lora_A_init_method", "xavier", kNumbers, kLora},
       {"peft.lora_plus_ratio", "16", kNumbers, kLora},
+      {"peft.dropout", "0.3", kNumbers, kLora, {"1", "-0.1"}},
+      {"peft.train", "[norm]", kNumbers, kLora, {"[banana]", "[q_proj]"}},
   };
 }
 
