@@ -81,6 +81,8 @@ class LowRankTerms {
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
+  /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight`: the layer's.
+  Tensor inverse_norms(RankContext& context, const Parameter& weight, const Term& term) const;
   /// The dropout, in place if `out` is x.
   void run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const;
   /// The columns of each term times its scale.

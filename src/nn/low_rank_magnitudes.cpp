@@ -55,23 +55,34 @@ void LowRankTerms::add_features(RankContext& context, double factor, const Tenso
   }
 }
 
-void LowRankTerms::apply_magnitudes(RankContext& context, const Parameter& weight, const Tensor& z,
-                                    SavedStore& saved) const {
+Tensor LowRankTerms::inverse_norms(RankContext& context, const Parameter& weight,
+                                   const Term& term) const {
   const AcquiredWeight w(context.weights, weight, WeightUse::elementwise);
   const AcquiredWeight a(context.weights, *a_, WeightUse::elementwise);
+  const AcquiredWeight b(context.weights, *term.b, WeightUse::elementwise);
+  const LowRankSum added{a.tensor().slice(0, term.first, term.rank), b.tensor(), term.scale};
+  // Replicas of all tensor ranks: W is cut by its inputs.
+  const bool cut = term.m->parts.front().replicas == Replicas::tp;
+  return inverse_row_norms(context, w.tensor().slice(0, term.first_feature, term.features), &added,
+                           cut);
+}
+
+void LowRankTerms::apply_magnitudes(RankContext& context, const Parameter& weight, const Tensor& z,
+                                    SavedStore& saved) const {
   for (size_t i = 0; i < terms_.size(); ++i) {
     const Term& term = terms_[i];
-    const AcquiredWeight b(context.weights, *term.b, WeightUse::elementwise);
-    const AcquiredWeight m(context.weights, *term.m, WeightUse::elementwise);
-    const LowRankSum added{a.tensor().slice(0, term.first, term.rank), b.tensor(), term.scale};
-    // Replicas of all tensor ranks: W is cut by its inputs.
-    const bool cut = term.m->parts.front().replicas == Replicas::tp;
-    const Tensor inverse = inverse_row_norms(
-        context, w.tensor().slice(0, term.first_feature, term.features), &added, cut);
-    const Tensor factor = context.statistic({term.features}, MemoryTag::activations);
-    multiply_columns(context, m.tensor().view({1, term.features}), inverse,
-                     factor.view({1, term.features}));
     const Tensor features = z.slice(1, term.first_feature, term.features);
+    Tensor made, inverse;
+    Tensor& factor = context.magnitude_factors != nullptr && !saved.keeps()
+                         ? context.magnitude_factors->of(*term.m)
+                         : made;
+    if (!factor) {
+      inverse = inverse_norms(context, weight, term);
+      const AcquiredWeight m(context.weights, *term.m, WeightUse::elementwise);
+      factor = context.statistic({term.features}, MemoryTag::activations);
+      multiply_columns(context, m.tensor().view({1, term.features}), inverse,
+                       factor.view({1, term.features}));
+    }
     if (saved.keeps()) {
       const Tensor kept = context.activation(features.shape(), saved.tag());
       copy(context.ops, {features, kept});

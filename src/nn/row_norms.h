@@ -4,6 +4,8 @@
 // ‖W‖² + 2s · W·BA + s² · ‖BA‖². They are statistics of the RMS norm op, whose rstd of a row of N
 // elements is √N / norm.
 
+#include <map>
+
 #include "nn/context.h"
 
 namespace viaduct {
@@ -25,5 +27,23 @@ Tensor inverse_row_norms(RankContext& context, const Tensor& weight, const LowRa
 
 /// 1 / x [n] for x > 0 in the statistics' format.
 Tensor reciprocals(RankContext& context, const Tensor& x);
+
+/// What an engine that never changes its weights keeps of adapters with magnitudes: the factor f
+/// [features] of each (nn/low_rank.h), made at its first use. A step of generation has one token,
+/// and norms read the whole weight.
+class MagnitudeFactors {
+ public:
+  /// That of `magnitudes` in the weights of this generation of the store; undefined: not made yet.
+  Tensor& of(const Parameter& magnitudes) { return factors_[&magnitudes]; }
+  /// Forgets the factors of an earlier generation.
+  void begin(int64_t generation) {
+    if (generation != generation_) factors_.clear();
+    generation_ = generation;
+  }
+
+ private:
+  std::map<const Parameter*, Tensor> factors_;
+  int64_t generation_ = -1;
+};
 
 }  // namespace viaduct
