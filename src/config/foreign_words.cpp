@@ -92,6 +92,10 @@ constexpr ForeignWord kWords[] = {
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_target_modules", "peft.target_modules", ""},
+    {"use_dora", "peft.scheme", "dora"},
+    {"peft_use_dora", "peft.scheme", "dora"},
+    {"lora_modules_to_save", "peft.train", ""},
+    {"additional_target", "peft.train", ""},
     // config.json
     {"num_hidden_layers", "model.num_layers", ""},
     {"n_layer", "model.num_layers", ""},
