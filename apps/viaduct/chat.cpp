@@ -141,8 +141,8 @@ Subcommand add_chat(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("chat", "Talk to a model");
   add_model_option(*app, arguments->inference.model);
-  app->add_option("--system", arguments->system,
-                  "The system message that conversations begin with");
+  app->add_option("--system", arguments->system, "The system message that conversations begin with")
+      ->check(not_empty());
   add_sampling(*app, arguments->sampling, arguments->seed,
                "; by default as in the model's generation_config.json");
   app->add_option("--max-new-tokens", arguments->max_new_tokens,

@@ -9,6 +9,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/model_folder.h"
 #include "data/tokenizer/tokenizer_files.h"
+#include "number_checks.h"
 
 namespace viaduct::cli {
 namespace {
@@ -41,10 +42,12 @@ void replace_special(const std::string& given, SpecialTokenTexts& special) {
 
 void add_chat_options(CLI::App& app, ChatOptions& options) {
   app.add_option("--template", options.chat_template,
-                 "A chat template (Jinja) instead of the one of the tokenizer's files");
+                 "A chat template (Jinja) instead of the one of the tokenizer's files")
+      ->check(not_empty());
   app.add_option("--now", options.now,
                  "The time that templates with a date show, like 2026-02-03T04:05:06; without it, "
-                 "now");
+                 "now")
+      ->check(not_empty());
 }
 
 std::optional<ChatRenderer> open_renderer(const ChatOptions& options) {

@@ -86,7 +86,11 @@ Subcommand add_convert(CLI::App& root) {
       ->check(CLI::IsMember({"hf", "viaduct", "gguf", "peft"}));
   app->add_option("--adapter", arguments->settings.adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it, that is merged "
-                  "into the weights: computed in FP32, rounded once");
+                  "into the weights: computed in FP32, rounded once")
+      ->check(not_empty());
+  app->add_flag("--adapter-only", arguments->settings.adapter_only,
+                "With --adapter and --to FILE.gguf: only the adapter, as the file that llama.cpp "
+                "reads beside the model (--lora FILE.gguf)");
   app->add_option("--dtype", arguments->dtype,
                   "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 "
                   "blocks with scales), or of a GGUF file " +

@@ -3,6 +3,7 @@
 #include "data_chat.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -66,6 +67,13 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
                 counted(result.hidden_tools.lines, "conversation has", "conversations have"),
                 result.hidden_tools.first);
   }
+  if (result.passed_over.lines > 0) {
+    log_warning(
+        "{} messages that say \"train\": true or \"weight\": 1 and are not learned: --train-on {} "
+        "learns others (the first: {})",
+        counted(result.passed_over.lines, "conversation has", "conversations have"),
+        fmt::join(result.train_on, ", "), result.passed_over.first);
+  }
   if (result.open_answers > 0) {
     log_warning(
         "{} not end with a special token: a model learns to stop from the end token that a "
@@ -112,10 +120,10 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
   }
   if (result.dropped > 0)
     fmt::print("{} without a learned token: dropped\n", counted(result.dropped, "row"));
-  fmt::print("the first row, {}:\n{}\n",
-             shows_colours() ? "what is learned in green" : "what is learned in [brackets]",
-             masked_text(*settings.tokenizer, result.first_row.ids, result.first_row.mask,
-                         shows_colours(), true));
+  const bool colours = shows_colours(STDOUT_FILENO);
+  fmt::print(
+      "the first row, what is learned in {}:\n{}\n", colours ? "green" : "[brackets]",
+      masked_text(*settings.tokenizer, result.first_row.ids, result.first_row.mask, colours, true));
 }
 
 ChatFilesSettings settings_of(const Arguments& arguments) {
@@ -171,9 +179,11 @@ Subcommand add_data_chat(CLI::App& data) {
   app->add_option("--input", arguments->inputs,
                   "Chat files: JSONL, or a JSON list (.json), also as .gz or .zst; - is standard "
                   "input")
+      ->check(not_empty())
       ->required();
   app->add_option("--tokenizer", arguments->chat.tokenizer,
                   "Folder of the model with tokenizer and chat template, or FILE.gguf")
+      ->check(not_empty())
       ->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")
       ->check(new_path())
@@ -183,7 +193,8 @@ Subcommand add_data_chat(CLI::App& data) {
   app->add_option("--train-on", arguments->train_on,
                   "What is learned: every answer of the assistant, the last one, all but the first "
                   "token, or the completion of a prompt (assistant for messages, completion for "
-                  "prompt and completion)")
+                  "prompt and completion). A message with \"train\": false or \"weight\": 0 is "
+                  "never learned")
       ->check(CLI::IsMember(train_on_names()));
   app->add_option("--max-length", arguments->max_length, "Tokens of the longest row allowed")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
@@ -198,7 +209,8 @@ Subcommand add_data_chat(CLI::App& data) {
       ->capture_default_str();
   app->add_option("--prompt-template", arguments->prompt_template,
                   "Megatron's form: the text of a line, with {names} of its members; {output} is "
-                  "the answer");
+                  "the answer")
+      ->check(not_empty());
   app->add_option("--user-control-tokens", arguments->control_tokens,
                   "Control tokens that stand in the messages' own text: recognised, or as-text")
       ->check(CLI::IsMember({"recognised", "as-text"}))

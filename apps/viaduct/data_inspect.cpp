@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -160,7 +161,7 @@ void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
         std::count_if(mask.begin(), mask.end(), [](uint8_t one) { return one != 0; });
     fmt::print("row {}: {}{}\n{}\n", row, counted(static_cast<int64_t>(length), "token"),
                masks ? fmt::format(", {} learned", scored) : std::string(),
-               masked_text(tokenizer, ids, mask, shows_colours()));
+               masked_text(tokenizer, ids, mask, shows_colours(STDOUT_FILENO)));
   }
 }
 
@@ -196,8 +197,10 @@ Subcommand add_data_inspect(CLI::App& data) {
                              "Print rows as text; of conversations, what is learned is in colour "
                              "(in brackets where standard output is no terminal)");
   app->add_option("--tokenizer", arguments->tokenizer,
-                  "--text: folder with tokenizer files, or FILE.gguf");
-  app->add_option("--rows", arguments->rows, "--text: rows like 0:3; without it, all");
+                  "--text: folder with tokenizer files, or FILE.gguf")
+      ->check(not_empty());
+  app->add_option("--rows", arguments->rows, "--text: rows like 0:3; without it, all")
+      ->check(not_empty());
   json->excludes(text);
   app->footer(
       "Example:\n  viaduct data inspect data/shakespeare --json\n  viaduct data inspect data/chats "

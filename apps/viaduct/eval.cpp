@@ -138,10 +138,12 @@ void add_task_options(CLI::App& app, TaskArguments& tasks, CLI::Option* data, CL
                      "FILE.jsonl of questions with choices, and of texts with a continuation: a "
                      "line is {context, choices, answer, task} or {context, continuation, task}, "
                      "task may be left out")
+          ->check(not_empty())
           ->excludes(data)
           ->excludes(stride);
   CLI::Option* examples =
       app.add_option("--examples", request.examples, "FILE.jsonl of such lines, for --few-shot")
+          ->check(not_empty())
           ->needs(file);
   CLI::Option* count =
       app.add_option("--few-shot", request.few_shot,
@@ -151,7 +153,7 @@ void add_task_options(CLI::App& app, TaskArguments& tasks, CLI::Option* data, CL
           ->needs(examples);
   examples->needs(count);
   app.add_option("--delimiter", request.delimiter,
-                 "What joins a context and a choice; default: a space")
+                 "What joins a context and a choice; default: a space; \"\": nothing")
       ->needs(file);
   app.add_flag("--rows", tasks.rows, "Also the log-likelihoods of each line")->needs(file);
 }
@@ -164,13 +166,15 @@ Subcommand add_eval(CLI::App& root) {
       "eval", "Loss, perplexity and bits per byte of a text or a data set, or the scores of tasks");
   add_model_option(*app, arguments->inference.model);
   app->add_option("--adapter", arguments->inference.adapter,
-                  "Folder of an adapter, as PEFT or a run with adapters writes it");
+                  "Folder of an adapter, as PEFT or a run with adapters writes it")
+      ->check(not_empty());
   CLI::Option* data =
       app->add_option("--data", arguments->text.data,
                       "A text file, which the model's tokenizer encodes, or PREFIX of a data set "
                       "(PREFIX.bin and PREFIX.idx), whose documents follow each other; with a mask "
                       "(PREFIX.mask.bin and .idx) they are conversations, and the tokens of the "
-                      "mask are scored");
+                      "mask are scored")
+          ->check(not_empty());
   app->add_option("--sequence-length", arguments->inference.sequence_length,
                   "Tokens of a row; by default model.seq_length, else 2048 or the model's "
                   "positions. Of tasks and conversations: as many as the longest one needs, up to "

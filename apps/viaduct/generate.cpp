@@ -164,9 +164,9 @@ Subcommand add_generate(CLI::App& root) {
   add_model_option(*app, arguments->inference.model);
   app->add_option("--prompt", arguments->prompts,
                   "Texts to continue; tokens that the tokenizer puts before a text are added");
-  app->add_option(
-      "--prompt-file", arguments->prompt_file,
-      "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt");
+  app->add_option("--prompt-file", arguments->prompt_file,
+                  "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt")
+      ->check(not_empty());
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Maximum new tokens; by default 128, or fewer if the model has no more positions")
       ->check(not_negative());

@@ -43,7 +43,8 @@ void add_talk_options(CLI::App& app, TalkOptions& options) {
                  "forge a turn; by default they are recognised, as Hugging Face does")
       ->check(CLI::IsMember({"as-text"}));
   app.add_option("--adapter", options.adapters,
-                 "Folder of an adapter, as PEFT or a run with adapters writes it");
+                 "Folder of an adapter, as PEFT or a run with adapters writes it")
+      ->check(not_empty());
 }
 
 std::optional<std::string> adapter_of(const TalkOptions& options) {

@@ -23,9 +23,9 @@ void append_shown(std::string& text, std::string_view piece) {
 
 }  // namespace
 
-bool shows_colours() {
+bool shows_colours(int descriptor) {
   const char* no_colour = std::getenv("NO_COLOR");
-  return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+  return ::isatty(descriptor) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
 std::string masked_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,

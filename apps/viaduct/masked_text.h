@@ -10,8 +10,8 @@
 
 namespace viaduct::cli {
 
-/// Whether standard output shows colours: a terminal, unless NO_COLOR is set.
-bool shows_colours();
+/// Whether a standard stream, by its descriptor, shows colours: a terminal, unless NO_COLOR is set.
+bool shows_colours(int descriptor);
 
 /// The text of `ids`; `mask` has 1 for each that is learned. Control characters that would move the
 /// cursor are shown as U+FFFD. `shortened`: some 40 lines or 2,000 characters of it, then "…".

@@ -1,6 +1,7 @@
 #include "model_options.h"
 
 #include "base/log.h"
+#include "number_checks.h"
 
 namespace viaduct::cli {
 
@@ -8,6 +9,7 @@ void add_model_option(CLI::App& app, std::filesystem::path& model) {
   app.add_option(
          "--model", model,
          "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
+      ->check(not_empty())
       ->required();
 }
 

@@ -51,4 +51,13 @@ const CLI::Validator& new_path() {
   return check;
 }
 
+const CLI::Validator& not_empty() {
+  static const CLI::Validator check(
+      [](std::string& text) {
+        return text.empty() ? std::string("expected a value, found \"\"") : std::string();
+      },
+      "");
+  return check;
+}
+
 }  // namespace viaduct::cli

@@ -55,6 +55,7 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
     const bool leads = world->rank() == 0;
     if (leads) {
       for (const std::string& note : setup.model.notes) log_warning("{}", note);
+      for (const std::string& note : setup.notes) log_warning("{}", note);
     }
     check_same_settings(world->host(), setup.config);
     const RankDevice rank = make_rank_device(setup.config.dist);
@@ -94,7 +95,8 @@ Subcommand add_probe(CLI::App& root) {
       ->required();
   app->add_option("--adapter", request->adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it: the model is "
-                  "frozen, and gradients and final.NAME are the adapter's, under PEFT's names");
+                  "frozen, and gradients and final.NAME are the adapter's, under PEFT's names")
+      ->check(not_empty());
   app->add_option("--out", *out, "Safetensors file to write")->check(new_path())->required();
   app->add_flag("--train", request->train,
                 "N optimizer steps instead: loss [N], grad_norm [N] and final.NAME");

@@ -12,6 +12,7 @@
 #include "checkpoint/model_folder.h"
 #include "conversation/chat_encoder.h"
 #include "data/tokenizer/tokenizer.h"
+#include "number_checks.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -57,7 +58,7 @@ ordered_json answer(const std::string& text, const Setting& setting, ChatEncoder
   const AnswerFinder finder(setting.renderer, added, options);
   if (encoder == nullptr) {
     // Without tokens there is no mask to find.
-    result["text"] = finder.find(conversation, TrainOn::all).whole.text;
+    result["text"] = finder.text(conversation);
     return result;
   }
   ConversationTexts texts;
@@ -65,7 +66,7 @@ ordered_json answer(const std::string& text, const Setting& setting, ChatEncoder
     texts = finder.find(conversation, setting.train_on.value_or(default_train_on(conversation)));
   } catch (const InvalidConversation& error) {
     if (error.problem() != ConversationProblem::answer_not_found) throw;
-    result["text"] = finder.find(conversation, TrainOn::all).whole.text;
+    result["text"] = finder.text(conversation);
     result["ids"] = encoder->ids(result["text"].get_ref<const std::string&>());
     result["mask_error"] = error.what();
     return result;
@@ -125,11 +126,13 @@ Subcommand add_tokenizer_chat(CLI::App& tokenizer) {
   const auto arguments = std::make_shared<Arguments>();
   app->add_option("--tokenizer", arguments->chat.tokenizer,
                   "Hugging Face folder, FILE.gguf, or folder with tokenizer files: gives ids and "
-                  "masks, and the template unless --template does");
+                  "masks, and the template unless --template does")
+      ->check(not_empty());
   add_chat_options(*app, arguments->chat);
   app->add_option("--special", arguments->chat.special,
                   "Special tokens as the template's variables, instead of the tokenizer's: "
-                  "{\"bos_token\": \"<s>\"}");
+                  "{\"bos_token\": \"<s>\"}")
+      ->check(not_empty());
   app->add_option("--train-on", arguments->train_on,
                   "What the mask marks: every answer of the assistant, the last one, all but the "
                   "first token, or the completion of a prompt (assistant for messages, completion "

@@ -20,6 +20,8 @@
 #include "dry_run_report.h"
 #include "dry_run_stages.h"
 #include "dry_run_target.h"
+#include "masked_text.h"
+#include "number_checks.h"
 #include "rule_report.h"
 #include "run/check_conversations.h"
 #include "run/launch.h"
@@ -27,6 +29,7 @@
 #include "run/resolved_run.h"
 #include "standard_streams.h"
 #include "subcommands.h"
+#include "train/fit_micro_batch.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "train_simulated.h"
@@ -99,10 +102,11 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     if (setup.model.moe.any()) cause = "experts that get more tokens than an even share";
     if (setup.conversations || setup.config.dataset.reset_attention_mask)
       cause += fmt::format("{}documents of other lengths", cause.empty() ? "" : ", ");
-    say("  {} of steps and evaluations, {} in total over the run, had other sizes than the plan's "
-        "and took memory beside it{}\n",
-        counted(memory.unplanned_allocations, "allocation"), format_bytes(memory.unplanned_bytes),
-        cause.empty() ? "" : " (" + cause + ")");
+    say("  {} of steps and evaluations had other sizes than the plan's{}; what found no room in "
+        "its "
+        "arena took {} beside it at most\n",
+        counted(memory.unplanned_allocations, "allocation"),
+        cause.empty() ? "" : " (" + cause + ")", format_bytes(memory.peak_beside_plan_bytes));
   }
   if (const OffloadReport offload = trainer.offload(); !offload.empty())
     say_text(outcome_text(offload));
@@ -170,6 +174,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     TrainerHooks hooks;
     hooks.display = leads ? stderr : nullptr;
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
+    hooks.display_colours = leads && shows_colours(STDERR_FILENO);
     if (launch.launcher != Launcher::none) hooks.ranks_here = launch.local_ranks;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     if (leads) print_layout(setup, launch);
@@ -236,7 +241,8 @@ Subcommand add_train(CLI::App& root) {
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   app->add_option("--adapter", options->adapter,
                   "Folder of an adapter, as PEFT or a run with adapters writes it, that the run "
-                  "continues: peft.adapter=DIR");
+                  "continues: peft.adapter=DIR")
+      ->check(not_empty());
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print what was set, what follows from it, what warns, and the "
@@ -296,7 +302,14 @@ Subcommand add_train(CLI::App& root) {
                   "with dist.ranks={}",
                   loaded.config.dist.ranks);
               check_started(loaded.config.dist, launch);
-              RunSetup prepared = prepare_run(std::move(loaded));
+              VIADUCT_CHECK(ConfigError,
+                            !loaded.config.train.micro_batch_is_auto ||
+                                (options->cluster.empty() && options->target.empty()),
+                            "train.micro_batch_size: auto is found for the memory of this machine; "
+                            "with --target or --cluster expected a number of rows");
+              RunSetup prepared = loaded.config.train.micro_batch_is_auto
+                                      ? fit_micro_batch(loaded, launch)
+                                      : prepare_run(std::move(loaded));
               if (!prepared.config.dist.simulated())
                 (options->dry_run ? warn_of_folders : check_folders)(prepared.config);
               std::vector<std::string> warnings = check_conversations(prepared.config);

@@ -161,6 +161,15 @@ void AsyncSaver::failed(const std::exception_ptr& error) {
                 message_of(error));
 }
 
+void AsyncSaver::give_up() noexcept {
+  if (work_.valid()) work_.wait();
+  work_ = {};
+  phase_ = Phase::idle;
+  writer_.reset();
+  staged_.entries.clear();
+  error_ = nullptr;
+}
+
 void AsyncSaver::join() {
   finish();
   if (const std::exception_ptr error = std::exchange(error_, nullptr))

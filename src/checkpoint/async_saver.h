@@ -95,6 +95,10 @@ class AsyncSaver {
   /// before the program reports that everything is saved.
   void join();
 
+  /// After a failure of the run: waits for this rank's writing, and gives the save in flight up
+  /// without the other ranks. What was not published yet does not become a checkpoint.
+  void give_up() noexcept;
+
   /// True until all ranks know that the save is published or has failed; equal on all ranks.
   bool busy() const { return phase_ != Phase::idle; }
   /// The error that the next call of `save` or `join` would throw, and then does not; null if none,

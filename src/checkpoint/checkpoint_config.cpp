@@ -4,6 +4,7 @@ namespace viaduct {
 
 FieldGroup checkpoint_fields(CheckpointConfig& config) {
   FieldGroup group("checkpoint", "What is saved and when, and what a run starts from.");
+  group.on_resume(resume::free);
   group.field("save", config.save,
               "Folder of the run: checkpoints, metrics.jsonl, the resolved config.yaml, "
               "TensorBoard events; null: nothing is "

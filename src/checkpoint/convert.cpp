@@ -10,8 +10,10 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "checkpoint/adapter_base.h"
 #include "checkpoint/fp8_blocks.h"
 #include "checkpoint/fused_experts.h"
+#include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
@@ -262,6 +264,11 @@ Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& fr
       "convert: {} holds an adapter, which is written as a folder of PEFT (--to-format "
       "peft); to merge it: --from MODEL --adapter {}",
       settings.from.string(), settings.from.string());
+  VIADUCT_CHECK(
+      ConfigError, !settings.adapter_only,
+      "convert: --adapter-only needs the model that llama.cpp has: --from MODEL --adapter "
+      "{} --to FILE.gguf --adapter-only",
+      settings.from.string());
   VIADUCT_CHECK(ConfigError, !settings.adapter,
                 "convert: --from {} holds an adapter, and --adapter {} another; --from is the "
                 "model that one is merged into",
@@ -270,9 +277,35 @@ Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& fr
                 "convert: an adapter of PEFT is written as it is stored, in one file; leave out "
                 "{}",
                 settings.dtype ? "--dtype" : "the layout");
-  const PeftAdapter adapter = open_adapter(from.path, read_model_config(from));
-  const WrittenAdapter written = write_peft_folder(adapter, settings.to);
+  const ModelConfig model = read_model_config(from);
+  const PeftAdapter adapter = open_adapter(from.path, model);
+  const WrittenAdapter written = write_peft_folder(adapter, model, settings.to);
   return {settings.to, written.tensors, written.bytes, {}, {}};
+}
+
+/// An adapter for the model `from`, as llama.cpp has it.
+Converted convert_adapter_only(const ConvertSettings& settings, const ModelFolder& from) {
+  VIADUCT_CHECK(ConfigError, settings.adapter,
+                "convert: --adapter-only without --adapter DIR: expected the adapter to write");
+  VIADUCT_CHECK(
+      ConfigError,
+      is_gguf(settings.to) && settings.format.value_or(ModelFormat::gguf) == ModelFormat::gguf,
+      "convert: {}: --adapter-only writes llama.cpp's file of an adapter, whose name ends "
+      "in .gguf; --from RUN --to DIR writes a run's adapter as a folder of PEFT",
+      settings.to.string());
+  VIADUCT_CHECK(ConfigError, !settings.dtype && !settings.plan,
+                "convert: an adapter for llama.cpp is written in FP32; leave out {}",
+                settings.dtype ? "--dtype" : "the layout");
+  std::error_code absent;
+  const auto size = std::filesystem::file_size(settings.to, absent);
+  VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
+                settings.to.string());
+  const ModelConfig model = read_model_config(from);
+  const PeftAdapter adapter = open_adapter(*settings.adapter, model);
+  check_adapter_base(adapter.folder, {from});
+  const WrittenAdapter written =
+      write_gguf_adapter(settings.to, settings.to.stem().string(), model, adapter);
+  return {settings.to, written.tensors, written.bytes, {}, model.notes};
 }
 
 }  // namespace
@@ -283,14 +316,16 @@ Converted convert_model(const ConvertSettings& settings) {
   const ModelFolder given = resolve_model_folder(settings.from);
   if (given.kind == ModelFolderKind::checkpoint && holds_adapter(given.path))
     return convert_adapter(settings, given);
+  if (settings.adapter_only) return convert_adapter_only(settings, given);
   Input from = given.kind == ModelFolderKind::gguf ? read_gguf_file(given) : read_folder(given);
   check_tensors_fit(from.model, *from.weights);
   const ModelFormat format = output_format(settings, from);
   if (settings.adapter) {
     // In FP32 where the export rounds: once.
     const auto wide = settings.dtype ? std::optional(DType::f32) : std::nullopt;
-    from.weights = merge_adapter(std::move(from.weights),
-                                 open_adapter(*settings.adapter, from.model), from.model, wide);
+    PeftAdapter adapter = open_adapter(*settings.adapter, from.model);
+    check_adapter_base(adapter.folder, {given});
+    from.weights = merge_adapter(std::move(from.weights), std::move(adapter), from.model, wide);
   }
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();

@@ -33,6 +33,8 @@ struct ConvertSettings {
   std::filesystem::path from, to;  // GGUF files end in .gguf
   /// An adapter that is merged into the weights; such a model is not written as a checkpoint.
   std::optional<std::filesystem::path> adapter = {};
+  /// The adapter is not merged but written alone, as llama.cpp's file (checkpoint/gguf_adapter.h).
+  bool adapter_only = false;
   /// Absent: gguf if `to` ends in .gguf; peft from a run with adapters; else a checkpoint for a
   /// Hugging Face folder without an adapter, and a Hugging Face folder for others.
   std::optional<ModelFormat> format;

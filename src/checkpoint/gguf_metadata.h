@@ -102,6 +102,9 @@ class GgufHeadWriter {
   int64_t data_bytes_ = 0;
 };
 
+/// The key of a second token that ends texts: the end of a turn.
+inline constexpr const char* kGgufEndOfTurn = "tokenizer.ggml.eot_token_id";
+
 /// Tensors and data start at multiples of this many bytes.
 inline constexpr int64_t kGgufAlignment = 32;
 int64_t aligned_for_gguf(int64_t bytes, int64_t alignment = kGgufAlignment);

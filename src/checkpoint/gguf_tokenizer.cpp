@@ -1,15 +1,20 @@
 #include "checkpoint/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <set>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "checkpoint/gguf_chat_templates.h"
 #include "checkpoint/gguf_cuts.h"
 #include "checkpoint/gguf_sentencepiece.h"
+#include "checkpoint/gguf_text_borders.h"
+#include "checkpoint/gguf_tokenizer_differences.h"
+#include "checkpoint/gguf_whole_tokenizer.h"
+#include "data/tokenizer/sentencepiece_kind.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 namespace viaduct {
 namespace {
@@ -27,14 +32,7 @@ struct Read {
   std::map<int64_t, Token> tokens;
   std::vector<std::string> merges;
   const Cut* cut = nullptr;  // null: llama.cpp has no name for it
-  bool adds_begin = false;
 };
-
-constexpr const char *kTokenizer = "tokenizer.json", *kConfiguration = "tokenizer_config.json",
-                     *kVocabulary = "vocab.json", *kMerges = "merges.txt",
-                     *kPieces = "tokenizer.model";
-constexpr const char *kDefault = "default", *kToolUse = "tool_use",
-                     *kTemplateKey = "tokenizer.chat_template";
 
 Json parse(const TokenizerFiles& files, const char* name) {
   return parse_json<Json>(files.text(name), files.where(name));
@@ -79,16 +77,6 @@ const Cut* cut_of(const Json& pre_tokenizer) {
   return nullptr;
 }
 
-bool adds_begin(const Json& post_processor) {
-  for (const Json& step : steps_of(post_processor, "processors")) {
-    const Json& single = member(step, "single");
-    if (is_type(step, "TemplateProcessing") && single.is_array() && !single.empty() &&
-        single[0].is_object() && single[0].contains("SpecialToken"))
-      return true;
-  }
-  return false;
-}
-
 void add_vocabulary(const Json& vocabulary, Read& read, const std::string& where) {
   VIADUCT_CHECK(IoError, vocabulary.is_object(), "{}: the vocabulary is not an object", where);
   for (const auto& [text, id] : vocabulary.items()) {
@@ -100,14 +88,14 @@ void add_vocabulary(const Json& vocabulary, Read& read, const std::string& where
 
 /// A tokenizer.json; nothing if it is not byte-level BPE.
 std::optional<Read> read_tokenizer_json(const TokenizerFiles& files) {
-  const Json file = parse(files, kTokenizer);
+  const Json file = parse(files, kTokenizerFile);
   const Json& model = member(file, "model");
   const auto pre = steps_of(member(file, "pre_tokenizer"), "pretokenizers");
   const bool byte_level = std::any_of(pre.begin(), pre.end(),
                                       [](const Json& step) { return is_type(step, "ByteLevel"); });
   if (!member(model, "merges").is_array() || !byte_level) return std::nullopt;
   Read read;
-  const std::string where = files.where(kTokenizer);
+  const std::string where = files.where(kTokenizerFile);
   add_vocabulary(member(model, "vocab"), read, where);
   for (const Json& merge : member(model, "merges")) {
     const bool pair =
@@ -130,80 +118,38 @@ std::optional<Read> read_tokenizer_json(const TokenizerFiles& files) {
   read.cut = cut_of(member(file, "pre_tokenizer"));
   if (read.cut != nullptr && (member(model, "ignore_merges") == true) != read.cut->ignore_merges)
     read.cut = nullptr;
-  read.adds_begin = adds_begin(member(file, "post_processor"));
   return read;
 }
 
-/// GPT-2's own two files.
-Read read_vocabulary_and_merges(const TokenizerFiles& files) {
+/// The two files of GPT-2's and similar classes.
+Read read_vocabulary_and_merges(const TokenizerFiles& files, bool supported) {
   Read read;
-  add_vocabulary(parse(files, kVocabulary), read, files.where(kVocabulary));
-  std::istringstream lines(files.text(kMerges));
+  add_vocabulary(parse(files, kVocabularyFile), read, files.where(kVocabularyFile));
+  std::istringstream lines(files.text(kMergesFile));
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (!line.empty() && !line.starts_with("#version")) read.merges.push_back(line);
   }
-  for (auto& [id, token] : read.tokens)
-    if (token.text == "<|endoftext|>") token.type = control;
-  read.cut = &kCuts[0];
+  if (!supported) return read;
+  const bool qwen2 = vocabulary_class(files) == "Qwen2Tokenizer";
+  for (const Cut& cut : kCuts)
+    if (cut.name == std::string_view(qwen2 ? "qwen2" : "gpt-2")) read.cut = &cut;
   return read;
 }
 
-/// The chat templates of a model by name: "default", "tool_use" …
-std::map<std::string, std::string> chat_templates(const TokenizerFiles& files) {
-  std::map<std::string, std::string> templates;
-  if (files.has("chat_template.jinja")) templates[kDefault] = files.text("chat_template.jinja");
-  for (const char* name : {kDefault, kToolUse}) {
-    const std::string file = std::string(kTemplatesFolder) + "/" + name + kTemplateEnd;
-    if (files.has(file)) templates[name] = files.text(file);
-  }
-  if (!templates.empty() || !files.has(kConfiguration)) return templates;
-  const Json file = parse(files, kConfiguration);
-  const Json& given = member(file, "chat_template");
-  if (given.is_string()) templates[kDefault] = given.get<std::string>();
-  if (!given.is_array()) return templates;
-  for (const Json& entry : given) {
-    const Json &name = member(entry, "name"), &text = member(entry, "template");
-    if (name.is_string() && text.is_string())
-      templates[name.get<std::string>()] = text.get<std::string>();
-  }
-  return templates;
-}
-
-/// As llama.cpp names them: tokenizer.chat_template, and tokenizer.chat_template.NAME for others.
-void add_chat_templates(GgufHeadWriter& head, const TokenizerFiles& files) {
-  std::vector<std::string> others;
-  for (const auto& [name, text] : chat_templates(files)) {
-    if (name == kDefault) {
-      head.add_text(kTemplateKey, text);
-    } else {
-      head.add_text(fmt::format("{}.{}", kTemplateKey, name), text);
-      others.push_back(name);
-    }
-  }
-  if (!others.empty()) head.add_texts("tokenizer.chat_templates", others);
-}
-
-/// Whether tokens are put around texts, as tokenizer_config.json says.
-void add_borders(GgufHeadWriter& head, const TokenizerFiles& files) {
-  if (!files.has(kConfiguration)) return;
-  const Json file = parse(files, kConfiguration);
-  for (const char* field : {"add_bos_token", "add_eos_token"}) {
-    if (const Json& flag = member(file, field); flag.is_boolean())
-      head.add_flag(std::string("tokenizer.ggml.") + field, flag.get<bool>());
-  }
-}
-
-/// The added tokens of the files, those that only tokenizer_config.json and its like name included.
-/// None of a tokenizer that is not supported here.
-std::vector<AddedToken> added_tokens(const TokenizerFiles& files) {
-  const bool any =
-      files.has(kTokenizer) || files.has(kPieces) || (files.has(kVocabulary) && files.has(kMerges));
-  if (!any) return {};
+/// The tokenizer of the files; none where there is none, or one that is not supported.
+std::optional<Tokenizer> opened(const TokenizerFiles& files, std::vector<std::string>& notes) {
+  const bool any = files.has(kTokenizerFile) || sentencepiece_file(files) != nullptr ||
+                   (files.has(kVocabularyFile) && files.has(kMergesFile));
+  if (!any) return std::nullopt;
   try {
-    return load_tokenizer(files).added_tokens().tokens();
-  } catch (const ConfigError&) {
-    return {};
+    return load_tokenizer(files);
+  } catch (const ConfigError& error) {
+    notes.push_back(fmt::format(
+        "GGUF: the tokens that the files beside the vocabulary name, and those around texts, are "
+        "left out, for the tokenizer is not supported: {}",
+        error.what()));
+    return std::nullopt;
   }
 }
 
@@ -216,7 +162,7 @@ TokenType type_of(const AddedToken& token) {
 void add_named_tokens(GgufHeadWriter& head, const TokenizerFiles& files, int64_t vocabulary,
                       const std::vector<AddedToken>& added, bool unknown) {
   std::vector<Json> naming;
-  for (const char* file : {kConfiguration, "special_tokens_map.json"})
+  for (const char* file : {kTokenizerConfigurationFile, kSpecialTokensFile})
     if (files.has(file)) naming.push_back(parse(files, file));
   for (const auto& [role, key] : kNamedTokens) {
     if (!unknown && std::string_view(role) == "unk_token") continue;
@@ -244,98 +190,91 @@ void add_further_pieces(SentencePieces& pieces, const std::vector<AddedToken>& a
   }
 }
 
-/// The text of tokenizer.json with the added tokens that it lacks.
-std::string whole_file(const TokenizerFiles& files, const std::vector<AddedToken>& added) {
-  std::string text = files.text(kTokenizer);
-  auto file = parse_json<nlohmann::ordered_json>(text, files.where(kTokenizer));
-  std::set<int64_t> listed;
-  if (file.contains("added_tokens") && file["added_tokens"].is_array()) {
-    for (const auto& token : file["added_tokens"])
-      if (token.contains("id")) listed.insert(json_count(token["id"]).value_or(-1));
-  } else {
-    file["added_tokens"] = nlohmann::ordered_json::array();
+/// llama.cpp puts a space before texts, or not, as the file says; each run of spaces counts.
+void take_space_rules(SentencePieces& pieces, const Tokenizer& tokenizer,
+                      std::vector<std::string>& notes) {
+  const auto first = tokenizer.encode("a");
+  const auto spelling = first.empty() ? std::nullopt : tokenizer.token(first.front());
+  pieces.add_dummy_prefix = spelling && spelling->starts_with("\u2581");
+  pieces.remove_extra_whitespaces = tokenizer.encode("a  b") == tokenizer.encode("a b");
+  if (pieces.remove_extra_whitespaces) {
+    notes.push_back(
+        "GGUF: the tokenizer makes one space of several and drops those at the begin and the end "
+        "of texts; llama.cpp keeps them: such texts get other tokens");
   }
-  bool complete = true;
-  for (const AddedToken& token : added) {
-    if (!listed.insert(token.id).second) continue;
-    complete = false;
-    file["added_tokens"].push_back({{"id", token.id},
-                                    {"content", token.content},
-                                    {"single_word", token.single_word},
-                                    {"lstrip", token.lstrip},
-                                    {"rstrip", token.rstrip},
-                                    {"normalized", token.normalized},
-                                    {"special", token.special}});
+}
+
+void add_byte_level(GgufHeadWriter& head, const ModelConfig& model, Read read,
+                    const std::vector<AddedToken>& added, std::vector<std::string>& notes) {
+  for (const AddedToken& token : added) read.tokens[token.id] = {token.content, type_of(token)};
+  std::vector<std::string> tokens;
+  std::vector<int32_t> types;
+  for (int64_t id = 0; id < model.vocabulary; ++id) {
+    const auto at = read.tokens.find(id);
+    const bool known = at != read.tokens.end();
+    tokens.push_back(known ? at->second.text : fmt::format("[PAD{}]", id));
+    types.push_back(known ? at->second.type : unused);
   }
-  return complete ? text : file.dump();
+  VIADUCT_CHECK(IoError, read.tokens.empty() || read.tokens.rbegin()->first < model.vocabulary,
+                "GGUF: the tokenizer has token {}, but the model has a vocabulary of {}",
+                read.tokens.rbegin()->first, model.vocabulary);
+  head.add_text("tokenizer.ggml.model", "gpt2");
+  if (read.cut == nullptr) {
+    notes.push_back(
+        "GGUF: llama.cpp has no name for how this tokenizer splits text before merging (known "
+        "here: gpt-2, llama-bpe, qwen2, smollm); it will use its default split");
+  }
+  head.add_text("tokenizer.ggml.pre", read.cut != nullptr ? read.cut->name : "default");
+  head.add_texts("tokenizer.ggml.tokens", tokens);
+  head.add_i32s("tokenizer.ggml.token_type", types);
+  head.add_texts("tokenizer.ggml.merges", read.merges);
 }
 
 }  // namespace
 
 std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelConfig& model,
                                             const TokenizerFiles& files) {
-  for (const auto& [key, id] :
-       {std::pair{"tokenizer.ggml.bos_token_id", model.begin_token},
-        std::pair{"tokenizer.ggml.eos_token_id",
-                  model.end_tokens.empty() ? int64_t{-1} : model.end_tokens.front()},
-        std::pair{"tokenizer.ggml.padding_token_id", model.padding_token}}) {
-    if (id >= 0) head.add_u32(key, id);
-  }
-  const bool whole = files.has(kTokenizer);
-  const std::vector<AddedToken> added = added_tokens(files);
+  std::vector<std::string> notes;
+  const std::optional<Tokenizer> tokenizer = opened(files, notes);
+  const std::vector<AddedToken> added =
+      tokenizer ? tokenizer->added_tokens().tokens() : std::vector<AddedToken>{};
+  add_gguf_text_borders(head, model, tokenizer ? &*tokenizer : nullptr, notes);
+  add_gguf_chat_templates(head, files);
+  const bool whole = files.has(kTokenizerFile);
+  const char* pieces_file = sentencepiece_file(files);
   std::optional<Read> read;
   if (whole) {
-    head.add_text(kWholeFile, whole_file(files, added));
     read = read_tokenizer_json(files);
-  } else if (files.has(kVocabulary) && files.has(kMerges)) {
-    read = read_vocabulary_and_merges(files);
+  } else if (pieces_file == nullptr && files.has(kVocabularyFile) && files.has(kMergesFile)) {
+    read = read_vocabulary_and_merges(files, tokenizer.has_value());
   }
-  add_chat_templates(head, files);
-  const bool sentencepiece = files.has(kPieces);
-  if (!read && sentencepiece) {
-    SentencePieces pieces = read_sentencepieces(files.text(kPieces), files.where(kPieces));
-    if (pieces.bpe) {
-      add_further_pieces(pieces, added);
-      add_gguf_pieces(head, pieces, model.vocabulary);
-      add_named_tokens(head, files, model.vocabulary, added, false);
-      add_borders(head, files);
-      if (pieces.characters.empty()) return {};
-      return {
-          "GGUF: the tokenizer.model normalizes characters before it splits text, which llama.cpp "
-          "does not: characters outside ASCII may get other tokens"};
-    }
-  }
-  if (!read) {
+  std::optional<SentencePieces> pieces;
+  if (!read && pieces_file != nullptr)
+    pieces = read_sentencepieces(files.text(pieces_file), files.where(pieces_file));
+  if (read) {
+    add_byte_level(head, model, *std::move(read), added, notes);
+  } else if (pieces && pieces->bpe) {
+    if (tokenizer) take_space_rules(*pieces, *tokenizer, notes);
+    add_further_pieces(*pieces, added);
+    add_gguf_pieces(head, *pieces, model.vocabulary);
+  } else {
     head.add_text("tokenizer.ggml.model", "none");
-    return {whole || sentencepiece
-                ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of BPE; the "
-                  "file is written without a tokenizer"
-                : "GGUF: the model has no tokenizer, so the file has none"};
+    notes.push_back(whole || pieces
+                        ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of "
+                          "BPE; the file is written without a tokenizer, and llama.cpp reads and "
+                          "writes no text with it"
+                        : "GGUF: the model has no tokenizer, so the file has none, and llama.cpp "
+                          "reads and writes no text with it");
+    if (whole) head.add_text(kWholeFile, whole_tokenizer_json(files, added));
+    return notes;
   }
-  for (const AddedToken& token : added) read->tokens[token.id] = {token.content, type_of(token)};
-  std::vector<std::string> tokens, notes;
-  std::vector<int32_t> types;
-  for (int64_t id = 0; id < model.vocabulary; ++id) {
-    const auto at = read->tokens.find(id);
-    const bool known = at != read->tokens.end();
-    tokens.push_back(known ? at->second.text : fmt::format("[PAD{}]", id));
-    types.push_back(known ? at->second.type : unused);
+  add_named_tokens(head, files, model.vocabulary, added, !pieces);
+  if (tokenizer) {
+    const GgufKeys keys = parse_gguf(head.head(), "GGUF", GgufContent::head).keys;
+    for (std::string& note : gguf_tokenizer_differences(keys, *tokenizer))
+      notes.push_back(std::move(note));
   }
-  VIADUCT_CHECK(IoError, read->tokens.empty() || read->tokens.rbegin()->first < model.vocabulary,
-                "GGUF: the tokenizer has token {}, but the model has a vocabulary of {}",
-                read->tokens.rbegin()->first, model.vocabulary);
-  head.add_text("tokenizer.ggml.model", "gpt2");
-  if (read->cut == nullptr) {
-    notes.push_back(
-        "GGUF: llama.cpp has no name for how this tokenizer splits text before merging (known "
-        "here: gpt-2, llama-bpe, qwen2, smollm); it will use its default split");
-  }
-  head.add_text("tokenizer.ggml.pre", read->cut != nullptr ? read->cut->name : "default");
-  head.add_texts("tokenizer.ggml.tokens", tokens);
-  head.add_i32s("tokenizer.ggml.token_type", types);
-  head.add_texts("tokenizer.ggml.merges", read->merges);
-  head.add_flag("tokenizer.ggml.add_bos_token", read->adds_begin);
-  add_named_tokens(head, files, model.vocabulary, added, true);
+  if (whole) head.add_text(kWholeFile, whole_tokenizer_json(files, added));
   return notes;
 }
 

@@ -13,11 +13,12 @@
 namespace viaduct {
 
 /// Adds the tokenizer of a model's files: a byte-level tokenizer.json, vocab.json with merges.txt,
-/// or a tokenizer.model of BPE. For a tokenizer.json it also adds the whole text, which programs
-/// other than llama.cpp read. Ids up to the model's vocabulary without a token become unused ones,
-/// as llama.cpp expects a token for each row of the embedding. Returns notes, for people, where a
-/// file has no tokenizer, or one that llama.cpp cannot compute from these keys. IoError for damaged
-/// files, and for more tokens than the model's vocabulary.
+/// or a SentencePiece model of BPE. For a tokenizer.json it also adds the whole text, which
+/// programs other than llama.cpp read. Ids up to the model's vocabulary without a token become
+/// unused ones, as llama.cpp expects a token for each row of the embedding. Returns notes, for
+/// people, where a file has no tokenizer, or one that llama.cpp cannot compute from these keys, and
+/// for each kind of texts that it will cut into other tokens. IoError for damaged files, and for
+/// more tokens than the model's vocabulary.
 std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelConfig& model,
                                             const TokenizerFiles& files);
 

@@ -32,17 +32,29 @@ Json pre_tokenizer_of(const Cut& cut) {
                                          byte_level_json(false)})}};
 }
 
-Json template_of(const std::string& begin, int64_t id) {
-  const Json piece = {{"SpecialToken", {{"id", begin}, {"type_id", 0}}}};
+/// The tokens before and after a text; −1: none.
+Json template_of(const std::vector<std::string>& tokens, int64_t begin, int64_t end) {
   const auto sequence = [](const char* name, int type) {
     return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
   };
-  Json specials = Json::object();
-  specials[begin] = {{"id", begin}, {"ids", {id}}, {"tokens", {begin}}};
+  Json specials = Json::object(), single = Json::array(), pair = Json::array();
+  const auto add = [&](int64_t id) {
+    if (id < 0) return;
+    const std::string& token = tokens[static_cast<size_t>(id)];
+    specials[token] = {{"id", token}, {"ids", {id}}, {"tokens", {token}}};
+    const Json piece = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}};
+    single.push_back(piece);
+    pair.push_back(piece);
+  };
+  add(begin);
+  single.push_back(sequence("A", 0));
+  pair.push_back(sequence("A", 0));
+  pair.push_back(sequence("B", 1));
+  add(end);
   return {{"type", "TemplateProcessing"},
-          {"single", Json::array({piece, sequence("A", 0)})},
-          {"pair", Json::array({piece, sequence("A", 0), sequence("B", 1)})},
-          {"special_tokens", specials}};
+          {"single", std::move(single)},
+          {"pair", std::move(pair)},
+          {"special_tokens", std::move(specials)}};
 }
 
 std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
@@ -64,10 +76,14 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
     }
   }
   Json post_processor = byte_level_json(false);
-  const int64_t begin = keys.integer("tokenizer.ggml.bos_token_id", -1);
-  if (keys.flag("tokenizer.ggml.add_bos_token", cut.adds_begin) && begin >= 0 &&
-      begin < static_cast<int64_t>(tokens.size()))
-    post_processor = template_of(tokens[static_cast<size_t>(begin)], begin);
+  const auto border = [&](const char* flag, bool otherwise, const char* id) -> int64_t {
+    const int64_t token = keys.flag(flag, otherwise) ? keys.integer(id, -1) : -1;
+    return token < static_cast<int64_t>(tokens.size()) ? token : -1;
+  };
+  const int64_t begin =
+      border("tokenizer.ggml.add_bos_token", cut.adds_begin, "tokenizer.ggml.bos_token_id");
+  const int64_t end = border("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
+  if (begin >= 0 || end >= 0) post_processor = template_of(tokens, begin, end);
   const Json document = {
       {"version", "1.0"},
       {"truncation", nullptr},
@@ -108,6 +124,14 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
       config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+/// Two ids that end a text: config.json has the first.
+void add_ends(const GgufKeys& keys, std::map<std::string, std::string>& files) {
+  const int64_t end = keys.integer("tokenizer.ggml.eos_token_id", -1);
+  const int64_t turn = keys.integer(kGgufEndOfTurn, -1);
+  if (end < 0 || turn < 0 || end == turn) return;
+  files[kGenerationFile] = nlohmann::json({{"eos_token_id", {end, turn}}}).dump(2) + "\n";
+}
+
 }  // namespace
 
 std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
@@ -118,6 +142,7 @@ std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
   if (keys.has("tokenizer.chat_template.tool_use"))
     files[std::string(kTemplatesFolder) + "/tool_use" + kTemplateEnd] =
         keys.text("tokenizer.chat_template.tool_use");
+  add_ends(keys, files);
   const std::string kind = keys.text("tokenizer.ggml.model", "none");
   if (kind == "llama") {
     files.merge(pieces_of_gguf(keys));

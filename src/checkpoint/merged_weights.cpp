@@ -7,20 +7,15 @@
 
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/peft_experts.h"
 #include "checkpoint/round_tensor.h"
 #include "model/adapter_trained.h"
+#include "model/expert_adapters.h"
 #include "model/family.h"
+#include "model/parameter_maker.h"
 
 namespace viaduct {
 namespace {
-
-Tensor in_fp32(const Tensor& tensor) {
-  const Tensor values = host_tensor(DType::f32, tensor.shape());
-  for_each_value(tensor, [&](int64_t i, double value) {
-    values.data<float>()[i] = static_cast<float>(value);
-  });
-  return values;
-}
 
 /// row [columns] += factor · other.
 void add_row(float* row, const float* other, float factor, int64_t columns) {
@@ -79,16 +74,25 @@ class MergedWeights final : public DerivedSource {
                 std::optional<DType> dtype)
       : DerivedSource(std::move(base)), adapter_(std::move(adapter)) {
     const TensorNames& names = model_family(model.family).names;
-    transposed_ = names.transposed;
     infos_ = stored_->tensors();
     for (size_t i = 0; i < infos_.size(); ++i) places_[infos_[i].name] = i;
+    const std::string together = joined_expert_name(names);
+    const std::string end = together.empty() ? "" : together.substr(together.rfind('.'));
     for (const auto& [module, shape] : adapter_.settings.modules) {
-      const std::string name = stored_name(*stored_, module + ".weight", names);
-      const auto found = places_.find(name);
-      VIADUCT_CHECK(IoError, found != places_.end(), "{}: has no {}, which the adapter {} changes",
-                    stored_->where(), name, adapter_.tensors->where());
-      if (dtype) infos_[found->second].dtype = *dtype;
-      modules_[name] = module;
+      const std::string before = module.substr(0, module.rfind('.'));
+      if (is_expert_module(module) && !end.empty() && module.ends_with(end)) {
+        // Gate and up of an expert have one B, gate above up.
+        const auto own = [&](const std::string& name) {
+          return before + name.substr(name.rfind('.'));
+        };
+        const int64_t features = model.moe.feed_forward;
+        add(own(names.expert_gate) + ".weight", {module, 0, features}, names, dtype);
+        add(own(names.expert_up) + ".weight", {module, features, features}, names, dtype);
+      } else if (is_expert_module(module) && fuses_experts(names)) {
+        add(module, {module, 0, 0, true}, names, dtype);
+      } else {
+        add(module + ".weight", {module, 0, 0, names.transposed}, names, dtype);
+      }
     }
     for (const TensorInfo& info : adapter_.tensors->tensors()) {
       const std::string name = without_adapter_prefix(info.name);
@@ -114,21 +118,38 @@ class MergedWeights final : public DerivedSource {
     }
     const auto found = modules_.find(name);
     if (found == modules_.end()) return stored_->tensor(name);
-    const std::string& module = found->second;
+    const Changed& by = found->second;
     const auto factor = [&](const char* suffix) {
-      return in_fp32(adapter_.tensors->tensor(kAdapterPrefix + module + suffix));
+      return in_fp32(adapter_.tensors->tensor(kAdapterPrefix + by.module + suffix));
     };
-    const Tensor weight = in_fp32(stored_->tensor(name));
-    add_terms(weight, factor(kAdapterA), factor(kAdapterB),
-              adapter_.settings.modules.at(module).scale(), transposed_);
+    const Tensor weight = in_fp32(stored_->tensor(name)), b = factor(kAdapterB);
+    add_terms(weight, factor(kAdapterA), by.rows > 0 ? b.slice(0, by.first_row, by.rows) : b,
+              adapter_.settings.modules.at(by.module).scale(), by.transposed);
     if (adapter_.settings.magnitudes)
-      apply_magnitudes(weight, factor(kAdapterMagnitude), transposed_);
+      apply_magnitudes(weight, factor(kAdapterMagnitude), by.transposed);
     adapter_.tensors->check_read();
     Rounding rounding;
     return rounded_tensor(weight, find(name)->dtype, name, rounding);
   }
 
  private:
+  /// The module that changes a weight, and the rows of its B that do; 0: all.
+  struct Changed {
+    std::string module;
+    int64_t first_row = 0, rows = 0;
+    bool transposed = false;
+  };
+
+  void add(const std::string& weight, Changed by, const TensorNames& names,
+           std::optional<DType> dtype) {
+    const std::string name = stored_name(*stored_, weight, names);
+    const auto found = places_.find(name);
+    VIADUCT_CHECK(IoError, found != places_.end(), "{}: has no {}, which the adapter {} changes",
+                  stored_->where(), name, adapter_.tensors->where());
+    if (dtype) infos_[found->second].dtype = *dtype;
+    modules_[name] = std::move(by);
+  }
+
   /// The tensor `name` of the base is `by` of the adapter's files instead.
   void replace(const std::string& name, const TensorInfo& by, std::optional<DType> dtype) {
     const auto found = places_.find(name);
@@ -141,9 +162,8 @@ class MergedWeights final : public DerivedSource {
   }
 
   PeftAdapter adapter_;
-  bool transposed_ = false;
   std::unordered_map<std::string, size_t> places_;
-  std::unordered_map<std::string, std::string> modules_;   // by the weight's name
+  std::unordered_map<std::string, Changed> modules_;       // by the weight's name
   std::unordered_map<std::string, std::string> replaced_;  // tensors of the adapter's files
 };
 

@@ -235,20 +235,21 @@ std::map<std::string, std::string> model_side_texts(const std::filesystem::path&
   }
   std::map<std::string, std::string> texts;
   const std::filesystem::path folder = tokenizer_place(path);
-  for (const auto& file : tokenizer_files(folder))
-    texts[file.filename().string()] = read_file(file);
   for (const auto& name : model_side_files(folder)) texts[name] = read_file(folder / name);
-  if (auto config = stored_tokenizer_configuration(TokenizerFiles(folder)))
-    texts["tokenizer_config.json"] = *std::move(config);
+  const TokenizerFiles files(folder);
+  if (auto config = stored_tokenizer_configuration(files))
+    texts[kTokenizerConfigurationFile] = *std::move(config);
+  if (auto config = stored_generation_configuration(files))
+    texts[kGenerationFile] = *std::move(config);
   return texts;
 }
 
 const std::vector<std::string>& model_side_file_names() {
-  static const std::vector<std::string> names{
-      "tokenizer.json",      "tokenizer.model",    "tokenizer_config.json",
-      "vocab.json",          "merges.txt",         "special_tokens_map.json",
-      "added_tokens.json",   "spiece.model",       "sentencepiece.bpe.model",
-      "chat_template.jinja", "chat_template.json", "generation_config.json"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all(std::begin(kTokenizerFiles), std::end(kTokenizerFiles));
+    all.insert(all.end(), {"chat_template.jinja", "chat_template.json", kGenerationFile});
+    return all;
+  }();
   return names;
 }
 

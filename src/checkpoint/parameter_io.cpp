@@ -213,9 +213,15 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
     stored.run = {run.parameter, run.range.begin, run.range.end};
     stored.state = run.master_state();
   }
-  fill_runs(context.device, runs, source, [&](const std::string& name) {
+  const auto name_of = [&](const std::string& name) {
     return stored_name(source, without_adapter_prefix(name), names);
-  });
+  };
+  fill_runs(context.device, runs, source, name_of);
+  store.write_stored([](const Parameter&) { return true; },
+                     [&](const ShardRun& run) {
+                       const ParameterRun part{run.parameter, run.range.begin, run.range.end};
+                       fill_runs(context.device, {{part, run.master_state()}}, source, name_of);
+                     });
   cursor->finish();
   store.publish_masters(context);
 }

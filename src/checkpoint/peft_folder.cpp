@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -9,13 +10,17 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
+#include "checkpoint/check_finite.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
+#include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "model/adapter_modules.h"
 #include "model/adapter_trained.h"
+#include "model/expert_adapters.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -35,6 +40,23 @@ class CheckpointAdapter : private OwnedCheckpoint, public CheckpointWeights {
   explicit CheckpointAdapter(const std::filesystem::path& folder)
       : OwnedCheckpoint{CheckpointReader(folder)}, CheckpointWeights(checkpoint) {}
 };
+
+/// A folder inside a run that is no step of it: the run itself has the adapters.
+void check_inside_run(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, ignored);
+  const std::filesystem::path run = whole.parent_path();
+  const bool inside = std::filesystem::is_directory(whole, ignored) && has_latest(run) &&
+                      !has(whole, kCheckpointIndexFile) && !has(whole, kAdapterConfigFile) &&
+                      !has(whole, "config.json") && !has_latest(whole);
+  if (!inside) return;
+  const bool best = best_step(run).has_value();
+  fail<ConfigError>(
+      "{}: a folder of the run {}, and no adapter; expected {} (its newest step), {}{}",
+      folder.string(), run.string(), run.string(),
+      best ? (run / "best").string() + " (its best one), or " : "or ",
+      (run / step_folder_name(latest_step(run))).string());
+}
 
 /// The tensors of a module's adapter.
 struct Factors {
@@ -62,8 +84,6 @@ std::optional<std::pair<std::string, const TensorInfo * Factors::*>> module_of(
 void refuse_tensor(const TensorInfo& info, const std::string& where) {
   const char* what = info.name.find("lora_embedding_") != std::string::npos
                          ? "the adapter of an embedding, which is not built yet"
-                     : info.name.find(".experts.") != std::string::npos
-                         ? "the adapter of experts, which is not built yet"
                          : "nothing that adapter_config.json explains";
   fail<IoError>("{}: {} ({} {}) is {}", where, shown_name(info.name), dtype_name(info.dtype),
                 to_string(info.shape), what);
@@ -178,6 +198,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
                   folder.string());
     VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
                   "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
+    check_inside_run(folder);
     const ModelFolder found = resolve_model_folder(folder);
     VIADUCT_CHECK(ConfigError,
                   found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
@@ -187,6 +208,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
     place = found.path;
     adapter.tensors = std::make_unique<CheckpointAdapter>(place);
   }
+  adapter.folder = place;
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
   const PeftSettings settings =
       read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
@@ -194,26 +216,81 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   adapter.settings.dropout = settings.dropout;
 
   const std::string where = adapter.tensors->where();
+  SplitExperts split =
+      split_expert_adapter(std::move(adapter.tensors), settings.target_parameters, model);
+  adapter.tensors = std::move(split.tensors);
+  adapter.settings.fused_experts = !split.parameters.empty();
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
+  std::unordered_map<std::string_view, const AdaptableModule*> by_name;
+  for (const AdaptableModule& module : modules) by_name[module.name] = &module;
   const Contents contents = contents_of(*adapter.tensors, settings, model);
   adapter.settings.trained = contents.trained;
   for (const auto& [name, factors] : contents.adapters) {
-    const AdaptableModule* module = find_module(modules, name);
-    if (module == nullptr) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) {
       std::vector<std::string> names;
       for (const AdaptableModule& one : modules) names.push_back(one.name);
       const auto near = nearest_name(name, names);
       fail<IoError>("{}: has an adapter of {}, which is no linear layer of the model's blocks{}",
                     where, shown_name(name), near ? "; nearest: " + *near : "");
     }
+    const auto parameter = split.parameters.find(name);
+    const std::string& matched = parameter == split.parameters.end() ? name : parameter->second;
+    const std::string out =
+        parameter == split.parameters.end() ? settings.targets.left_out_by(name) : "";
+    VIADUCT_CHECK(IoError, out.empty(),
+                  "{}: has {}{}{}, but {} of {} leaves that layer out: they are not of one adapter",
+                  where, kAdapterPrefix, shown_name(name), kAdapterA, out, kAdapterConfigFile);
     adapter.settings.modules.emplace(
-        name, settings.shape_of(name, rank_of(name, factors, *module, settings.magnitudes, where),
-                                where));
+        name,
+        settings.shape_of(
+            matched, rank_of(name, factors, *found->second, settings.magnitudes, where), where));
   }
+  check_magnitudes(adapter.settings, model, where + ": DoRA (use_dora)");
+  check_finite(*adapter.tensors);
   return adapter;
 }
 
-WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& name) {
+namespace {
+
+/// What is written of an adapter: its tensors and the text of adapter_config.json.
+struct Written {
+  std::vector<TensorInfo> infos;
+  std::map<std::string, Tensor> made;  // those that are not as stored
+  std::string config;
+};
+
+Written written_form(const PeftAdapter& adapter, const ModelConfig& model) {
+  Written written{adapter.tensors->tensors(), {}, adapter.config};
+  const auto& modules = adapter.settings.modules;
+  const bool experts = std::ranges::any_of(
+      modules, [](const auto& module) { return is_expert_module(module.first); });
+  if (!experts) return written;
+  VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
+                "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
+                adapter.tensors->where(), adapter.settings.dropout);
+  FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
+    return adapter.tensors->tensor(name);
+  });
+  AdapterSettings others = adapter.settings;
+  std::erase_if(others.modules, [](const auto& module) { return is_expert_module(module.first); });
+  std::erase_if(written.infos, [](const TensorInfo& info) { return is_expert_module(info.name); });
+  for (const auto& [name, tensor] : fused.tensors)
+    written.infos.push_back({name, tensor.dtype(), tensor.shape()});
+  written.made = std::move(fused.tensors);
+  const auto config = parse_json<nlohmann::json>(adapter.config, kAdapterConfigFile);
+  const auto base = config.find("base_model_name_or_path");
+  written.config = peft_config_text(
+      others, model,
+      base != config.end() && base->is_string() ? base->get<std::string>() : std::string(),
+      fused.parameters);
+  return written;
+}
+
+}  // namespace
+
+WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
+                                 const std::filesystem::path& name) {
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(name).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
@@ -222,14 +299,18 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesyst
       !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
       (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
+  const Written form = written_form(adapter, model);
   UnfinishedFolder unfinished(to);
-  write_safetensors(unfinished.path() / kAdapterWeightsFile, adapter.tensors->tensors(),
-                    [&](const std::string& name) { return adapter.tensors->tensor(name); });
+  write_safetensors(
+      unfinished.path() / kAdapterWeightsFile, form.infos, [&](const std::string& tensor) {
+        const auto made = form.made.find(tensor);
+        return made == form.made.end() ? adapter.tensors->tensor(tensor) : made->second;
+      });
   adapter.tensors->check_read();
-  write_file_atomically(unfinished.path() / kAdapterConfigFile, adapter.config);
+  write_file_atomically(unfinished.path() / kAdapterConfigFile, form.config);
   unfinished.finish();
   WrittenAdapter written;
-  for (const TensorInfo& info : adapter.tensors->tensors()) {
+  for (const TensorInfo& info : form.infos) {
     ++written.tensors;
     written.bytes += info.bytes();
   }

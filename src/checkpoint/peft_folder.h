@@ -4,6 +4,7 @@
 // well.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,9 @@ inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
 inline constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
 
 struct PeftAdapter {
-  AdapterSettings settings;
-  std::unique_ptr<TensorSource> tensors;  // under PEFT's names
+  AdapterSettings settings;               // each expert has its own adapter
+  std::filesystem::path folder;           // of these files
+  std::unique_ptr<TensorSource> tensors;  // under PEFT's names, of experts too (peft_experts.h)
   std::string config;                     // the text of adapter_config.json
 };
 
@@ -32,14 +34,18 @@ bool holds_adapter(const std::filesystem::path& folder);
 PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig& model);
 
 /// The adapter_config.json of an adapter. `base`: the model's path; "" if there is none.
+/// `parameters`: those of fused experts that have adapters, by name.
 std::string peft_config_text(const AdapterSettings& settings, const ModelConfig& model,
-                             const std::string& base);
+                             const std::string& base,
+                             const std::map<std::string, AdapterShape>& parameters = {});
 
 /// Writes PEFT's folder `to`, which is new or empty, whole or not at all. Tensors are FP32, or as
-/// stored.
+/// stored; those of experts are fused as transformers 5 has them. ConfigError for adapters of
+/// experts that PEFT cannot hold.
 struct WrittenAdapter {
   int64_t tensors = 0, bytes = 0;
 };
-WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const std::filesystem::path& to);
+WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
+                                 const std::filesystem::path& to);
 
 }  // namespace viaduct

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Members that need no answer here, whatever they say: they name things, or say which layers have
-/// an adapter, which follows from the tensors.
+/// an adapter, which follows from the tensors (peft_targets.h compares them).
 const std::set<std::string>& known_members() {
   static const std::set<std::string> names{"auto_mapping",
                                            "base_model_name_or_path",
@@ -34,6 +34,7 @@ const std::set<std::string>& known_members() {
                                            "alpha_pattern",
                                            "revision",
                                            "target_modules",
+                                           "target_parameters",
                                            "task_type",
                                            "use_rslora",
                                            "use_dora",
@@ -93,6 +94,16 @@ std::vector<std::pair<std::string, double>> patterns(const Json& config, const c
   return list;
 }
 
+std::vector<std::string> target_parameters(const Json& config, const std::string& where) {
+  const auto found = config.find("target_parameters");
+  if (found == config.end() || found->is_null()) return {};
+  const bool names = found->is_array() &&
+                     std::ranges::all_of(*found, [](const Json& name) { return name.is_string(); });
+  VIADUCT_CHECK(IoError, names, "{}: target_parameters: expected a list of names, found {}", where,
+                shown(*found));
+  return found->get<std::vector<std::string>>();
+}
+
 /// Refuses adapters that are not low-rank terms of a model as it was.
 void check_kind(const Json& config, const std::string& where) {
   const std::string type = string_member(config, "peft_type", where);
@@ -134,11 +145,13 @@ std::string last_part(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
 
+using Shapes = std::map<std::string, AdapterShape>;
+
 /// The most frequent value.
 template <class T, class F>
-T most_frequent(const AdapterSettings& settings, F&& of) {
+T most_frequent(const Shapes& shapes, F&& of) {
   std::map<T, int64_t> counts;
-  for (const auto& [name, shape] : settings.modules) ++counts[of(shape)];
+  for (const auto& [name, shape] : shapes) ++counts[of(shape)];
   return std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })
       ->first;
 }
@@ -195,38 +208,44 @@ PeftSettings read_peft_settings(const std::string& text, const std::string& wher
   settings.ties_saved = bool_member(config, "ensure_weight_tying", where, false);
   settings.ranks = patterns(config, "rank_pattern", where);
   settings.alphas = patterns(config, "alpha_pattern", where);
+  settings.target_parameters = target_parameters(config, where);
+  settings.targets = read_peft_targets(text, where);
   return settings;
 }
 
 std::string peft_config_text(const AdapterSettings& settings, const ModelConfig& model,
-                             const std::string& base) {
-  const auto rank = most_frequent<int64_t>(settings, [](const auto& s) { return s.rank; });
-  const auto alpha = most_frequent<double>(settings, [](const auto& s) { return s.alpha; });
-  Json ranks = Json::object(), alphas = Json::object();
-  for (const auto& [name, shape] : settings.modules) {
+                             const std::string& base, const Shapes& parameters) {
+  Shapes all = settings.modules;
+  all.insert(parameters.begin(), parameters.end());
+  const auto rank = most_frequent<int64_t>(all, [](const auto& s) { return s.rank; });
+  const auto alpha = most_frequent<double>(all, [](const auto& s) { return s.alpha; });
+  Json ranks = Json::object(), alphas = Json::object(), targets = Json::array();
+  for (const auto& [name, shape] : parameters) targets.push_back(name);
+  for (const auto& [name, shape] : all) {
     if (shape.rank != rank) ranks[name] = shape.rank;
     if (shape.alpha != alpha) alphas[name] = plain_number(shape.alpha);
   }
   const std::set<std::string>& trained = settings.trained;
   const bool ties = std::ranges::any_of(
       trained, [&](const std::string& module) { return is_tied_table(model, module); });
-  const Json config{{"alpha_pattern", alphas},
-                    {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
-                    {"bias", "none"},
-                    {"ensure_weight_tying", ties},
-                    {"fan_in_fan_out", model_family(model.family).names.transposed},
-                    {"inference_mode", true},
-                    {"init_lora_weights", true},
-                    {"lora_alpha", plain_number(alpha)},
-                    {"lora_dropout", settings.dropout},
-                    {"modules_to_save", trained.empty() ? Json() : Json(trained)},
-                    {"peft_type", "LORA"},
-                    {"r", rank},
-                    {"rank_pattern", ranks},
-                    {"target_modules", target_names(settings, model)},
-                    {"task_type", "CAUSAL_LM"},
-                    {"use_dora", settings.magnitudes},
-                    {"use_rslora", settings.modules.begin()->second.rank_stabilized}};
+  Json config{{"alpha_pattern", alphas},
+              {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
+              {"bias", "none"},
+              {"ensure_weight_tying", ties},
+              {"fan_in_fan_out", model_family(model.family).names.transposed},
+              {"inference_mode", true},
+              {"init_lora_weights", true},
+              {"lora_alpha", plain_number(alpha)},
+              {"lora_dropout", settings.dropout},
+              {"modules_to_save", trained.empty() ? Json() : Json(trained)},
+              {"peft_type", "LORA"},
+              {"r", rank},
+              {"rank_pattern", ranks},
+              {"target_modules", target_names(settings, model)},
+              {"task_type", "CAUSAL_LM"},
+              {"use_dora", settings.magnitudes},
+              {"use_rslora", all.begin()->second.rank_stabilized}};
+  if (!targets.empty()) config["target_parameters"] = targets;
   return config.dump(2) + "\n";
 }
 

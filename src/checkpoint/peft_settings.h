@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/peft_targets.h"
 #include "nn/adapter_settings.h"
 
 namespace viaduct {
@@ -18,6 +19,8 @@ struct PeftSettings {
   std::vector<std::string> saved;  // modules_to_save, as the file has them
   bool ties_saved = false;         // a tied head goes with the saved token table
   std::vector<std::pair<std::string, double>> ranks, alphas;  // patterns, in the file's order
+  std::vector<std::string> target_parameters;                 // of fused experts
+  PeftTargets targets;
 
   /// Of a module whose tensors have `rank`. IoError, naming `where`, if the settings say another.
   AdapterShape shape_of(const std::string& module, int64_t rank, const std::string& where) const;

@@ -93,4 +93,12 @@ Tensor rounded_tensor(const Tensor& tensor, DType dtype, const std::string& name
   return result;
 }
 
+Tensor in_fp32(const Tensor& tensor) {
+  const Tensor values = host_tensor(DType::f32, tensor.shape());
+  for_each_value(tensor, [&](int64_t i, double value) {
+    values.data<float>()[i] = static_cast<float>(value);
+  });
+  return values;
+}
+
 }  // namespace viaduct

@@ -61,4 +61,7 @@ void for_each_value(const Tensor& tensor, F&& f) {
   });
 }
 
+/// The values of a contiguous floating host tensor in FP32, a copy.
+Tensor in_fp32(const Tensor& tensor);
+
 }  // namespace viaduct

@@ -175,6 +175,15 @@ class Communicator {
   /// "rank 3: …": why a rank of the run has failed, if this backend knows; else empty. Any thread
   /// may call it.
   virtual std::string failure() const { return {}; }
+  /// After `fail_all`, which every rank calls that leaves its work: the ranks of the run connected
+  /// anew, for what they still do together before they end. All of them call it, on the world;
+  /// CommError if one has ended or does not come within `seconds`, which is also the timeout of its
+  /// operations. The first cause stays the one that the run reports. Null where the backend has no
+  /// second connection, or there is one rank.
+  virtual std::shared_ptr<Communicator> reconnect(double seconds) {
+    static_cast<void>(seconds);
+    return nullptr;
+  }
 
   /// Whether a device may capture the operations into a graph (`Device::capture`) and do them again
   /// without the host.

@@ -11,6 +11,7 @@ constexpr double kHighestBoost = 255;
 
 FieldGroup dist_fields(DistConfig& config) {
   FieldGroup group("dist", "Ranks and the device they run on.");
+  group.on_resume(resume::free);
   group
       .field("ranks", config.ranks,
              "World size. Without a launcher the ranks are threads of this process; under one it "
@@ -61,7 +62,8 @@ FieldGroup dist_fields(DistConfig& config) {
              "File with the algorithm of cuBLASLt for each kind of product, made if there is none: "
              "the first algorithms that the library proposes for a kind that is not in it are "
              "timed once, and the fastest is added (docs/cuda.md). null: the first one, untimed.")
-      .constraint("dist.device = cuda; the GPU and the library that made the file");
+      .constraint("dist.device = cuda; the GPU and the library that made the file")
+      .on_resume(resume::said("products may have other algorithms, which round otherwise"));
   group
       .field("nccl_communicator_config_path", config.nccl_communicator_config_path,
              "YAML file with the connections of NCCL by group of ranks: {dp_cp: {min_ctas: 4, "
@@ -110,6 +112,7 @@ FieldGroup dist_fields(DistConfig& config) {
 
 FieldGroup dist_model_fields(DistConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("pipeline_model_parallel_comm_backend", config.pipeline_model_parallel_comm_backend,
              "What carries tensors between the stages of GPUs; null: dist.distributed_backend, as "
@@ -122,6 +125,7 @@ FieldGroup dist_model_fields(DistConfig& config) {
 
 FieldGroup dist_buffer_fields(DistConfig& config) {
   FieldGroup group("ddp", "");
+  group.on_resume(resume::free);
   group
       .field("nccl_ub", config.nccl_ub,
              "The run's memory is registered with NCCL's connections of data-parallel and "
@@ -138,6 +142,7 @@ FieldGroup dist_buffer_fields(DistConfig& config) {
 
 FieldGroup parallel_fields(ParallelConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("tensor_model_parallel_size", config.tensor_model_parallel_size,
              "tp: ranks that share each layer; qkv, fc1 and vocabulary are cut by columns, proj "

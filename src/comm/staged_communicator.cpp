@@ -140,6 +140,10 @@ class StagedCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void fail_all(std::string_view cause) override { inner_->fail_all(cause); }
+  /// Of the hosts alone: it exchanges no tensors of the device.
+  std::shared_ptr<Communicator> reconnect(double seconds) override {
+    return inner_->reconnect(seconds);
+  }
   /// The numbers are in the device's memory, and the rows on the host.
   bool takes_row_order() const override { return false; }
   void open_connections(const std::vector<OwnConnection>&) override {

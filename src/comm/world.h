@@ -31,7 +31,7 @@ void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main
 /// Runs `rank_main` as this process's rank of the world that mpirun or srun started: MPI begins and
 /// ends here, once per process. Returns when all ranks have ended. If a rank throws, all others
 /// leave their operations; the first cause is thrown in the process where it arose, which must end
-/// with a failing status, and no other returns: the launcher ends them, or after ten seconds
+/// with a failing status, and no other returns: the launcher ends them, or after 75 seconds
 /// MPI_Abort. So one process reports one cause. CommError if MPI has a different number of ranks
 /// than the launcher's variables.
 void run_mpi_rank(const WorldOptions& options, RankMain rank_main);

@@ -144,6 +144,11 @@ Field& Field::constraint(std::string text) {
   return *this;
 }
 
+Field& Field::on_resume(ResumeRule rule) {
+  resume = rule;
+  return *this;
+}
+
 Field& Field::planned(std::string why) {
   state.fill(KnobState::planned);
   reason = std::move(why);
@@ -182,6 +187,7 @@ Field& FieldGroup::add(std::string name, std::string type, Value default_value, 
   field.default_value = std::move(default_value);
   field.doc = std::move(doc);
   field.state.fill(KnobState::built);  // unless its owner says otherwise
+  field.resume = resume_;
   return field;
 }
 
@@ -195,6 +201,11 @@ Field& FieldGroup::unbound(std::string name, std::string type, Value default_val
 
 FieldGroup& FieldGroup::short_form(std::string name) {
   short_form_ = std::move(name);
+  return *this;
+}
+
+FieldGroup& FieldGroup::on_resume(ResumeRule rule) {
+  resume_ = rule;
   return *this;
 }
 

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "config/convert.h"
+#include "config/resume_rule.h"
 #include "config/value.h"
 
 namespace viaduct {
@@ -63,7 +64,8 @@ struct Field {
       harmless;  // values, as text, that a planned field accepts besides its default
   std::vector<std::string> planned_choices;  // of `allowed`: not implemented yet
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
-  bool environment = false;  // an environment variable, listed with the knobs
+  bool environment = false;          // an environment variable, listed with the knobs
+  std::optional<ResumeRule> resume;  // of a field that is built
 
   std::function<bool(const Value&)> assign;  // false if the value is not of the type
   std::function<Value()> current;
@@ -98,6 +100,8 @@ struct Field {
   Field& planned_values(std::vector<std::string> choices, std::string why);
   Field& planned_on(KnobDevice device, std::string why);
   Field& not_applicable_on(KnobDevice device, std::string why);
+  /// What its change means when a run resumes.
+  Field& on_resume(ResumeRule rule);
 };
 
 /// Fields of one section that one folder owns.
@@ -120,6 +124,8 @@ class FieldGroup {
 
   /// `section=VALUE` is short for `section.NAME=VALUE`.
   FieldGroup& short_form(std::string name);
+  /// The rule of the fields declared after this that do not say another.
+  FieldGroup& on_resume(ResumeRule rule);
 
   const std::string& section() const { return section_; }
   const std::string& doc() const { return doc_; }
@@ -130,6 +136,7 @@ class FieldGroup {
   Field& add(std::string name, std::string type, Value default_value, std::string doc);
 
   std::string section_, doc_, short_form_;
+  std::optional<ResumeRule> resume_;
   std::vector<Field> fields_;
 };
 

@@ -98,6 +98,47 @@ Located located(const AnswerFinder& finder, const ConversationPrefixes& prefixes
   }
 }
 
+/// What a message that is no answer adds to the whole text.
+TextRange added(const ConversationPrefixes& prefixes, size_t message) {
+  try {
+    const PrefixText before = message == 0 ? PrefixText() : prefixes.prefix(message, false);
+    const PrefixText with = prefixes.prefix(message + 1, false);
+    if (before.is_prefix() && with.is_prefix() && before.size() <= with.size())
+      return {before.size(), with.size()};
+  } catch (const TemplateError& error) {
+    not_found(message, error.what());
+  }
+  not_found(message, "it is not to be learned, and its place in the text is not clear");
+}
+
+/// The messages that say that they are not learned, where everything else is.
+std::vector<TextRange> kept_out(const AnswerFinder& finder, const ConversationPrefixes& prefixes,
+                                const Conversation& conversation, bool has_generation) {
+  std::vector<TextRange> ranges;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const ChatMessage& message = conversation.messages[i];
+    if (message.learned) continue;
+    if (!message.is_answer()) {
+      ranges.push_back(added(prefixes, i));
+      continue;
+    }
+    if (has_generation) {
+      const auto marked = marked_answers(prefixes, conversation, {i});
+      if (marked.empty()) not_found(i, "it is not to be learned, and no generation block has it");
+      ranges.insert(ranges.end(), marked.begin(), marked.end());
+      continue;
+    }
+    const Located answer = located(finder, prefixes, i);
+    if (!answer.in_whole) {
+      not_found(i,
+                "it is not to be learned, and the template shows it otherwise in the whole "
+                "conversation");
+    }
+    ranges.push_back(answer.range);
+  }
+  return merged(std::move(ranges));
+}
+
 }  // namespace
 
 const std::vector<std::string>& train_on_names() {
@@ -137,6 +178,16 @@ std::vector<size_t> learned_answers(const Conversation& conversation, TrainOn tr
   return wanted;
 }
 
+size_t passed_over(const Conversation& conversation, TrainOn train_on) {
+  if (train_on == TrainOn::all) return 0;
+  const auto asking = std::ranges::count_if(
+      conversation.messages, [](const ChatMessage& message) { return message.says_learned; });
+  const std::vector<size_t> learned = learned_answers(conversation, train_on);
+  const auto heard = std::ranges::count_if(
+      learned, [&](size_t i) { return conversation.messages[i].says_learned; });
+  return static_cast<size_t>(asking - heard);
+}
+
 std::optional<size_t> AnswerFinder::last_special_end(std::string_view text) const {
   std::optional<size_t> end;
   if (added_ == nullptr) return end;
@@ -155,6 +206,22 @@ std::optional<size_t> AnswerFinder::last_special_end(std::string_view text) cons
         });
   }
   return end;
+}
+
+void AnswerFinder::check_renderer() const {
+  VIADUCT_CHECK(ConfigError, renderer_ != nullptr,
+                "the model has no chat template (chat_template.jinja, or chat_template in "
+                "tokenizer_config.json); give one with --template");
+}
+
+std::string AnswerFinder::text(const Conversation& conversation) const {
+  if (conversation.plain) return conversation.plain->text;
+  check_renderer();
+  try {
+    return renderer_->render(conversation, options_).text;
+  } catch (const TemplateError& error) {
+    throw InvalidConversation(ConversationProblem::refused_by_template, error.what());
+  }
 }
 
 ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn train_on) const {
@@ -181,15 +248,17 @@ ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn t
       "--train-on completion: the data are of the form {}, which has no completions; "
       "expected assistant, last or all",
       form_name(conversation.form));
-  VIADUCT_CHECK(ConfigError, renderer_ != nullptr,
-                "the model has no chat template (chat_template.jinja, or chat_template in "
-                "tokenizer_config.json); give one with --template");
+  check_renderer();
   try {
     const ConversationPrefixes prefixes(*renderer_, conversation, options_);
     whole.text = prefixes.whole().text;
-    if (whole.all) return texts;
+    const bool has_generation = renderer_->template_of(conversation).has_generation();
+    if (whole.all) {
+      whole.kept_out = kept_out(*this, prefixes, conversation, has_generation);
+      return texts;
+    }
     const std::vector<size_t> wanted = learned_answers(conversation, train_on);
-    if (renderer_->template_of(conversation).has_generation()) {
+    if (has_generation) {
       whole.answers = marked_answers(prefixes, conversation, wanted);
       return texts;
     }

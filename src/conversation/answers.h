@@ -24,6 +24,8 @@ TrainOn train_on_of(std::string_view name);
 TrainOn default_train_on(const Conversation& conversation);
 /// The messages that are learned, ascending: of `all`, the answers among them.
 std::vector<size_t> learned_answers(const Conversation& conversation, TrainOn train_on);
+/// How many messages say that they are learned (`weight`, `train`), and are not by `train_on`.
+size_t passed_over(const Conversation& conversation, TrainOn train_on);
 
 /// Bytes [begin, end) of a text.
 using TextRange = std::pair<size_t, size_t>;
@@ -34,6 +36,8 @@ struct ConversationText {
   std::vector<TextRange> answers;  // ascending, disjoint
   bool all = false;                // every token but the first is learned
   size_t messages = 0;             // how many first ones of the conversation it has; 0: all
+  /// Ascending, disjoint: tokens that overlap these are not learned, whatever else is said.
+  std::vector<TextRange> kept_out = {};
 };
 
 struct ConversationTexts {
@@ -60,13 +64,21 @@ class AnswerFinder {
   /// to its last special token if it has one. The completion of a text ends with what a prompt
   /// template puts behind it, up to the last special token there too. InvalidConversation if the
   /// template refuses the conversation, or hides where an answer begins; ConfigError where
-  /// `train_on` has no meaning for the conversation's form, or there is no template.
+  /// `train_on` has no meaning for the conversation's form, or there is no template. Messages that
+  /// say that they are not learned are not, by `all` neither.
   ConversationTexts find(const Conversation& conversation, TrainOn train_on) const;
+
+  /// The text of the whole conversation alone. InvalidConversation if the template refuses it,
+  /// ConfigError without one.
+  std::string text(const Conversation& conversation) const;
 
   /// The end of the last special token in `text`, nothing without one.
   std::optional<size_t> last_special_end(std::string_view text) const;
 
  private:
+  /// ConfigError without a template.
+  void check_renderer() const;
+
   const ChatRenderer* renderer_;
   const AddedTokens* added_;
   RenderOptions options_;

@@ -26,15 +26,14 @@ void append_ranges(std::string_view text, const std::vector<TokenSpan>& spans,
   for (const TokenSpan& span : spans) ranges.emplace_back(begins[span.begin], begins[span.end]);
 }
 
-/// Whether a token overlaps an answer; as transformers, both walk forward.
-void fill_mask(const std::vector<TextRange>& places, const std::vector<TextRange>& answers,
-               std::vector<uint8_t>& mask) {
-  mask.assign(places.size(), 0);
-  size_t answer = 0;
+/// Gives the tokens that overlap a range the value; as transformers, both walk forward.
+void fill_mask(const std::vector<TextRange>& places, const std::vector<TextRange>& ranges,
+               uint8_t value, std::vector<uint8_t>& mask) {
+  size_t range = 0;
   for (size_t i = 0; i < places.size(); ++i) {
-    while (answer < answers.size() && places[i].first >= answers[answer].second) ++answer;
-    if (answer == answers.size()) break;
-    if (places[i].second > answers[answer].first) mask[i] = 1;
+    while (range < ranges.size() && places[i].first >= ranges[range].second) ++range;
+    if (range == ranges.size()) break;
+    if (places[i].second > ranges[range].first) mask[i] = value;
   }
 }
 
@@ -123,12 +122,10 @@ ChatRow ChatEncoder::encode(ConversationText text) {
   } else {
     for (const TextPiece& piece : pieces) append(text.text, piece, row, places);
   }
-  if (text.all) {
-    row.mask.assign(row.ids.size(), 1);
-    if (!row.mask.empty()) row.mask.front() = 0;
-  } else {
-    fill_mask(places, text.answers, row.mask);
-  }
+  row.mask.assign(row.ids.size(), text.all ? 1 : 0);
+  if (text.all && !row.mask.empty()) row.mask.front() = 0;
+  fill_mask(places, text.answers, 1, row.mask);
+  fill_mask(places, text.kept_out, 0, row.mask);
   return row;
 }
 

@@ -61,6 +61,8 @@ struct ChatFilesResult {
   int64_t unknown_bytes = 0;
   std::array<ProblemCount, kConversationProblems> problems;
   ProblemCount hidden_tools;  ///< valid lines whose text does not show all tools or tool calls
+  /// Valid lines with messages that say that they are learned, and are not by what is learned.
+  ProblemCount passed_over;
   ControlTokenCounts control_tokens;
   std::vector<std::string> train_on;  ///< what was learned, by name
   ChatRow first_row;

@@ -12,15 +12,6 @@ namespace {
 constexpr std::string_view kBegin = "\xf3\xb0\x80\x80", kEnd = "\xf3\xb0\x80\x81";
 constexpr std::string_view kCommon = "\xf3\xb0\x80";
 
-bool is_blank(std::string_view text) {
-  while (!text.empty()) {
-    const CodePoint first = first_code_point(text);
-    if (!is_white_space(first.value)) return false;
-    text.remove_prefix(first.bytes);
-  }
-  return true;
-}
-
 /// Whether a mark stands at `at`.
 bool is_mark(std::string_view text, size_t at) {
   const std::string_view rest = text.substr(at);
@@ -50,8 +41,8 @@ std::vector<TextRange> own_words(const Conversation::Plain& plain) {
 AddedTokens chosen(const AddedTokens& added, const ChatRenderer* renderer) {
   std::vector<AddedToken> tokens;
   for (const AddedToken& token : added.tokens()) {
-    const bool in_template =
-        renderer != nullptr && renderer->contains(token.content) && !is_blank(token.content);
+    const bool in_template = renderer != nullptr && renderer->contains(token.content) &&
+                             !only_white_space(token.content);
     if (!token.special && !in_template) continue;
     AddedToken plain;
     plain.id = token.id;
@@ -190,7 +181,9 @@ std::vector<TextPiece> take_marks(ConversationText& row) {
     const auto before = std::lower_bound(marks.begin(), marks.end(), place) - marks.begin();
     return place - static_cast<size_t>(before) * kBegin.size();
   };
-  for (TextRange& answer : row.answers) answer = {moved(answer.first), moved(answer.second)};
+  for (auto* ranges : {&row.answers, &row.kept_out}) {
+    for (TextRange& range : *ranges) range = {moved(range.first), moved(range.second)};
+  }
   row.text = std::move(clean);
   return pieces;
 }

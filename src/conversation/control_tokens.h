@@ -42,7 +42,7 @@ class ControlTokens {
   AddedTokens tokens_;
 };
 
-/// Takes the marks out of a rendered text and moves its answers. Returns the pieces of the text
+/// Takes the marks out of a rendered text and moves its ranges. Returns the pieces of the text
 /// without marks: where each begins, and whether it is a token that is encoded as plain text. A
 /// mark without its partner (the template cut the text between) also ends a piece.
 struct TextPiece {

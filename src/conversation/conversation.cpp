@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/json.h"
+#include "data/tokenizer/unicode.h"
 
 namespace viaduct {
 namespace {
@@ -111,11 +112,22 @@ bool ChatMessage::has(std::string_view member) const {
   return !found->is_list() || !found->as_list().items.empty();
 }
 
+bool ChatMessage::has_words() const {
+  const auto words = [](const TemplateValue* text) {
+    return text != nullptr && text->is_text() && !only_white_space(text->as_text());
+  };
+  const TemplateValue* content = value.as_map().find("content");
+  if (content == nullptr || !content->is_list()) return words(content);
+  return std::ranges::any_of(content->as_list().items, [&](const TemplateValue& part) {
+    return part.is_map() && words(part.as_map().find("text"));
+  });
+}
+
 ChatMessage ChatMessage::of_text(std::string role, std::string content) {
   TemplateMap map;
   map.set("role", TemplateValue(role));
   map.set("content", TemplateValue(std::move(content)));
-  return {std::move(role), TemplateValue::map(std::move(map)), true};
+  return {std::move(role), TemplateValue::map(std::move(map))};
 }
 
 ChatMessage ChatMessage::of_value(const TemplateValue& message) {
@@ -143,6 +155,8 @@ ChatMessage ChatMessage::of_value(const TemplateValue& message) {
     result.role = role->as_text();
   }
   result.learned = is_learned(map);
+  result.says_learned =
+      result.learned && (map.find("weight") != nullptr || map.find("train") != nullptr);
   result.value = TemplateValue::map(std::move(map));
   return result;
 }

@@ -23,7 +23,9 @@ std::string_view form_name(ConversationForm form);
 struct ChatMessage {
   std::string role;     // "system", "user", "assistant", "tool", …
   TemplateValue value;  // a map: role, content, and whatever else the message has
-  bool learned = true;  // of an assistant's message: its `weight` (0, 1) or `train` (a bool)
+  /// What its `weight` (0, 1) or `train` (a bool) says; without either an answer is learned.
+  bool learned = true;
+  bool says_learned = false;  // one of them stands there and says so
 
   /// The message {"role": role, "content": content}.
   static ChatMessage of_text(std::string role, std::string content);
@@ -35,6 +37,8 @@ struct ChatMessage {
   bool is_answer() const { return role == "assistant"; }
   /// Whether the member is there and is neither "" nor an empty list.
   bool has(std::string_view member) const;
+  /// Whether the content is more than white space.
+  bool has_words() const;
 };
 
 struct Conversation {
@@ -70,7 +74,7 @@ enum class ConversationProblem {
   two_system_prompts,   // a member `system`, and a first message of the system
   refused_by_template,  // the template raises an error
   answer_not_found,     // rendering does not tell where an answer begins
-  hidden_calls,         // an answer without content, whose tool calls the template does not show
+  hidden_calls,         // an answer without words, whose tool calls the template does not show
 };
 inline constexpr size_t kConversationProblems = 12;
 
@@ -98,9 +102,6 @@ struct ConversationReading {
   /// accepted that a template may be rendered with.
   bool checked = true;
 };
-
-/// InvalidConversation unless the message has a role that templates know.
-void check_role(const ChatMessage& message);
 
 /// The form of a line by its members. InvalidConversation, which names the members, for an object
 /// of no form; IoError for preferences and ratings, which this reader does not know.

@@ -5,53 +5,21 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "base/json_reader.h"
 #include "conversation/conversation.h"
+#include "conversation/line_members.h"
+#include "conversation/message_checks.h"
 #include "conversation/prompt_template.h"
-#include "data/tokenizer/unicode.h"
 
 namespace viaduct {
 namespace {
 
 using Problem = ConversationProblem;
 
-template <class... Args>
-[[noreturn]] void invalid(Problem problem, fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidConversation(problem, fmt::format(format, std::forward<Args>(args)...));
-}
-
-constexpr std::array<std::string_view, 8> kRoles = {
-    "system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"};
 /// Variables of a template that a line sets by members of their own.
 constexpr std::array<std::string_view, 4> kOwnVariables = {"messages", "tools", "documents",
                                                            "add_generation_prompt"};
-
-/// The member, nothing where it is missing or null.
-const TemplateValue* member(const TemplateMap& line, std::string_view name) {
-  const TemplateValue* found = line.find(name);
-  return found == nullptr || found->is_none() ? nullptr : found;
-}
-
-const std::string& text_member(const TemplateMap& line, std::string_view name) {
-  const TemplateValue* found = member(line, name);
-  if (found == nullptr) invalid(Problem::wrong_member, "'{}' is missing", name);
-  if (!found->is_text())
-    invalid(Problem::wrong_member, "'{}' is {}, expected a text", name, type_name(*found));
-  return found->as_text();
-}
-
-/// A text that may be missing: "".
-std::string optional_text(const TemplateMap& line, std::string_view name) {
-  return member(line, name) == nullptr ? std::string() : text_member(line, name);
-}
-
-const std::vector<TemplateValue>& list_member(const TemplateMap& line, std::string_view name) {
-  const TemplateValue* found = member(line, name);
-  if (found == nullptr) invalid(Problem::wrong_member, "'{}' is missing", name);
-  if (!found->is_list())
-    invalid(Problem::wrong_member, "'{}' is {}, expected a list", name, type_name(*found));
-  return found->as_list().items;
-}
 
 bool is_pair_member(const TemplateMap& line) {
   return member(line, "chosen") != nullptr || member(line, "rejected") != nullptr;
@@ -76,13 +44,13 @@ void read_tools(const TemplateMap& line, Conversation& conversation) {
     try {
       conversation.tools = TemplateValue::from_json(tools->as_text(), "'tools'");
     } catch (const Error& error) {
-      invalid(Problem::wrong_member, "{}", error.what());
+      invalid_line(Problem::wrong_member, "{}", error.what());
     }
     if (conversation.tools.is_none()) return;
   }
   if (!conversation.tools.is_list()) {
-    invalid(Problem::wrong_member, "'tools' is {}, expected a list, or the JSON of one",
-            type_name(conversation.tools));
+    invalid_line(Problem::wrong_member, "'tools' is {}, expected a list, or the JSON of one",
+                 type_name(conversation.tools));
   }
 }
 
@@ -90,21 +58,22 @@ void read_variables(const TemplateMap& line, Conversation& conversation) {
   read_tools(line, conversation);
   if (const TemplateValue* documents = member(line, "documents")) {
     if (!documents->is_list()) {
-      invalid(Problem::wrong_member, "'documents' is {}, expected a list", type_name(*documents));
+      invalid_line(Problem::wrong_member, "'documents' is {}, expected a list",
+                   type_name(*documents));
     }
     conversation.documents = *documents;
   }
   const TemplateValue* variables = member(line, "chat_template_kwargs");
   if (variables == nullptr) return;
   if (!variables->is_map()) {
-    invalid(Problem::wrong_member, "'chat_template_kwargs' is {}, expected an object",
-            type_name(*variables));
+    invalid_line(Problem::wrong_member, "'chat_template_kwargs' is {}, expected an object",
+                 type_name(*variables));
   }
   for (const auto& [name, value] : variables->as_map().entries()) {
     const std::string& text = name.as_text();
     if (std::find(kOwnVariables.begin(), kOwnVariables.end(), text) != kOwnVariables.end()) {
-      invalid(Problem::wrong_member,
-              "'chat_template_kwargs' has '{}', which is a member of the line itself", text);
+      invalid_line(Problem::wrong_member,
+                   "'chat_template_kwargs' has '{}', which is a member of the line itself", text);
     }
     conversation.variables.emplace_back(text, value);
   }
@@ -119,21 +88,6 @@ void read_messages(const std::vector<TemplateValue>& messages, Conversation& con
 void read_system(const TemplateMap& line, Conversation& conversation) {
   if (const std::string system = optional_text(line, "system"); !system.empty())
     conversation.messages.push_back(ChatMessage::of_text("system", system));
-}
-
-/// Of a conversation that read_system() has begun, and to which the turns were added.
-void check_system(const Conversation& conversation) {
-  const auto& messages = conversation.messages;
-  if (conversation.plain) {
-    invalid(Problem::wrong_member,
-            "'system' has no place in a text without messages; expected it in the prompt, or in "
-            "Megatron's form named by the prompt template: {{system}}");
-  }
-  if (messages.size() > 1 && (messages[1].role == "system" || messages[1].role == "developer")) {
-    invalid(Problem::two_system_prompts,
-            "two system prompts: the line's 'system', and a first message of the role '{}'",
-            messages[1].role);
-  }
 }
 
 /// Whether the prompt template shows the line's `system`.
@@ -153,15 +107,15 @@ void read_share_gpt(const TemplateMap& line, Conversation& conversation) {
        {"function", "tool"},
        {"observation", "tool"}}};
   for (const TemplateValue& message : list_member(line, "conversations")) {
-    if (!message.is_map()) invalid(Problem::wrong_member, "a message is not an object");
+    if (!message.is_map()) invalid_line(Problem::wrong_member, "a message is not an object");
     const std::string& from = text_member(message.as_map(), "from");
     const auto role = std::find_if(kFrom.begin(), kFrom.end(),
                                    [&](const auto& entry) { return entry.first == from; });
     if (role == kFrom.end()) {
       std::vector<std::string_view> known;
       for (const auto& entry : kFrom) known.push_back(entry.first);
-      invalid(Problem::unknown_role, "a message is from '{}', expected one of {}", shown_name(from),
-              fmt::join(known, ", "));
+      invalid_line(Problem::unknown_role, "a message is from '{}', expected one of {}",
+                   shown_name(from), fmt::join(known, ", "));
     }
     TemplateMap map;
     map.set("role", TemplateValue(role->second));
@@ -182,7 +136,7 @@ void read_instruction(const TemplateMap& line, Conversation& conversation) {
     for (const TemplateValue& pair : list_member(line, "history")) {
       const bool good = pair.is_list() && pair.as_list().items.size() == 2 &&
                         pair.as_list().items[0].is_text() && pair.as_list().items[1].is_text();
-      if (!good) invalid(Problem::wrong_member, "'history' is not a list of pairs of texts");
+      if (!good) invalid_line(Problem::wrong_member, "'history' is not a list of pairs of texts");
       messages.push_back(ChatMessage::of_text("user", pair.as_list().items[0].as_text()));
       messages.push_back(ChatMessage::of_text("assistant", pair.as_list().items[1].as_text()));
     }
@@ -205,64 +159,16 @@ void read_prompt(const TemplateMap& line, Conversation& conversation) {
     return;
   }
   if (!prompt.is_list() || !completion.is_list()) {
-    invalid(Problem::wrong_member,
-            "'prompt' is {} and 'completion' {}, expected two texts or two lists of messages",
-            type_name(prompt), type_name(completion));
+    invalid_line(Problem::wrong_member,
+                 "'prompt' is {} and 'completion' {}, expected two texts or two lists of messages",
+                 type_name(prompt), type_name(completion));
   }
   read_messages(prompt.as_list().items, conversation);
   conversation.prompt_messages = conversation.messages.size();
   read_messages(completion.as_list().items, conversation);
 }
 
-/// `content`: a text, or a list of parts of text.
-void check_content(const TemplateValue& content) {
-  if (content.is_text()) return;
-  if (!content.is_list())
-    invalid(Problem::wrong_member, "the content of a message is {}", type_name(content));
-  for (const TemplateValue& part : content.as_list().items) {
-    const TemplateValue* type = part.is_map() ? member(part.as_map(), "type") : nullptr;
-    if (type == nullptr || !type->is_text())
-      invalid(Problem::unknown_part, "a part of a message's content has no type");
-    if (type->as_text() != "text") {
-      invalid(Problem::unknown_part,
-              "a part of a message's content is of the type '{}', expected 'text'",
-              shown_name(type->as_text()));
-    }
-    text_member(part.as_map(), "text");
-  }
-}
-
-void check_messages(const Conversation& conversation) {
-  if (conversation.messages.empty()) invalid(Problem::no_messages, "there are no messages");
-  bool answered = false;
-  for (const ChatMessage& message : conversation.messages) {
-    const TemplateMap& map = message.value.as_map();
-    check_role(message);
-    const TemplateValue* content = map.find("content");
-    if (content != nullptr) check_content(*content);
-    if (!message.is_answer()) {
-      if (content == nullptr)
-        invalid(Problem::wrong_member, "a message of the role '{}' has no content", message.role);
-      continue;
-    }
-    answered = true;
-    if (!message.has("content") && !message.has("tool_calls")) {
-      invalid(Problem::empty_answer,
-              "a message of the assistant has neither content nor tool calls");
-    }
-  }
-  if (!answered) invalid(Problem::no_answer, "there is no message of the assistant");
-}
-
 }  // namespace
-
-void check_role(const ChatMessage& message) {
-  if (std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end()) return;
-  if (message.value.as_map().find("role") == nullptr)
-    invalid(Problem::unknown_role, "a message has no role");
-  invalid(Problem::unknown_role, "a message has the role '{}', expected one of {}",
-          shown_name(message.role), fmt::join(kRoles, ", "));
-}
 
 ConversationForm form_of(const TemplateMap& line, const ConversationReading& reading) {
   const auto has = [&](std::string_view name) { return member(line, name) != nullptr; };
@@ -283,7 +189,7 @@ ConversationForm form_of(const TemplateMap& line, const ConversationReading& rea
   std::vector<std::string> names;
   for (const auto& [name, value] : line.entries()) names.push_back(shown_name(name.as_text()));
   if (names.size() > 12) names.resize(12);
-  invalid(
+  invalid_line(
       Problem::wrong_member,
       "no form of a conversation: expected messages, conversations, instruction and output, prompt "
       "and completion, or input and output; found {}",
@@ -315,7 +221,7 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
       conversation.plain = fill_prompt_template(reading.prompt_template, line);
       break;
   }
-  if (has_system) check_system(conversation);
+  if (has_system) check_line_system(conversation);
   if (!reading.checked) {
     // What else a line of chat has are variables of the template.
     for (const auto& [name, value] : line.entries()) {
@@ -328,9 +234,9 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
     return conversation;
   }
   if (!conversation.plain) {
-    check_messages(conversation);
+    check_learnable(conversation);
   } else if (conversation.plain->answer_begin == conversation.plain->answer_end) {
-    invalid(Problem::empty_answer, "the completion is empty");
+    invalid_line(Problem::empty_answer, "the completion is empty");
   }
   return conversation;
 }
@@ -340,9 +246,9 @@ Conversation parse_conversation(std::string_view line, const ConversationReading
   try {
     value = TemplateValue::from_json(line, "JSON");
   } catch (const Error& error) {
-    invalid(Problem::not_json, "{}", error.what());
+    invalid_line(Problem::not_json, "{}", error.what());
   }
-  if (!value.is_map()) invalid(Problem::not_json, "{}, expected an object", type_name(value));
+  if (!value.is_map()) invalid_line(Problem::not_json, "{}, expected an object", type_name(value));
   return parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
 }
 

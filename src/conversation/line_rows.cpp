@@ -33,6 +33,10 @@ void check_utf8(std::string_view line) {
                   counted(static_cast<int64_t>(bad.count), "ill-formed place"), bad.first + 1));
 }
 
+void count_line(ProblemCount& problem, const std::string& place, std::string_view what) {
+  if (problem.lines++ == 0) problem.first = fmt::format("{}: {}", place, what);
+}
+
 /// Keeps the last `most` tokens of a prompt and its completion. False if that would leave a
 /// completion without any of its prompt.
 bool cut_start(ChatRow& row, size_t most, bool all) {
@@ -85,8 +89,8 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
         if (!well_formed) check_utf8(line);
         convert_line(line, place, result);
       } catch (const InvalidConversation& error) {
-        ProblemCount& count = result.counts.problems[static_cast<size_t>(error.problem())];
-        if (count.lines++ == 0) count.first = fmt::format("{}: {}", place, error.what());
+        count_line(result.counts.problems[static_cast<size_t>(error.problem())], place,
+                   error.what());
       } catch (const ConfigError&) {
         throw;
       } catch (const IoError& error) {
@@ -125,6 +129,10 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   if (settings_.control_tokens_as_text) conversation = control_.marked(conversation);
   ConversationTexts texts = finder_.find(conversation, train_on);
   check_tools(conversation, train_on, place, result.counts);
+  if (const size_t messages = passed_over(conversation, train_on); messages > 0) {
+    count_line(result.counts.passed_over, place,
+               counted(static_cast<int64_t>(messages), "such message"));
+  }
   ++result.counts.conversations;
   const std::string& name = train_on_names()[static_cast<size_t>(train_on)];
   if (result.counts.train_on.empty()) result.counts.train_on.push_back(name);
@@ -148,7 +156,7 @@ void LineRows::check_tools(const Conversation& conversation, TrainOn train_on,
   if (!conversation.plain) {
     const ToolVisibility visibility(*settings_.renderer, conversation, {false, settings_.clock});
     for (const size_t i : learned_answers(conversation, train_on)) {
-      if (messages[i].has("content") || visibility.shows_calls(i)) continue;
+      if (messages[i].has_words() || visibility.shows_calls(i)) continue;
       throw InvalidConversation(
           Problem::hidden_calls,
           fmt::format("message {}: an answer of tool calls alone, which the template does not show",
@@ -156,8 +164,7 @@ void LineRows::check_tools(const Conversation& conversation, TrainOn train_on,
     }
     hidden = visibility.hidden();
   }
-  if (!hidden.empty() && counts.hidden_tools.lines++ == 0)
-    counts.hidden_tools.first = fmt::format("{}: {}", place, hidden);
+  if (!hidden.empty()) count_line(counts.hidden_tools, place, hidden);
 }
 
 int64_t LineRows::open_ends(const ChatRow& row) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -29,13 +30,35 @@ TooLong too_long(const IndexedDataset& dataset, DocumentRange range, int64_t lim
   return found;
 }
 
-/// The setting that gives longer rows, to be followed by its value. `limited`: conversations must
-/// be shorter than rows.
-std::string row_setting(const PackingSettings& packing, bool limited, const std::string& given_by) {
-  if (limited) return "model.seq_length=";
+/// The setting that gives rows their length, to be followed by its value.
+std::string row_setting(const PackingSettings& packing, const std::string& given_by) {
   if (!given_by.empty()) return given_by;
   return packing.algorithm == PackingAlgorithm::none ? "dataset.sequence_length="
                                                      : "dataset.packed_sequence_size=";
+}
+
+/// Settings that take conversations of `longest` tokens, where one may have `limit`.
+std::string advice(const PackingSettings& packing, const ConversationLimits& limits, int64_t limit,
+                   int64_t longest) {
+  const bool packed = packing.algorithm != PackingAlgorithm::none;
+  const int64_t multiple = std::lcm(limits.row_multiple, packed ? packing.multiple : int64_t{1});
+  const int64_t row = (longest + multiple - 1) / multiple * multiple;
+  const std::string setting = row_setting(packing, limits.length_given_by);
+  if (!limits.positions || row <= *limits.positions) {
+    if (limit == packing.row_tokens) return fmt::format("rows for it ({}{})", setting, row);
+    // Of packed rows model.seq_length is the most that a conversation may have.
+    if (row <= packing.row_tokens) return fmt::format("model.seq_length={}", row);
+    return fmt::format("rows for it ({}{} model.seq_length={})", setting, row, row);
+  }
+  const int64_t part = std::max(multiple, limit / multiple * multiple);
+  std::string size;
+  if (!packed) {
+    size = fmt::format("dataset.packed_sequence_size={} ", part);
+  } else if (part != packing.row_tokens) {
+    size = fmt::format("{}{} ", setting, part);
+  }
+  return fmt::format("{}dataset.packing_split=true, which cuts it, as the model has {} positions",
+                     size, *limits.positions);
 }
 
 /// What of a data set's part in a split can be learned.
@@ -75,8 +98,7 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
         continue;
       }
       const DocumentRange range = split_range(choice.fractions, file->sequence_count());
-      check_conversation_lengths(*file, split, range, settings, packing.longest,
-                                 packing.length_given_by);
+      check_conversation_lengths(*file, split, range, settings, packing.limits);
       const Scored scored = scored_tokens(file, range, packing.answer_only_loss);
       any = any || scored == Scored::some;
       if (scored == Scored::none) unscored.push_back(prefix);
@@ -101,26 +123,23 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
 }  // namespace
 
 void check_conversation_lengths(const IndexedDataset& dataset, Split split, DocumentRange range,
-                                const PackingSettings& packing, std::optional<int64_t> longest,
-                                const std::string& length_given_by) {
+                                const PackingSettings& packing, const ConversationLimits& limits) {
   if (packing.split) return;
-  const int64_t row = packing.row_tokens, limit = std::min(row, longest.value_or(row));
+  const int64_t row = packing.row_tokens, limit = std::min(row, limits.longest.value_or(row));
   const TooLong found = too_long(dataset, range, limit);
   if (found.count == 0) return;
   dataset.check_read();
   fail<ConfigError>(
       "dataset {}: {} of {} in its {} split {} longer than {}; the longest has {} tokens (sequence "
-      "{}). Expected rows for it ({}{}), or shorter conversations: viaduct data chat … "
-      "--max-length "
-      "{} --overlong truncate_end",
+      "{}). Expected {}, or shorter conversations: viaduct data chat … --max-length {} --overlong "
+      "truncate_end",
       dataset.prefix(), found.count, counted(range.size(), "conversation"), split_name(split),
       found.count == 1 ? "is" : "are",
       limit < row ? fmt::format("the {} tokens that one may have (model.seq_length, or positions "
                                 "of the model)",
                                 limit)
                   : fmt::format("a row of {} tokens", row),
-      found.longest, found.sequence, row_setting(packing, limit < row, length_given_by),
-      found.longest, limit);
+      found.longest, found.sequence, advice(packing, limits, limit, found.longest), limit);
 }
 
 std::vector<std::string> check_conversations(const DatasetConfig& config,

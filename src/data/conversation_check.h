@@ -3,11 +3,11 @@
 // a row, and splits in which nothing is scored.
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/conversation_limits.h"
 #include "data/dataset_config.h"
 #include "data/indexed_dataset.h"
 #include "data/packing_plan.h"
@@ -16,11 +16,10 @@
 namespace viaduct {
 
 /// ConfigError if sequences of the range, a split of the data set, are longer than a row, or than
-/// `longest` where that is less: how many, the longest, and what to do. Nothing is too long where
-/// conversations may be cut. `length_given_by`: as in PackingConfig.
+/// `limits.longest` where that is less: how many, the longest, and settings that would take them.
+/// Nothing is too long where conversations may be cut.
 void check_conversation_lengths(const IndexedDataset& dataset, Split split, DocumentRange range,
-                                const PackingSettings& packing, std::optional<int64_t> longest,
-                                const std::string& length_given_by = {});
+                                const PackingSettings& packing, const ConversationLimits& limits);
 
 /// The same for all data sets with a mask of the splits; and ConfigError for a split none of whose
 /// data sets has a scored token. Returns warnings about single data sets of which this is true.

@@ -17,7 +17,7 @@ ConversationRequest checked(ConversationRequest request, const ConversationRowSe
                             IndexCheck check) {
   if (check == IndexCheck::on_use) return request;
   check_conversation_lengths(*request.dataset, request.split, request.range, settings.packing,
-                             settings.longest, settings.length_given_by);
+                             settings.limits);
   return request;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/conversation_index.h"
+#include "data/conversation_limits.h"
 #include "data/file_dataset.h"
 #include "data/index_store.h"
 #include "data/score_mask.h"
@@ -19,11 +20,8 @@ struct ConversationRowSettings {
   PackingSettings packing;
   bool answer_only_loss = true;
   bool pad_cu_seqlens = false;
-  /// Most tokens of a conversation, if fewer than a row's (with `packing.split`, of a part).
-  std::optional<int64_t> longest;
+  ConversationLimits limits;  // with `packing.split`, of a part
   uint32_t random_seed = 0;
-  /// As in PackingConfig.
-  std::string length_given_by = {};
 };
 
 /// What an epoch holds.

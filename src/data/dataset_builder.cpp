@@ -149,8 +149,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_conversations(
   settings.packing = packing_settings(packing, settings_.sequence_length);
   settings.answer_only_loss = packing.answer_only_loss;
   settings.pad_cu_seqlens = packing.pad_cu_seqlens && packing.packed_sequence_size.has_value();
-  settings.longest = packing.longest;
-  settings.length_given_by = packing.length_given_by;
+  settings.limits = packing.limits;
   settings.random_seed = static_cast<uint32_t>(config_.random_seed);
   auto mask = open(mask_prefix(file->prefix()));
   return std::make_shared<ConversationDataset>(std::move(file), std::move(mask), split, range,

@@ -12,6 +12,8 @@
 
 namespace viaduct {
 namespace {
+constexpr std::string_view kOrder =
+    "rows come in a different order from here on: some a second time, some not at all";
 
 std::optional<double> as_number(const std::string& text) {
   double value = 0;
@@ -60,44 +62,61 @@ FieldGroup dataset_fields(DatasetConfig& config) {
           "blend", config.blend,
           "Prefixes of .bin/.idx files, [A, B], or weights and prefixes in turn, [0.3, A, 0.7, B].")
       .alias("data_path")
-      .constraint("excludes dataset.blend_per_split and dataset.mock");
+      .constraint("excludes dataset.blend_per_split and dataset.mock")
+      .on_resume(resume::said(resume::other_rows));
   group
       .field("blend_per_split", config.blend_per_split,
              "Three blends, for training, validation and test; null for a split without data.")
-      .constraint("excludes dataset.blend and dataset.mock");
-  group.field(
-      "split", config.split,
-      "Weights that cut each file of dataset.blend into training, validation and test ranges.");
+      .constraint("excludes dataset.blend and dataset.mock")
+      .on_resume(resume::said(resume::other_rows));
+  group
+      .field(
+          "split", config.split,
+          "Weights that cut each file of dataset.blend into training, validation and test ranges.")
+      .on_resume(resume::said("rows move between training, validation and test"));
   group
       .field("sequence_length", config.sequence_length,
              "Tokens a sample. auto: the model's sequence length.")
       .alias("seq_length")
       .range(1, std::numeric_limits<int32_t>::max() - 1)
-      .in("tokens");
+      .in("tokens")
+      .on_resume(resume::free);
   group.field("random_seed", config.random_seed, "Seed of document and sample order.")
-      .range(0, std::numeric_limits<uint32_t>::max());
-  group.field("reset_position_ids", config.reset_position_ids,
-              "Positions restart after each end-of-document token.");
-  group.field("reset_attention_mask", config.reset_attention_mask,
-              "No attention across end-of-document tokens (packed rows).");
-  group.field("eod_mask_loss", config.eod_mask_loss,
-              "Predictions made from an end-of-document token are not scored.");
+      .range(0, std::numeric_limits<uint32_t>::max())
+      .on_resume(resume::said(kOrder));
+  group
+      .field("reset_position_ids", config.reset_position_ids,
+             "Positions restart after each end-of-document token.")
+      .on_resume(resume::said(resume::other_targets));
+  group
+      .field("reset_attention_mask", config.reset_attention_mask,
+             "No attention across end-of-document tokens (packed rows).")
+      .on_resume(resume::said(resume::other_targets));
+  group
+      .field("eod_mask_loss", config.eod_mask_loss,
+             "Predictions made from an end-of-document token are not scored.")
+      .on_resume(resume::said(resume::other_targets));
   group
       .field("eod_id", config.eod_id,
              "The end-of-document token. null: the one that `viaduct data tokenize` appended (by "
              "PREFIX.tokens.json), else the tokenizer's end-of-text token.")
-      .range(0, std::numeric_limits<int32_t>::max());
+      .range(0, std::numeric_limits<int32_t>::max())
+      .on_resume(resume::said(resume::other_targets));
   group.field("mock", config.mock, "Random tokens instead of files, for benchmarks.")
-      .constraint("excludes dataset.blend and dataset.blend_per_split");
+      .constraint("excludes dataset.blend and dataset.blend_per_split")
+      .on_resume(resume::said(resume::other_rows));
   group
       .field("mid_level_dataset_surplus", config.mid_level_dataset_surplus,
              "Surplus that each data set of a weighted blend must have beyond its share.")
       .range(0, 1)
-      .in("fraction");
-  group.field(
-      "path_to_cache", config.path_to_cache,
-      "Folder where indices are kept between runs, under Megatron's names; null: "
-      "PREFIX/cache/GPTDataset_indices for indices of 64 MiB and more; smaller ones are not kept.");
+      .in("fraction")
+      .on_resume(resume::said(kOrder));
+  group
+      .field("path_to_cache", config.path_to_cache,
+             "Folder where indices are kept between runs, under Megatron's names; null: "
+             "PREFIX/cache/GPTDataset_indices for indices of 64 MiB and more; smaller ones are not "
+             "kept.")
+      .on_resume(resume::free);
   group
       .field(
           "dataloader_type", config.dataloader_type,
@@ -105,26 +124,31 @@ FieldGroup dataset_fields(DatasetConfig& config) {
           "repeated passes, each shuffled by its number (`batch`: and by random_seed), the "
           "part of a pass that fills no global batch (of the last size of train.rampup_batch_size) "
           "left out. `external`, a loader passed in by a Python program, is an error here.")
-      .one_of({"single", "cyclic", "batch", "external"});
+      .one_of({"single", "cyclic", "batch", "external"})
+      .on_resume(resume::said(kOrder));
   group
       .field("fast_cache_load", config.fast_cache_load,
              "Cached indices must exist and are trusted; nothing that grows with the data is read "
              "at start.")
-      .constraint("needs dataset.path_to_cache");
+      .constraint("needs dataset.path_to_cache")
+      .on_resume(resume::free);
   group
       .field("defer_npy_index_mmap", config.defer_npy_index_mmap,
              "Cached indices are mapped when the first row is read.")
-      .constraint("needs dataset.path_to_cache");
+      .constraint("needs dataset.path_to_cache")
+      .on_resume(resume::free);
   group
       .field("num_dataset_builder_threads", config.num_dataset_builder_threads,
              "Data sets of a blend that a rank opens and indexes at a time.")
       .range(1, 1024)
-      .in("threads");
+      .in("threads")
+      .on_resume(resume::free);
   return group;
 }
 
 FieldGroup fill_in_middle_fields(DatasetConfig& config) {
   FieldGroup group("dataset", "");
+  group.on_resume(resume::said(resume::other_targets));
   const auto share = [&](const char* name, double& value, const char* doc) -> Field& {
     return group.field(name, value, doc).range(0, 1);
   };
@@ -151,6 +175,7 @@ FieldGroup fill_in_middle_fields(DatasetConfig& config) {
 
 FieldGroup tokenizer_fields(TokenizerConfig& config) {
   FieldGroup group("tokenizer", "Text to tokens and back.");
+  group.on_resume(resume::free);
   group.field("tokenizer_model", config.tokenizer_model,
               "Folder with tokenizer files (a Hugging Face folder, or one with tokenizer.json, "
               "tokenizer.model, or vocab.json and merges.txt), or a GGUF file.");

@@ -14,7 +14,8 @@ FieldGroup packing_fields(PackingConfig& config) {
       .alias("packed_sequence_specs.packed_sequence_size")
       .alias("dataset.packed_sequence_specs.packed_sequence_size")
       .range(1, std::numeric_limits<int32_t>::max() - 1)
-      .in("tokens");
+      .in("tokens")
+      .on_resume(resume::said(resume::other_rows));
   group
       .field(
           "packing_algorithm", config.packing_algorithm,
@@ -22,14 +23,19 @@ FieldGroup packing_fields(PackingConfig& config) {
           "longest first, each into the first row that has room; first_fit_shuffle: the same in "
           "random order; sequential: in random order, and a row ends where the next one does not "
           "fit.")
-      .one_of({"first_fit_decreasing", "first_fit_shuffle", "sequential"});
-  group.field(
-      "packing_split", config.packing_split,
-      "Conversations may be cut: sequential packing cuts at the end of each row, the others "
-      "only what is longer than a row. The parts do not see each other. false, or rows that are "
-      "not packed: a conversation longer than a row is an error.");
-  group.field("pad_cu_seqlens", config.pad_cu_seqlens,
-              "All rows of conversations have the same number of documents, some of them empty.");
+      .one_of({"first_fit_decreasing", "first_fit_shuffle", "sequential"})
+      .on_resume(resume::said(resume::other_rows));
+  group
+      .field("packing_split", config.packing_split,
+             "Conversations may be cut: sequential packing cuts at the end of each row, the others "
+             "only what is longer than a row. The parts do not see each other. false, or rows that "
+             "are "
+             "not packed: a conversation longer than a row is an error.")
+      .on_resume(resume::said(resume::other_rows));
+  group
+      .field("pad_cu_seqlens", config.pad_cu_seqlens,
+             "All rows of conversations have the same number of documents, some of them empty.")
+      .on_resume(resume::free);  // empty documents
   group
       .field("pad_seq_to_mult", config.pad_seq_to_mult,
              "Conversations are padded to a multiple of this many tokens when rows are packed. 1: "
@@ -38,19 +44,28 @@ FieldGroup packing_fields(PackingConfig& config) {
           "above 1 a multiple of lcm of 2 · cp (cp > 1) and cp · tp (sequence_parallel), and a "
           "divisor of the row")
       .range(1, 1 << 20)
-      .in("tokens");
-  group.field("answer_only_loss", config.answer_only_loss,
-              "Of data sets with a mask only the tokens that it has are scored (the answers of "
-              "conversations); false: every token is.");
-  group.field("enable_offline_packing", config.enable_offline_packing,
-              "Megatron-Bridge's switch for offline_packing_specs; rows are packed when the run "
-              "starts, from the same data set. null: they are if a size is given.");
-  group.field("offline_packing_specs", config.offline_packing_specs,
-              "Megatron-Bridge's form of packed_sequence_size, packing_algorithm, pad_cu_seqlens "
-              "and pad_seq_to_mult, as a map. Paths of packed files are refused: they are Parquet "
-              "or pickled objects, and `viaduct data chat` makes a data set for any row length.");
-  group.field("packed_sequence_specs", config.packed_sequence_specs,
-              "Older name of offline_packing_specs, without a switch.");
+      .in("tokens")
+      .on_resume(resume::said(resume::other_rows));
+  group
+      .field("answer_only_loss", config.answer_only_loss,
+             "Of data sets with a mask only the tokens that it has are scored (the answers of "
+             "conversations); false: every token is.")
+      .on_resume(resume::said(resume::other_targets));
+  group
+      .field("enable_offline_packing", config.enable_offline_packing,
+             "Megatron-Bridge's switch for offline_packing_specs; rows are packed when the run "
+             "starts, from the same data set. null: they are if a size is given.")
+      .on_resume(resume::free);  // its content is in the fields above
+  group
+      .field("offline_packing_specs", config.offline_packing_specs,
+             "Megatron-Bridge's form of packed_sequence_size, packing_algorithm, pad_cu_seqlens "
+             "and pad_seq_to_mult, as a map. Paths of packed files are refused: they are Parquet "
+             "or pickled objects, and `viaduct data chat` makes a data set for any row length.")
+      .on_resume(resume::free);  // its content is in the fields above
+  group
+      .field("packed_sequence_specs", config.packed_sequence_specs,
+             "Older name of offline_packing_specs, without a switch.")
+      .on_resume(resume::free);  // its content is in the fields above
   return group;
 }
 

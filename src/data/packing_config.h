@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/field.h"
+#include "data/conversation_limits.h"
 #include "data/packing_plan.h"
 
 namespace viaduct {
@@ -33,11 +34,7 @@ struct PackingConfig {
   bool conversations = false;
   /// Some data set has none: its rows are single documents.
   bool plain = false;
-  /// Most tokens of a conversation, where that is fewer than a row has.
-  std::optional<int64_t> longest;
-  /// What gave rows their length, as messages name it with a value after it ("--sequence-length ",
-  /// "model.seq_length="); "": the fields of this section.
-  std::string length_given_by = {};
+  ConversationLimits limits;
 };
 
 FieldGroup packing_fields(PackingConfig& config);

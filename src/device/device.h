@@ -2,6 +2,7 @@
 // `Device`: memory with tags, streams, events. A rank has one device. Only the rank's host thread
 // allocates and frees.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@ struct MemoryStatistics {
   int64_t planned_bytes = 0;               // part of them in the arena of a plan
   int64_t unplanned_allocations = 0;       // in planned sequences, but not at the planned place
   int64_t unplanned_bytes = 0;             // their sum
+  int64_t peak_beside_plan_bytes = 0;      // most memory held beside the arena for them
   std::vector<int64_t> bytes_by_tag;       // by MemoryTag, now
   std::vector<int64_t> peak_bytes_by_tag;  // by MemoryTag, at the moment of the peak
 };
@@ -125,6 +127,11 @@ class Device {
   /// DeviceError if there is no memory left.
   virtual void* take(int64_t bytes, MemoryTag tag) = 0;
   virtual void give(void* data, int64_t bytes) = 0;
+  /// After an allocation of a planned sequence that is beside the plan.
+  void note_peak_beside_plan() {
+    memory_.peak_beside_plan_bytes =
+        std::max(memory_.peak_beside_plan_bytes, memory_.reserved_bytes - memory_.planned_bytes);
+  }
   MemoryStatistics& statistics() { return memory_; }
 
  private:

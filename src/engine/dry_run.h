@@ -11,7 +11,7 @@
 #include "base/deadline.h"
 #include "comm/mesh.h"
 #include "device/memory_plan.h"
-#include "nn/slot_memory.h"
+#include "device/slot_memory.h"
 #include "run/setup.h"
 #include "timeline/record.h"
 

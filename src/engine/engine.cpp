@@ -32,6 +32,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   loss_scale_ = inputs.loss_scale;
   update_ = inputs.update;
   micro_batches_ = 0;
+  began_update_ = false;
   totals_.reset();
   const auto t = static_cast<double>(inputs.update);
   write_scalar(StepScalar::update, t);
@@ -221,6 +222,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   gradient_norm_->compute(context, scalars_);
   // Weight decay, momentum and routers' own losses would change weights without a loss.
   if (nothing_scored) write_scalar(StepScalar::skip, 1);
+  began_update_ = true;
   // Before new weights are quantized, with the scales of the next step.
   if (delayed_scales_) delayed_scales_->finish_step(context);
   if (update)

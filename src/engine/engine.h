@@ -120,6 +120,9 @@ class Engine {
   /// the update is skipped, as it is for gradients that are not finite. The result is the same on
   /// all ranks.
   StepResult finish_step(double scored_weight, bool update = true);
+  /// Whether the step has begun to change weights, moments or scales. Until then they are those of
+  /// before the step, wherever it fails.
+  bool began_update() const { return began_update_; }
 
   const PhaseSeconds& phases() const { return phases_; }
   void reset_phases() { phases_ = {}; }
@@ -210,6 +213,7 @@ class Engine {
   std::vector<FigureOfRanks> merged_figures_;
   int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far
+  bool began_update_ = false;  // of this step
   PhaseSeconds phases_;
   QuantizationLog* quantization_log_ = nullptr;  // not owned
   MagnitudeFactors magnitude_factors_;           // of an engine that only evaluates

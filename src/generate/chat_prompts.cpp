@@ -5,6 +5,7 @@
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "conversation/chat_encoder.h"
+#include "conversation/message_checks.h"
 #include "conversation/tool_visibility.h"
 
 namespace viaduct {

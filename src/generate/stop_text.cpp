@@ -26,10 +26,7 @@ void check_stop_strings(const Tokenizer& tokenizer, const std::vector<std::strin
       continue;
     }
     // A tokenizer may add a space before a text, or drop unknown characters.
-    DecodeStream stream(tokenizer);
-    std::string spelled;
-    for (const int32_t id : tokenizer.encode("a" + stop)) spelled += stream.push(id);
-    spelled += stream.finish();
+    const std::string spelled = shown_text(tokenizer, tokenizer.encode("a" + stop));
     if (spelled.find(stop) == std::string::npos) {
       problems.add("--stop '{}': the tokenizer cannot make this text (its tokens spell '{}')", stop,
                    spelled.starts_with("a") ? spelled.substr(1) : spelled);

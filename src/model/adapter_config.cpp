@@ -1,6 +1,11 @@
 #include "model/adapter_config.h"
 
 namespace viaduct {
+namespace {
+
+constexpr std::string_view kAdapterScale = "the adapters were trained with the old scale";
+
+}  // namespace
 
 FieldGroup peft_fields(PeftConfig& config) {
   FieldGroup group("peft", "Fine-tuning with adapters: the model's own weights are frozen.");
@@ -10,53 +15,69 @@ FieldGroup peft_fields(PeftConfig& config) {
              "and B alone (canonical_lora, Megatron-Bridge's name of adapters that q, k, v have "
              "each, is the same); dora gives each row of the sum a trained norm; null: all weights "
              "are trained.")
-      .one_of({"lora", "canonical_lora", "dora"});
-  group.field("adapter", config.adapter,
-              "Folder of an adapter, as PEFT writes it or of a run with adapters: training "
-              "continues it, and its own file says rank, alpha and layers.");
+      .one_of({"lora", "canonical_lora", "dora"})
+      .on_resume(resume::refused("the checkpoint's adapters are of the old kind"));
+  group
+      .field("adapter", config.adapter,
+             "Folder of an adapter, as PEFT writes it or of a run with adapters: training "
+             "continues it, and its own file says rank, alpha and layers.")
+      .on_resume(resume::free);  // where the run began; its own adapters are in its checkpoints
   group
       .field("target_modules", config.target_modules,
              "Linear layers with an adapter: names of modules or their last parts, with "
              "wildcards; linear_qkv, linear_proj, linear_fc1, linear_fc2; or all-linear.")
-      .constraint("each matches a layer");
+      .constraint("each matches a layer")
+      .on_resume(resume::other_shapes);
   group
       .field("exclude_modules", config.exclude_modules,
              "Linear layers without one; names as in target_modules.")
-      .constraint("each matches a layer");
-  group.field("dim", config.dim, "Rank r of an adapter.").range(1).alias("r");
+      .constraint("each matches a layer")
+      .on_resume(resume::other_shapes);
+  group.field("dim", config.dim, "Rank r of an adapter.")
+      .range(1)
+      .alias("r")
+      .on_resume(resume::other_shapes);
   group.field("alpha", config.alpha, "An adapter's part of the weight is scaled by alpha / dim.")
       .positive()
-      .alias("lora_alpha");
+      .alias("lora_alpha")
+      .on_resume(resume::refused(kAdapterScale));
   group.field("rslora", config.rslora, "It is scaled by alpha / √dim instead (rank-stabilized).")
-      .alias("use_rslora");
+      .alias("use_rslora")
+      .on_resume(resume::refused(kAdapterScale));
   group
       .field("rank_pattern", config.rank_pattern,
              "Ranks of single layers: a regular expression for the end of a module's name, and "
              "the rank; the first that matches counts.")
-      .constraint("whole numbers of at least 1");
+      .constraint("whole numbers of at least 1")
+      .on_resume(resume::other_shapes);
   group.field("alpha_pattern", config.alpha_pattern, "The same of alpha.")
-      .constraint("positive numbers");
+      .constraint("positive numbers")
+      .on_resume(resume::refused(kAdapterScale));
   group
       .field("lora_A_init_method", config.lora_A_init_method,
              "How A begins: kaiming, uniform within 1/√in; xavier, normal of variance "
              "2 / (in + r); normal, of standard deviation 1/r. B begins with zeros.")
-      .one_of({"kaiming", "xavier", "normal"});
+      .one_of({"kaiming", "xavier", "normal"})
+      .on_resume(resume::free);
   group
       .field("lora_plus_ratio", config.lora_plus_ratio,
              "Learning rate of B, and of dora's norms, over that of A (LoRA+).")
-      .positive();
+      .positive()
+      .on_resume(resume::free);
   group
       .field("dropout", config.dropout,
              "Dropout on the input of adapters, in training; layers that share it (q, k, v) share "
              "what is dropped.")
       .alias("lora_dropout")
-      .from_below(0, 1);
+      .from_below(0, 1)
+      .on_resume(resume::said("dropout has this rate from here on"));
   group
       .field("train", config.train,
              "Modules of the model itself that train as well, PEFT's modules_to_save: norms, token "
              "and position table, head; names as in target_modules.")
       .alias("modules_to_save")
-      .constraint("each matches a module");
+      .constraint("each matches a module")
+      .on_resume(resume::other_shapes);
   constexpr const char* kLater = "further kinds of adapters";
   group.field("dropout_position", config.dropout_position, "Where that dropout is.")
       .one_of({"pre", "post"})
@@ -66,9 +87,13 @@ FieldGroup peft_fields(PeftConfig& config) {
       .one_of({"zero"})
       .accepts({"zero"})  // as it does
       .planned(kLater);
-  group.field("base_format", config.base_format, "Format of the frozen weights.")
+  group
+      .field(
+          "base_format", config.base_format,
+          "How the frozen linear layers of the blocks are stored: bf16, fp8 (blocks of 128), nf4 "
+          "(QLoRA: 4 bits with double quantization); null: in the format of the recipe.")
       .one_of({"bf16", "fp8", "nf4"})
-      .planned(kLater);
+      .on_resume(resume::said("the frozen weights are rounded otherwise from here on"));
   return group;
 }
 

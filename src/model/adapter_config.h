@@ -20,11 +20,11 @@ struct PeftConfig {
   Value rank_pattern, alpha_pattern;  // maps of a regular expression to a number
   std::string lora_A_init_method = "kaiming";
   double lora_plus_ratio = 1;
+  std::optional<std::string> base_format;  // of the frozen linear layers
   double dropout = 0;
   std::vector<std::string> train;
   // Planned:
   std::string dropout_position = "pre", lora_B_init_method = "zero";
-  std::optional<std::string> base_format;
 
   /// What these settings or the adapter's files are for the run's model; no field. Empty until the
   /// model is known.

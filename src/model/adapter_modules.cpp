@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "model/adapter_patterns.h"
 #include "model/adapter_trained.h"
+#include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
 
@@ -18,22 +20,101 @@ namespace {
 
 /// Refuses what has no adapters yet.
 void check_model(const ModelConfig& model) {
-  const auto refuse = [&](bool has, const char* what) {
-    VIADUCT_CHECK(ConfigError, !has,
-                  "peft: adapters of models with {} are not built yet (model family {})", what,
-                  model.family);
-  };
-  refuse(model.moe.any(), "experts");
-  refuse(model.latent.any(), "latent attention");
-  refuse(model.mtp_layers > 0, "multi-token prediction (model.mtp_num_layers=0 leaves it out)");
-}
-
-bool matches(const std::string& pattern, const AdaptableModule& module) {
-  return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
+  VIADUCT_CHECK(ConfigError, model.mtp_layers == 0,
+                "peft: adapters of models with multi-token prediction are not built yet (model "
+                "family {}); model.mtp_num_layers=0 leaves it out",
+                model.family);
 }
 
 std::string last_part(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
+}
+
+/// Adds a block's modules to a list.
+class BlockModules {
+ public:
+  BlockModules(const ModelConfig& model, const TensorNames& names, int64_t layer,
+               std::vector<AdaptableModule>& modules)
+      : model_(model), names_(names), layer_(layer), modules_(modules) {}
+
+  void add_attention() const {
+    constexpr const char* kLayer = "linear_qkv";
+    const int64_t q = model_.heads * model_.head_dim, kv = model_.kv_heads * model_.head_dim;
+    const LatentSizes& latent = model_.latent;
+    if (latent.any()) {
+      if (latent.q_rank > 0) add_whole(names_.q_down, kLayer, latent.q_rank);
+      const bool down = latent.q_rank > 0;
+      add(down ? names_.q_up : names_.q, kLayer, q, down ? latent.q_rank : model_.hidden);
+      add_whole(names_.kv_down, kLayer, latent.kv_rank + latent.rotary_dim);
+      add(names_.kv_up, kLayer, model_.heads * (latent.plain_dim + latent.value_dim),
+          latent.kv_rank);
+    } else if (names_.qkv.empty()) {
+      add(names_.q, kLayer, q, model_.hidden);
+      add(names_.k, kLayer, kv, model_.hidden);
+      add(names_.v, kLayer, kv, model_.hidden);
+    } else {
+      add(names_.qkv, kLayer, q + 2 * kv, model_.hidden);
+    }
+    add(names_.projection, "linear_proj", model_.hidden, model_.heads * model_.value_dim());
+  }
+
+  void add_feed_forward() const {
+    if (!model_.moe.routes(model_.kind_of(layer_)))
+      return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
+    add_whole(names_.router, "router", model_.moe.experts, true);
+    if (model_.moe.shared_feed_forward > 0)
+      add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,
+              model_.moe.shared_feed_forward);
+    if (model_.moe.shared_gate) add_whole(names_.shared_router, "router", 1, true);
+    for (int64_t expert = 0; expert < model_.moe.experts; ++expert) add_expert(expert);
+  }
+
+ private:
+  void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in) const {
+    modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in});
+  }
+
+  /// Of a weight that every tensor rank holds whole.
+  void add_whole(const std::string& pattern, std::string_view of, int64_t out,
+                 bool named_only = false) const {
+    modules_.push_back(
+        {ParameterMaker::at(pattern, layer_), of, out, model_.hidden, named_only, 1, false});
+  }
+
+  void add_mlp(const std::string& gate, const std::string& up, const std::string& down,
+               int64_t features) const {
+    if (model_.gated) add(gate, "linear_fc1", features, model_.hidden);
+    add(up, "linear_fc1", features, model_.hidden);
+    add(down, "linear_fc2", model_.hidden, features);
+  }
+
+  void add_expert(int64_t expert) const {
+    const int64_t features = model_.moe.feed_forward;
+    const double use =
+        static_cast<double>(model_.moe.routing.topk) / static_cast<double>(model_.moe.experts);
+    const auto add_of = [&](const std::string& pattern, std::string_view of, int64_t out,
+                            int64_t in, bool named_only = false) {
+      const std::string name = ParameterMaker::at(ParameterMaker::at(pattern, layer_), expert);
+      modules_.push_back({name, of, out, in, named_only, use, false});
+    };
+    const bool fused = fuses_experts(names_) && model_.gated;
+    if (model_.gated && !fused) add_of(names_.expert_gate, "linear_fc1", features, model_.hidden);
+    add_of(names_.expert_up, "linear_fc1", features * (fused ? 2 : 1), model_.hidden);
+    add_of(names_.expert_down, "linear_fc2", model_.hidden, features);
+    if (model_.gated && !fused)
+      add_of(joined_expert_name(names_), "linear_fc1", 2 * features, model_.hidden, true);
+  }
+
+  const ModelConfig& model_;
+  const TensorNames& names_;
+  int64_t layer_;
+  std::vector<AdaptableModule>& modules_;
+};
+
+bool matches(const std::string& pattern, const AdaptableModule& module) {
+  if (module.named_only)
+    return last_part(pattern) == last_part(module.name) && names_module(pattern, module.name);
+  return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
 }
 
 /// The modules that one of the patterns matches, which all match something.
@@ -52,7 +133,8 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const char* 
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     };
     for (const AdaptableModule& module : modules) add(last_part(module.name));
-    for (const AdaptableModule& module : modules) add(std::string(module.layer));
+    for (const AdaptableModule& module : modules)
+      if (!module.named_only) add(std::string(module.layer));
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
                       pattern, near ? fmt::format("; nearest: {}", *near) : "",
@@ -87,23 +169,11 @@ InitKind init_of(const std::string& name) {
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   check_model(model);
   const TensorNames& names = model_family(model.family).names;
-  const int64_t q = model.heads * model.head_dim, kv = model.kv_heads * model.head_dim;
   std::vector<AdaptableModule> modules;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
-    const auto add = [&](const std::string& pattern, std::string_view of, int64_t out, int64_t in) {
-      modules.push_back({ParameterMaker::at(pattern, layer), of, out, in});
-    };
-    if (names.qkv.empty()) {
-      add(names.q, "linear_qkv", q, model.hidden);
-      add(names.k, "linear_qkv", kv, model.hidden);
-      add(names.v, "linear_qkv", kv, model.hidden);
-    } else {
-      add(names.qkv, "linear_qkv", q + 2 * kv, model.hidden);
-    }
-    add(names.projection, "linear_proj", model.hidden, q);
-    if (model.gated) add(names.gate, "linear_fc1", model.feed_forward, model.hidden);
-    add(names.up, "linear_fc1", model.feed_forward, model.hidden);
-    add(names.down, "linear_fc2", model.hidden, model.feed_forward);
+    const BlockModules block(model, names, layer, modules);
+    block.add_attention();
+    block.add_feed_forward();
   }
   return modules;
 }
@@ -113,12 +183,6 @@ bool names_module(const std::string& pattern, const std::string& module) {
     return fnmatch(glob.c_str(), module.c_str(), 0) == 0;
   };
   return fits(pattern) || fits("*." + pattern);
-}
-
-const AdaptableModule* find_module(const std::vector<AdaptableModule>& modules,
-                                   const std::string& name) {
-  const auto found = std::ranges::find(modules, name, &AdaptableModule::name);
-  return found == modules.end() ? nullptr : &*found;
 }
 
 const double* pattern_number(const std::vector<std::pair<std::string, double>>& patterns,
@@ -131,6 +195,22 @@ const double* pattern_number(const std::vector<std::pair<std::string, double>>& 
     }
   }
   return nullptr;
+}
+
+void check_magnitudes(const AdapterSettings& settings, const ModelConfig& model,
+                      const std::string& what) {
+  if (!settings.magnitudes) return;
+  std::vector<std::string> names;
+  for (const AdaptableModule& module : adaptable_modules(model)) {
+    if (module.magnitudes || settings.of(module.name) == nullptr) continue;
+    const bool expert = is_expert_module(module.name) && !module.named_only;
+    const std::string name = expert ? "\"*.experts.*\"" : last_part(module.name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  VIADUCT_CHECK(ConfigError, names.empty(),
+                "{} of experts, routers and down-projections of latent attention is not built "
+                "yet; expected peft.exclude_modules=[{}] beside it, or lora",
+                what, fmt::join(names, ", "));
 }
 
 AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model) {
@@ -163,6 +243,11 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   }
   VIADUCT_CHECK(ConfigError, settings.any(),
                 "peft.exclude_modules: leaves no layer of peft.target_modules");
+  std::vector<std::string> adapted;
+  for (const auto& [name, shape] : settings.modules) adapted.push_back(name);
+  check_magnitudes(settings, model, "peft.scheme: dora");
+  check_patterns_act(ranks, adapted, "peft.rank_pattern");
+  check_patterns_act(alphas, adapted, "peft.alpha_pattern");
   return settings;
 }
 

@@ -48,7 +48,8 @@ std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
 std::vector<std::string> trainable_modules(const ModelConfig& model) {
   const auto device = make_sim_device();  // only structure, no memory
   const auto built = build_model(*device, model, {.precision = precision_recipe("fp32")}, 1);
-  const std::vector<AdaptableModule> linear = adaptable_modules(model);
+  std::set<std::string> linear;
+  for (const AdaptableModule& one : adaptable_modules(model)) linear.insert(one.name);
   std::vector<std::string> modules;
   for (const Parameter* parameter : built->parameters()) {
     if (parameter->parts.empty() || parameter->experts.any() || parameter->load_bias_rate) continue;
@@ -58,7 +59,7 @@ std::vector<std::string> trainable_modules(const ModelConfig& model) {
       return module_of_parameter(part.name) == module;
     });
     const bool is_module = name.ends_with(".weight") || name.ends_with(".bias");
-    if (own && is_module && find_module(linear, module) == nullptr &&
+    if (own && is_module && !linear.contains(module) &&
         std::ranges::find(modules, module) == modules.end())
       modules.push_back(module);
   }

@@ -119,7 +119,8 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
   if (compressed) query_norm = norm(".query_norm", m.names.q_down_norm, sizes.q_rank);
   LatentAttentionParts parts{
       norm(".input_norm", m.names.input_norm, c.hidden),
-      ReplicatedLinear(m.make.replicated_matrix(path + ".down", down, c.hidden)),
+      ReplicatedLinear(m.make.replicated_matrix(path + ".down", down, c.hidden),
+                       m.make.replicated_terms(path + ".down", down, c.hidden)),
       std::move(query_norm),
       compressed ? columns(".query", m.names.q_up, c.head_dim, sizes.q_rank)
                  : columns(".query", m.names.q, c.head_dim, c.hidden),

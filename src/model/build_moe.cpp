@@ -1,6 +1,7 @@
 #include "model/build_moe.h"
 
 #include "base/error.h"
+#include "model/expert_adapters.h"
 #include "nn/moe/combine.h"
 #include "nn/moe/dispatch.h"
 #include "nn/moe/domain_combine.h"
@@ -27,9 +28,12 @@ std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const Exper
       c.activation, c.gated, std::nullopt};
   if (c.moe.shared_gate)
     // The gate chooses nothing: FP64 is for routers alone.
-    parts.gate.emplace(b.make.router(path + ".shared.gate", at(b.names.shared_router), 1),
-                       c.moe.router_format == RouterFormat::activations ? RouterFormat::activations
-                                                                        : RouterFormat::f32);
+    parts.gate.emplace(
+        b.make.router(path + ".shared.gate", at(b.names.shared_router), 1),
+        c.moe.router_format == RouterFormat::activations ? RouterFormat::activations
+                                                         : RouterFormat::f32,
+        nullptr,
+        b.make.replicated_terms(path + ".shared.gate", {{at(b.names.shared_router), 1}}, c.hidden));
   return std::make_unique<SharedExpertSegment>(c.moe, place, c.hidden, std::move(parts));
 }
 
@@ -68,9 +72,12 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
       c.moe, place,
       b.make.norm(path + ".input_norm", at(b.names.mlp_norm), c.hidden, c.norm,
                   stream_gradient(b.settings)),
-      b.make.router(path + ".router", at(b.names.router), c.moe.experts),
-      c.router_bias ? b.make.router_bias(path + ".router", at(b.names.router)) : nullptr, load_bias,
-      layer, path + ".router"));
+      RouterProduct(
+          b.make.router(path + ".router", at(b.names.router), c.moe.experts), c.moe.router_format,
+          c.router_bias ? b.make.router_bias(path + ".router", at(b.names.router)) : nullptr,
+          b.make.replicated_terms(path + ".router", {{at(b.names.router), c.moe.experts}},
+                                  c.hidden)),
+      load_bias, layer, path + ".router"));
   std::unique_ptr<SharedExpertSegment> shared;
   if (c.moe.shared_feed_forward > 0) shared = build_shared(b, place, path, layer);
   const bool beside = c.moe.shared_overlap && place.ranks > 1 && !place.gathers(c.moe);
@@ -98,7 +105,10 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
                      c.gated,
                      {c.activation_clamp, c.activation_offset, fused},
                      nullptr,
-                     nullptr};
+                     nullptr,
+                     b.make.experts_up_terms(path + ".experts.up", up,
+                                             c.gated ? at(joined_expert_name(b.names)) : ""),
+                     b.make.experts_down_terms(path + ".experts.down", at(b.names.expert_down))};
   if (c.up_bias) {
     VIADUCT_CHECK(ConfigError, place.copies == 1,
                   "model.expert_tensor_parallel_size: {} with biases of experts "

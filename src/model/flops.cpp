@@ -109,7 +109,8 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
   for (const AdaptableModule& module : adaptable_modules(config)) {
     const AdapterShape* shape = adapters.of(module.name);
     if (shape != nullptr)
-      sizes.adapter_parameters += static_cast<double>(shape->rank * (module.in + module.out));
+      sizes.adapter_parameters +=
+          module.use * static_cast<double>(shape->rank * (module.in + module.out));
   }
   return sizes;
 }

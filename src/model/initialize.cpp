@@ -101,6 +101,7 @@ void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t s
   cursor.finish();
   for (const ShardRun& run : store.frozen_runs())
     if (wanted(*run.parameter)) initialize(run);
+  store.write_stored(wanted, initialize);
   store.publish_masters(context);
 }
 

@@ -23,29 +23,35 @@ void add_latent_fields(FieldGroup& group, LatentFields& fields) {
              "compressed vector of a token, which is what generation keeps of it.")
       .constraint(
           "needs rope, RMSNorm, qk_layernorm and num_query_groups=num_attention_heads; no "
-          "add_qkv_bias, no post_sublayer_norm");
+          "add_qkv_bias, no post_sublayer_norm")
+      .on_resume(resume::other_shapes);
   group
       .field("q_lora_rank", fields.q_lora_rank,
              "multi_latent_attention: size of the compressed vector that queries come from; null: "
              "they come from the stream.")
-      .range(1, kMostRank);
+      .range(1, kMostRank)
+      .on_resume(resume::other_shapes);
   group
       .field(
           "kv_lora_rank", fields.kv_lora_rank,
           "multi_latent_attention: size of the compressed vector that keys and values come from.")
-      .range(1, kMostRank);
+      .range(1, kMostRank)
+      .on_resume(resume::other_shapes);
   group
       .field("qk_head_dim", fields.qk_head_dim,
              "multi_latent_attention: dims of a head of queries and keys without positions.")
-      .range(1, kMostDim);
+      .range(1, kMostDim)
+      .on_resume(resume::other_shapes);
   group
       .field("qk_pos_emb_head_dim", fields.qk_pos_emb_head_dim,
              "multi_latent_attention: dims of a head of queries and keys with rotary positions; "
              "those of keys are shared by all heads.")
       .range(2, kMostDim)
-      .constraint("even");
+      .constraint("even")
+      .on_resume(resume::other_shapes);
   group.field("v_head_dim", fields.v_head_dim, "multi_latent_attention: dims of a head of values.")
-      .range(1, kMostDim);
+      .range(1, kMostDim)
+      .on_resume(resume::other_shapes);
 }
 
 void take_latent(LatentFields& fields, const LatentSizes& sizes) {

@@ -4,6 +4,7 @@
 
 namespace viaduct {
 namespace {
+constexpr std::string_view kDropout = "dropout has this rate from here on";
 
 // Far above any model, and low enough that products do not overflow.
 constexpr double kMostLayers = 1 << 14, kMostWidth = 1 << 22, kMostHeads = 1 << 16,
@@ -21,19 +22,22 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
              "Model family, which gives every `auto` below its default; auto: the one of hf_config "
              "or of the checkpoint, else llama.")
       .one_of(family_names());
-  group.field(
-      "hf_config", config.hf_config,
-      "Hugging Face folder, config.json or GGUF file that the architecture is read from (no "
-      "weights); "
-      "null: none.");
+  group
+      .field("hf_config", config.hf_config,
+             "Hugging Face folder, config.json or GGUF file that the architecture is read from (no "
+             "weights); "
+             "null: none.")
+      .on_resume(resume::free);  // its content is in the fields
   group.field("num_layers", config.num_layers, "Transformer blocks.").range(1, kMostLayers);
   group.field("hidden_size", config.hidden_size, "H: width of the residual stream.")
-      .range(1, kMostWidth);
+      .range(1, kMostWidth)
+      .on_resume(resume::other_shapes);
   group
       .field("ffn_hidden_size", config.ffn_hidden_size,
              "F: width of the feed-forward; auto: 4 · hidden_size (gated: 8/3 · hidden_size, up to "
              "a multiple of 64).")
-      .range(1, kMostWidth);
+      .range(1, kMostWidth)
+      .on_resume(resume::other_shapes);
   group.field("num_attention_heads", config.num_attention_heads, "N: attention heads.")
       .range(1, kMostHeads);
   group
@@ -49,19 +53,22 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
       .range(1, kMostPositions)
       .in("tokens")
       .alias("recipe.data.seq_length")
-      .constraint("at most max_position_embeddings with learned positions");
+      .constraint("at most max_position_embeddings with learned positions")
+      .on_resume(resume::refused(resume::other_rows));
   group
       .field("max_position_embeddings", config.max_position_embeddings,
              "Positions the model has; auto: seq_length.")
       .range(1, kMostPositions)
       .in("tokens");
   group.field("vocab_size", config.vocab_size, "V: true vocabulary; auto: the tokenizer's.")
-      .range(1, kMostTokens);
+      .range(1, kMostTokens)
+      .on_resume(resume::other_shapes);
   group
       .field("make_vocab_size_divisible_by", config.make_vocab_size_divisible_by,
              "Embedding rows are padded to a multiple of this (times tp); on one rank they are not "
              "padded.")
-      .range(1, kMostTokens);
+      .range(1, kMostTokens)
+      .on_resume(resume::free);
 }
 
 void add_block(FieldGroup& group, ModelFields& config) {
@@ -151,16 +158,20 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .one_of({"flash", "fused", "unfused"})
       .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
       .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
-      .alias("AttnBackend");
-  group.field("masked_softmax_fusion", config.masked_softmax_fusion,
-              "attention_backend=unfused: scale, mask and softmax in one op; false: in three.");
+      .alias("AttnBackend")
+      .on_resume(resume::free);
+  group
+      .field("masked_softmax_fusion", config.masked_softmax_fusion,
+             "attention_backend=unfused: scale, mask and softmax in one op; false: in three.")
+      .on_resume(resume::free);
   group
       .field("attention_softmax_in_fp32", config.attention_softmax_in_fp32,
              "Attention's scores and probabilities are FP32 whatever the format of activations. "
              "false, with attention_backend=unfused: scaled scores, probabilities and their "
              "gradients are rounded to that format, maxima and sums stay FP32, and the softmax "
              "runs in three ops.")
-      .constraint("false changes nothing under flash attention or FP32 activations");
+      .constraint("false changes nothing under flash attention or FP32 activations")
+      .on_resume(resume::other_rounding);
   group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
       .one_of({"rope", "learned_absolute"});
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
@@ -177,9 +188,11 @@ void add_attention(FieldGroup& group, ModelFields& config) {
               "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
               "linear|llama3|yarn, factor: …}; null: "
               "none.");
-  group.field("apply_rope_fusion", config.apply_rope_fusion,
-              "Rotary positions in one op, in place; false: composed of look-ups, copies, products "
-              "and a sum, not in place.");
+  group
+      .field("apply_rope_fusion", config.apply_rope_fusion,
+             "Rotary positions in one op, in place; false: composed of look-ups, copies, products "
+             "and a sum, not in place.")
+      .on_resume(resume::free);
 }
 
 void add_rest(FieldGroup& group, ModelFields& config) {
@@ -194,21 +207,25 @@ void add_rest(FieldGroup& group, ModelFields& config) {
   group
       .field("hidden_dropout", config.hidden_dropout,
              "Dropout before each residual addition; auto: as in the model folder, else 0.")
-      .from_below(0, 1);
+      .from_below(0, 1)
+      .on_resume(resume::said(kDropout));
   group
       .field("embedding_dropout", config.embedding_dropout,
              "Dropout on embeddings; auto: as in the model folder, else hidden_dropout.")
-      .from_below(0, 1);
+      .from_below(0, 1)
+      .on_resume(resume::said(kDropout));
   group
       .field("attention_dropout", config.attention_dropout,
              "Dropout on attention weights; auto: as in the model folder, else 0.")
-      .from_below(0, 1);
+      .from_below(0, 1)
+      .on_resume(resume::said(kDropout));
   group
       .field("init_method_std", config.init_method_std,
              "Standard deviation of new weights; projections into the residual stream get it "
              "divided by "
              "sqrt(2 · num_layers).")
-      .range(0);
+      .range(0)
+      .on_resume(resume::free);
   group
       .field(
           "mtp_num_layers", config.mtp_num_layers,
@@ -220,16 +237,21 @@ void add_rest(FieldGroup& group, ModelFields& config) {
   group
       .field("mtp_loss_scaling_factor", config.mtp_loss_scaling_factor,
              "Factor of the mean of the losses of mtp_num_layers in the total that is trained.")
-      .range(0);
-  group.field("calculate_per_token_loss", config.calculate_per_token_loss,
-              "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
-              "mean of micro-batch means.");
+      .range(0)
+      .on_resume(
+          resume::said("losses of further tokens have this weight in the gradient from here on"));
+  group
+      .field("calculate_per_token_loss", config.calculate_per_token_loss,
+             "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
+             "mean of micro-batch means.")
+      .on_resume(resume::said("gradients are averaged differently from here on"));
 }
 
 }  // namespace
 
 FieldGroup model_fields(ModelFields& config) {
   FieldGroup group("model", "Architecture and its parallel layout.");
+  group.on_resume(resume::other_model);
   add_source_and_sizes(group, config);
   add_block(group, config);
   add_moe_fields(group, config.moe);

@@ -4,6 +4,8 @@
 
 namespace viaduct {
 namespace {
+constexpr std::string_view kDropped = "different tokens are dropped from here on";
+constexpr std::string_view kBalance = "routers are balanced by it from here on";
 
 constexpr ScoreFunction kScoreFunctions[] = {ScoreFunction::softmax, ScoreFunction::sigmoid,
                                              ScoreFunction::sqrt_softplus};
@@ -17,22 +19,26 @@ void add_sizes(FieldGroup& group, MoeFields& fields) {
       .field("num_moe_experts", fields.num_moe_experts,
              "E: experts of a layer, which replace its feed-forward; null: every layer is dense.")
       .range(1, kMostExperts)
-      .constraint("divisible by ep; no biases of the feed-forward, no post_sublayer_norm");
+      .constraint("divisible by ep; no biases of the feed-forward, no post_sublayer_norm")
+      .on_resume(resume::other_shapes);
   group
       .field("moe_ffn_hidden_size", fields.moe_ffn_hidden_size,
              "F of an expert; null: ffn_hidden_size.")
       .range(1, kMostWidth)
-      .constraint("divisible by etp");
+      .constraint("divisible by etp")
+      .on_resume(resume::other_shapes);
   group
       .field("moe_layer_freq", fields.moe_layer_freq,
              "Which layers have experts: n for layers 0, n, 2n …, or a list of 1 (experts) and 0 "
              "(dense) for all layers.")
-      .constraint("list of num_layers");
+      .constraint("list of num_layers")
+      .on_resume(resume::other_shapes);
   group
       .field("moe_shared_expert_intermediate_size", fields.moe_shared_expert_intermediate_size,
              "F of the expert that every token uses beside those it is routed to; null: none.")
       .range(1, kMostWidth)
-      .constraint("divisible by tp");
+      .constraint("divisible by tp")
+      .on_resume(resume::other_shapes);
   group
       .field("moe_shared_expert_gate", fields.moe_shared_expert_gate,
              "The shared expert's output is multiplied by sigmoid(x · w), w a vector of its own.")
@@ -96,14 +102,16 @@ void add_router(FieldGroup& group, MoeFields& fields) {
              "activations. Logits and weights are FP32 in both. fp64: copies, logits, scores and "
              "losses are FP64, and the weights of the experts' results are rounded to FP32 at the "
              "end; on the cpu by plain loops, which are slow.")
-      .one_of({"fp32", "fp64"});
+      .one_of({"fp32", "fp64"})
+      .on_resume(resume::other_rounding);
 }
 
 void add_losses(FieldGroup& group, MoeFields& fields) {
   group
       .field("moe_router_bias_update_rate", fields.moe_router_bias_update_rate,
              "Step of the experts' bias at each update; 0: the bias does not change.")
-      .range(0);
+      .range(0)
+      .on_resume(resume::said(kBalance));
   group
       .field("moe_router_load_balancing_type", fields.moe_router_load_balancing_type,
              "Load balancing. aux_loss: a loss for each layer and micro-batch, with the counts of "
@@ -128,33 +136,40 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
           "conversations, whose rows have padding. "
           "quantile_balancing: moe_router_score_function=sigmoid, "
           "moe_router_enable_expert_bias=true, moe_router_topk below num_moe_experts; the rest as "
-          "sinkhorn");
+          "sinkhorn")
+      .on_resume(resume::said(kBalance));
   group
       .field("moe_router_qb_num_bins", fields.moe_router_qb_num_bins,
              "quantile_balancing counts, for each expert, the biases that tokens need to choose it "
              "in this many equal bins over the range of the bias and 1 more on both sides. The "
              "new bias is exact to a bin's width; E · bins integers a layer are summed over ranks "
              "at each update.")
-      .range(2, kMostBins);
+      .range(2, kMostBins)
+      .on_resume(resume::said(kBalance));
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
              "Weight of the balancing loss, a mean over all tokens of the global batch, in the "
              "gradient, or a list with one for each type of moe_router_load_balancing_type. The "
              "reported loss does not include it.")
-      .range(0);
+      .range(0)
+      .on_resume(resume::said(kBalance));
   group
       .field(
           "moe_z_loss_coeff", fields.moe_z_loss_coeff,
           "Weight in the gradient of the mean squared log-sum-exp of router logits over all tokens "
           "of the global batch; null: none.")
-      .range(0);
+      .range(0)
+      .on_resume(resume::said(kBalance));
   group
       .field("moe_input_jitter_eps", fields.moe_input_jitter_eps,
              "In training routers read tokens times noise, uniform in [1 - e, 1 + e]; null: none.")
-      .range(0, 0.999);
-  group.field("moe_router_force_load_balancing", fields.moe_router_force_load_balancing,
-              "Random numbers in place of the router's logits, so that experts have about equal "
-              "load, in every forward. For benchmarks alone: the model does not learn to route.");
+      .range(0, 0.999)
+      .on_resume(resume::said(kBalance));
+  group
+      .field("moe_router_force_load_balancing", fields.moe_router_force_load_balancing,
+             "Random numbers in place of the router's logits, so that experts have about equal "
+             "load, in every forward. For benchmarks alone: the model does not learn to route.")
+      .on_resume(resume::said("experts are chosen differently from here on"));
 }
 
 void add_capacity(FieldGroup& group, MoeFields& fields) {
@@ -164,7 +179,8 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
              "share; further ones are dropped: the expert adds nothing to them. Which ones "
              "depends on how tokens lie on ranks, as with no other setting but "
              "moe_expert_rank_capacity_factor. null: all tokens stay.")
-      .positive();
+      .positive()
+      .on_resume(resume::said(kDropped));
   group
       .field(
           "moe_expert_rank_capacity_factor", fields.moe_expert_rank_capacity_factor,
@@ -177,17 +193,20 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
       .positive()
       .constraint(
           "needs moe_token_dispatcher_type=flex, not with moe_flex_dispatcher_backend=deepep, nor "
-          "with moe_pad_expert_input_to_capacity");
+          "with moe_pad_expert_input_to_capacity")
+      .on_resume(resume::said(kDropped));
   group
       .field("moe_token_drop_policy", fields.moe_token_drop_policy,
              "Which tokens a full expert, or rank, keeps. probs: those with the largest weights; "
              "position: the first ones.")
-      .one_of({"probs", "position"});
+      .one_of({"probs", "position"})
+      .on_resume(resume::said(kDropped));
   group
       .field("moe_pad_expert_input_to_capacity", fields.moe_pad_expert_input_to_capacity,
              "Every expert gets rows for its whole capacity from every rank, so that their number "
              "is the same in every step; rows beyond its tokens do not count.")
-      .constraint("needs moe_expert_capacity_factor; not with moe_expert_rank_capacity_factor");
+      .constraint("needs moe_expert_capacity_factor; not with moe_expert_rank_capacity_factor")
+      .on_resume(resume::free);
   group
       .field("moe_router_padding_for_quantization", fields.moe_router_padding_for_quantization,
              "Every expert gets from every rank rows of a multiple of 16 (MXFP8: 32), as quantized "
@@ -195,7 +214,8 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
              "count in scales and nowhere else. Without it products complete the last rows "
              "themselves.")
       .alias("moe_router_padding_for_fp8")
-      .constraint("needs FP8 or FP4 products; not with moe_token_dispatcher_type=allgather");
+      .constraint("needs FP8 or FP4 products; not with moe_token_dispatcher_type=allgather")
+      .on_resume(resume::other_rounding);
 }
 
 void add_dispatcher(FieldGroup& group, MoeFields& fields) {
@@ -205,7 +225,8 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
              "and its backward while their gradients are.")
       .constraint(
           "needs moe_shared_expert_intermediate_size and moe_token_dispatcher_type=alltoall or "
-          "flex");
+          "flex")
+      .on_resume(resume::free);
   group
       .field("moe_token_dispatcher_type", fields.moe_token_dispatcher_type,
              "How tokens reach the ranks of their experts. alltoall: rows sorted by expert, as "
@@ -217,7 +238,8 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
       .one_of({"alltoall", "allgather", "flex"})
       .constraint(
           "allgather: not with variable_seq_lengths, nor with reset_attention_mask or "
-          "conversations where context_parallel_size > 1");
+          "conversations where context_parallel_size > 1")
+      .on_resume(resume::free);
   group
       .field("moe_flex_dispatcher_backend", fields.moe_flex_dispatcher_backend,
              "How flex sends. flat: rows to the ranks of their experts, with the bits of alltoall. "
@@ -230,21 +252,24 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
       .one_of({"flat", "hierarchical", "deepep", "hybridep", "ncclep"})
       .constraint(
           "hierarchical: dist.nvlink_domain_size divides ep · etp and is a multiple of etp; not "
-          "with moe_pad_expert_input_to_capacity");
+          "with moe_pad_expert_input_to_capacity")
+      .on_resume(resume::free);
   group
       .field("moe_dispatch_fwd_dtype", fields.moe_dispatch_fwd_dtype,
              "Format in which tokens are sent to experts. mxfp8: E4M3 with a power of two for each "
              "32 elements of a token, about half the bytes of 16 bits; experts read the rounded "
              "tokens, also those that stay on their rank. null: that of activations.")
       .one_of({"mxfp8"})
-      .constraint("needs moe_token_dispatcher_type=flex; not with fp64");
+      .constraint("needs moe_token_dispatcher_type=flex; not with fp64")
+      .on_resume(resume::other_rounding);
   group
       .field("moe_combine_bwd_dtype", fields.moe_combine_bwd_dtype,
              "Format in which gradients of experts' results are sent to experts. mxfp8: as "
              "moe_dispatch_fwd_dtype; hierarchical rounds them once for each of its two hops. "
              "null: that of activations.")
       .one_of({"mxfp8"})
-      .constraint("needs moe_token_dispatcher_type=flex; not with fp64");
+      .constraint("needs moe_token_dispatcher_type=flex; not with fp64")
+      .on_resume(resume::other_rounding);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ namespace viaduct {
 
 FieldGroup offload_fields(OffloadConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field(
           "cpu_offloading", config.cpu_offloading,
@@ -57,6 +58,7 @@ FieldGroup offload_fields(OffloadConfig& config) {
 
 FieldGroup second_memory_fields(OffloadConfig& config) {
   FieldGroup group("memory", "The second memory, to which saved values are offloaded.");
+  group.on_resume(resume::free);
   group
       .field("offload_path", config.offload_path,
              "Folder for an unnamed file per rank, with direct I/O where the file system supports "

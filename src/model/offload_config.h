@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "config/field.h"
+#include "device/slot_memory.h"
 #include "nn/saved_policy.h"
-#include "nn/slot_memory.h"
 
 namespace viaduct {
 

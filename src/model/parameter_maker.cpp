@@ -60,6 +60,9 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
   if (!adapters.any() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
   if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
   p.trained = adapters.trained.contains(module_of_parameter(name));
+  const std::optional<BaseFormat>& format = adapters.base_format;
+  const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
+  if (!p.trained && p.multiplied && !p.vocabulary && !same) p.stored = format;
   // Its own rate is that of B.
   p.vocabulary = false;
   // PEFT's files have what trains, under their names.

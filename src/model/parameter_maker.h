@@ -11,6 +11,7 @@
 #include "model/family.h"
 #include "model/model_place.h"
 #include "nn/linear.h"
+#include "nn/moe/expert_terms.h"
 #include "nn/norm.h"
 #include "nn/parameter.h"
 
@@ -75,6 +76,9 @@ class ParameterMaker {
   };
   ParameterPointer replicated_matrix(const std::string& path, const std::vector<Rows>& pieces,
                                      int64_t in) const;
+  /// The low-rank terms of such a matrix, or of a router; none if no module of it is adapted.
+  LowRankTerms replicated_terms(const std::string& path, const std::vector<Rows>& pieces,
+                                int64_t in) const;
   /// A logit for each head of this rank, 0 at start, under exactly this name.
   ParameterPointer head_logits(const std::string& path, const std::string& name) const;
 
@@ -93,6 +97,12 @@ class ParameterMaker {
                               std::optional<int64_t> block) const;
   ParameterPointer experts_down(const std::string& path, const std::string& name,
                                 std::optional<int64_t> block) const;
+  /// The low-rank terms of these matrices; none if no module of the layer's experts is adapted.
+  /// `joined`: the module that gate and up make together (expert_adapters.h), or empty. ConfigError
+  /// unless all experts have the same.
+  ExpertTerms experts_up_terms(const std::string& path, const std::vector<std::string>& names,
+                               const std::string& joined) const;
+  ExpertTerms experts_down_terms(const std::string& path, const std::string& name) const;
   /// The biases of this rank's experts, one after the other, `features` each; of a family that
   /// fuses experts.
   ParameterPointer experts_bias(const std::string& path, const std::string& name,
@@ -122,6 +132,24 @@ class ParameterMaker {
                             const Parameter& weight) const;
   LowRankTerms row_terms(const std::string& path, const std::string& name,
                          const Parameter& weight) const;
+  /// What expert_terms make terms of: an adapted module of each expert.
+  struct ExpertPiece {
+    std::string module;  // "{}" is the expert
+    AdapterShape shape;
+    int64_t first_feature = 0, out = 0;  // of an expert's y here, and of the logical matrix
+    struct Rows {
+      int64_t first = 0, count = 0;
+    };
+    std::vector<Rows> rows;  // of the logical matrix that are here
+  };
+  /// What the layer's experts have under the name `module`; null if none is adapted.
+  const AdapterShape* expert_adapter(const std::string& module) const;
+  ExpertTerms expert_terms(const std::string& path, const std::vector<ExpertPiece>& pieces,
+                           int64_t in, bool cut_inputs) const;
+  /// A matrix of a factor of all experts here, `rows` × `columns` of each.
+  Parameter expert_factor(const std::string& path, int64_t rows, int64_t columns) const;
+  /// A logical tensor that each copy of an expert holds whole and sees a part of the gradient of.
+  Part expert_replicated(std::string name, const Shape& shape) const;
   Parameter matrix(std::string path, int64_t rows, int64_t columns) const;
   /// The logical matrix [out, in] of an expert under `name`, or [in, out] where experts are fused,
   /// at the end of the parts of `weight`.

@@ -72,6 +72,7 @@ int64_t end_of(const std::vector<ChunkLayers>& layer_map) {
 
 FieldGroup recompute_fields(RecomputeConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("recompute_granularity", config.recompute_granularity,
              "What the backward recomputes instead of the forward keeping it, with the same bits. "

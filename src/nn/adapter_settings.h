@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -34,6 +35,10 @@ struct AdapterSettings {
   double dropout = 0;                         // on their inputs, in training
   /// Modules of the model itself that train as well, by the same names ("model.norm").
   std::set<std::string> trained;
+  /// Of the frozen linear layers of blocks; none: their own.
+  std::optional<BaseFormat> base_format = {};
+  /// The adapter's files have the experts of a layer together (checkpoint/peft_experts.h).
+  bool fused_experts = false;
 
   /// Whether the run has adapters; then all other parameters are frozen but those of `trained`.
   bool any() const { return !modules.empty(); }

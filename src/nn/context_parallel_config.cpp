@@ -8,6 +8,7 @@ ContextExchange ContextParallelConfig::exchange(int64_t layer) const {
 
 FieldGroup context_parallel_fields(ContextParallelConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field(
           "cp_comm_type", config.cp_comm_type,

@@ -23,6 +23,7 @@ Fusions FusionConfig::fusions() const {
 
 FieldGroup fusion_fields(FusionConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group.field("cross_entropy_loss_fusion", config.cross_entropy_loss_fusion,
               "The head works on chunks of tokens, and their gradient replaces their logits; off: "
               "logits, exponentials and their gradient are whole tensors in FP32, one op each.");

@@ -192,7 +192,7 @@ void LatentAttentionSegment::backward_weight(RankContext& context, const Batch&,
 std::vector<const Parameter*> LatentAttentionSegment::parameters() const {
   std::vector<const Parameter*> list;
   parts_.input_norm.append_parameters(list);
-  list.push_back(parts_.down.parameter());
+  parts_.down.append_parameters(list);
   if (parts_.query_norm) parts_.query_norm->append_parameters(list);
   parts_.key_value_norm.append_parameters(list);
   parts_.key_value.append_parameters(list);

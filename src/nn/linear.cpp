@@ -33,17 +33,6 @@ Rows rows_of(LinearRole role) {
   return {OverlapGemm::fc2_fprop, OverlapGemm::fc2_dgrad, std::nullopt};
 }
 
-/// Whether the saved input is gathered beside the GEMM of the input gradient.
-bool gathers_beside_input_gradient(const RankContext& context, LinearRole role) {
-  return context.settings.overlap[rows_of(role).dgrad].method == OverlapMethod::bulk;
-}
-
-/// Whether the weight gradient is made beside the reduction of the input gradient.
-bool makes_weight_gradient_early(const RankContext& context, LinearRole role) {
-  const auto row = rows_of(role).wgrad;
-  return row && context.settings.overlap[*row].method == OverlapMethod::bulk;
-}
-
 /// How the reduction of the input gradient and the weight gradient beside it are done; nothing is
 /// set where they are not beside each other.
 GemmOverlap weight_gradient_row(const RankContext& context, LinearRole role) {
@@ -57,13 +46,28 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
                std::shared_ptr<const Parameter> bias, LowRankTerms terms)
     : role_(role), weight_(std::move(weight)), bias_(std::move(bias)), terms_(std::move(terms)) {}
 
+bool Linear::gathers_beside_input_gradient(const RankContext& context) const {
+  return overlaps_backward() &&
+         context.settings.overlap[rows_of(role_).dgrad].method == OverlapMethod::bulk;
+}
+
+bool Linear::makes_weight_gradient_early(const RankContext& context) const {
+  const auto row = rows_of(role_).wgrad;
+  return overlaps_backward() && row && context.settings.overlap[*row].method == OverlapMethod::bulk;
+}
+
+int64_t Linear::run_of_weight(const RankContext& context, const GemmOverlap& row,
+                              const GemmEpilogue& epilogue, int64_t columns) const {
+  return terms_.any() ? 0 : weight_run(context, row, epilogue, columns);
+}
+
 Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
   const Tensor amax = input_amax(context, input, saved);
   const Operand in = keep_input(context, input, amax, saved);
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
-                              weight_run(context, row, epilogue, weight_->shape[0]));
+                              run_of_weight(context, row, epilogue, weight_->shape[0]));
   log_weight(context, weight.operand());
   StreamProduct product{
       GemmForm::forward, weight.operand(), Tensor(), epilogue, format, quantization(context), amax};
@@ -165,7 +169,7 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
                                      SavedStore& saved) const {
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).dgrad];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient,
-                              weight_run(context, row, {}, weight_->shape[1]));
+                              run_of_weight(context, row, {}, weight_->shape[1]));
   const Tensor amax = amax_of(context, LayerOperand::output_gradient, dy, saved);
   StreamProduct product{
       GemmForm::data_gradient, weight.operand(), Tensor(), {}, {}, quantization(context), amax,
@@ -180,20 +184,20 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
     terms_.add_input_gradient(context, dy, partial, saved);
     return reduce_to_stream(context, partial, MemoryTag::activations);
   }
-  if (!has_weight_half() || (!gathers_beside_input_gradient(context, role_) &&
-                             !makes_weight_gradient_early(context, role_))) {
+  if (!has_weight_half() ||
+      (!gathers_beside_input_gradient(context) && !makes_weight_gradient_early(context))) {
     return multiply_and_reduce(context, row, product, in, MemoryTag::activations);
   }
   // A row that is not bulk has no exchange here: its settings are those of another one.
-  const GemmOverlap gather = gathers_beside_input_gradient(context, role_) ? row : GemmOverlap();
+  const GemmOverlap gather = gathers_beside_input_gradient(context) ? row : GemmOverlap();
   product.spare_multiprocessors = gather.spare_multiprocessors;
   PendingTensor x = start_gather_stream(context, saved.take(this, "x"), gather.connection);
-  if (!gathers_beside_input_gradient(context, role_)) x = PendingTensor(x.wait());
+  if (!gathers_beside_input_gradient(context)) x = PendingTensor(x.wait());
   const Tensor partial = multiply(context, product, in, MemoryTag::activations);
   saved.keep(this, "x", x.wait());
   PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations,
                                             weight_gradient_row(context, role_).connection);
-  if (makes_weight_gradient_early(context, role_))
+  if (makes_weight_gradient_early(context))
     weight_gradient(context, saved.take(this, "x"),
                     take_operand(context, saved, this, "dy", dy_form), take_amax(context, saved));
   return dx.wait();
@@ -210,18 +214,18 @@ GemmForms Linear::kept_forms(const RankContext& context) const {
   GemmForms forms =
       waiting_forms(context, weight_->shape[0], weight_->shape[1], quantization(context));
   // What is gathered first is kept as the rows that ranks exchange.
-  if (columns() && (stream_is_cut(context) || gathers_beside_input_gradient(context, role_) ||
-                    makes_weight_gradient_early(context, role_)))
+  if (columns() && (stream_is_cut(context) || gathers_beside_input_gradient(context) ||
+                    makes_weight_gradient_early(context)))
     forms.b = {};
   return forms;
 }
 
 void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
   if (!has_weight_half()) return;
-  if (makes_weight_gradient_early(context, role_)) return;
+  if (makes_weight_gradient_early(context)) return;
   const GemmForms forms = kept_forms(context);
   Operand x = take_operand(context, saved, this, "x", forms.b);
-  const bool gathered = !columns() || gathers_beside_input_gradient(context, role_);
+  const bool gathered = !columns() || gathers_beside_input_gradient(context);
   if (!gathered && stream_is_cut(context)) x = gather_stream(context, x.tensor());
   const Operand dy = take_operand(context, saved, this, "dy", forms.a);
   if (terms_.any()) terms_.weight_gradients(context, x.tensor(), dy.tensor(), saved);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/product.h"
+#include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/elementwise.h"
 
@@ -33,13 +34,15 @@ void LowRankTerms::run_dropout(RankContext& context, const Tensor& x, const Tens
   DropoutArgs args{x, Tensor(), out, dropout_.probability};
   args.key = {context.settings.seed, dropout_.path_hash};
   args.token_index = context.token_index;
+  if (dropout_.of_stream && stream_is_cut(context))
+    args.token_index = args.token_index.slice(0, context.groups.tp().rank() * x.dim(0), x.dim(0));
   args.first_feature = dropout_.first_feature;
   dropout(context.ops, args);
 }
 
 Tensor LowRankTerms::dropped(RankContext& context, const Tensor& x) const {
   if (!drop(context)) return x;
-  const Tensor out = context.activation(x.shape(), MemoryTag::activations);
+  const Tensor out = context.ops.allocate(x.dtype(), x.shape(), MemoryTag::activations);
   run_dropout(context, x, out);
   return out;
 }
@@ -79,7 +82,8 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
     run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.tensor(), dx));
     return;
   }
-  const Tensor d_x = d_dropped ? d_dropped : context.activation(dx.shape(), MemoryTag::activations);
+  const Tensor d_x =
+      d_dropped ? d_dropped : context.ops.allocate(dx.dtype(), dx.shape(), MemoryTag::activations);
   GemmArgs product{GemmForm::data_gradient, d_reduced, a.tensor(), d_x};
   if (d_dropped) product.mode = WriteMode::accumulate;
   run_product(context.ops, product);

@@ -40,6 +40,7 @@ class LowRankTerms {
     double probability = 0;
     uint64_t path_hash = 0;
     int64_t first_feature = 0;
+    bool of_stream = false;  // x has this rank's rows of the stream, not those of all tokens
   };
 
   LowRankTerms() = default;  // none
@@ -52,7 +53,7 @@ class LowRankTerms {
   bool drop(const RankContext& context) const {
     return context.training && dropout_.probability > 0;
   }
-  /// x [T, in] of all tokens as the terms see it; x itself without dropout.
+  /// x [T, in] as the terms see it; x itself without dropout.
   Tensor dropped(RankContext& context, const Tensor& x) const;
 
   /// s · x Aᵀ [T, Σ r] of all terms for x [T, in], kept for the backward.

@@ -132,7 +132,7 @@ std::vector<const Parameter*> MultiTokenInputSegment::multiplied() const {
   parts_.embedding_norm.append_parameters(list);
   parts_.previous_norm.append_parameters(list);
   parts_.hidden_norm.append_parameters(list);
-  list.push_back(parts_.project.parameter());
+  parts_.project.append_parameters(list);
   return list;
 }
 

@@ -16,9 +16,10 @@ namespace viaduct {
 
 /// Which ranks of the tensor axis hold the same box of a part.
 enum class Replicas {
-  none,   // each rank another box
-  tp_kv,  // those that share key-value heads (fewer heads than ranks)
-  tp,     // all
+  none,       // each rank another box
+  tp_kv,      // those that share key-value heads (fewer heads than ranks)
+  tp,         // all
+  expert_tp,  // those that share each expert, where experts have a grid of their own
 };
 
 /// How the gradients that the replicas of a part compute are related. Over data-parallel and
@@ -71,6 +72,13 @@ struct ExpertRange {
   bool any() const { return of > 0; }
 };
 
+/// How a frozen weight is stored where it is not in its own format (sharding/frozen_weights.h).
+enum class BaseFormat {
+  bf16,
+  fp8,  // E4M3 codes, an FP32 scale for each 128 elements of a row
+  nf4,  // codes of 4 bits with double quantization (ops/nf4.h)
+};
+
 struct Parameter {
   std::string path;  // module path with the global layer number: "blocks.3.attention.qkv.weight"
   Shape shape;       // of the storage here, [rows] or [rows, columns]
@@ -80,6 +88,8 @@ struct Parameter {
   Initialization init;
   /// False: frozen. No update changes it, and it has no gradient, master or moments.
   bool trained = true;
+  /// Frozen, and stored like this: its matrix exists only while it is acquired.
+  std::optional<BaseFormat> stored = {};
   /// Of a low-rank term beside a weight (nn/low_rank.h): no folder of the base model has it.
   bool adapter = false;
   /// Its second factor, B, or magnitudes: what peft.lora_plus_ratio is for.

@@ -12,7 +12,8 @@ Tensor ReplicatedLinear::forward(RankContext& context, const Tensor& x, SavedSto
   product.b = weight.tensor();
   product.c = context.activation({x.dim(0), weight_->shape[0]}, saved.tag());
   run_product(context.ops, product);
-  saved.keep(this, "x", x);
+  if (terms_.any()) terms_.add_to(context, terms_.reduce(context, x, saved), product.c);
+  if (has_weight_half()) saved.keep(this, "x", x);
   return product.c;
 }
 
@@ -25,15 +26,23 @@ Tensor ReplicatedLinear::backward_input(RankContext& context, const Tensor& dy,
   product.b = weight.tensor();
   product.c = context.activation({dy.dim(0), weight_->shape[1]}, MemoryTag::activations);
   run_product(context.ops, product);
-  saved.keep(this, "dy", dy);
+  if (terms_.any()) terms_.add_input_gradient(context, dy, product.c, saved);
+  if (has_weight_half()) saved.keep(this, "dy", dy);
   return product.c;
 }
 
 void ReplicatedLinear::backward_weight(RankContext& context, SavedStore& saved) const {
-  const Tensor dy = saved.take(this, "dy");
-  make_weight_gradient(context, dy, saved.take(this, "x"),
-                       context.gradients->product_gradient(*weight_));
+  if (!has_weight_half()) return;
+  const Tensor dy = saved.take(this, "dy"), x = saved.take(this, "x");
+  if (terms_.any()) terms_.weight_gradients(context, x, dy, saved);
+  if (!weight_->trained) return;
+  make_weight_gradient(context, dy, x, context.gradients->product_gradient(*weight_));
   context.gradients->done(*weight_);
+}
+
+void ReplicatedLinear::append_parameters(std::vector<const Parameter*>& list) const {
+  list.push_back(weight_.get());
+  terms_.append_parameters(list);
 }
 
 }  // namespace viaduct

@@ -1,8 +1,8 @@
 #pragma once
 // Part of the saved store: a storage that is in the second memory, or being copied there or back.
 
+#include "device/second_memory.h"
 #include "nn/saved.h"
-#include "nn/second_memory.h"
 
 namespace viaduct {
 

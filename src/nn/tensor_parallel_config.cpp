@@ -40,6 +40,7 @@ void add_kernel_fields(FieldGroup& group, KernelSettings& kernels) {
 
 FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
   FieldGroup group("comm_overlap", "Communication hidden under computation.");
+  group.on_resume(resume::free);
   group
       .field("tp_comm_overlap", config.tp_comm_overlap,
              "Tensor-parallel communication is hidden under the GEMMs it feeds; auto: on if tp > "
@@ -85,6 +86,7 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
 
 FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   const auto add = [&](const char* name, bool& member, const char* doc) -> Field& {
     return group.field(name, member, doc).alias(std::string("comm_overlap.") + name);
   };

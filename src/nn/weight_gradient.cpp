@@ -27,4 +27,18 @@ void make_weight_gradient(RankContext& context, const Operand& dy, const Operand
   copy(context.ops, {args.c, destination.tensor, destination.mode});
 }
 
+void make_grouped_gradient(RankContext& context, GroupedGemmArgs args,
+                           const GradientAccess::Destination& destination) {
+  if (context.settings.fusions.gradient_accumulation) {
+    args.c = destination.tensor, args.mode = destination.mode;
+    return grouped_gemm(context.ops, args);
+  }
+  // temporary [E · N, K], then destination (= or +=) temporary
+  args.c = context.ops.allocate(accumulator_dtype(destination.tensor.dtype()),
+                                destination.tensor.shape(), MemoryTag::workspace);
+  args.mode = WriteMode::assign;
+  grouped_gemm(context.ops, args);
+  copy(context.ops, {args.c, destination.tensor, destination.mode});
+}
+
 }  // namespace viaduct

@@ -1,8 +1,9 @@
 #pragma once
-// The last step of a linear layer's backward.
+// The last step of the backward of a linear layer, or of several (ops/grouped_gemm.h).
 
 #include "nn/context.h"
 #include "nn/product.h"
+#include "ops/grouped_gemm.h"
 
 namespace viaduct {
 
@@ -13,5 +14,9 @@ void make_weight_gradient(RankContext& context, const Operand& dy, const Operand
                           const GradientAccess::Destination& destination,
                           const Quantization& quantization = {}, const ProductAmax& amax = {},
                           int spare_multiprocessors = 0);
+
+/// The same of grouped products, whose `args` say all but c and how it is written.
+void make_grouped_gradient(RankContext& context, GroupedGemmArgs args,
+                           const GradientAccess::Destination& destination);
 
 }  // namespace viaduct

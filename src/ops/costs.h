@@ -17,6 +17,7 @@
 #include "ops/heads.h"
 #include "ops/momentum.h"
 #include "ops/muon.h"
+#include "ops/nf4.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
@@ -111,5 +112,8 @@ Cost cost_of(const QuantizationErrorArgs& args);
 Cost cost_of(const SquareMagnitudesArgs& args);
 Cost cost_of(const SquareScalesArgs& args);
 Cost cost_of(const SquareCodesArgs& args);
+Cost cost_of(const QuantizeNf4Args& args);
+Cost cost_of(const QuantizeAbsmaxArgs& args);
+Cost cost_of(const DequantizeNf4Args& args);
 
 }  // namespace viaduct

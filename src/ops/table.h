@@ -24,6 +24,7 @@
 #include "ops/load_quantile.h"
 #include "ops/momentum.h"
 #include "ops/muon.h"
+#include "ops/nf4.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
@@ -53,6 +54,9 @@ struct OpTable {
   OpEntry<SquareMagnitudesArgs> square_magnitudes;
   OpEntry<SquareScalesArgs> square_scales;
   OpEntry<SquareCodesArgs> square_codes;
+  OpEntry<QuantizeNf4Args> quantize_nf4;
+  OpEntry<QuantizeAbsmaxArgs> quantize_absmax;
+  OpEntry<DequantizeNf4Args> dequantize_nf4;
   OpEntry<NoteAmaxArgs> note_amax;
   OpEntry<ChooseAmaxArgs> choose_amax;
   OpEntry<ColumnSumArgs> column_sum;

@@ -49,7 +49,8 @@ Adafactor::Adafactor(OpContext& context, const PrecisionRecipe& recipe, Paramete
     : Optimizer(store), settings_(settings) {
   second_ = add_state(context, "optimizer.exp_avg_sq/", recipe.second_moment, is_vector);
   for (const ParameterBuffer& buffer : store.buffers())
-    groups_.push_back(make_group(context, buffer, groups));
+    if (buffer.parameters().front()->trained)
+      groups_.push_back(make_group(context, buffer, groups));
   add_shared_states();
 }
 

@@ -57,7 +57,8 @@ double muon_scale(const MuonSettings& settings, int64_t out, int64_t in) {
 }
 
 bool Muon::moves(const Parameter& parameter) {
-  return parameter.shape.rank() == 2 && parameter.multiplied && !parameter.vocabulary;
+  const bool matrix = parameter.multiplied || (parameter.adapter && !parameter.experts.any());
+  return parameter.trained && parameter.shape.rank() == 2 && matrix && !parameter.vocabulary;
 }
 
 Muon::Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,

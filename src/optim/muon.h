@@ -29,7 +29,8 @@ class Muon final : public AdamW {
   Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
        AdamWSettings adamw, MuonSettings settings, const ParallelGroups& groups);
 
-  /// Matrices of products other than the head.
+  /// Trained matrices of products other than the head, and low-rank factors beside them; those of
+  /// experts stay with Adam.
   static bool moves(const Parameter& parameter);
 
  private:

@@ -33,6 +33,7 @@ void SchedulerConfig::resolve(int64_t train_iters, double weight_decay,
 
 FieldGroup optimizer_fields(OptimizerConfig& config) {
   FieldGroup group("optimizer", "How weights are updated.");
+  group.on_resume(resume::free);
   group
       .field("optimizer", config.optimizer,
              "The update rule: `adam` is AdamW, with decoupled decay; `sgd` has momentum, and "
@@ -42,7 +43,8 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "`adafactor` keeps the row and column means of a matrix's squared gradients, and no "
              "momentum.")
       .one_of({"adam", "sgd", "lion", "muon", "adafactor"})
-      .planned_values({"soap"}, "roadmap: other optimizers");
+      .planned_values({"soap"}, "roadmap: other optimizers")
+      .on_resume(resume::refused("its state belongs to the old value"));
   group.field("lr", config.lr, "Highest learning rate.").range(0);
   group
       .field("min_lr", config.min_lr, "Learning rate at the end of the decay; auto: a tenth of lr.")
@@ -119,6 +121,7 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
 
 FieldGroup scheduler_fields(SchedulerConfig& config) {
   FieldGroup group("scheduler", "How learning rate and weight decay move over the run.");
+  group.on_resume(resume::free);
   group.field("lr_decay_style", config.lr_decay_style, "Shape of the fall from lr to min_lr.")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
   group

@@ -8,6 +8,8 @@
 
 namespace viaduct {
 namespace {
+constexpr std::string_view kStateFormat =
+    "the optimizer's state is converted to the new formats, and steps round differently";
 
 DType format_of(const std::string& name) {
   if (name == "fp16") return DType::f16;
@@ -19,6 +21,7 @@ DType format_of(const std::string& name) {
 
 FieldGroup state_fields(StateConfig& config) {
   FieldGroup group("optimizer", "");
+  group.on_resume(resume::said(kStateFormat));
   group
       .field("use_precision_aware_optimizer", config.use_precision_aware_optimizer,
              "The formats of the optimizer's state can be chosen separately; masters of BF16 "

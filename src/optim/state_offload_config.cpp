@@ -4,6 +4,7 @@ namespace viaduct {
 
 FieldGroup state_offload_fields(StateOffloadConfig& config) {
   FieldGroup group("optimizer", "");
+  group.on_resume(resume::free);
   group.field("optimizer_cpu_offload", config.optimizer_cpu_offload,
               "Masters and optimizer states live in the second memory (section memory) and come to "
               "the device for their update, bucket by bucket, with the same bits.");

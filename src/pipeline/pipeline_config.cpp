@@ -117,6 +117,7 @@ int64_t PipelineConfig::deferred_micro_batches() const {
 
 FieldGroup pipeline_fields(PipelineConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   add_split(group, config);
   add_order(group, config);
   add_messages(group, config);
@@ -125,6 +126,7 @@ FieldGroup pipeline_fields(PipelineConfig& config) {
 
 FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
   FieldGroup group("comm_overlap", "");
+  group.on_resume(resume::free);
   group
       .field("overlap_p2p_comm", config.overlap_p2p_comm,
              "Sends and receives between stages are posted early and waited for just before use; "

@@ -50,7 +50,8 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
       .alias("ddp.fp8_param_gather")
       .constraint(
           "fp8_recipe=tensorwise, delayed, or mxfp8 with reuse_grad_buf_for_mxfp8_param_ag; "
-          "ddp.use_distributed_optimizer");
+          "ddp.use_distributed_optimizer")
+      .on_resume(resume::free);
   group
       .field("fp4_param_gather", config.fp4_param_gather,
              "Weights with FP4 products are stored as FP4 codes alone, which are gathered, half a "
@@ -58,7 +59,8 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
              "16 x 16 elements over the data ranks: 1/256 byte an element stored, 4/256 reduced. "
              "No bit of a step changes. Masters stay in FP32.")
       .alias("ddp.fp4_param_gather")
-      .constraint("FP4 products (fp4_recipe=nvfp4); ddp.use_distributed_optimizer");
+      .constraint("FP4 products (fp4_recipe=nvfp4); ddp.use_distributed_optimizer")
+      .on_resume(resume::free);
   group
       .field("reuse_grad_buf_for_mxfp8_param_ag", config.reuse_grad_buf_for_mxfp8_param_ag,
              "fp8_param_gather with mxfp8: updated weights are written and gathered in 16 bits in "
@@ -67,7 +69,8 @@ void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
       .alias("optimizer.reuse_grad_buf_for_mxfp8_param_ag")
       .constraint(
           "fp8_recipe=mxfp8 with fp8_param_gather; whole gradients on each rank; not with "
-          "overlap_param_gather_with_optimizer_step");
+          "overlap_param_gather_with_optimizer_step")
+      .on_resume(resume::free);
 }
 
 void add_quantization_fields(PrecisionConfig& config, FieldGroup& group) {
@@ -159,6 +162,7 @@ void apply_amax_fields(const PrecisionConfig& config, PrecisionRecipe& recipe) {
 FieldGroup precision_fields(PrecisionConfig& config) {
   FieldGroup group("mixed_precision",
                    "Number formats of weights, activations, gradients and optimizer state.");
+  group.on_resume(resume::other_rounding);
   group.short_form("recipe");
   group
       .field("recipe", config.recipe,
@@ -168,33 +172,41 @@ FieldGroup precision_fields(PrecisionConfig& config) {
              "fp64: one format "
              "(fp64 on the reference kernels, for checks). Names with fp8, mxfp8 or nvfp4: the "
              "products of linear layers inside blocks read FP8 or FP4 operands (docs/numerics.md).")
-      .one_of(precision_recipe_names());
+      .one_of(precision_recipe_names())
+      .on_resume(resume::said("masters and moments are kept; steps round differently"));
   group.field("loss_scale", config.loss_scale, "Constant loss scale of fp16_mixed; null: dynamic.")
-      .positive();
+      .positive()
+      .on_resume(resume::free);
   group.field("initial_loss_scale", config.initial_loss_scale, "Dynamic loss scale at the start.")
       .range(1)
-      .constraint("at least min_loss_scale");
+      .constraint("at least min_loss_scale")
+      .on_resume(resume::free);
   group
       .field("min_loss_scale", config.min_loss_scale,
              "The dynamic loss scale never falls below this.")
-      .positive();
+      .positive()
+      .on_resume(resume::free);
   group
       .field("loss_scale_window", config.loss_scale_window,
              "Steps in a row without overflow after which the loss scale doubles.")
       .range(1)
-      .in("steps");
+      .in("steps")
+      .on_resume(resume::free);
   group.field("hysteresis", config.hysteresis, "Overflows after which the loss scale is halved.")
-      .range(1);
+      .range(1)
+      .on_resume(resume::free);
   add_quantization_fields(config, group);
   return group;
 }
 
 FieldGroup residual_stream_fields(PrecisionConfig& config) {
   FieldGroup group("model", "");
-  group.field("fp32_residual_connection", config.fp32_residual_connection,
-              "bf16_mixed, fp16_mixed: the residual stream, its gradient and messages between "
-              "pipeline stages are in FP32: 2 more bytes for each value kept at a norm or sent "
-              "from stage to stage. No effect with recipes fp32 and fp64.");
+  group
+      .field("fp32_residual_connection", config.fp32_residual_connection,
+             "bf16_mixed, fp16_mixed: the residual stream, its gradient and messages between "
+             "pipeline stages are in FP32: 2 more bytes for each value kept at a norm or sent "
+             "from stage to stage. No effect with recipes fp32 and fp64.")
+      .on_resume(resume::other_rounding);
   return group;
 }
 

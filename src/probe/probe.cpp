@@ -7,7 +7,9 @@
 #include "base/units.h"
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/peft_experts.h"
 #include "engine/engine.h"
+#include "model/expert_adapters.h"
 #include "model/initialize.h"
 #include "model/initialize_magnitudes.h"
 #include "nn/adapter_settings.h"
@@ -81,6 +83,20 @@ double initial_scale(const ProbeSettings& settings) {
   return LossScaler(settings.loss_scaler).initial_state().scale;
 }
 
+/// The values of adapters of single experts become those of all, as the adapter's files have them.
+void fuse_experts(const AdapterSettings& adapters, const ModelConfig& model,
+                  const std::string& prefix, Dump& dump) {
+  const auto read = [&](const std::string& name) {
+    const auto found = dump.find(prefix + name);
+    return found == dump.end() ? Tensor() : found->second;
+  };
+  const FusedExperts fused = fuse_expert_adapters(adapters, model, read);
+  std::erase_if(dump, [&](const auto& entry) {
+    return entry.first.starts_with(prefix + kAdapterPrefix) && is_expert_module(entry.first);
+  });
+  for (const auto& [name, tensor] : fused.tensors) dump[prefix + name] = tensor;
+}
+
 /// The values that all ranks' runs hold times `factor`, under logical names, on rank 0.
 void dump_runs(Engine& engine, const std::string& prefix, double factor,
                FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
@@ -95,6 +111,12 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
                        name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
                    dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
                  });
+  gather_logical(
+      engine.groups().world(), engine.device(),
+      share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
+      [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
+  const AdapterSettings& adapters = engine.run().layers.adapters;
+  if (adapters.fused_experts) fuse_experts(adapters, engine.model().config(), prefix, dump);
 }
 
 constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master_state(); };

@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "base/given_path.h"
 #include "base/units.h"
+#include "checkpoint/adapter_base.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/adapter_setup.h"
+#include "run/no_effect.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
@@ -80,14 +82,25 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
                 "model.hybrid_context_parallel: true, but probe cuts whole rows, not documents");
+  VIADUCT_CHECK(
+      ConfigError, !config.train.micro_batch_is_auto,
+      "train.micro_batch_size: auto is found by viaduct train; expected a number of rows");
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
                 "train.global_batch_size: {}, but the batch has {}", config.train.global_batch_size,
                 counted(rows, "row"));
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
-  resolve_adapters(config, setup.model);
-  if (config.peft.adapter)
-    setup.settings.adapter = open_adapter(*config.peft.adapter, setup.model).tensors;
+  setup.notes = resolve_adapters(config, setup.model);
+  if (config.peft.adapter) {
+    PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);
+    check_adapter_base(adapter.folder, {folder});
+    setup.settings.adapter = std::move(adapter.tensors);
+  }
+  // A probe resolves what a step needs, and no more: the other rules are of whole runs.
+  std::erase_if(loaded.outcome.given,
+                [](const auto& given) { return !given.first.starts_with("peft."); });
+  for (std::string& note : settings_without_effect(config, loaded.outcome))
+    setup.notes.push_back(std::move(note));
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 
   ProbeSettings& settings = setup.settings;

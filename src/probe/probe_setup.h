@@ -19,6 +19,7 @@ struct ProbeSetup {
   std::unique_ptr<TensorSource> weights;
   std::unique_ptr<SafetensorsFile> batch;
   ProbeSettings settings;
+  std::vector<std::string> notes;  // for the start
 };
 
 struct ProbeRequest {

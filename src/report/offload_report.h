@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "nn/slot_memory.h"
+#include "device/slot_memory.h"
 
 namespace viaduct {
 

@@ -1,30 +1,105 @@
 #include "run/adapter_setup.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/save_folder.h"
+#include "model/adapter_base.h"
 #include "model/adapter_modules.h"
+#include "model/expert_adapters.h"
 
 namespace viaduct {
+namespace {
 
-void validate_adapters(const RunConfig& config, Problems& problems) {
+/// What frozen weights in another format are not built for, beyond what adapters are not.
+void validate_base_format(const RunConfig& config, Problems& problems) {
+  const auto& format = config.peft.base_format;
+  if (!format) return;
+  const auto refuse = [&](bool asked, const std::string& setting, const std::string& instead) {
+    if (asked)
+      problems.add("peft.base_format: {} with {} is not built yet; expected {}", *format, setting,
+                   instead);
+  };
+  refuse(config.ddp.shards_weights(),
+         "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy(),
+         "optim or no_shard: each rank has all codes");
+  refuse(precision_recipe(config.mixed_precision).products.any(),
+         "mixed_precision.recipe: " + config.mixed_precision.recipe +
+             ", whose products are quantized,",
+         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
+  refuse(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+}
+
+/// Settings of adapters without adapters. A run's own config.yaml, which has every field, says
+/// scheme: null and the defaults.
+void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Problems& problems) {
+  const FieldGroup fields = peft_fields(peft);
+  for (const Field& field : fields.fields()) {
+    const std::string name = field.full_name();
+    if (!field.current || !outcome.is_given(name) || name == "peft.scheme") continue;
+    const bool is_default = same_value(field.current(), field.default_value);
+    if (is_default && outcome.is_given("peft.scheme")) continue;
+    problems.add(
+        "{}: {}, but peft.scheme is null, which trains all weights; expected peft.scheme=lora (or "
+        "peft.adapter=DIR), or no setting of section peft",
+        name, to_flow_yaml(field.current()));
+  }
+}
+
+/// Adapters of experts see the rows that the experts get, whole.
+void check_dropout(const PeftConfig& peft) {
+  const AdapterSettings& adapters = peft.resolved;
+  const auto expert = std::ranges::find_if(
+      adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
+  if (adapters.dropout == 0 || expert == adapters.modules.end()) return;
+  const std::string from = peft.adapter ? fmt::format("peft.adapter: {} has lora_dropout {}",
+                                                      *peft.adapter, adapters.dropout)
+                                        : fmt::format("peft.dropout: {}", adapters.dropout);
+  fail<ConfigError>(
+      "{}: dropout on adapters of experts ({}) is not built yet, and PEFT has none; expected {}",
+      from, expert->first,
+      peft.adapter ? "0 in its adapter_config.json"
+                   : "0, or peft.exclude_modules=[\"*.experts.*\"]");
+}
+
+/// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
+PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
+                          std::vector<std::string>& notes) {
+  const std::filesystem::path given = *config.peft.adapter;
+  const auto& load = config.checkpoint.load.value_or(std::nullopt);
+  std::error_code ignored;
+  if (std::filesystem::exists(given, ignored) || !load || !has_latest(*load))
+    return open_adapter(given, model);
+  const auto& step = config.checkpoint.ckpt_step;
+  const std::filesystem::path own =
+      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
+  if (!holds_adapter(own)) return open_adapter(given, model);
+  notes.push_back(
+      fmt::format("peft.adapter: {} is gone; rank, alpha and layers are those of {}, which the run "
+                  "resumes from",
+                  given.string(), own.string()));
+  return open_adapter(own, model);
+}
+
+}  // namespace
+
+void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   const PeftConfig& peft = config.peft;
-  if (!peft.any()) return;
+  if (!peft.any()) return refuse_without_scheme(peft, outcome, problems);
   const auto later = [&](bool asked, const std::string& setting, const std::string& instead) {
     if (asked)
       problems.add("{} with adapters (section peft) is not built yet; expected {}", setting,
                    instead);
   };
-  later(config.ddp.shards_gradients(),
-        "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy(), "optim or no_shard");
-  later(config.tensor_overlap.tp_comm_overlap.value_or(false), "comm_overlap.tp_comm_overlap: true",
-        "false");
+  later(config.offload.moves_weights(), "model.cpu_offloading_weights: true", "false");
   later(precision_recipe(config.mixed_precision).products.any(),
         "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
-  const std::string& optimizer = config.optimizer.optimizer;
-  later(optimizer == "muon" || optimizer == "adafactor", "optimizer.optimizer: " + optimizer,
-        "adam, sgd or lion");
+  later(config.optimizer.optimizer == "muon" && peft.lora_plus_ratio != 1,
+        "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
   later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+  validate_base_format(config, problems);
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
     problems.add(
@@ -34,11 +109,17 @@ void validate_adapters(const RunConfig& config, Problems& problems) {
   }
 }
 
-void resolve_adapters(RunConfig& config, const ModelConfig& model) {
+std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& model) {
   PeftConfig& peft = config.peft;
-  if (!peft.any()) return;
+  std::vector<std::string> notes;
+  if (!peft.any()) return notes;
   peft.resolved =
-      peft.adapter ? open_adapter(*peft.adapter, model).settings : choose_adapters(peft, model);
+      peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
+  check_dropout(peft);
+  peft.resolved.base_format = base_format(peft);
+  if (peft.resolved.base_format)
+    check_base_format(*peft.resolved.base_format, model,
+                      config.parallel.tensor_model_parallel_size);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
     const bool asks_magnitudes = *peft.scheme == "dora";
@@ -48,10 +129,11 @@ void resolve_adapters(RunConfig& config, const ModelConfig& model) {
                   *peft.scheme, *peft.adapter, scheme);
     peft.scheme = scheme;  // lora has two names
   }
-  if (peft.lora_plus_ratio == 1) return;
+  if (peft.lora_plus_ratio == 1) return notes;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;
   if (!config.optimizer.decoupled_min_lr)
     config.optimizer.decoupled_min_lr = peft.lora_plus_ratio * config.optimizer.min_lr.value();
+  return notes;
 }
 
 void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup& setup) {

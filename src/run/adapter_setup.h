@@ -3,6 +3,7 @@
 // tensors.
 
 #include <string>
+#include <vector>
 
 #include "checkpoint/peft_folder.h"
 #include "config/problems.h"
@@ -13,12 +14,14 @@ namespace viaduct {
 class ParameterStore;
 struct OpContext;
 
-/// Fills in config.peft.resolved, and the learning rate of B. ConfigError and IoError as
-/// choose_adapters and open_adapter, and for settings that are not built for adapters yet.
-void resolve_adapters(RunConfig& config, const ModelConfig& model);
+/// Fills in config.peft.resolved, and the learning rate of B; returns notes for the start. Where
+/// the folder of peft.adapter is gone, a run that resumes takes rank, alpha and layers from its own
+/// checkpoint. ConfigError and IoError as choose_adapters and open_adapter.
+std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& model);
 
-/// The rules that need no model.
-void validate_adapters(const RunConfig& config, Problems& problems);
+/// The rules that need no model; among them that who asks for a property of adapters gets adapters,
+/// and never a run that trains all weights.
+void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems);
 
 /// Fills the weights of a run that only runs forwards: those of its model's folder and, with
 /// peft.adapter, the adapter.

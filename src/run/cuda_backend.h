@@ -57,7 +57,7 @@ struct CudaBackend {
   std::unique_ptr<Device> (*make_device)(const CudaRunSettings& settings);
   /// The place of the thread's GPU on the bus of the machine.
   std::string (*gpu_bus_id)();
-  /// Host memory that the GPU's copies use while the host continues (nn/stream_backing.h).
+  /// Host memory that the GPU's copies use while the host continues (device/stream_backing.h).
   std::shared_ptr<void> (*pinned_memory)(int64_t bytes);
   /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
   std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,

@@ -46,6 +46,7 @@ bool is_on(std::string_view value) {
 
 FieldGroup determinism_fields(DeterminismConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("deterministic_mode", config.deterministic_mode,
              "The same run has the same bits each time. On cpu that is always so, and on a GPU; "

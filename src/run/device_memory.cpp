@@ -1,7 +1,7 @@
 #include "run/device_memory.h"
 
 #include "base/error.h"
-#include "nn/stream_backing.h"
+#include "device/stream_backing.h"
 #include "run/cuda_backend.h"
 
 namespace viaduct {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "device/device.h"
-#include "nn/slot_memory.h"
+#include "device/slot_memory.h"
 
 namespace viaduct {
 

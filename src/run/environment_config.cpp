@@ -24,6 +24,7 @@ FieldGroup environment_fields(EnvironmentConfig& config) {
                    "Environment variables that the guides of Megatron-Bridge and NeMo set. With "
                    "dist.device=cuda they are set before the libraries of the GPU are used, unless "
                    "they are set already.");
+  group.on_resume(resume::free);
   for (size_t i = 0; i < config.values.size(); ++i)
     group.field(std::string(config.kNames[i]), config.values[i], std::string(kTexts[i]))
         .environment = true;

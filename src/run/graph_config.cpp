@@ -109,6 +109,7 @@ void check_modules(const RunConfig& config, Problems& problems) {
 
 FieldGroup graph_fields(GraphConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("cuda_graph_impl", config.cuda_graph_impl,
              "What dist.device=cuda captures into CUDA graphs: nothing; with full_iteration "

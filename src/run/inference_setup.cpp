@@ -97,7 +97,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   defaults.model.seq_length.resolve(length);
   if (request.conversations)
     take_conversations(*request.conversations, peek, length, defaults.dataset);
-  defaults.dataset.packing.length_given_by = length_given_by(request, peek.config);
+  defaults.dataset.packing.limits.length_given_by = length_given_by(request, peek.config);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
     defaults.train.micro_batch_size =
         std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));

@@ -37,10 +37,6 @@ std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
                    without("model.window_size on every layer"));
 }
 
-std::string no_adapters(const RunConfig& c) {
-  return reason_if(!c.peft.any(), "peft.scheme is null: there are no adapters");
-}
-
 bool constant_rate(const RunConfig& c) {
   return c.scheduler.lr_decay_style == "constant";
 }
@@ -257,11 +253,14 @@ const std::vector<NoEffectRule>& training_without_effect() {
         "peft.rank_pattern", "peft.alpha_pattern", "peft.lora_A_init_method", "peft.dropout",
         "peft.train"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (c.peft.adapter) return std::string("the files of peft.adapter say it");
-         return no_adapters(c);
+         return reason_if(c.peft.adapter.has_value(), "the files of peft.adapter say it");
        }},
-      {{"peft.lora_plus_ratio"},
-       [](const RunConfig& c, const ConfigOutcome&) { return no_adapters(c); }},
+      {{"peft.base_format"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const bool same = c.peft.base_format == "bf16" &&
+                           precision_recipe(c.mixed_precision).weight == DType::bf16;
+         return reason_if(same, "the recipe's weights are in BF16");
+       }},
       {{"profiling.memory_snapshot_path"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.profiling.record_memory_history,

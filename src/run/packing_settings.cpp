@@ -140,7 +140,8 @@ void take_row_length(RunConfig& config, ConfigOutcome& outcome) {
         std::pair("dataset.sequence_length", &config.dataset.sequence_length)}) {
     if (!length->is_auto() && length->value() != size) {
       const int64_t given = length->value();
-      if (given < size) packing.longest = std::min(packing.longest.value_or(size), given);
+      if (given < size)
+        packing.limits.longest = std::min(packing.limits.longest.value_or(size), given);
       outcome.notes.push_back(
           given < size ? fmt::format("{} = {}: rows have that many tokens, and {} = {} is the most "
                                      "that a conversation may have",
@@ -232,12 +233,12 @@ void validate_packing(const RunConfig& config, Problems& problems) {
         "dataset.pad_seq_to_mult: {} does not divide the {} tokens of a row; nearest rows: {}",
         multiple, length.value(), nearest_multiple(length.value(), multiple));
   }
-  if (packing.packing_split && packing.longest) {
+  if (packing.packing_split && packing.limits.longest) {
     problems.add(
         "dataset.packing_split: true cuts conversations at the end of a row, but a part may have "
         "{} "
         "tokens at most (model.seq_length, or positions of the model); expected {} of at most {}",
-        *packing.longest, kSize, *packing.longest);
+        *packing.limits.longest, kSize, *packing.limits.longest);
   }
   if (packing.pad_cu_seqlens && config.context_parallel.hybrid_context_parallel) {
     problems.add(

@@ -121,7 +121,7 @@ ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
   // Positions restart with each conversation; rows of plain data have them all.
   const PackingConfig& packing = config.dataset.packing;
   run.positions = config.model.seq_length.value_or(0);
-  if (packing.longest && !packing.plain) run.positions = *packing.longest;
+  if (packing.limits.longest && !packing.plain) run.positions = *packing.limits.longest;
   if (captures_steps(config)) run.steps_before_graph = config.graph.cuda_graph_warmup_steps;
   if (captures_layers(config))
     run.layer_graphs = {config.graph.cuda_graph_warmup_steps, config.graph.cuda_graph_modules};

@@ -20,6 +20,7 @@
 #include "run/check_name_patterns.h"
 #include "run/no_effect.h"
 #include "run/nsys_command.h"
+#include "run/packing_settings.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
 #include "run/unusual_settings.h"
@@ -150,7 +151,7 @@ void check_fit(const RunSetup& setup) {
   const RunConfig& config = setup.config;
   Problems problems;
   // Positions restart with each conversation of a row.
-  const auto& longest = config.dataset.packing.longest;
+  const auto& longest = config.dataset.packing.limits.longest;
   if (longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
     problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
                  config.model.seq_length.value(), setup.model.max_positions);
@@ -183,12 +184,14 @@ void limit_conversations(RunSetup& setup) {
   RunConfig& config = setup.config;
   PackingConfig& packing = config.dataset.packing;
   const int64_t positions = setup.model.max_positions;
+  packing.limits.positions = positions;
+  packing.limits.row_multiple = layout_multiple(config);
   const bool packs = packing.conversations && !packing.plain && packing.packed_sequence_size &&
                      !packing.packing_split;
   if (!packs || config.model.seq_length.value() <= positions ||
       config.model.position_embedding_type.value() != "rope")
     return;
-  packing.longest = std::min(packing.longest.value_or(positions), positions);
+  packing.limits.longest = std::min(packing.limits.longest.value_or(positions), positions);
 }
 
 }  // namespace
@@ -196,6 +199,9 @@ void limit_conversations(RunSetup& setup) {
 RunSetup prepare_run(LoadedRunConfig loaded) {
   RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
   RunConfig& config = setup.config;
+  VIADUCT_CHECK(ConfigError, !config.train.micro_batch_is_auto,
+                "train.micro_batch_size: auto is found by viaduct train (its --dry-run prints it); "
+                "expected a number of rows");
   const auto [base, base_text] = open_architecture(setup);
   take_tokenizer(setup);
   take_opened(setup, base);
@@ -207,7 +213,8 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (setup.pretrained) check_rotary_order(*base, setup.model);
-  resolve_adapters(config, setup.model);
+  for (std::string& note : resolve_adapters(config, setup.model))
+    setup.notes.push_back(std::move(note));
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());

@@ -4,6 +4,12 @@
 
 namespace viaduct {
 namespace {
+constexpr std::string_view kEpochs =
+    "documents and samples are shuffled over all epochs that the run needs, and their number "
+    "differs now: rows come in a different order from here on, some a second time, some not at all";
+constexpr std::string_view kBatch =
+    "the run continues at the same row of the data; a step takes this many rows from here on, and "
+    "the learning rate's schedule counts rows";
 
 // Far above any real run, and low enough that products do not overflow.
 constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
@@ -12,24 +18,28 @@ constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
 
 FieldGroup train_fields(TrainConfig& config) {
   FieldGroup group("train", "The length of a run and its batch.");
+  group.on_resume(resume::free);
   group.field("train_iters", config.train_iters, "Optimizer steps of the run.")
       .range(1, kMostSteps)
       .in("steps")
-      .alias("recipe.trainer.max_steps");
+      .alias("recipe.trainer.max_steps")
+      .on_resume(resume::said(kEpochs));
   group
       .field("train_samples", config.train_samples,
              "Length of the run in rows instead of steps: it ends with the last step whose rows "
              "are among them; null: train_iters applies.")
       .range(1, kMostRowsOfARun)
       .in("rows")
-      .constraint("excludes train_iters");
+      .constraint("excludes train_iters")
+      .on_resume(resume::said(kEpochs));
   group
       .field("global_batch_size", config.global_batch_size,
              "Rows of an optimizer step, over all ranks.")
       .range(1, kMostRows)
       .in("rows")
       .alias("recipe.data.global_batch_size")
-      .constraint("divisible by micro_batch_size · dp");
+      .constraint("divisible by micro_batch_size · dp")
+      .on_resume(resume::said(kBatch));
   group
       .field("rampup_batch_size", config.rampup_batch_size,
              "[start, increment, rows]: steps take `start` rows at first and `increment` more at a "
@@ -39,18 +49,33 @@ FieldGroup train_fields(TrainConfig& config) {
       .in("rows")
       .constraint(
           "increments lead from start to global_batch_size; each size divisible by "
-          "micro_batch_size · dp");
-  group.field("decrease_batch_size_if_needed", config.decrease_batch_size_if_needed,
-              "A batch that micro_batch_size · dp does not divide is rounded down to one that it "
-              "does; false: it is an error.");
+          "micro_batch_size · dp")
+      .on_resume(resume::said(kBatch));
   group
-      .field("micro_batch_size", config.micro_batch_size,
-             "Rows of one forward and backward on a rank; gradients accumulate over "
-             "global_batch_size / (micro_batch_size · "
-             "dp) of them.")
-      .range(1, kMostRows)
-      .in("rows")
-      .alias("recipe.data.micro_batch_size");
+      .field("decrease_batch_size_if_needed", config.decrease_batch_size_if_needed,
+             "A batch that micro_batch_size · dp does not divide is rounded down to one that it "
+             "does; false: it is an error.")
+      .on_resume(resume::said(kBatch));
+  Field& rows = group
+                    .field("micro_batch_size", config.micro_batch_size,
+                           "Rows of one forward and backward on a rank; gradients accumulate over "
+                           "global_batch_size / (micro_batch_size · "
+                           "dp) of them. auto (viaduct train): the most that fit in memory, by a "
+                           "dry run.")
+                    .range(1, kMostRows)
+                    .in("rows")
+                    .alias("recipe.data.micro_batch_size")
+                    .on_resume(resume::free);
+  rows.type = "int or auto";
+  rows.assign = [&config, number = rows.assign](const Value& value) {
+    config.micro_batch_is_auto = value.is_plain("auto");
+    if (!config.micro_batch_is_auto) return number(value);
+    config.micro_batch_size = 1;
+    return true;
+  };
+  rows.current = [&config, number = rows.current] {
+    return config.micro_batch_is_auto ? write_value(Auto<int64_t>()) : number();
+  };
   group
       .field("exit_interval", config.exit_interval,
              "Stop, with a checkpoint, at the next step that this divides.")
@@ -112,6 +137,7 @@ FieldGroup train_fields(TrainConfig& config) {
 
 FieldGroup validation_fields(ValidationConfig& config) {
   FieldGroup group("validation", "Evaluation during training.");
+  group.on_resume(resume::free);
   group.field("eval_interval", config.eval_interval, "Steps between evaluations.")
       .range(1)
       .in("steps")
@@ -154,6 +180,7 @@ FieldGroup validation_fields(ValidationConfig& config) {
 
 FieldGroup logger_fields(LoggerConfig& config) {
   FieldGroup group("logger", "What a run reports, and where.");
+  group.on_resume(resume::free);
   group.field("log_interval", config.log_interval, "Steps between lines of metrics.")
       .range(1)
       .in("steps");
@@ -198,6 +225,7 @@ FieldGroup logger_fields(LoggerConfig& config) {
 
 FieldGroup profiling_fields(ProfilingConfig& config) {
   FieldGroup group("profiling", "Traces, memory histories, and the window of Nsight Systems.");
+  group.on_resume(resume::free);
   group
       .field("use_nsys_profiler", config.use_nsys_profiler,
              "With dist.device=cuda: a profiler that watches the process records the chosen steps "
@@ -246,6 +274,7 @@ FieldGroup profiling_fields(ProfilingConfig& config) {
 
 FieldGroup rng_fields(RngConfig& config) {
   FieldGroup group("rng", "Random numbers of initialization and dropout.");
+  group.on_resume(resume::free);
   group
       .field("seed", config.seed,
              "Seed of every random number but the data order (dataset.random_seed).")

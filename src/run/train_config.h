@@ -18,6 +18,8 @@ struct TrainConfig {
   std::optional<std::vector<int64_t>> rampup_batch_size;
   bool decrease_batch_size_if_needed = false;
   int64_t micro_batch_size = 2;
+  /// micro_batch_size is `auto`, and 1 until train/fit_micro_batch.h has found it.
+  bool micro_batch_is_auto = false;
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
   std::optional<int64_t> early_stopping_patience;

@@ -16,6 +16,11 @@ bool steps_by_rate(const std::string& optimizer) {
 std::vector<std::string> unusual_settings(const RunConfig& config) {
   std::vector<std::string> lines;
   if (config.train.skip_train) return lines;
+  if (config.peft.any() && !config.checkpoint.pretrained_checkpoint) {
+    lines.push_back(
+        "peft.scheme: the adapters are on random weights, which stay random: give the model to "
+        "fine-tune, checkpoint.pretrained_checkpoint=DIR");
+  }
   const OptimizerConfig& optimizer = config.optimizer;
   // Published runs have at most 0.01 with these; others multiply a gradient, or a matrix that is
   // scaled to norm 1.

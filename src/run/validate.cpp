@@ -7,6 +7,7 @@
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
 #include "run/packed_weights.h"
+#include "run/packing_settings.h"
 #include "run/resume_rules.h"
 #include "run/run_length.h"
 #include "run/validate_parallel.h"
@@ -296,27 +297,11 @@ void validate_evaluation(const RunConfig& config, Problems& problems) {
   }
 }
 
-}  // namespace
-
-void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
-  validate_model(config.model, problems);
-  validate_sizes(config, problems);
-  validate_optimizer(config, problems);
-  validate_evaluation(config, problems);
-  validate_parallel(config, outcome, problems);
-  validate_adapters(config, problems);
-  validate_simulation(config, problems);
-  const auto& row = config.dataset.sequence_length;
-  const auto& length = config.model.seq_length;
-  if (!row.is_auto() && !length.is_auto() && row.value() != length.value()) {
-    problems.add("dataset.sequence_length: {} differs from model.seq_length = {}", row.value(),
-                 length.value());
-  }
-  if (config.checkpoint.most_recent_k == 0) {
-    problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
-  }
-  for (const std::string& name : config.checkpoint.allow_changes) {
-    const auto rule = resume_rule(name);
+void validate_allowed_changes(const std::vector<std::string>& names, Problems& problems) {
+  RunConfig defaults;
+  const Schema schema = run_schema(defaults);
+  for (const std::string& name : names) {
+    const auto rule = resume_rule(schema, name);
     if (!rule || rule->change != ResumeChange::refused) {
       problems.add("checkpoint.allow_changes: {} is not a setting whose change is refused{}", name,
                    rule ? " (it may change)" : "");
@@ -327,6 +312,28 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
           name, rule->effect);
     }
   }
+}
+
+}  // namespace
+
+void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+  validate_model(config.model, problems);
+  validate_sizes(config, problems);
+  validate_optimizer(config, problems);
+  validate_evaluation(config, problems);
+  validate_parallel(config, outcome, problems);
+  validate_adapters(config, outcome, problems);
+  validate_simulation(config, problems);
+  const auto& row = config.dataset.sequence_length;
+  const auto& length = config.model.seq_length;
+  if (!row.is_auto() && !length.is_auto() && row.value() != length.value()) {
+    problems.add("dataset.sequence_length: {} differs from model.seq_length = {}", row.value(),
+                 length.value());
+  }
+  if (config.checkpoint.most_recent_k == 0) {
+    problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
+  }
+  validate_allowed_changes(config.checkpoint.allow_changes, problems);
   validate_profiling(config, problems);
   validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);

@@ -29,6 +29,7 @@ void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stage
 FieldGroup ddp_fields(DdpConfig& config) {
   FieldGroup group("ddp",
                    "Gradient buffers, and gradients and weights between data-parallel ranks.");
+  group.on_resume(resume::free);
   group
       .field("use_distributed_optimizer", config.use_distributed_optimizer,
              "Each data-parallel rank keeps and updates 1/dp of the optimizer state: gradients are "
@@ -177,6 +178,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
 
 FieldGroup ddp_model_fields(DdpConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("tensor_parallel_num_weight_shards", config.tensor_parallel_num_weight_shards,
              "Preset: weights are kept in this many shards, the tensor-parallel ranks' parts cut "
@@ -191,6 +193,7 @@ FieldGroup ddp_model_fields(DdpConfig& config) {
 
 FieldGroup ddp_dist_fields(DdpConfig& config) {
   FieldGroup group("dist", "");
+  group.on_resume(resume::free);
   group
       .field(
           "use_megatron_fsdp", config.use_megatron_fsdp,
@@ -217,6 +220,7 @@ FieldGroup ddp_dist_fields(DdpConfig& config) {
 
 FieldGroup ddp_optimizer_fields(DdpConfig& config) {
   FieldGroup group("optimizer", "");
+  group.on_resume(resume::free);
   group
       .field("overlap_param_gather_with_optimizer_step",
              config.overlap_param_gather_with_optimizer_step,

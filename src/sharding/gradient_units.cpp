@@ -105,6 +105,7 @@ void GradientUnits::finish() {
   std::vector<CommHandle> handles;
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& of = units_[i];
+    if (!of.shard) continue;  // frozen
     Communicator& copies = *of.groups.copies;
     const bool elsewhere = block_of(i).has_value();
     if (elsewhere && states_[i].summed && copies.size() == 1) continue;

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "device/slot_memory.h"
 #include "nn/saved_policy.h"
-#include "nn/slot_memory.h"
 
 namespace viaduct {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "nn/second_memory.h"
+#include "device/second_memory.h"
 #include "tensor/state_formats.h"
 
 namespace viaduct {

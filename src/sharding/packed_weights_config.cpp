@@ -4,6 +4,7 @@ namespace viaduct {
 
 FieldGroup packed_weights_fields(PackedWeightsConfig& config) {
   FieldGroup group("model", "");
+  group.on_resume(resume::free);
   group
       .field("packed_weights", config.packed_weights,
              "Weights of matrix products are also kept as the tiles that the products read, one "

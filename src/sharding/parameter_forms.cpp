@@ -17,6 +17,7 @@ void ParameterStore::derive_weights(const OpContext& context, bool packed, Delay
   std::vector<const Parameter*> derived;
   std::vector<std::vector<const Parameter*>> coded(chunks());
   for (const Parameter* parameter : parameters_) {
+    if (parameter->stored) continue;
     const size_t chunk = buckets_[entry(*parameter).bucket].chunk;
     (stores_codes(*parameter) ? coded[chunk] : derived).push_back(parameter);
   }
@@ -26,7 +27,8 @@ void ParameterStore::derive_weights(const OpContext& context, bool packed, Delay
   }
   forms_.emplace(context, derived, recipe_, groups_, packed, settings_.with_gradients,
                  !shards_weights(), delayed);
-  if (derived.size() < parameters_.size())
+  frozen_.emplace(context, parameters_);
+  if (std::ranges::any_of(coded, [](const auto& chunk) { return !chunk.empty(); }))
     codes_ = make_stored_codes(context, std::move(coded), recipe_, groups_, delayed);
 }
 
@@ -38,10 +40,17 @@ void ParameterStore::write_codes(size_t chunks) {
   }
 }
 
+void ParameterStore::write_stored(bool (*wanted)(const Parameter&),
+                                  FunctionRef<void(const ShardRun&)> fill) {
+  for (const Parameter* parameter : parameters_)
+    if (parameter->stored && wanted(*parameter))
+      frozen_.value().write(*parameter, entry(*parameter).weight, fill);
+}
+
 void ParameterStore::make_derived_weights() {
   if (!forms_) return;
   for (const Parameter* parameter : parameters_)
-    forms_->make(*parameter, weight(*parameter), generation_of(*parameter));
+    if (!parameter->stored) forms_->make(*parameter, weight(*parameter), generation_of(*parameter));
 }
 
 }  // namespace viaduct

@@ -107,7 +107,9 @@ BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
   const DType weight = parameter.format.value_or(recipe_.weight);
   const bool codes = stores_codes(parameter), staged = passes_gradients(parameter);
   return {
-      .weight = codes ? recipe_.products.forward : weight,
+      .weight = parameter.stored ? stored_dtype(*parameter.stored)
+                : codes          ? recipe_.products.forward
+                                 : weight,
       .gradient = settings_.fp32_gradients ? recipe_.main_gradient : weight,
       // Remainders are the low halves of 16-bit weights. Codes are not such weights, and in the
       // memory of gradients they exist only for a short time.
@@ -168,8 +170,10 @@ void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chu
 void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> parameters,
                                 const std::vector<int>& layers) {
   const bool trained = parameters.front()->trained;
-  const ShardingGroups groups = trained ? sharding_groups(groups_, parameters.front()->grid)
-                                        : ShardingGroups{alone_, alone_, alone_};
+  // Frozen weights are shards where weights are, and whole on each rank else.
+  ShardingGroups groups = sharding_groups(groups_, parameters.front()->grid);
+  if (!trained && settings_.shard_weights) groups = {groups.shards, alone_, groups.shards};
+  if (!trained && !settings_.shard_weights) groups = {alone_, alone_, alone_};
   std::vector<LayoutParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = *parameters[i];
@@ -273,6 +277,7 @@ void ParameterStore::list_runs() {
       if (!ranges) continue;
       const size_t bucket = buffer.layout().parameters[i].bucket;
       const auto run_of = [&](const Tensor& own) { return flat_part(own, ranges->in_shard); };
+      if (buffer.parameters()[i]->stored) continue;
       if (!buffer.parameters()[i]->trained) {
         const Tensor weight = run_of(buffer.own_weights(bucket));
         frozen_runs_.push_back({buffer.parameters()[i], ranges->in_parameter, weight, weight});

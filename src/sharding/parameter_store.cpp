@@ -265,7 +265,9 @@ Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64
   if (passes && !formed(buckets_[e.bucket].chunk))
     forms_->make(parameter, weight(parameter), generation_);
   const Tensor canonical = passes ? Tensor() : weight(parameter);
-  Operand found = stores_codes(parameter) && codes_ ? codes_->operand(parameter, canonical)
+  Operand found = parameter.stored && frozen_
+                      ? frozen_->matrix(parameter, canonical, recipe_.weight)
+                  : stores_codes(parameter) && codes_ ? codes_->operand(parameter, canonical)
                   : forms_ ? forms_->form(parameter, use, run, canonical, generation_of(parameter))
                            : Operand(canonical);
   ++e.acquired;

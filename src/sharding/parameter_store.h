@@ -17,6 +17,7 @@
 #include "nn/access.h"
 #include "precision/recipe.h"
 #include "sharding/by_path.h"
+#include "sharding/frozen_weights.h"
 #include "sharding/gradient_reduction.h"
 #include "sharding/gradient_units.h"
 #include "sharding/offloaded_blocks.h"
@@ -57,8 +58,12 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
   /// Those of frozen parameters (Parameter::trained): each rank holds them whole, as weights
-  /// alone, in no group with others; their `master` is the weight.
+  /// alone, in no group with others; their `master` is the weight. Without those that are stored
+  /// in another format, which `write_stored` writes.
   const std::vector<ShardRun>& frozen_runs() const { return frozen_runs_; }
+  /// Writes the `wanted` ones of these others, of values that `fill` gives (frozen_weights.h).
+  /// Needs `derive_weights`.
+  void write_stored(bool (*wanted)(const Parameter&), FunctionRef<void(const ShardRun&)> fill);
   /// The runs of elements that this rank updates, chunk by chunk and buffer by buffer in the order
   /// of `parameters`; at most one run for each parameter. Tensors of a run that live in the second
   /// memory are undefined here: read them through `RunCursor`.
@@ -308,8 +313,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::unique_ptr<WeightGather> gather_;
   std::unique_ptr<WeightUnits> weight_units_;
   std::optional<WeightForms> forms_;
-  std::unique_ptr<StoredCodes> codes_;  // where weights are stored so
-  size_t written_chunks_ = 0;           // of these weights, in this generation
+  std::optional<FrozenWeights> frozen_;  // with derive_weights
+  std::unique_ptr<StoredCodes> codes_;   // where weights are stored so
+  size_t written_chunks_ = 0;            // of these weights, in this generation
   // Where weights pass through the memory of gradients:
   std::optional<OpContext> staging_;         // to write them and to make their forms
   int64_t staged_generation_ = -1;           // which is written there, or was

@@ -43,6 +43,7 @@ void ParameterStore::make_gradient_units(ReduceOp op) {
   std::vector<GradientUnits::Unit> units;
   for (const BucketPlace& place : buckets_) {
     const ParameterBuffer& buffer = buffers_[place.buffer];
+    // A frozen unit has no gradient: nothing opens it.
     units.push_back({buffer.shard_gradients(place.bucket), buffer.own_gradients(place.bucket),
                      buffer.formats().message, buffer.layout().buckets[place.bucket].size(),
                      added_to(buffer, place.bucket), buffer.groups()});
@@ -124,7 +125,8 @@ void ParameterStore::send_open_units(OpContext& context) {
 void ParameterStore::gather_gradients() {
   if (!shards_gradients()) return reduction_->gather();
   for (size_t unit = 0; unit < buckets_.size(); ++unit)
-    view_gradients(buckets_[unit], gradient_units_->gather(unit));
+    if (buckets_[unit].parameters.front()->trained)
+      view_gradients(buckets_[unit], gradient_units_->gather(unit));
 }
 
 bool ParameterStore::plan_ahead(GatherPlan& plan, size_t unit) const {
@@ -184,7 +186,7 @@ void ParameterStore::gather_shards(size_t chunks) {
   for (size_t i = buckets_.size(); i-- > 0;) {  // in the order of use
     BucketPlace& place = buckets_[i];
     if (place.chunk >= chunks || place.shard_gathered) continue;
-    if (!place.parameters.front()->trained) continue;  // whole on each rank
+    if (!place.parameters.front()->trained) continue;  // no instance has only a part of it
     const ParameterBuffer& buffer = buffers_[place.buffer];
     const Tensor shard = cursor.at(buffer.shard_weights(place.bucket));
     handles.push_back(

@@ -54,6 +54,9 @@ void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs
     sum_coalesced(context, partial_gradients(runs, Replicas::tp), groups.tp(), blocks);
   if (groups.tp_kv().size() > 1)
     sum_coalesced(context, partial_gradients(runs, Replicas::tp_kv), groups.tp_kv(), blocks);
+  const std::vector<Tensor> of_experts = partial_gradients(runs, Replicas::expert_tp);
+  if (!of_experts.empty())
+    sum_coalesced(context, of_experts, *groups.of(GroupKind::expert_tp), blocks);
   std::vector<Tensor> tied;
   for (const ShardRun& run : runs) {
     if (!run.parameter->holders.empty()) tied.push_back(run.gradient);

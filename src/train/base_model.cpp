@@ -4,31 +4,15 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/peft_folder.h"
 #include "run/adapter_setup.h"
 
 namespace viaduct {
 namespace {
-
-std::string content_hash(const ModelFolder& folder) {
-  const auto weights = open_weights(folder);
-  std::vector<TensorInfo> tensors = weights->tensors();
-  std::ranges::sort(tensors, {}, &TensorInfo::name);
-  Hasher64 hash;
-  for (const TensorInfo& info : tensors) {
-    const std::string head =
-        fmt::format("{} {} {};", info.name, dtype_name(info.dtype), to_string(info.shape));
-    hash.update(head.data(), head.size());
-    const Tensor values = weights->tensor(info.name);
-    hash.update(values.raw(), static_cast<size_t>(values.bytes()));
-  }
-  weights->check_read();
-  return fmt::format("{:016x}", hash.digest());
-}
 
 /// With peft.adapter rank and scale are those of its folder, which may have changed since.
 void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& setup) {
@@ -50,15 +34,8 @@ void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& se
 
 }  // namespace
 
-std::string base_text(const RunSetup& setup) {
-  nlohmann::ordered_json json;
-  if (setup.pretrained) {
-    json["path"] = std::filesystem::absolute(setup.pretrained->path).string();
-    json["hash"] = content_hash(*setup.pretrained);
-  } else {
-    json["seed"] = setup.config.rng.seed;
-  }
-  return json.dump(2) + "\n";
+AdapterBase base_of(const RunSetup& setup) {
+  return {setup.pretrained, static_cast<uint64_t>(setup.config.rng.seed)};
 }
 
 void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const std::string& now) {
@@ -72,20 +49,19 @@ void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const
                 adapts ? "trains adapters (peft.scheme)" : "trains all weights");
   if (!adapted) return;
   const std::string where = (checkpoint.folder() / kBaseFile).string();
-  const auto then = parse_json<nlohmann::json>(read_file(where), where);
-  const auto here = parse_json<nlohmann::json>(now, "the base of the run");
-  const auto same = [&](const char* name) {
-    const auto *before = find_member(then, name), *after = find_member(here, name);
-    return (before == nullptr) == (after == nullptr) && (before == nullptr || *before == *after);
-  };
-  VIADUCT_CHECK(ConfigError, same("hash") && same("seed"),
-                "checkpoint.pretrained_checkpoint: the frozen model of {} was {}, hash {}; that of "
-                "this run, {}, has {}: its adapters belong to another model",
-                checkpoint.where(), string_member(then, "path", where, "random"),
-                string_member(then, "hash", where, "none"),
-                string_member(here, "path", where, "random"),
-                string_member(here, "hash", where, "none"));
+  check_same_base(read_file(where), now, where,
+                  "; put the model back, or start anew with another checkpoint.save");
   if (setup.config.peft.adapter) check_adapter_folder(checkpoint, setup);
+}
+
+void check_adapter_base_on_all(Communicator& world, const RunSetup& setup) {
+  const auto& adapter = setup.config.peft.adapter;
+  if (!adapter) return;
+  const auto check = [&] {
+    if (world.rank() == 0)
+      check_adapter_base(open_adapter(*adapter, setup.model).folder, base_of(setup));
+  };
+  run_on_all(world, check, "comparing the model with the one that the adapter was trained on");
 }
 
 }  // namespace viaduct

@@ -3,21 +3,22 @@
 
 #include <string>
 
+#include "checkpoint/adapter_base.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "comm/communicator.h"
 #include "run/setup.h"
 
 namespace viaduct {
 
-/// Name of the file of a checkpoint that says so.
-inline constexpr const char* kBaseFile = "base.json";
-
-/// The text of that file: reads every byte of the base's weights. Of random weights it names the
-/// seed.
-std::string base_text(const RunSetup& setup);
+/// What the adapters of the run stand on.
+AdapterBase base_of(const RunSetup& setup);
 
 /// ConfigError unless `checkpoint` is one of a run with adapters on the base of `now`; also if only
 /// one of both has adapters, or the folder of peft.adapter says another rank or scale than the
 /// checkpoint's.
 void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const std::string& now);
+
+/// check_adapter_base of peft.adapter, where there is one: rank 0 reads, all ranks get its error.
+void check_adapter_base_on_all(Communicator& world, const RunSetup& setup);
 
 }  // namespace viaduct

@@ -40,7 +40,7 @@ class Changes {
 
   /// `difference`: the old and the new value.
   void add(std::string_view name, const std::string& difference) {
-    const ResumeRule rule = resume_rule(name).value_or(ResumeRule{});
+    const ResumeRule rule = resume_rule(schema_, name).value_or(resume::free);
     if (rule.change == ResumeChange::free) return;
     std::string line = fmt::format("{}: {}: {}", name, difference, rule.effect);
     if (rule.change != ResumeChange::refused || is_allowed(name)) return warnings_.push_back(line);
@@ -49,6 +49,10 @@ class Changes {
   }
 
   void warn(std::string line) { warnings_.push_back(std::move(line)); }
+
+  std::string_view effect(std::string_view name) const {
+    return resume_rule(schema_, name)->effect;
+  }
 
   /// `line`: name, difference and effect. Refused even if it is allowed: it needs more than that.
   void refuse(std::string_view name, std::string line) {
@@ -89,6 +93,8 @@ class Changes {
                                  : " continues anyway");
   }
 
+  RunConfig defaults_;
+  const Schema schema_ = run_schema(defaults_);
   const std::vector<std::string>& allowed_;
   std::string where_;
   FunctionRef<std::string(bool)> misfit_;
@@ -131,7 +137,7 @@ void compare_order(const RunConfig& then, const RunConfig& now, const Checkpoint
   if (then.train.train_iters != now.train.train_iters)
     return add(kRunLength, then.train.train_iters, now.train.train_iters);
   changes.warn(fmt::format("train.global_batch_size: the run reads {} of data, was {}: {}",
-                           counted(rows, "row"), rows_then, resume_rule(kRunLength)->effect));
+                           counted(rows, "row"), rows_then, changes.effect(kRunLength)));
 }
 
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/terminal_text.h"
 #include "base/units.h"
 #include "data/blended_dataset.h"
 #include "data/conversation_dataset.h"
@@ -102,38 +103,39 @@ std::vector<std::string> conversation_texts(const SampleSource& training) {
   return lines;
 }
 
-std::string marked_text(const Sample& row, const Tokenizer& tokenizer, size_t most_bytes) {
+std::string marked_text(const Sample& row, const Tokenizer& tokenizer, bool colours,
+                        size_t most_bytes) {
   if (row.padding.empty()) return "";
-  std::string text;
-  std::vector<int32_t> run;  // tokens that are all scored, or all not
-  bool scored = false;
-  const auto close = [&] {
-    if (run.empty()) return;
-    const std::string part = tokenizer.decode(run);
-    text += scored ? "[" + part + "]" : part;
-    run.clear();
-  };
-  for (size_t d = 1; d < row.cu_seqlens.size(); ++d) {
-    const auto begin = static_cast<size_t>(row.cu_seqlens[d - 1]);
-    for (size_t t = begin; t < static_cast<size_t>(row.cu_seqlens[d]) && row.padding[t] == 0; ++t) {
-      const bool now = t > begin && row.loss_mask[t - 1] > 0;
-      if (now != scored) close();
-      scored = now;
-      run.push_back(row.tokens[t]);
-    }
-    close();
-  }
+  const std::string_view begin_mark = colours ? "\033[32m" : "[",
+                         end_mark = colours ? "\033[0m" : "]";
   std::string line;
-  for (const char c : text) {
-    if (line.size() >= most_bytes && (static_cast<unsigned char>(c) & 0xC0) != 0x80)
-      return line + " …";  // before the first byte of a character
-    if (c == '\n') {
-      line += "\\n";
-    } else {
-      line += c;
+  size_t shown = 0;  // bytes without marks
+  bool scored = false, full = false;
+  const auto mark = [&](bool now) {
+    if (now != scored) line += now ? begin_mark : end_mark;
+    scored = now;
+  };
+  const auto append = [&](const std::string& text) {
+    for (const char c : terminal_text(text)) {
+      // Not inside a character.
+      full = full || (shown >= most_bytes && (static_cast<unsigned char>(c) & 0xC0) != 0x80);
+      if (full) return;
+      line += c == '\n' ? std::string("\\n") : std::string(1, c);
+      ++shown;
     }
+  };
+  for (size_t d = 1; d < row.cu_seqlens.size() && !full; ++d) {
+    const auto begin = static_cast<size_t>(row.cu_seqlens[d - 1]),
+               end = static_cast<size_t>(row.cu_seqlens[d]);
+    DecodeStream stream(tokenizer);
+    for (size_t t = begin; t < end && row.padding[t] == 0 && !full; ++t) {
+      mark(t > begin && row.loss_mask[t - 1] > 0);
+      append(stream.push(row.tokens[t]));
+    }
+    append(stream.finish());
+    mark(false);
   }
-  return line;
+  return full ? line + " …" : line;
 }
 
 std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens) {

@@ -30,8 +30,10 @@ std::vector<DataUse> data_use(const SampleSource& training, int64_t rows);
 std::vector<std::string> conversation_texts(const SampleSource& training);
 
 /// The text of a row of conversations on one line, at most `most_bytes` of it, with what is scored
-/// in brackets; "" if the row has no padding mark: it is no row of conversations.
-std::string marked_text(const Sample& row, const Tokenizer& tokenizer, size_t most_bytes = 2000);
+/// in brackets, or in green; without what a terminal would obey, and with U+FFFD for ids that are
+/// no tokens. "" if the row has no padding mark: it is no row of conversations.
+std::string marked_text(const Sample& row, const Tokenizer& tokenizer, bool colours = false,
+                        size_t most_bytes = 2000);
 
 /// "data: 1627 rows of 256 tokens an epoch; the run reads 6400 (epochs: 3.93)"; "" for no data.
 std::string data_use_text(const std::vector<DataUse>& uses, int64_t row_tokens);

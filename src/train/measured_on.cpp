@@ -39,8 +39,8 @@ std::string rows_of(const DatasetConfig& config) {
 
 /// How rows are made of conversations.
 std::string packing_of(const PackingConfig& packing) {
-  std::string text =
-      fmt::format("answers {} longest {}\n", packing.answer_only_loss, packing.longest.value_or(0));
+  std::string text = fmt::format("answers {} longest {}\n", packing.answer_only_loss,
+                                 packing.limits.longest.value_or(0));
   if (packing.packed_sequence_size) {
     text += fmt::format("packed {} {} {} {}\n", *packing.packed_sequence_size,
                         packing.packing_algorithm, packing.packing_split, packing.pad_seq_to_mult);

@@ -98,14 +98,6 @@ class Asker {
   int64_t put_ = 0;
 };
 
-/// A model may choose an id that its tokenizer does not have; that must not end a run.
-std::string shown_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
-  DecodeStream stream(tokenizer);
-  std::string text;
-  for (const int32_t token : tokens) text += stream.push(token);
-  return text + stream.finish();
-}
-
 }  // namespace
 
 SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,

@@ -6,6 +6,7 @@
 #include "run/adapter_setup.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
+#include "train/base_model.h"
 
 namespace viaduct {
 namespace {
@@ -82,6 +83,7 @@ TaskScore evaluate_tasks(const TaskEvaluation& evaluation, Device& device, const
   const ResolvedRun resolved = resolve_run(run.config, run.model);
   Engine engine(device, ops, run.model, resolved, make_groups(resolved, world));
   OpContext context{device, ops};
+  check_adapter_base_on_all(*world, run);
   read_run_weights(context, engine.store(), run);
   TaskScore score;
   score.texts =

@@ -129,9 +129,9 @@ void Trainer::run() {
   try {
     run_to_the_end();
   } catch (const std::exception& error) {
-    save_before_failing(error);
-    // The exception waits for a save in the background, so the other ranks are notified first.
+    // The other ranks leave their step; nothing of this one waits before they are told.
     world_->fail_all(error.what());
+    save_before_failing(error);
     throw;
   }
 }
@@ -243,19 +243,8 @@ void Trainer::end_with(const std::exception_ptr& failure) {
     log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
   }
   if (owns_folder()) log_->stopped(state_.step, "error");
+  ended_ = true;
   std::rethrow_exception(failure);
-}
-
-void Trainer::save_before_failing(const std::exception& error) {
-  const bool can = may_save_ && made_steps() && config_.checkpoint.save &&
-                   !config_.train.skip_train && saved_step_ != state_.step;
-  if (world_->size() > 1 || !can) return;
-  log_->note(fmt::format("the run cannot go on after step {}: {}", state_.step, error.what()));
-  try {
-    save(true);
-  } catch (const std::exception& second) {
-    log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
-  }
 }
 
 void Trainer::note_data() {
@@ -267,8 +256,12 @@ void Trainer::note_data() {
   if (!leads()) return;
   for (const std::string& text : data_->conversation_texts()) log_->note(text);
   if (setup_.tokenizer) {
-    const std::string text = data_->row_text(state_.consumed_samples, *setup_.tokenizer);
-    if (!text.empty()) log_->note("the first row, what is scored in brackets: " + text);
+    const bool colours = hooks_.display_colours;
+    const std::string text = data_->row_text(state_.consumed_samples, *setup_.tokenizer, colours);
+    if (!text.empty()) {
+      log_->note(fmt::format("the first row, what is scored in {}: {}",
+                             colours ? "green" : "brackets", text));
+    }
   }
   for (const std::string& text : data_->separator_warnings()) log_->note("warning: " + text);
   if (!setup_.tokenizer_folder.empty()) {
@@ -357,8 +350,7 @@ bool Trainer::step() {
       return batch;
     });
   }
-  may_save_ = false;
-  const StepResult result = engine_->finish_step(scored);
+  const StepResult result = finish_step(scored);
   offload_.done += moved() - moved_before;
   take_merged(engine_->merged_figures());
   if (result.abandoned) {
@@ -405,7 +397,19 @@ bool Trainer::step() {
   return true;
 }
 
+StepResult Trainer::finish_step(double scored) {
+  may_save_ = false;
+  try {
+    return engine_->finish_step(scored);
+  } catch (const std::exception&) {
+    may_save_ = !engine_->began_update();
+    throw;
+  }
+}
+
 HostBatch Trainer::read_or_blank(int64_t rows, FunctionRef<HostBatch()> read) {
+  // Ranks that share nothing within a step would hear of it at its end.
+  if (const std::string cause = world_->failure(); !cause.empty()) throw CommError(cause);
   try {
     if (!failure_) return read();
   } catch (const std::exception&) {

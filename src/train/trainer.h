@@ -39,6 +39,7 @@ class CheckpointReader;
 struct TrainerHooks {
   std::FILE* display = nullptr;
   bool display_is_terminal = false;
+  bool display_colours = false;  // it shows them
   /// Asked between steps and between micro-batches of an evaluation; true saves and ends the run
   /// ("stopped": "signal").
   std::function<bool()> stop_requested;
@@ -85,9 +86,11 @@ class Trainer {
   std::exception_ptr common_failure();
   /// Saves the state of the last whole step, if there was one, and throws `failure`.
   [[noreturn]] void end_with(const std::exception_ptr& failure);
-  /// A run alone that fails inside a step, before anything is updated, saves what it has. Rank by
-  /// rank this is impossible: the others wait for this one in the middle of a step, and are ended.
+  /// A run that fails inside a step or an evaluation saves the state of its last whole step, if all
+  /// ranks still have it: none has begun its update. The ranks have left the step, and meet anew.
   void save_before_failing(const std::exception& error);
+  /// The save of a failed run whose ranks are connected by `ranks`. Throws what prevents it.
+  void save_with(Communicator& ranks);
   /// Rank 0 says how often the run reads its data.
   void note_data();
   /// Rank 0 warns of a resumed run whose learning rate does not end at its minimum.
@@ -125,7 +128,9 @@ class Trainer {
   /// left out. False on all ranks, with nothing updated, if a rank cannot read its rows:
   /// `common_failure` says why.
   bool step();
-  /// `read`, or blank rows and `failure_` if it fails.
+  /// The engine's; what it throws before its update leaves a state that may be saved.
+  StepResult finish_step(double scored);
+  /// `read`, or blank rows and `failure_` if it fails. CommError if another rank has left the step.
   HostBatch read_or_blank(int64_t rows, FunctionRef<HostBatch()> read);
   /// A step of train.iterations_to_skip: consumes its rows without training on them.
   void skip_step();
@@ -157,7 +162,9 @@ class Trainer {
   void save(bool wait);
   /// Error on all ranks if a weight or a moment of any rank is not finite, so that no such
   /// checkpoint is saved.
-  void check_finite(const StagedCheckpoint& staged);
+  void check_finite(Communicator& ranks, const StagedCheckpoint& staged);
+  /// What this rank saves, with everything that a checkpoint of this run has.
+  StagedCheckpoint stage(Staging staging);
   /// Waits until the last save is complete, before the run reports it.
   void finish_last_save();
   /// ", last checkpoint: …" for the error message of a failed run.
@@ -255,6 +262,7 @@ class Trainer {
   std::vector<std::string> changed_;               // rank 0: settings that the checkpoint had not
   std::vector<DatasetFingerprint> fingerprints_;   // rank 0, of a run that saves or resumes
   std::map<std::string, std::string> side_texts_;  // rank 0: the tokenizer's files, by name
+  bool rescaled_ = false;  // the checkpoint's adapters were trained with another scale
   std::string base_text_;  // rank 0: what the adapters' base is (train/base_model.h)
   BatchSchedule batches_;
   Schedules schedules_;
@@ -282,6 +290,7 @@ class Trainer {
   bool may_save_ = true;
   std::exception_ptr failure_;   // of this rank: the run cannot go on, but has a state to save
   bool failure_of_all_ = false;  // it is the same one on all ranks
+  bool ended_ = false;           // by `end_with`, which has saved what can be saved
   bool lock_unread_ = false;     // said that the lock cannot be read
   std::deque<int64_t> skipped_steps_;  // for NaN, in this session, among the last 100 steps
   std::vector<std::pair<int64_t, double>> validations_;

@@ -78,11 +78,18 @@ void Trainer::identify_evaluations() {
 }
 
 bool Trainer::forget_other_measures() {
-  const bool same_loss = same_measure(state_.validated_on, validated_on_);
+  // With another scale of its adapters it is another model.
+  const bool same_loss = !rescaled_ && same_measure(state_.validated_on, validated_on_);
   if (config_.train.skip_train) return same_loss;
   state_.validated_on = validated_on_;
-  if (!watched_ || !state_.best || is_compared_with(*watched_, *state_.best)) return same_loss;
-  if (state_.best->metric != watched_->name) {
+  if (!watched_ || !state_.best) return same_loss;
+  if (!rescaled_ && is_compared_with(*watched_, *state_.best)) return same_loss;
+  if (rescaled_) {
+    log_->note(fmt::format(
+        "the best {} so far, {:.6g} of step {}, was measured with another scale of the adapters; "
+        "evaluations are compared anew from here on",
+        state_.best->metric, state_.best->value, state_.best->step));
+  } else if (state_.best->metric != watched_->name) {
     log_->note(
         fmt::format("the best evaluation so far was by {}; they are compared by {} from here on",
                     state_.best->metric, watched_->name));

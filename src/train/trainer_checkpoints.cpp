@@ -94,11 +94,12 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
         *world_,
         [&] {
           if (!leads()) return;
-          if (config_.peft.any()) base_text_ = base_text(setup_);
+          if (config_.peft.any()) base_text_ = base_text(base_of(setup_));
           if (checkpoint) check_base(*checkpoint, setup_, base_text_);
         },
         "reading the model under the adapters");
   }
+  if (!checkpoint) check_adapter_base_on_all(*world_, setup_);
   if (config_.peft.any()) begin_adapters(checkpoint != nullptr);
   const double begin = steady_seconds();
   if (checkpoint) {
@@ -183,6 +184,10 @@ void Trainer::compare_with(const CheckpointReader& checkpoint) {
                                   optimizer_states());
       },
       "comparing the run with its checkpoint");
+  const bool other_scale = std::ranges::any_of(changed_, [](const std::string& change) {
+    return change.starts_with("peft.alpha") || change.starts_with("peft.rslora");
+  });
+  rescaled_ = world_->host().text_of_rank_0(other_scale ? "yes" : "") == "yes";
 }
 
 void Trainer::check_seed(const TrainState& stored, const std::string& where) const {
@@ -228,24 +233,12 @@ void Trainer::save(bool wait) {
   may_save_ = false;
   const bool saved_before = saved_step_ == state_.step;
   if (!saved_before) {
-    TrainState state = state_;
-    if (!c.save_rng) state.seed.reset();
     if (c.async_save) saver_->finish();  // one copy of the state at a time
     // After a save that failed the run ends. This one is its last, and not made in the background.
     const std::exception_ptr before = saver_->take_failure();
     const bool later = c.async_save && !before;
-    StagedCheckpoint staged = stage_run(*engine_, state,
-                                        {.optimizer = c.save_optim,
-                                         .spread_copies = c.fully_parallel_save,
-                                         .staging = later ? Staging::copied : Staging::read_later});
-    staged.state = with_schedules(staged.state, schedules_);
-    staged.files = checkpoint_files();
-    staged.save = *c.save;
-    staged.keep_last = c.most_recent_k;
-    staged.is_best = is_best_step();
-    staged.lock = lock_;
-    staged.old_steps = old_steps_;
-    check_finite(staged);
+    StagedCheckpoint staged = stage(later ? Staging::copied : Staging::read_later);
+    check_finite(*world_, staged);
     if (leads()) log_->sync();
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
     const double bytes = world_->host().sum(static_cast<double>(bytes_of(staged)));
@@ -275,8 +268,25 @@ void Trainer::save(bool wait) {
   may_save_ = true;
 }
 
-void Trainer::check_finite(const StagedCheckpoint& staged) {
-  if (const auto found = world_->host().first_text(first_not_finite(staged)))
+StagedCheckpoint Trainer::stage(Staging staging) {
+  const CheckpointConfig& c = config_.checkpoint;
+  TrainState state = state_;
+  if (!c.save_rng) state.seed.reset();
+  StagedCheckpoint staged = stage_run(
+      *engine_, state,
+      {.optimizer = c.save_optim, .spread_copies = c.fully_parallel_save, .staging = staging});
+  staged.state = with_schedules(staged.state, schedules_);
+  staged.files = checkpoint_files();
+  staged.save = *c.save;
+  staged.keep_last = c.most_recent_k;
+  staged.is_best = is_best_step();
+  staged.lock = lock_;
+  staged.old_steps = old_steps_;
+  return staged;
+}
+
+void Trainer::check_finite(Communicator& ranks, const StagedCheckpoint& staged) {
+  if (const auto found = ranks.host().first_text(first_not_finite(staged)))
     fail<Error>("step {}: {}; it is not saved{}", state_.step, found->text, last_checkpoint());
 }
 

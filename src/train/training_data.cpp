@@ -124,9 +124,11 @@ std::vector<std::string> TrainingData::conversation_texts() const {
   return training_ ? viaduct::conversation_texts(*training_) : std::vector<std::string>{};
 }
 
-std::string TrainingData::row_text(int64_t consumed, const Tokenizer& tokenizer) const {
+std::string TrainingData::row_text(int64_t consumed, const Tokenizer& tokenizer,
+                                   bool colours) const {
   if (!training_rows_ || rows_read_ <= consumed) return "";
-  return marked_text(training_->get(training_rows_->rows(consumed, 1).front().index), tokenizer);
+  return marked_text(training_->get(training_rows_->rows(consumed, 1).front().index), tokenizer,
+                     colours);
 }
 
 std::vector<DatasetFingerprint> TrainingData::fingerprints() const {

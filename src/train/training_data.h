@@ -54,7 +54,7 @@ class TrainingData {
   /// What the run's data sets of conversations hold (data_use.h), and the row at `consumed` as
   /// text.
   std::vector<std::string> conversation_texts() const;
-  std::string row_text(int64_t consumed, const Tokenizer& tokenizer) const;
+  std::string row_text(int64_t consumed, const Tokenizer& tokenizer, bool colours) const;
 
   /// Fingerprints of the data files for checkpoints, in the order of the configuration.
   std::vector<DatasetFingerprint> fingerprints() const;

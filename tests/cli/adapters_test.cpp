@@ -147,10 +147,8 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   expect_refused(train(lora + "peft.train=[nrm]"), "nearest: norm");
   expect_refused(train(lora + "peft.dim=0"), "peft.dim");
   expect_refused(train(lora + "peft.target_modules=[q_prj]"), "nearest: q_proj");
-  expect_refused(train(lora + "optimizer.optimizer=muon"), "optimizer.optimizer: muon");
-  expect_refused(train(lora + "dist.ranks=2 ddp.data_parallel_sharding_strategy="
-                              "optim_grads_params"),
-                 "ddp.data_parallel_sharding_strategy");
+  expect_refused(train(lora + "optimizer.optimizer=muon peft.lora_plus_ratio=2"),
+                 "peft.lora_plus_ratio with optimizer.optimizer: muon");
   expect_refused(train(lora + "mixed_precision=bf16_with_mxfp8_mixed"), "mixed_precision.recipe");
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
                        " train.train_iters=1 peft.scheme=lora"),
@@ -160,6 +158,75 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
           "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 16 --seq-length 2048 "
           "peft.scheme=lora"),
       "adapters");
+}
+
+TEST_F(AdapterCommands, WhoAsksForARankGetsAdapters) {
+  const std::string steps = "train.train_iters=1 ";
+  expect_refused(train(steps + "peft.dim=8"), "peft.dim: 8, but peft.scheme is null");
+  expect_refused(train(steps + "peft.scheme=null peft.alpha=8"), "peft.alpha: 8");
+  expect_refused(train(steps + "peft.dim=16"), "expected peft.scheme=lora");  // the default
+  expect_refused(train(steps + "peft.target_modules=[q_proj]"), "peft.target_modules");
+  // As a run's own config.yaml has them.
+  const Result all = train(steps + "peft.scheme=null peft.dim=16 --dry-run");
+  EXPECT_EQ(all.status, 0) << all.err;
+  const Result random = run_viaduct(
+      "train model.hf_config=" + model() +
+      " dataset.mock=true model.seq_length=32 train.global_batch_size=1 validation.eval_iters=0 "
+      "dist.threads_per_rank=1 peft.scheme=lora train.train_iters=1");
+  EXPECT_EQ(random.status, 0) << random.err;
+  EXPECT_THAT(random.err, HasSubstr("adapters are on random weights"));
+}
+
+TEST_F(AdapterCommands, ARunsAdapterBelongsToItsModel) {
+  const std::string run = "peft.scheme=lora peft.dim=2 checkpoint.save=" + at("run") + " ";
+  ASSERT_EQ(train(run + "train.train_iters=1").status, 0);
+  // The same shapes, other weights.
+  ASSERT_EQ(
+      run_viaduct("convert --from " + model() + " --adapter " + adapter() + " --to " + at("other"))
+          .status,
+      0);
+  const std::string batch =
+      " --batch " + test_data("golden/llama/golden.safetensors").string() + " --out " + at("out");
+  expect_refused(run_viaduct("probe --model " + at("other") + " --adapter " + at("run") + batch),
+                 "they belong to another model");
+  expect_refused(run_viaduct("convert --from " + at("other") + " --adapter " + at("run") +
+                             " --to " + at("merged")),
+                 "they belong to another model");
+  expect_refused(
+      run_viaduct("train checkpoint.pretrained_checkpoint=" + at("other") +
+                  " dataset.mock=true model.seq_length=32 train.global_batch_size=2 "
+                  "validation.eval_iters=0 dist.threads_per_rank=1 train.train_iters=1 --adapter " +
+                  at("run")),
+      "they belong to another model");
+  // PEFT's folder says nothing of the model, and the same weights may lie elsewhere.
+  ASSERT_EQ(run_viaduct("convert --from " + at("run") + " --to " + at("peft")).status, 0);
+  EXPECT_EQ(run_viaduct("probe --model " + at("other") + " --adapter " + at("peft") + batch).status,
+            0);
+  std::filesystem::copy(model(), folder_ / "copy");
+  EXPECT_EQ(run_viaduct("probe --model " + at("copy") + " --adapter " + at("run") + batch).status,
+            0);
+  // Folders inside a run.
+  std::filesystem::create_directory(folder_ / "run/notes");
+  expect_refused(run_viaduct("probe --model " + model() + " --adapter " + at("run/notes") + batch),
+                 "expected " + at("run"));
+  // What the adapter's own files say.
+  const Result said =
+      run_viaduct("probe --model " + model() + " --adapter " + at("peft") + batch + " peft.dim=4");
+  EXPECT_EQ(said.status, 0) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("peft.dim has no effect here: the files of peft.adapter say it"));
+}
+
+TEST_F(AdapterCommands, RunsGoOnWithoutTheFolderThatTheyBeganFrom) {
+  std::filesystem::copy(adapter(), folder_ / "own");
+  const std::string run = "peft.adapter=" + at("own") + " checkpoint.save=" + at("run") + " ";
+  ASSERT_EQ(train(run + "train.train_iters=1").status, 0);
+  std::filesystem::remove_all(folder_ / "own");
+  const Result result = train(run + "train.train_iters=2");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err + result.out, HasSubstr("own is gone"));
+  EXPECT_EQ(
+      train("peft.adapter=" + at("own") + " train.train_iters=1 checkpoint.save=" + at("b")).status,
+      2);
 }
 
 TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {

@@ -202,6 +202,30 @@ TEST_F(ConversationCommands, DataChatWarnsOfToolsAndEndsThatDoNotShow) {
   EXPECT_THAT(made.err, HasSubstr("1 answer does not end with a special token"));
 }
 
+TEST_F(ConversationCommands, DataChatSaysWhichMessagesAskInVain) {
+  std::string asks = kChat;
+  asks.replace(asks.find("\"Hi\""), 4, R"("Hi", "train": true)");
+  const Result made = run("data chat --input -" + model() + "--output " + path("asks"), asks);
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("1 conversation has messages that say \"train\": true or "
+                                  "\"weight\": 1 and are not learned: --train-on assistant"));
+}
+
+TEST_F(ConversationCommands, EmptyValuesDoNotPassForOptionsThatAreNotGiven) {
+  const std::string data = "data chat --input -" + model() + "--output " + path("empty");
+  for (const auto& [command, option] :
+       {std::pair{data, "--template"}, std::pair{data, "--prompt-template"},
+        std::pair{data, "--now"}, std::pair{"tokenizer chat" + model(), "--special"},
+        std::pair{"chat --model " + path("model"), "--system"},
+        std::pair{"generate --model " + path("model"), "--prompt-file"},
+        std::pair{"eval --model " + path("model"), "--tasks"}}) {
+    const Result result = run(command + " " + option + " ''", kChat);
+    EXPECT_EQ(result.status, 2) << option;
+    EXPECT_THAT(result.err, HasSubstr(option + std::string(": expected a value, found \"\"")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("empty.bin")));
+}
+
 TEST_F(ConversationCommands, DataChatRefusesWhatItCannotUse) {
   write_file_atomically(path("bad.jsonl"), std::string(kChat) + "{}\n");
   const std::string input =

@@ -115,6 +115,17 @@ TEST_F(EvalCommand, ConversationsAreScoredByTheirMask) {
   expect(run("--sequence-length 16", "chat"), 2, "Expected rows for it (--sequence-length ");
   expect(run("model.seq_length=16", "chat"), 2, "Expected rows for it (model.seq_length=");
   expect(run("--sequence-length 32 dataset.packed_sequence_size=32"), 2, "for conversations");
+  // The model has 128 positions: what the message expects is done.
+  test::write_conversations(model_ / "long", test::conversations_of({20, 150}, 250));
+  const std::pair<const char*, std::string> kAdvice[] = {
+      {"", "dataset.packing_split=true"},
+      {"dataset.packed_sequence_size=null ",
+       "dataset.packed_sequence_size=128 dataset.packing_split=true"}};
+  for (const auto& [rows, advice] : kAdvice) {
+    expect(run(rows, "long"), 2, ("Expected " + advice + ", which cuts it").c_str());
+    const Result cut = run(advice, "long");
+    EXPECT_EQ(cut.status, 0) << cut.err;
+  }
   // Without the mask they are one text, and the command says so.
   for (const char* ending : {"chat.mask.idx", "chat.mask.bin"})
     std::filesystem::remove(model_ / ending);

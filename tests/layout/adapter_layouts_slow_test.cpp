@@ -4,11 +4,13 @@
 
 #include "base/file.h"
 #include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
 #include "nn/adapter_settings.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
 
 namespace viaduct {
 namespace {
@@ -20,6 +22,8 @@ using test::relative_error;
 using test::test_data;
 
 constexpr double kLimit = 2e-5;
+
+const std::vector<std::string> kExperts{"lora_experts", "lora_experts_v4"};
 
 class AdapterLayouts : public testing::TestWithParam<LayoutCase> {};
 
@@ -46,6 +50,10 @@ void expect_layout(const std::string& name, const std::string& base, const Layou
 }
 
 TEST_P(AdapterLayouts, EqualPeft) {
+  if (GetParam().only == kExperts) {
+    expect_layout("lora_experts", "mixtral", GetParam());
+    return expect_layout("lora_experts_v4", "mixtral", GetParam());
+  }
   expect_layout("lora_llama", "llama", GetParam());
   expect_layout("dora_llama", "llama", GetParam());
   if (GetParam().suits("lora_gpt2")) expect_layout("lora_gpt2", "gpt2", GetParam());
@@ -69,6 +77,7 @@ std::map<std::string, Tensor> trained_with_dropout(const LayoutCase& c) {
 }
 
 TEST_P(AdapterLayouts, DropTheSame) {
+  if (GetParam().only == kExperts) return;
   static const auto alone = trained_with_dropout(layout(1, 1, 1, 1));
   const auto got = trained_with_dropout(GetParam());
   EXPECT_LE(relative_error(got.at("loss"), alone.at("loss")), 1e-4);
@@ -78,6 +87,7 @@ TEST_P(AdapterLayouts, DropTheSame) {
 }
 
 TEST_P(AdapterLayouts, ModulesOfTheModelTrainBeside) {
+  if (GetParam().only == kExperts) return;
   // B is 0 and magnitudes are the norms: the gradients are those of the model.
   const SafetensorsFile file(test_data("golden/llama/golden.safetensors"));
   std::vector<std::string> overrides = GetParam().overrides;
@@ -100,9 +110,20 @@ TEST_P(AdapterLayouts, ModulesOfTheModelTrainBeside) {
 
 const std::string kNoSp = "model.sequence_parallel=false", kOneRow = "train.micro_batch_size=1";
 const std::vector<std::string> kLlama{"lora_llama", "dora_llama"};
+const std::string kShards = "ddp.data_parallel_sharding_strategy=";
 
 LayoutCase alone(LayoutCase c) {
   c.only = kLlama;
+  return c;
+}
+
+/// Adapters of experts, with ep ranks for experts and etp ranks for each.
+LayoutCase experts(int ep, int etp, LayoutCase c) {
+  c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
+  c.overrides.push_back("model.expert_tensor_parallel_size=" + std::to_string(etp));
+  c.overrides.push_back("model.moe_aux_loss_coeff=0");
+  c.name += "_ep" + std::to_string(ep) + "_etp" + std::to_string(etp);
+  c.only = kExperts;
   return c;
 }
 
@@ -129,8 +150,62 @@ INSTANTIATE_TEST_SUITE_P(
         alone(layout(2, 1, 1, 1,
                      {"model.gradient_accumulation_fusion=false",
                       "model.gemm_epilogue_fusion=false"},
-                     "unfused"))),
+                     "unfused")),
+        layout(1, 1, 1, 2, {kShards + "optim_grads"}, "gradient_shards"),
+        layout(1, 1, 1, 2, {kShards + "optim_grads_params"}, "weight_shards"),
+        alone(layout(2, 1, 1, 2, {kShards + "optim_grads_params"}, "weight_shards")),
+        alone(layout(2, 1, 1, 1, {"comm_overlap.tp_comm_overlap=true"}, "overlap")),
+        experts(2, 1, layout(1, 1, 1, 2)), experts(1, 2, layout(1, 1, 1, 2)),
+        experts(2, 1, layout(2, 1, 1, 1)), experts(1, 2, layout(2, 1, 1, 1)),
+        experts(2, 2, layout(2, 1, 1, 2)), experts(2, 1, layout(1, 1, 2, 2, {kOneRow})),
+        experts(2, 1, layout(1, 1, 1, 2, {kShards + "optim_grads_params"}, "weight_shards")),
+        experts(1, 1,
+                layout(1, 1, 1, 1,
+                       {"model.recompute_granularity=selective", "model.recompute_modules=[mlp]"},
+                       "selective"))),
     [](const auto& info) { return info.param.name.empty() ? "one" : info.param.name; });
+
+/// Layers that every tensor rank holds whole see their rows of the stream.
+TEST(AdapterDropout, OfReplicatedLayersIsThatOfOneRank) {
+  const auto model = test_data("golden/deepseek_v2_lite/model");
+  const Tensor ids = host_tensor(DType::i64, {2, 2, 16});
+  for (int64_t i = 0; i < ids.elements(); ++i) ids.data<int64_t>()[i] = i * i % 59;
+  const test::TemporaryFolder folder;
+  write_safetensors(folder / "batch.safetensors", {{"batch.input_ids", ids}});
+  const auto train = [&](const LayoutCase& c) {
+    std::vector<std::string> overrides = c.overrides;
+    for (const char* one : {"peft.scheme=lora", "peft.dim=4", "peft.dropout=0.3",
+                            "peft.target_modules=[kv_a_proj_with_mqa,kv_b_proj]"})
+      overrides.push_back(one);
+    for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+    return probe_layout(model, folder / "batch.safetensors", true, overrides);
+  };
+  const auto one = train(layout(1, 1, 1, 1)), two = train(layout(2, 1, 1, 1));
+  EXPECT_LE(relative_error(two.at("loss"), one.at("loss")), 1e-4);
+  EXPECT_LE(relative_error(two.at("grad_norm"), one.at("grad_norm")), 1e-4);
+}
+
+/// Ten steps of an adapter on two tensor ranks, bit by bit.
+TEST(AdapterOverlap, ChangesNoBit) {
+  const auto folder = test_data("golden/lora_llama");
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = layout(2, 1, 1, 1, more).overrides;
+    overrides.push_back("peft.adapter=" + (folder / "adapter").string());
+    for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+    return probe_layout(test_data("golden/llama/model"), folder / "train.safetensors", true,
+                        overrides);
+  };
+  const auto without = train({"comm_overlap.tp_comm_overlap=false"});
+  for (const std::string& method : {std::string("auto"), std::string("ring_exchange")}) {
+    SCOPED_TRACE(method);
+    std::vector<std::string> more{"comm_overlap.tp_comm_overlap=true"};
+    if (method != "auto") more.push_back("comm_overlap.method=" + method);
+    const auto with = train(more);
+    ASSERT_EQ(with.size(), without.size());
+    for (const auto& [name, tensor] : with)
+      EXPECT_EQ(test::bytes_of(tensor), test::bytes_of(without.at(name))) << name;
+  }
+}
 
 }  // namespace
 }  // namespace viaduct

@@ -104,6 +104,28 @@ void tell_a_watchdog(Communicator& world) {
   never_come();
 }
 
+/// Rank 1 fails while the others are in a collective: all leave it, and meet anew for a last sum.
+void meet_again(Communicator& world) {
+  try {
+    const Tensor tensor = f32(100000);
+    if (world.rank() == 1) {
+      CommHandle handle = world.all_reduce(tensor, ReduceOp::sum);
+      fail<IoError>("the disk of rank 1 is full");
+    }
+    sum_for_ever(world);
+  } catch (const std::exception& error) {
+    world.fail_all(error.what());
+    double ranks = 0;
+    try {
+      ranks = world.reconnect(20)->host().sum(1);
+    } catch (const std::exception& second) {
+      fmt::print(stderr, "faults: error: {}\n", second.what());
+    }
+    if (ranks != world.size()) fmt::print(stderr, "faults: error: {} ranks have met\n", ranks);
+    throw;
+  }
+}
+
 void fail_as(const std::string& kind, Communicator& world) {
   const int rank = world.rank();
   const auto pair = rank == 0 ? nullptr : world.split({1, 2}, "pair");
@@ -116,6 +138,8 @@ void fail_as(const std::string& kind, Communicator& world) {
       fail<IoError>("the disk of rank 1 is full");
     }
     sum_for_ever(world);
+  } else if (kind == "meet_again") {
+    meet_again(world);
   } else if (kind == "watchdog") {
     tell_a_watchdog(world);
   } else if (kind == "given_up") {

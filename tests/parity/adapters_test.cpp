@@ -19,7 +19,10 @@ constexpr double kLimit = 2e-5;
 
 struct Case {
   std::string name, model;
+  std::vector<std::string> more = {};  // overrides
 };
+
+const std::vector<std::string> kRouterLossOff{"model.moe_aux_loss_coeff=0"};
 
 void PrintTo(const Case& c, std::ostream* os) {
   *os << c.name;
@@ -29,7 +32,13 @@ class Adapters : public testing::TestWithParam<Case> {
  protected:
   std::filesystem::path folder() const { return test_data("golden") / GetParam().name; }
   std::filesystem::path model() const { return test_data("golden") / GetParam().model / "model"; }
-  std::string adapter() const { return "peft.adapter=" + (folder() / "adapter").string(); }
+  /// The overrides of a run with the adapter, and `further` ones.
+  std::vector<std::string> adapted(const std::vector<std::string>& further = {}) const {
+    std::vector<std::string> all = GetParam().more;
+    all.push_back("peft.adapter=" + (folder() / "adapter").string());
+    all.insert(all.end(), further.begin(), further.end());
+    return all;
+  }
 };
 
 TEST_P(Adapters, GradientsAreThoseOfPeft) {
@@ -37,7 +46,7 @@ TEST_P(Adapters, GradientsAreThoseOfPeft) {
   for (const std::string& rows : {std::string("2"), std::string("1")}) {
     SCOPED_TRACE("micro-batches of " + rows);
     const auto got = probe_layout(model(), folder() / "golden.safetensors", false,
-                                  {adapter(), "train.micro_batch_size=" + rows});
+                                  adapted({"train.micro_batch_size=" + rows}));
     const int compared = test::expect_gradients_of(got, file, kLimit);
     // Of no frozen parameter.
     int given = 0;
@@ -49,9 +58,8 @@ TEST_P(Adapters, GradientsAreThoseOfPeft) {
 
 TEST_P(Adapters, TenStepsFollowPeft) {
   const SafetensorsFile file(folder() / "train.safetensors");
-  std::vector<std::string> overrides = test::reference_optimizer();
-  overrides.push_back(adapter());
-  const auto got = probe_layout(model(), folder() / "train.safetensors", true, overrides);
+  const auto got = probe_layout(model(), folder() / "train.safetensors", true,
+                                adapted(test::reference_optimizer()));
   EXPECT_LE(relative_error(got.at("loss"), file.tensor("loss")), 10 * kLimit);
   EXPECT_LE(relative_error(got.at("grad_norm"), file.tensor("grad_norm")), 10 * kLimit);
   int compared = 0;
@@ -65,15 +73,18 @@ TEST_P(Adapters, TenStepsFollowPeft) {
 }
 
 TEST_P(Adapters, InBf16AreNearTheFp32Reference) {
+  if (!GetParam().more.empty()) GTEST_SKIP() << "another choice of experts is no rounding";
   const SafetensorsFile file(folder() / "golden.safetensors");
   const auto got = probe_layout(model(), folder() / "golden.safetensors", false,
-                                {adapter(), "mixed_precision=bf16_mixed"});
+                                adapted({"mixed_precision=bf16_mixed"}));
   EXPECT_GT(test::expect_gradients_of(got, file, 0.1), 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Adapters,
                          testing::Values(Case{"lora_llama", "llama"}, Case{"dora_llama", "llama"},
-                                         Case{"lora_gpt2", "gpt2"}),
+                                         Case{"lora_gpt2", "gpt2"},
+                                         Case{"lora_experts", "mixtral", kRouterLossOff},
+                                         Case{"lora_experts_v4", "mixtral", kRouterLossOff}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -2,6 +2,7 @@
 """tools/fuzz_runs, on a simulated program: each planted fault is found, a program without one passes, and a seed repeats its case."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -10,6 +11,11 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOOL = os.path.join(ROOT, "tools/fuzz_runs/fuzz_runs.py")
+sys.path.insert(0, os.path.dirname(TOOL))
+sys.dont_write_bytecode = True
+
+from configurations import random_configuration  # noqa: E402
+from knobs import read_knobs  # noqa: E402
 
 # Speaks as much of the command line as the tool uses. Losses follow from the step alone; FAULT says what goes wrong.
 PROGRAM = '''#!{python}
@@ -25,8 +31,10 @@ if sys.argv[1] == "knobs":
             knob("ddp.overlap_grad_reduce", "bool", True), knob("ddp.num_buckets", "int or null", None, "1 to 9")]
     print(json.dumps(dict(knobs=rows)))
     sys.exit(0)
+if sys.argv[1] == "data":
+    sys.exit(0)
 if sys.argv[1] == "convert":
-    sys.exit(1 if fault == "unreadable" else 0)
+    sys.exit(1 if fault == "unreadable" and "--to-format" in sys.argv else 0)
 given = dict(word.split("=", 1) for word in sys.argv[2:])
 save, ranks = given["checkpoint.save"], int(given.get("dist.ranks", 1))
 state = os.path.join(save, "latest")
@@ -77,6 +85,29 @@ class FuzzRuns(unittest.TestCase):
         self.assertRegex(done.stdout, r"seeds 7 to \d+: \d+ runs")
         self.assertIn("0 findings", done.stdout)
         self.assertEqual(os.listdir(self.folder.name), ["viaduct"], "nothing is left")
+
+    def test_what_it_ran_is_logged(self):
+        log = os.path.join(self.folder.name, "log")
+        for seed in (40, 43):
+            self.assertEqual(self.fuzz("", "--cases", "3", "--seed", str(seed), "--log", log).returncode, 0)
+        with open(log) as file:
+            rows = file.read().splitlines()
+        self.assertEqual([row.split("|")[1].strip() for row in rows], ["40 to 42", "43 to 45"])
+
+    def test_settings_of_fine_tuning_are_drawn(self):
+        class Named:
+            def conversations(self):
+                return "CHATS"
+
+            def base(self, form):
+                return form
+
+        knobs = read_knobs(self.program)
+        drawn = [random_configuration(random.Random(seed), knobs, False, Named()).text() for seed in range(100)]
+        for setting in ("peft.scheme=lora", "dataset.packed_sequence_size=64", "[CHATS]", "checkpoint.pretrained_checkpoint=gguf"):
+            self.assertTrue(any(setting in text for text in drawn), setting)
+        for text in drawn:
+            self.assertFalse("pretrained_checkpoint" in text and "model.hidden_size" in text, text)
 
     def found(self, fault, message, *arguments):
         done = self.fuzz(fault, "--minutes", "0.5", "--first", "--seed", "1", *arguments)

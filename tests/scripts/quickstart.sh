@@ -65,3 +65,9 @@ VIADUCT_RUNS=$folder/runs $finetune --model "$folder/model" train.train_iters=2 
 expect "$folder/finetune_log" '== the model as it is' '^perplexity' '== three questions' '== conversations to rows' '154 conversations, 154 rows' '== training$' \
   'packed|rows of 256' 'step 0 \| validation loss' 'step 2 \| validation loss' '== the same text again' '^perplexity' '== the same questions' '== the trained model'
 [[ -f $folder/runs/finetune/model/config.json && -f $folder/runs/finetune/model.gguf ]] || { echo "finetune: no export"; exit 1; }
+[[ -f $folder/runs/finetune/adapter/adapter_model.safetensors ]] || { echo "finetune: no adapter"; exit 1; }
+# All weights.
+VIADUCT_RUNS=$folder/runs $finetune --full --model "$folder/model" train.train_iters=1 scheduler.lr_warmup_iters=0 validation.eval_iters=0 \
+  dist.threads_per_rank=1 </dev/null 2>&1 | tee "$folder/full_log"
+expect "$folder/full_log" '== training$' '== the same text again' '^perplexity' '== the trained model'
+[[ -f $folder/runs/finetune/model.gguf && ! -e $folder/runs/finetune/adapter ]] || { echo "finetune --full: not all weights"; exit 1; }

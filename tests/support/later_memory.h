@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "nn/second_memory.h"
+#include "device/second_memory.h"
 
 namespace viaduct::test {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "device/second_memory.h"
 #include "engine/engine.h"
-#include "nn/second_memory.h"
 #include "pipeline/validate_schedule.h"
 
 namespace viaduct::test {

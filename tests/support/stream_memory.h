@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "nn/second_memory.h"
+#include "device/second_memory.h"
 #include "support/stream_device.h"
 
 namespace viaduct::test {

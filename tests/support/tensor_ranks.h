@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "device/second_memory.h"
 #include "engine/host_batch.h"
 #include "model/model.h"
 #include "nn/gemm_overlap.h"
-#include "nn/second_memory.h"
 #include "ops/cpu/cpu_ops.h"
 #include "sharding/parameter_store.h"
 #include "timeline/record.h"

@@ -1,6 +1,8 @@
-"""Random configurations: what is computed (family, shape, recipe, optimizer), and how (ranks, layout, memory, overlap)."""
+"""Random configurations: what is computed (family, shape, recipe, optimizer, data, adapters), and how (ranks, layout, memory, overlap)."""
 
-STEPS = 4
+from inputs import VOCABULARY
+
+STEPS = 3
 
 TINY = {
     "model.num_layers": 4, "model.hidden_size": 64, "model.ffn_hidden_size": 64, "model.num_attention_heads": 4,
@@ -62,7 +64,50 @@ class Configuration:
         return f"{launch}: {' '.join(self.overrides(True))}"
 
 
-def choose_what(random, knobs, configuration):
+def choose_conversations(random, what, inputs):
+    """Rows of conversations, packed or one each. A mean of means would differ with the micro-batch: only the tokens' mean is drawn."""
+    what.update({"dataset.mock": "false", "dataset.blend": f"[{inputs.conversations()}]", "model.vocab_size": VOCABULARY,
+                 "model.seq_length": random.choice([64, 64, 128]), "model.calculate_per_token_loss": "true"})
+    if random.random() < 0.7:
+        what["dataset.packed_sequence_size"] = what["model.seq_length"]
+        what["dataset.packing_algorithm"] = random.choice(["first_fit_decreasing", "first_fit_shuffle", "sequential"])
+        what["dataset.packing_split"] = random.choice(["false", "true"])
+        what["dataset.pad_cu_seqlens"] = random.choice(["false", "false", "true"])
+    what["dataset.answer_only_loss"] = random.choice(["true", "true", "false"])
+
+
+def choose_adapters(random, what):
+    """Adapters on a frozen model, with what they are built for."""
+    what.update({"peft.scheme": "lora", "peft.dim": random.choice([1, 2, 4, 8]), "peft.alpha": random.choice([4, 16]),
+                 "peft.rslora": random.choice(["false", "true"]), "peft.lora_plus_ratio": random.choice([1, 1, 4]),
+                 "peft.lora_A_init_method": random.choice(["kaiming", "xavier", "normal"]),
+                 "peft.target_modules": random.choice(["[all-linear]", "[linear_qkv]", "[linear_fc1,linear_fc2]", "[linear_proj]"]),
+                 "mixed_precision.recipe": random.choice(["fp32", "fp32", "fp64", "bf16_mixed"])})
+    what.pop("optimizer.optimizer", None)
+
+
+def begin_with_model(random, what, inputs):
+    """A model that exists says its own sizes."""
+    for name in [name for name in what if name.startswith("model.") and name not in ("model.seq_length", "model.calculate_per_token_loss")]:
+        del what[name]
+    what["model.seq_length"] = min(what["model.seq_length"], 128)
+    what["checkpoint.pretrained_checkpoint"] = inputs.base(random.choice(["run", "hf", "gguf", "gguf"]))
+
+
+def choose_tuning(random, what, inputs):
+    """Settings of fine-tuning, in a part of the cases; true if the model is one that exists."""
+    has_experts = "model.num_moe_experts" in what
+    if random.random() < 0.25:
+        choose_conversations(random, what, inputs)
+    if not has_experts and random.random() < 0.25:
+        choose_adapters(random, what)
+    if not has_experts and random.random() < (0.5 if "peft.scheme" in what else 0.1):
+        begin_with_model(random, what, inputs)
+        return True
+    return False
+
+
+def choose_what(random, knobs, configuration, inputs):
     by_name = {knob.name: knob for knob in knobs}
     family = random.choice(by_name["model.family"].choices)
     what = {**TINY, **sizes_of_family(family), "model.family": family}
@@ -74,8 +119,11 @@ def choose_what(random, knobs, configuration):
     what["mixed_precision.recipe"] = random.choice(["fp32", "fp64", "fp32", "bf16_mixed", random.choice(recipes)])
     if random.random() < 0.3:
         what["optimizer.optimizer"] = random.choice(by_name["optimizer.optimizer"].choices)
+    has_model = choose_tuning(random, what, inputs)
     configuration.what = what
-    pool = [knob for knob in knobs if knob.is_random() and not knob.is_how()]
+    configuration.random_names.update(name for name in what if name.startswith(("peft.", "dataset.pack", "dataset.pad", "dataset.answer")))
+    pool = [knob for knob in knobs if knob.is_random() and not knob.is_how() and knob.name not in what
+            and not (has_model and knob.section == "model")]
     add_random(random, configuration, configuration.what, pool, random.choice([0, 1, 1, 2, 3]))
 
 
@@ -118,8 +166,8 @@ def add_random(random, configuration, settings, pool, count):
         configuration.rounds |= knob.rounds()
 
 
-def random_configuration(random, knobs, with_mpi):
+def random_configuration(random, knobs, with_mpi, inputs):
     configuration = Configuration()
-    choose_what(random, knobs, configuration)
+    choose_what(random, knobs, configuration, inputs)
     choose_how(random, knobs, configuration, with_mpi)
     return configuration

@@ -18,10 +18,17 @@ import time
 import traceback
 
 import cases
+from inputs import Inputs
 from knobs import read_knobs
 from sessions import Runner
 
 SESSION_SECONDS = 120  # a run takes well under a second on an idle machine
+MEMORY_FOLDER = "/dev/shm"  # runs flush what they save, for which a disk takes longer than they do for the rest
+
+
+def new_folder():
+    in_memory = not os.environ.get("TMPDIR") and os.path.isdir(MEMORY_FOLDER) and shutil.disk_usage(MEMORY_FOLDER).free > 1 << 28
+    return tempfile.mkdtemp(prefix="viaduct-fuzz-runs-", dir=MEMORY_FOLDER if in_memory else None)
 
 
 class Fuzz:
@@ -29,6 +36,7 @@ class Fuzz:
         self.options, self.folder = options, folder
         self.runner = Runner(os.path.abspath(options.binary), options.session_seconds)
         self.knobs = read_knobs(self.runner.binary)
+        self.inputs = Inputs(self.runner, os.path.join(folder, "inputs"))
         self.with_mpi = shutil.which("mpirun") is not None and not options.no_mpi
         self.lock = threading.Lock()
         self.outcomes = {}  # (kind, outcome) → count
@@ -40,7 +48,7 @@ class Fuzz:
         kind = generator.choices(kinds, [cases.KINDS[name][1] for name in kinds])[0]
         folder = os.path.join(self.folder, f"seed_{seed}")
         os.makedirs(folder)
-        case = cases.Case(generator, self.knobs, self.runner, folder, self.with_mpi)
+        case = cases.Case(generator, self.knobs, self.runner, folder, self.with_mpi, self.inputs)
         try:
             outcome = cases.KINDS[kind][0](case)
         except Exception as error:  # an error of this program counts as a finding
@@ -72,6 +80,8 @@ class Fuzz:
         def work():
             while time.monotonic() < end and not (self.options.first and self.findings):
                 with self.lock:
+                    if last[0] - first >= self.options.cases:
+                        return
                     seed = next(seeds)
                     last[0] = seed + 1
                 self.run_case(seed)
@@ -89,10 +99,17 @@ class Fuzz:
             print(f"| {kind} | {' | '.join(str(self.outcomes.get((kind, column), 0)) for column in columns)} |")
         print(f"\n{self.findings} finding{'' if self.findings == 1 else 's'}", flush=True)
 
+    def log_row(self, first, end):
+        """A row of the table in docs/reliability.md."""
+        counts = [self.outcomes.get(key, 0) for key in (("layouts", "compared"), ("layouts", "refused"), ("resumes", "compared"))]
+        return f"| {first} to {end - 1} | {' | '.join(map(str, counts))} | {self.findings} | {'threads and MPI' if self.with_mpi else 'threads'} |\n"
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--cases", type=int, default=10**9, metavar="N", help="end after so many cases, if --minutes does not before")
+    parser.add_argument("--log", metavar="FILE", help="append a row with seeds and counts, as docs/reliability.md has them")
     parser.add_argument("--seed", type=int, default=None, help="of the first case; default: a new one each time; it is printed")
     parser.add_argument("--replay", type=int, default=None, metavar="SEED", help="run the case of this seed alone")
     parser.add_argument("--only", choices=list(cases.KINDS), help="only cases of this kind")
@@ -103,7 +120,7 @@ def main():
     parser.add_argument("--no-mpi", action="store_true", help="ranks are threads only")
     parser.add_argument("--binary", required=True)
     options = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="viaduct-fuzz-runs-")
+    folder = new_folder()
     fuzz = Fuzz(options, folder)
     begin = time.monotonic()
     if options.replay is not None:
@@ -114,6 +131,9 @@ def main():
         print(f"seeds from {first}, {'threads and MPI' if fuzz.with_mpi else 'threads'}, in {folder}", flush=True)
         end = fuzz.run_for(60 * options.minutes, first)
     fuzz.print_counts(first, end, time.monotonic() - begin)
+    if options.log and options.replay is None:
+        with open(options.log, "a") as file:
+            file.write(fuzz.log_row(first, end))
     if fuzz.findings == 0:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if fuzz.findings else 0

@@ -51,10 +51,12 @@ class Runner:
             status = None
         return Session(command, status, output.decode(errors="replace"))
 
-    def check_saved(self, folder):
-        """What is wrong with the checkpoint of a finished run, or ""."""
+    def check_saved(self, folder, read):
+        """What is wrong with the checkpoint of a finished run, or ""; without `read` only whether there is one."""
         if not os.path.exists(os.path.join(folder, "latest")):
             return "nothing is saved"
+        if not read:
+            return ""
         scratch = folder + ".read"
         session = self.run([self.binary, "convert", "--from", folder, "--to", scratch, "--to-format", "viaduct"])
         shutil.rmtree(scratch, ignore_errors=True)

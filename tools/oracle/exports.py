@@ -2,27 +2,29 @@
 
     ./viaduct.sh oracle exports [CASE…]
 
-A case: `viaduct train` makes one step of a small model, whose checkpoint is converted to a Hugging Face folder and, where llama.cpp has the
-architecture, to a GGUF file. transformers opens both; its logits are compared with those of `viaduct probe` on the checkpoint (FP32, relative
-L2 of at most 2e-5). A tensor that transformers misses or does not expect is an error, and so is a warning of `viaduct convert`. Packages are
-the newest of PyPI at the time when the environment is made (build/oracle-newest-env; remove it for newer ones).
+A case: `viaduct train` makes one step of a small model, whose checkpoint is converted to Hugging Face folders (its own format, BF16, FP16)
+and, where llama.cpp has the architecture, to GGUF files (its own format; of a wider model in each quantized one). A family that takes adapters
+is trained with one, which is exported for PEFT, and merged. transformers (for adapters with peft) opens all; its logits are compared with those
+of `viaduct probe` in FP32, relative L2 of at most 2e-5. A tensor that transformers misses or does not expect is an error, and so is a warning
+of `viaduct convert`. Prints a table: a line for each case, a column for each form ("read back": transformers does not read the architecture,
+Viaduct's own reading of the file is compared). Every family that the program has must have a case. Packages are the newest of PyPI at the
+time when the environment is made (build/oracle-newest-env; remove it for newer ones).
 """
 
 import argparse
+import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import gguf
+import peft
 import torch
 import transformers
-from safetensors.torch import save_file
 
-from viaduct import Refused, Viaduct
+from export_forms import LENGTH, VOCABULARY, Export
+from viaduct import Viaduct
 
-LIMIT = 2e-5
-LENGTH, VOCABULARY = 24, 100
 COMMON = ["model.num_layers=2", "model.hidden_size=32", "model.num_attention_heads=4", "model.num_query_groups=2",
           "model.ffn_hidden_size=48", f"model.seq_length={LENGTH}", "model.max_position_embeddings=64", f"model.vocab_size={VOCABULARY}",
           "dataset.mock=true", "train.train_iters=1", "train.global_batch_size=2", "validation.eval_iters=0", "mixed_precision=fp32",
@@ -73,69 +75,44 @@ CASES = {
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}
 # llama.cpp has no windows in this architecture, and transformers no head beside the table.
 NOT_GGUF = {"mistral-window", "gemma2-untied"}
+ADAPTERS = GGUF  # those without experts and latent attention
+WIDE = ["model.hidden_size=256", "model.ffn_hidden_size=512"]  # rows of whole blocks of the types with 256 elements
 
 
-def distance(found, expected):
-    return (torch.linalg.vector_norm(found.double() - expected) / torch.linalg.vector_norm(expected, dtype=torch.float64)).item()
-
-
-def convert(viaduct, source, target):
-    """Converts, and returns what the command warns of."""
-    done = subprocess.run([viaduct.binary, "convert", "--from", source, "--to", target], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Refused(f"viaduct convert: {done.stderr.strip()}")
-    return [line for line in done.stderr.splitlines() if "warning" in line and "no tokenizer" not in line]
-
-
-def logits_of(ids, *where, **how):
-    """transformers' logits of a folder or a GGUF file, and what does not fit its model."""
-    model, said = transformers.AutoModelForCausalLM.from_pretrained(
-        *where, **how, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
-    problems = [f"{kind}: {sorted(said[kind])[:3]}" for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") if said.get(kind)]
-    with torch.no_grad():
-        return model.eval()(ids, use_cache=False).logits, problems
-
-
-def check_gguf(viaduct, family, work, ids, expected):
-    """(distance or None, problems). None where transformers does not read the architecture: gguf opens the file, and Viaduct reads it back."""
-    path = work / "model.gguf"
-    problems = convert(viaduct, work / "run", path)
-    reader = gguf.GGUFReader(path)
-    if not reader.tensors or "general.architecture" not in reader.fields:
-        problems.append("gguf finds no tensors or no architecture")
-    viaduct("convert", "--from", path, "--to", work / "from_gguf")
-    again = viaduct.probe(work / "from_gguf", work / "batch.safetensors", work / "again.safetensors", "mixed_precision=fp32")["logits"]
-    if not distance(again, expected) <= LIMIT:
-        problems.append(f"read back: logits {distance(again, expected):.1e}")
-    # transformers reads neither scaled positions, nor Gemma 2's caps, nor the sizes of some heads out of such a file: those are in the folder.
-    how = {} if family == "mistral" else {"config": transformers.AutoConfig.from_pretrained(work / "exported")}  # a llama there
-    try:
-        found, unfit = logits_of(ids, work, gguf_file=path.name, **how)
-    except ValueError as unsupported:
-        if "not supported" not in str(unsupported):
-            raise
-        return None, problems
-    return distance(found, expected), problems + unfit
+COLUMNS = ["folder", "bf16", "fp16", "GGUF", "quantized", "adapter", "merged"]
 
 
 def check(viaduct, name, fields):
-    """(distances of folder and GGUF file, problems)."""
+    """(distances by column, problems)."""
     family = name.split("-")[0]
+    settings = [*COMMON, *(f"model.{field}" for field in fields)]
     with tempfile.TemporaryDirectory(prefix="viaduct-exports-") as work:
-        work = pathlib.Path(work)
-        viaduct("train", f"model.family={family}", *COMMON, *(f"model.{field}" for field in fields), f"checkpoint.save={work / 'run'}")
-        ids = torch.randint(VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(len(name)))
-        save_file({"input_ids": ids, "labels": ids.clone()}, work / "batch.safetensors")
-        expected = viaduct.probe(work / "run", work / "batch.safetensors", work / "out.safetensors", "mixed_precision=fp32")["logits"]
-        problems = convert(viaduct, work / "run", work / "exported")
-        found, unfit = logits_of(ids, work / "exported")
-        distances = {"folder": distance(found, expected)}
-        problems += unfit
+        export = Export(viaduct, pathlib.Path(work), family, settings, len(name))
+        distances = {"folder": export.folder(), "bf16": export.rounded("bf16"), "fp16": export.rounded("fp16")}
         if family in GGUF and name not in NOT_GGUF:
-            distances["GGUF"], more = check_gguf(viaduct, family, work, ids, expected)
-            problems += [f"GGUF: {one}" for one in more]
-    problems += [f"{kind}: logits {error:.1e}" for kind, error in distances.items() if error is not None and not error <= LIMIT]
+            distances["GGUF"] = export.gguf()
+        if family in ADAPTERS:
+            distances["adapter"], distances["merged"] = export.adapter()
+        problems = export.problems
+    if name in GGUF:
+        with tempfile.TemporaryDirectory(prefix="viaduct-exports-") as work:
+            wide = Export(viaduct, pathlib.Path(work), family, [*settings, *WIDE], len(name))
+            distances["quantized"] = wide.quantized()
+            problems += wide.problems
     return distances, problems
+
+
+def row(name, distances, problems):
+    shown = {column: "read back" if error is None else f"{error:.1e}" for column, error in distances.items()}
+    cells = [f"{name:22}", *(f"{shown.get(column, ''):9}" for column in COLUMNS), "; ".join(problems) or "ok"]
+    return f"| {' | '.join(cells)} |"
+
+
+def families(viaduct):
+    """Those that the program has."""
+    knobs = json.loads(viaduct("knobs", "--json"))["knobs"]
+    allowed = next(knob["allowed"] for knob in knobs if knob["name"] == "model.family")
+    return [name for name in allowed.split("|") if name]
 
 
 def main():
@@ -149,17 +126,21 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    print(f"transformers {transformers.__version__}, torch {torch.__version__}, gguf {getattr(gguf, '__version__', '')}".rstrip(", "))
+    versions = [f"{module.__name__} {getattr(module, '__version__', '')}".strip() for module in (transformers, torch, peft, gguf)]
+    print(", ".join(versions))
     viaduct, failed = Viaduct(arguments.viaduct), 0
+    missing = set(families(viaduct)) - {name.split("-")[0] for name in CASES}
+    if missing:
+        parser.error(f"families without a case: {', '.join(sorted(missing))}")
+    print(f"| {'case':22} | {' | '.join(f'{column:9}' for column in COLUMNS)} | problems |\n|{'---|' * (len(COLUMNS) + 2)}")
     for name in arguments.cases or CASES:
         try:
             distances, problems = check(viaduct, name, CASES[name])
         except Exception as error:  # whatever transformers raises for a file that it does not open
             distances, problems = {}, [f"{type(error).__name__}: {error}"]
         failed += bool(problems)
-        shown = ", ".join(f"{kind} {'read back' if error is None else format(error, '.1e')}" for kind, error in distances.items())
-        print(f"{name:24} {shown:32} {'; '.join(problems) or 'ok'}", flush=True)
-    print(f"{len(arguments.cases or CASES)} cases, {failed} failed")
+        print(row(name, distances, problems), flush=True)
+    print(f"\n{len(arguments.cases or CASES)} cases, {failed} failed")
     return 1 if failed else 0
 
 

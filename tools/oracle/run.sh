@@ -4,6 +4,10 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
+# Everything that is compared lies here: transformers and lm_eval need not ask a hub, which takes minutes where there is no network.
+export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1
+# Threads that wait for each other give their cores to who needs them: ours and theirs may not be the only programs.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 environment=$root/build/oracle-env
 requirements=requirements.txt
 script=compare.py

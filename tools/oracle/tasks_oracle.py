@@ -1,6 +1,7 @@
 """Compares `viaduct eval --tasks` with lm_eval on a trained model, in FP32 and on the same file.
 
     ./viaduct.sh oracle tasks [OVERRIDE…]                     SmolLM2-135M-Instruct (smollm2_folder.py says where it comes from)
+    ./viaduct.sh oracle tasks --lines 5                       fewer: under a minute on two idle cores after the packages are there
     ./viaduct.sh oracle tasks --model DIR --tasks FILE.jsonl  any Hugging Face folder, any file of tasks
 
 Without --tasks: the tasks of tests/data/tasks, and --lines questions and continuations about lines of data/tinyshakespeare.txt. Log-likelihoods are
@@ -19,6 +20,7 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 
 import torch
 import transformers
@@ -30,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "data" / "tasks"
 SHAKESPEARE = ROOT / "data" / "tinyshakespeare.txt"
 LIMIT = 1e-4  # of a log-likelihood
+ROWS = 8  # texts that lm_eval computes together, longest first; padding behind a text changes none of its tokens
 
 
 def shakespeare_tasks(count):
@@ -72,11 +75,19 @@ def requests_of(tasks, examples):
     return pairs
 
 
+def timed(what, work, *arguments):
+    """The result of the work, whose time is printed."""
+    begin = time.monotonic()
+    result = work(*arguments)
+    print(f"{what}: {time.monotonic() - begin:.0f} s", flush=True)
+    return result
+
+
 def by_lm_eval(folder, pairs):
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    model = HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=1)
+    model = HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=ROWS)
     instances = [Instance(request_type="loglikelihood", doc={}, arguments=pair, idx=index) for index, pair in enumerate(pairs)]
     return [(float(value), bool(greedy)) for value, greedy in model.loglikelihood(instances, disable_tqdm=True)]
 
@@ -181,24 +192,26 @@ def main():
     parser.add_argument("--model", type=pathlib.Path, help="a Hugging Face folder; default: SmolLM2, made in build/smollm2")
     parser.add_argument("--tasks", type=pathlib.Path, help="a file of tasks (JSONL)")
     parser.add_argument("--lines", type=int, default=20, help="tasks about Shakespeare, of each of the two kinds (default 20)")
+    parser.add_argument("--threads", type=int, default=2, help="of PyTorch (default 2)")
     parser.add_argument("--few-shot", type=int, default=0, metavar="N", help="examples before each context")
     parser.add_argument("--examples", type=pathlib.Path, default=GOLDEN / "examples.jsonl", help="their file")
     parser.add_argument("--reference", choices=["lm_eval", "transformers"], default="lm_eval")
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
     transformers.utils.logging.set_verbosity_error()
     folder = arguments.model or ROOT / "build" / "smollm2"
     if not arguments.model:
-        write_folder(folder)
+        timed("the model's folder", write_folder, folder)
     tasks = read_tasks(arguments.tasks) if arguments.tasks else read_tasks(GOLDEN / "tasks.jsonl") + shakespeare_tasks(arguments.lines)
     with tempfile.TemporaryDirectory(prefix="viaduct-oracle-") as work:
         file = pathlib.Path(work) / "tasks.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in tasks))
         shots = ["--few-shot", arguments.few_shot, "--examples", arguments.examples] if arguments.few_shot else []
-        said = json.loads(Viaduct(arguments.viaduct)("eval", "--model", folder, "--tasks", file, "--rows", "--json", *shots,
-                                                     "mixed_precision=fp32", *arguments.overrides))
+        said = json.loads(timed("viaduct", Viaduct(arguments.viaduct), "eval", "--model", folder, "--tasks", file, "--rows", "--json", *shots,
+                                "mixed_precision=fp32", *arguments.overrides))
     pairs = requests_of(tasks, few_shot(arguments.examples, arguments.few_shot))
-    theirs = {"lm_eval": by_lm_eval, "transformers": by_transformers}[arguments.reference](folder, pairs)
+    reference = {"lm_eval": by_lm_eval, "transformers": by_transformers}[arguments.reference]
+    theirs = timed(f"{arguments.reference}, {len(pairs)} texts", reference, folder, pairs)
     problems = compare_rows(tasks, said["rows"], theirs) + compare_figures(said["tasks"], figures_of(tasks, theirs))
     return 1 if problems else 0
 

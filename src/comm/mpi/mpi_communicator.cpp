@@ -75,6 +75,15 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return group_->size(); }
   void fail_all(std::string_view cause) override { engine_->fail_all(cause); }
   std::string failure() const override { return engine_->failure(); }
+  std::shared_ptr<Communicator> reconnect(double seconds) override {
+    engine_->reconnect(seconds);
+    std::shared_ptr<const MpiGroup> spare;
+    engine_->with_network([&](MpiNetwork& network) {
+      // The network outlives the engine.
+      spare = std::shared_ptr<const MpiGroup>(std::shared_ptr<void>(), &network.spare());
+    });
+    return make_mpi_communicator(engine_, std::move(spare));
+  }
   MpiTraffic traffic() {
     MpiTraffic traffic{0, static_cast<int64_t>(queue_->scratch.size())};
     with_group([&](const MpiGroup& group) { traffic.messages = group.handle().sent; });

@@ -31,6 +31,8 @@ constexpr double kSettleSeconds = 2, kSettleSecondsOfRank = 0.25;
 constexpr double kForgetSeconds = 0.2;
 // In the control group, besides the tags of mpi_failure.cpp.
 constexpr int kMeetingTag = 0;
+// In the spare group, below the tags of mpi_communicator.cpp.
+constexpr int kReconnectTag = 3;
 
 /// What a waiting thread does between polls: first it spins, then it yields, then it sleeps.
 class Patience {
@@ -134,7 +136,8 @@ bool MpiEngine::poll() {
 
 void MpiEngine::look_for_failures() {
   watch_.poll();
-  if (!failed_ && watch_.first()) fail_here(of_rank(watch_.first()->rank, watch_.first()->cause));
+  if (!failed_ && !reconnected_ && watch_.first())
+    fail_here(of_rank(watch_.first()->rank, watch_.first()->cause));
 }
 
 void MpiEngine::fail_here(std::string cause) {
@@ -232,6 +235,10 @@ std::string MpiEngine::failure() {
 
 MpiFailure MpiEngine::settle(std::string_view cause) {
   fail_all(cause);
+  return await_decision(cause);
+}
+
+MpiFailure MpiEngine::await_decision(std::string_view cause) {
   const double until = steady_seconds() + kSettleSeconds +
                        kSettleSecondsOfRank * std::min(network_.world().rank(), 32);
   Patience patience(true);
@@ -244,6 +251,23 @@ MpiFailure MpiEngine::settle(std::string_view cause) {
   }
   if (!watch_.first()) watch_.proclaim(cause);
   return *watch_.first();
+}
+
+void MpiEngine::reconnect(double seconds) {
+  await_decision(failure());
+  {
+    const Lock lock(mutex_);
+    if (stopping_) throw_if_failed();
+    reconnected_ = true;
+    failed_.reset();
+    timeout_seconds_ = seconds;
+  }
+  std::vector<int> all;
+  for (int rank = 0; rank < network_.world().size(); ++rank) all.push_back(rank);
+  const auto meeting =
+      make_mpi_meeting(network_.spare(), all, kReconnectTag, "the end of a failed run");
+  start(meeting, nullptr, false);
+  wait(*meeting, nullptr, steady_seconds());
 }
 
 void MpiEngine::end_together() {

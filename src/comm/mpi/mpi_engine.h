@@ -53,6 +53,11 @@ class MpiEngine {
   std::string failure();
   /// As `fail_all`; then returns the first failure of the run, the same on all ranks.
   MpiFailure settle(std::string_view cause);
+  /// After `fail_all`: waits until the ranks agree on the first failure, then lets operations begin
+  /// again, on the network's spare group, once all ranks have come. CommError if one does not
+  /// within `seconds`, which from then on is the timeout. Failures of other ranks are no longer
+  /// heard of.
+  void reconnect(double seconds);
   /// Returns when all ranks have called it; CommError if one failed. No timeout: a rank that is
   /// still working may take long, and a rank that waits for it elsewhere has its own timeout.
   void end_together();
@@ -65,17 +70,21 @@ class MpiEngine {
   void look_for_failures();
   void fail_here(std::string cause);
   void give_up_running();
+  /// The first failure of the run, once it is known here and this rank's report has left; after a
+  /// time without rank 0, `cause` of this rank.
+  MpiFailure await_decision(std::string_view cause);
   void throw_if_failed() const;
   void check_time(const MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
   void serve();
 
   MpiNetwork& network_;
-  const double timeout_seconds_;
+  double timeout_seconds_;
   const bool crowded_;  // more threads than cores on this machine: do not spin
   std::mutex mutex_;
   std::condition_variable woken_;
   MpiFailureWatch watch_;
   std::optional<std::string> failed_;  // why every operation of this rank fails
+  bool reconnected_ = false;           // the failure that the watch knows is behind this rank
   struct Running {
     std::shared_ptr<MpiOperation> operation;
     std::shared_ptr<MpiQueue> queue;  // null: a message

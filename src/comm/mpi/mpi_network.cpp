@@ -193,8 +193,9 @@ MpiNetwork::MpiNetwork() {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   std::vector<int> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  MPI_Comm control = MPI_COMM_NULL, local = MPI_COMM_NULL;
+  MPI_Comm control = MPI_COMM_NULL, spare = MPI_COMM_NULL, local = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &spare), "MPI_Comm_dup");
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
             "MPI_Comm_split_type");
   MPI_Comm_size(local, &local_ranks_);
@@ -206,6 +207,7 @@ MpiNetwork::MpiNetwork() {
   };
   world_ = group(MPI_COMM_WORLD);
   control_ = group(control);
+  spare_ = group(spare);
 }
 
 MpiNetwork::~MpiNetwork() = default;

@@ -94,6 +94,8 @@ class MpiNetwork {
   const MpiGroup& world() const { return *world_; }
   /// A separate group of all ranks, for reports of failures.
   const MpiGroup& control() const { return *control_; }
+  /// Another one, for what ranks do after a failure: no message of before reaches it.
+  const MpiGroup& spare() const { return *spare_; }
   /// Ranks on this machine.
   int local_ranks() const { return local_ranks_; }
 
@@ -107,7 +109,7 @@ class MpiNetwork {
   [[noreturn]] void end_all();
 
  private:
-  std::unique_ptr<MpiGroup> world_, control_;
+  std::unique_ptr<MpiGroup> world_, control_, spare_;
   int local_ranks_ = 1;
 };
 

@@ -12,8 +12,9 @@ namespace viaduct {
 namespace {
 
 // The launcher ends a run when one of its processes has failed; if it does not, this process ends
-// the run after this time.
-constexpr std::chrono::seconds kLauncherTime{10};
+// the run after this time. The process that failed reports it first, and may wait a minute for the
+// others before (Communicator::reconnect in a trainer).
+constexpr std::chrono::seconds kLauncherTime{75};
 
 std::string current_message() {
   try {

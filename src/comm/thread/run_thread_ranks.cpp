@@ -26,6 +26,11 @@ class ThreadCommunicator final : public Communicator {
   std::string failure() const override {
     return group_->world().failed() ? group_->world().cause() : std::string();
   }
+  std::shared_ptr<Communicator> reconnect(double seconds) override {
+    const auto again = std::make_shared<ThreadCommunicator>(group_->again(seconds), rank_);
+    again->barrier();
+    return again;
+  }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {
@@ -77,7 +82,7 @@ void run_rank(ThreadWorld& world, const std::shared_ptr<ThreadGroup>& group, int
   } catch (...) {
     world.fail(rank, "an exception of unknown type", std::current_exception());
   }
-  world.end(rank);
+  group->end(rank);
 }
 
 }  // namespace

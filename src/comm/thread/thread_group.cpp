@@ -37,4 +37,23 @@ std::shared_ptr<ThreadGroup> ThreadGroup::split(const std::vector<int>& members,
   return group;
 }
 
+std::shared_ptr<ThreadGroup> ThreadGroup::again(double seconds) {
+  const std::lock_guard guard(mutex_);
+  if (again_ == nullptr) {
+    WorldOptions options = world_->options();
+    options.timeout_seconds = seconds;
+    again_ = std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(world_->ranks(), options),
+                                           members_, name_);
+    for (const int rank : members_)
+      if (world_->has_ended(rank)) again_->world().end(rank);
+  }
+  return again_;
+}
+
+void ThreadGroup::end(int rank) {
+  world_->end(rank);
+  const std::lock_guard guard(mutex_);
+  if (again_ != nullptr) again_->world().end(rank);
+}
+
 }  // namespace viaduct

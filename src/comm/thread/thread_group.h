@@ -36,6 +36,12 @@ class ThreadGroup {
   std::shared_ptr<ThreadGroup> split(const std::vector<int>& members, int64_t time,
                                      const std::string& name);
 
+  /// The same ranks in a world of their own that has not failed, with a timeout of `seconds`: one
+  /// group for all that ask. Ranks that have ended in this world have ended there.
+  std::shared_ptr<ThreadGroup> again(double seconds);
+  /// The program of `rank` has returned, here and in the group above.
+  void end(int rank);
+
  private:
   struct Split {
     std::shared_ptr<ThreadGroup> group;
@@ -50,6 +56,7 @@ class ThreadGroup {
   std::mutex mutex_;  // protects the following
   std::map<std::tuple<int, int, Flow>, std::unique_ptr<Lane>> channels_;
   std::map<std::pair<std::vector<int>, int64_t>, Split> splits_;
+  std::shared_ptr<ThreadGroup> again_;
 };
 
 /// A rank's membership in a group. Its communicator and operations share it, so that an operation

@@ -21,6 +21,7 @@ class ThreadWorld {
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
   double timeout_seconds() const { return options_.timeout_seconds; }
+  const WorldOptions& options() const { return options_; }
   /// More threads than cores: a waiting thread yields its core.
   bool crowded() const { return crowded_; }
   int cores() const { return cores_; }

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/special_tokens.h"
 #include "data/tokenizer/token_model.h"
 #include "data/tokenizer/tokenizer_files.h"
 
@@ -29,29 +30,37 @@ class FolderTokens {
  public:
   /// IoError for malformed files.
   explicit FolderTokens(const TokenizerFiles& files);
-  ~FolderTokens();
 
   /// Tokens by the id that the files give.
   std::map<int32_t, AddedToken>& listed() { return listed_; }
   /// The special token of a name.
-  std::optional<std::string> named(const std::string& name) const;
+  std::optional<std::string> named(const std::string& name) const { return special_.named(name); }
+  /// Whether the files or the kind say what a name means, be it no token.
+  bool gives(const std::string& name) const { return special_.gives(name); }
 
-  /// What a kind of tokenizer calls a special token if the files do not say.
-  void name_by_default(const std::string& name, const std::string& content);
+  /// What a kind of tokenizer calls a special token if the files do not say; "": it has none.
+  void name_by_default(const std::string& name, const std::string& content) {
+    special_.name_by_default(name, content);
+  }
   /// Tokens that count where the configuration has neither extra nor additional ones, whatever
   /// `special_tokens_map.json` says.
-  void set_additional(std::vector<AddedToken> tokens);
+  void set_additional(std::vector<AddedToken> tokens) {
+    special_.set_additional(std::move(tokens));
+  }
+  /// Special tokens lose all their other flags, as Qwen2's class has it.
+  void make_special_plain() { special_are_plain_ = true; }
 
-  /// Adds all of them to `added`, the tokens of the tokenizer's own file; those of
-  /// the list replace tokens of the same content. A token that the model has keeps its id, others
-  /// get the next one; `ids_as_given`: the id that a file gives them, if it does.
-  void add_to(std::vector<AddedToken>& added, const TokenModel& model, bool ids_as_given) const;
+  /// Adds all of them to `added`, the tokens of the tokenizer's own file; those of the list replace
+  /// tokens of the same content. A token that the model has keeps its id; others get the next one
+  /// after all ids so far, in the order of the ids that the files give them, and not these: gaps
+  /// close.
+  void add_to(std::vector<AddedToken>& added, const TokenModel& model) const;
 
  private:
-  class Special;
-
-  std::unique_ptr<Special> special_;
+  SpecialTokens special_;
   std::map<int32_t, AddedToken> listed_;
+  bool lists_all_ = false;  // "added_tokens_decoder" is there
+  bool special_are_plain_ = false;
 };
 
 }  // namespace viaduct

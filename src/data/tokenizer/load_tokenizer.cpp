@@ -22,17 +22,6 @@
 namespace viaduct {
 namespace {
 
-constexpr const char* kConfiguration = "tokenizer_config.json";
-constexpr std::string_view kFiles[] = {"tokenizer.json",
-                                       "tokenizer.model",
-                                       "spiece.model",
-                                       "sentencepiece.bpe.model",
-                                       "vocab.json",
-                                       "merges.txt",
-                                       "added_tokens.json",
-                                       "tokenizer_config.json",
-                                       "special_tokens_map.json"};
-
 /// The special tokens of a `tokenizer.model`, as far as `model` has them under the same ids.
 SpecialIds same_special_ids(const TokenizerFiles& files, const char* name,
                             const TokenModel& model) {
@@ -45,37 +34,53 @@ SpecialIds same_special_ids(const TokenizerFiles& files, const char* name,
   return {same(pieces.begin_id), same(pieces.end_id), same(pieces.padding_id), {}, {}};
 }
 
-/// "add_bos_token" and "add_eos_token" of the configuration.
-TokenTemplate configured_template(const TokenizerFiles& files, const SpecialIds& special) {
+/// "add_bos_token" and "add_eos_token" of the configuration, with the tokens of these ids.
+TokenTemplate configured_template(const TokenizerFiles& files, std::optional<int32_t> begin,
+                                  std::optional<int32_t> end) {
   TokenTemplate around;
-  const auto config = files.object(kConfiguration);
+  const auto config = files.object(kTokenizerConfigurationFile);
   if (!config) return around;
-  const std::string where = files.where(kConfiguration);
-  if (bool_member(*config, "add_bos_token", where, false) && special.bos)
-    around.before.push_back(*special.bos);
-  if (bool_member(*config, "add_eos_token", where, false) && special.eos)
-    around.after.push_back(*special.eos);
+  const std::string where = files.where(kTokenizerConfigurationFile);
+  if (bool_member(*config, "add_bos_token", where, false) && begin) around.before.push_back(*begin);
+  if (bool_member(*config, "add_eos_token", where, false) && end) around.after.push_back(*end);
   return around;
 }
 
 /// "split_special_tokens" of the configuration.
 bool splits_special_tokens(const TokenizerFiles& files) {
-  const auto config = files.object(kConfiguration);
-  return config && bool_member(*config, "split_special_tokens", files.where(kConfiguration), false);
+  const auto config = files.object(kTokenizerConfigurationFile);
+  return config && bool_member(*config, "split_special_tokens",
+                               files.where(kTokenizerConfigurationFile), false);
 }
 
 /// "clean_up_tokenization_spaces" of the configuration. As transformers 5, which cleans the text of
 /// BPE tokenizers only where a second member insists on it.
 bool cleans_spaces(const TokenizerFiles& files, const TokenModel& model) {
-  const auto config = files.object(kConfiguration);
+  const auto config = files.object(kTokenizerConfigurationFile);
   if (!config) return false;
-  const std::string where = files.where(kConfiguration);
+  const std::string where = files.where(kTokenizerConfigurationFile);
   const auto is_set = [&](std::string_view name) {
     return bool_member(*config, name, where, false);
   };
   return is_set("clean_up_tokenization_spaces") &&
          (!model.is_bpe() ||
           is_set("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"));
+}
+
+/// "fast_tokenizer_files" names further versions of tokenizer.json, and transformers reads the
+/// newest that is not newer than itself.
+void refuse_further_versions(const TokenizerFiles& files) {
+  const auto config = files.object(kTokenizerConfigurationFile);
+  const auto* named = config ? find_member(*config, "fast_tokenizer_files") : nullptr;
+  if (named == nullptr || !named->is_array()) return;
+  for (const auto& name : *named) {
+    VIADUCT_CHECK(ConfigError, name == kTokenizerFile,
+                  "{}: fast_tokenizer_files names {}, a version of {} for some versions of "
+                  "transformers, which is not supported; keep the version that the model was "
+                  "trained with as {}, and leave out the member",
+                  files.where(kTokenizerConfigurationFile), name.dump(), kTokenizerFile,
+                  kTokenizerFile);
+  }
 }
 
 /// Says what the folder has instead of a tokenizer that is read.
@@ -114,24 +119,21 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
 }
 
 Tokenizer load_tokenizer(const TokenizerFiles& files) {
-  constexpr const char* kJson = "tokenizer.json";
-  const auto pieces_file =
-      std::find_if(std::begin(kSentencePieceFiles), std::end(kSentencePieceFiles),
-                   [&](const char* name) { return files.has(name); });
-  const bool has_json = files.has(kJson);
-  const bool has_model = pieces_file != std::end(kSentencePieceFiles);
+  const char* pieces_file = sentencepiece_file(files);
+  const bool has_json = files.has(kTokenizerFile);
+  const bool has_model = pieces_file != nullptr;
   const bool has_vocabulary = files.has(kVocabularyFile) && files.has(kMergesFile);
   Tokenizer::Parts parts;
-  std::string source = files.where(kJson);
+  std::string source = files.where(kTokenizerFile);
   SpecialIds otherwise;
   std::optional<NamedBorder> border;
   FolderTokens tokens(files);
-  bool ids_as_given = false;
   TokenizerJson json;
   if (has_json) {
+    refuse_further_versions(files);
     const auto unsupported = has_model || has_vocabulary ? UnsupportedModel::left_to_other_files
                                                          : UnsupportedModel::refused;
-    json = parse_tokenizer_json(files.text(kJson), source, unsupported);
+    json = parse_tokenizer_json(files.text(kTokenizerFile), source, unsupported);
     parts.added = std::move(json.added);
     parts.around = std::move(json.around);
   }
@@ -139,21 +141,21 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
   if (json_model) {
     parts.model = std::move(json.model);
     parts.decoder = std::move(json.decoder);
-    if (has_model && !files.has(kConfiguration))
-      otherwise = same_special_ids(files, *pieces_file, *parts.model);
+    if (has_model && !files.has(kTokenizerConfigurationFile))
+      otherwise = same_special_ids(files, pieces_file, *parts.model);
   } else if (has_model) {
-    source = files.where(*pieces_file);
-    SentencePieces pieces = read_sentencepieces(files.text(*pieces_file), source);
+    source = files.where(pieces_file);
+    SentencePieces pieces = read_sentencepieces(files.text(pieces_file), source);
     const int32_t padding = pieces.padding_id;
-    auto made = make_sentencepiece_pipeline(std::move(pieces), sentencepiece_kind(files), files,
-                                            source, tokens);
+    const SentencePieceKind kind = sentencepiece_kind(files);
+    check_sentencepiece_file(kind, pieces_file, files);
+    auto made = make_sentencepiece_pipeline(std::move(pieces), kind, files, source, tokens);
     border = made.border;
     parts.model = std::move(made.model);
     parts.decoder = std::move(made.decoder);
     if (padding >= 0 && parts.model->token(padding)) otherwise.pad = padding;
   } else if (has_vocabulary) {
     source = files.where(kVocabularyFile);
-    ids_as_given = true;
     auto made = read_vocabulary_files(files, tokens);
     border = made.border;
     if (border && !has_json) parts.around.trims = made.trims;
@@ -174,7 +176,7 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
   }
   parts.cleans_spaces = cleans_spaces(files, *parts.model);
   parts.splits_special = splits_special_tokens(files);
-  tokens.add_to(parts.added, *parts.model, ids_as_given);
+  tokens.add_to(parts.added, *parts.model);
   const auto named = [&](const char* name) -> std::optional<int32_t> {
     const auto content = name == nullptr ? std::nullopt : tokens.named(name);
     if (!content) return std::nullopt;
@@ -191,7 +193,12 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
     if (const auto id = named(border->before)) parts.around.before = {*id};
     if (const auto id = named(border->after)) parts.around.after = {*id};
   } else if (!has_json) {
-    parts.around = configured_template(files, parts.special);
+    // Ids of config.json alone count only where no class and no file gives a name.
+    const auto token = [&](const char* name, std::optional<int32_t> id) {
+      return tokens.gives(name) ? named(name) : id;
+    };
+    parts.around = configured_template(files, token("bos_token", parts.special.bos),
+                                       token("eos_token", parts.special.eos));
   }
   return Tokenizer(std::move(parts), source);
 }
@@ -207,12 +214,13 @@ Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
 }
 
 bool is_tokenizer_file(std::string_view name) {
-  return std::find(std::begin(kFiles), std::end(kFiles), name) != std::end(kFiles);
+  return std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
+         std::end(kTokenizerFiles);
 }
 
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
-  for (const std::string_view name : kFiles) {
+  for (const char* name : kTokenizerFiles) {
     if (std::filesystem::is_regular_file(folder / name)) files.push_back(folder / name);
   }
   return files;

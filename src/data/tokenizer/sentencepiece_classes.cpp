@@ -117,14 +117,14 @@ SentencePiecePipeline make_albert(const SentencePieceParts& parts) {
   Normalizer normalizer;
   normalizer.add(Replacement{Regex::from_literal("``"), "\""});
   normalizer.add(Replacement{Regex::from_literal("''"), "\""});
-  if (!parts.flag("keep_accents", false)) {
+  if (!parts.truth("keep_accents", false)) {
     normalizer.add(NormalForm::nfkd);
     normalizer.add(CharacterStep::strip_accents);
   }
-  if (parts.flag("do_lower_case", true)) normalizer.add(CharacterStep::lowercase);
+  if (parts.truth("do_lower_case", true)) normalizer.add(CharacterStep::lowercase);
   parts.add_characters(normalizer);
   SentencePiecePipeline made;
-  cut_words(made, std::move(normalizer), parts.flag("add_prefix_space", true),
+  cut_words(made, std::move(normalizer), parts.truth("add_prefix_space", true),
             unigram_of(parts.pieces, 1), parts.source);
   for (const char* name : {"cls_token", "sep_token"}) {
     VIADUCT_CHECK(ConfigError, made.model->find(parts.named(name)).has_value(),
@@ -159,7 +159,7 @@ SentencePiecePipeline make_xlm_roberta(const SentencePieceParts& parts) {
   Normalizer normalizer;
   parts.add_characters(normalizer);
   SentencePiecePipeline made;
-  cut_words(made, std::move(normalizer), parts.flag("add_prefix_space", true),
+  cut_words(made, std::move(normalizer), parts.truth("add_prefix_space", true),
             unigram_of(shifted, 3), parts.source);
   made.border = NamedBorder{"bos_token", "eos_token"};
   return made;

@@ -199,6 +199,12 @@ std::string member_of(const TokenizerFiles& files, const char* file, std::string
 
 }  // namespace
 
+const char* sentencepiece_file(const TokenizerFiles& files) {
+  const auto found = std::find_if(std::begin(kSentencePieceFiles), std::end(kSentencePieceFiles),
+                                  [&](const char* name) { return files.has(name); });
+  return found == std::end(kSentencePieceFiles) ? nullptr : *found;
+}
+
 SentencePieceKind sentencepiece_kind(const TokenizerFiles& files) {
   const char* source = kConfiguration;
   std::string name = member_of(files, kConfiguration, "tokenizer_class");
@@ -219,6 +225,20 @@ SentencePieceKind sentencepiece_kind(const TokenizerFiles& files) {
       "PreTrainedTokenizerFast; a tokenizer.json of the same tokenizer works (in transformers: "
       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER))",
       files.where(source), name);
+}
+
+void check_sentencepiece_file(SentencePieceKind kind, std::string_view file,
+                              const TokenizerFiles& files) {
+  const auto& [general, t5, xlm_roberta] = kSentencePieceFiles;
+  std::string_view own = general;  // besides the general name
+  if (kind == SentencePieceKind::t5 || kind == SentencePieceKind::albert) own = t5;
+  if (kind == SentencePieceKind::xlm_roberta) own = xlm_roberta;
+  // transformers refuses other names of the plain kind, whose ids are SentencePiece's in any case.
+  const bool found = kind == SentencePieceKind::plain || file == general || file == own;
+  VIADUCT_CHECK(ConfigError, found,
+                "{}: {} is not looked for under this name, expected {}{}; rename the file",
+                files.where(std::string(file)), sentencepiece_class(kind), general,
+                own == general ? "" : " or " + std::string(own));
 }
 
 std::string_view sentencepiece_class(SentencePieceKind kind) {

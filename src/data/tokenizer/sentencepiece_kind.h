@@ -7,10 +7,6 @@
 
 namespace viaduct {
 
-/// Names that publishers give the model's file, in the order in which they are looked for.
-inline constexpr const char* kSentencePieceFiles[] = {"tokenizer.model", "spiece.model",
-                                                      "sentencepiece.bpe.model"};
-
 enum class SentencePieceKind {
   plain,  // what the model file says, as for folders without a class
   llama,
@@ -20,9 +16,17 @@ enum class SentencePieceKind {
   xlm_roberta,
 };
 
+/// The name of the file with the model; null if there is none.
+const char* sentencepiece_file(const TokenizerFiles& files);
+
 /// By "tokenizer_class" of `tokenizer_config.json` or `config.json` and "model_type" of the latter.
 /// ConfigError, with the class, for those that are not supported.
 SentencePieceKind sentencepiece_kind(const TokenizerFiles& files);
+
+/// ConfigError if transformers does not look for the model of this kind under the name of `file`:
+/// there it makes a tokenizer of a few special tokens instead.
+void check_sentencepiece_file(SentencePieceKind kind, std::string_view file,
+                              const TokenizerFiles& files);
 
 /// A "tokenizer_class" that means this kind, whatever the model type.
 std::string_view sentencepiece_class(SentencePieceKind kind);

@@ -9,6 +9,11 @@ bool SentencePieceParts::flag(std::string_view name, bool otherwise) const {
   return bool_member(config, name, files.where("tokenizer_config.json"), otherwise);
 }
 
+bool SentencePieceParts::truth(std::string_view name, bool otherwise) const {
+  const auto given = config.find(name);
+  return given == config.end() ? otherwise : !given->is_null() && flag(name, otherwise);
+}
+
 void SentencePieceParts::name(
     std::initializer_list<std::pair<const char*, const char*>> names) const {
   for (const auto& [name, content] : names) tokens.name_by_default(name, content);

@@ -21,10 +21,12 @@ struct SentencePieceParts {
 
   /// A member of the configuration.
   bool flag(std::string_view name, bool otherwise) const;
+  /// The same for classes that take null as false.
+  bool truth(std::string_view name, bool otherwise) const;
   /// Names special tokens, unless the files do.
   void name(std::initializer_list<std::pair<const char*, const char*>> names) const;
-  /// The content of a special token that has a name.
-  std::string named(const char* name) const { return tokens.named(name).value_or(""); }
+  /// The content of a special token that has a name. transformers spells one that is null "None".
+  std::string named(const char* name) const { return tokens.named(name).value_or("None"); }
   /// Control pieces are special tokens, those of the user added ones.
   std::vector<AddedToken> own_tokens(bool with_user_defined = true) const;
   /// Adds the model's table of characters.

@@ -243,15 +243,12 @@ bool Tokenizer::decode_text(int32_t id, DecodeState& state, std::string& bytes) 
 }
 
 std::string Tokenizer::decode_text(std::span<const int32_t> ids) const {
-  DecodeStream stream(*this);
-  std::string text;
   for (size_t i = 0; i < ids.size(); ++i) {
     VIADUCT_CHECK(IoError, token(ids[i]).has_value(),
                   "cannot decode id {} (at {}): no token of this vocabulary of {}", ids[i], i,
                   vocab_size_);
-    text += stream.push(ids[i]);
   }
-  return text + stream.finish();
+  return shown_text(*this, ids);
 }
 
 std::optional<int32_t> Tokenizer::find(std::string_view token) const {
@@ -292,6 +289,13 @@ std::string DecodeStream::finish() {
   if (!cleanup_) return text;
   text = cleanup_->push(std::move(text));
   return text + cleanup_->finish();
+}
+
+std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  DecodeStream stream(tokenizer);
+  std::string text;
+  for (const int32_t id : ids) text += stream.push(id);
+  return text + stream.finish();
 }
 
 }  // namespace viaduct

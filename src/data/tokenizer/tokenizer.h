@@ -83,6 +83,7 @@ class Tokenizer {
   /// The largest id + 1, added tokens included.
   int32_t vocab_size() const { return vocab_size_; }
   const SpecialIds& special_ids() const { return special_; }
+  const TokenTemplate& around() const { return around_; }
   const AddedTokens& added_tokens() const { return added_; }
   const TokenModel& model() const { return *model_; }
 
@@ -154,6 +155,10 @@ class DecodeStream {
   std::string held_;
   std::optional<SpaceCleanup> cleanup_;
 };
+
+/// What a DecodeStream gives for all ids together: a model may choose ids that its tokenizer does
+/// not have, and they are shown.
+std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 /// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files:
 /// `tokenizer.json` first, else `tokenizer.model` (SentencePiece), else `vocab.json` and

@@ -11,6 +11,26 @@
 
 namespace viaduct {
 
+// Names of the files of a tokenizer in a Hugging Face folder.
+inline constexpr const char *kTokenizerFile = "tokenizer.json",
+                            *kTokenizerConfigurationFile = "tokenizer_config.json",
+                            *kSpecialTokensFile = "special_tokens_map.json",
+                            *kAddedTokensFile = "added_tokens.json",
+                            *kVocabularyFile = "vocab.json", *kMergesFile = "merges.txt";
+/// Names that publishers give a SentencePiece model, in the order in which they are looked for.
+inline constexpr const char* kSentencePieceFiles[] = {"tokenizer.model", "spiece.model",
+                                                      "sentencepiece.bpe.model"};
+/// All of them: the one list of what makes up a tokenizer and is kept beside a model.
+inline constexpr const char* kTokenizerFiles[] = {
+    kTokenizerFile,         kSentencePieceFiles[0],
+    kSentencePieceFiles[1], kSentencePieceFiles[2],
+    kVocabularyFile,        kMergesFile,
+    kAddedTokensFile,       kTokenizerConfigurationFile,
+    kSpecialTokensFile};
+
+/// Defaults of sampling, and the ids that end texts.
+inline constexpr const char* kGenerationFile = "generation_config.json";
+
 /// Where a Hugging Face folder keeps further chat templates, as NAME.jinja.
 inline constexpr const char* kTemplatesFolder = "additional_chat_templates";
 inline constexpr const char* kTemplateEnd = ".jinja";

@@ -1,5 +1,7 @@
 // The steps before and behind the model in a `tokenizer.json`: normalizer, pre_tokenizer, decoder.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -15,6 +17,11 @@ namespace {
 
 using nlohmann::json;
 
+/// For messages: the file and the step in it.
+std::string where_of(const json& step, std::string_view source) {
+  return fmt::format("{}: {}", source, string_member(step, "type", source));
+}
+
 SplitBehavior behavior_of(const json& step, std::string_view source) {
   const std::string name = string_member(step, "behavior", source, "Isolated");
   if (name == "Removed") return SplitBehavior::removed;
@@ -22,7 +29,7 @@ SplitBehavior behavior_of(const json& step, std::string_view source) {
   if (name == "Contiguous") return SplitBehavior::contiguous;
   if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
   if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
-  fail<ConfigError>("{}: split behavior \"{}\" is not supported", source, name);
+  fail<ConfigError>("{}: behavior \"{}\" is not supported", where_of(step, source), name);
 }
 
 /// The pattern of a step: {"String": …} or {"Regex": …}.
@@ -91,7 +98,7 @@ std::string character_of(const json& step, std::string_view name, std::string_vi
   std::string text = string_member(step, name, source, std::string(otherwise));
   VIADUCT_CHECK(IoError,
                 is_valid_utf8(text) && !text.empty() && first_code_point(text).bytes == text.size(),
-                "{}: {} must be one character, found \"{}\"", source, name, text);
+                "{}: {} must be one character, found \"{}\"", where_of(step, source), name, text);
   return text;
 }
 
@@ -99,7 +106,7 @@ std::string character_of(const json& step, std::string_view name, std::string_vi
 size_t count_of(const json& step, std::string_view name, std::string_view source) {
   const json* value = find_member(step, name);
   VIADUCT_CHECK(IoError, value != nullptr && value->is_number_unsigned() && *value <= 1 << 20,
-                "{}: {} must be a number of characters", source, name);
+                "{}: {} must be a number of characters", where_of(step, source), name);
   return value->get<size_t>();
 }
 
@@ -108,10 +115,12 @@ SpaceMarkStep::Prefix prefix_of(const json& step, std::string_view source) {
   const std::string scheme = string_member(step, "prepend_scheme", source, "always");
   const bool prefix = bool_member(step, "add_prefix_space", source, true);
   VIADUCT_CHECK(IoError, scheme == "always" || scheme == "first" || scheme == "never",
-                "{}: prepend_scheme is \"{}\", expected always, first or never", source, scheme);
+                "{}: prepend_scheme is \"{}\", expected always, first or never",
+                where_of(step, source), scheme);
   const bool given = find_member(step, "prepend_scheme") != nullptr;
   VIADUCT_CHECK(IoError, prefix || !given || scheme == "never",
-                "{}: add_prefix_space is false, but prepend_scheme \"{}\"", source, scheme);
+                "{}: add_prefix_space is false, but prepend_scheme \"{}\"", where_of(step, source),
+                scheme);
   if (!prefix || scheme == "never") return SpaceMarkStep::Prefix::never;
   return scheme == "first" ? SpaceMarkStep::Prefix::first : SpaceMarkStep::Prefix::always;
 }

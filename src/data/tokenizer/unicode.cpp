@@ -140,6 +140,15 @@ bool is_white_space(char32_t value) {
          value == 0x2029 || value == 0x202F || value == 0x205F || value == 0x3000;
 }
 
+bool only_white_space(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint first = first_code_point(text);
+    if (!is_white_space(first.value)) return false;
+    text.remove_prefix(first.bytes);
+  }
+  return true;
+}
+
 bool is_word_character(char32_t value) {
   static const CodePointSet kWords = *property_set("Rust_Word");
   return kWords.contains(value);

@@ -50,6 +50,9 @@ void append_utf8(std::string& text, char32_t value);
 /// Unicode's White_Space property.
 bool is_white_space(char32_t value);
 
+/// Whether a well-formed text has no other characters than these.
+bool only_white_space(std::string_view text);
+
 // The next three are as Hugging Face's tokenizers package has them (unicode_tables.h).
 
 /// A word character, for added tokens that are words.

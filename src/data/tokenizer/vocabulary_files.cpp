@@ -163,7 +163,7 @@ void name_special_tokens(Kind kind, FolderTokens& tokens) {
     return;
   }
   name({"unk_token", "eos_token"}, "<|endoftext|>");
-  if (kind != Kind::qwen2) name({"bos_token"}, "<|endoftext|>");
+  name({"bos_token"}, kind == Kind::qwen2 ? "" : "<|endoftext|>");
   if (kind == Kind::qwen2) name({"pad_token"}, "<|endoftext|>");
   if (kind == Kind::gpt_neox) name({"pad_token"}, "<|padding|>");
 }
@@ -174,6 +174,7 @@ VocabularyPipeline read_vocabulary_files(const TokenizerFiles& files, FolderToke
   const std::string source = files.where(kVocabularyFile);
   const auto [kind, named] = class_of(files);
   if (named) name_special_tokens(kind, tokens);
+  if (kind == Kind::qwen2) tokens.make_special_plain();
   BpeSpec spec;
   spec.vocabulary = parse_vocabulary(*files.object(kVocabularyFile), source);
   spec.merges = read_merges(files);

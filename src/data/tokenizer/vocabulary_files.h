@@ -13,8 +13,6 @@
 
 namespace viaduct {
 
-inline constexpr const char *kVocabularyFile = "vocab.json", *kMergesFile = "merges.txt";
-
 struct VocabularyPipeline {
   std::unique_ptr<PipelineModel> model;
   std::optional<NamedBorder> border;  // none: the configuration decides

@@ -2,9 +2,12 @@
 // Allocations that the plan does not have are made where the arena is free. Those that find no room
 // there, and all allocations without a plan, come from the growable region: a freed block waits in
 // the list of its size class for the next request of that class, so a steady step allocates nothing
-// from the system. Large blocks and the arena request huge pages.
+// from the system. Beside a plan sizes vary from step to step (experts' rows), and blocks that wait
+// are given back before another size is taken: the region never exceeds what was in use at once.
+// Large blocks and the arena request huge pages.
 
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +22,9 @@ namespace viaduct {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+
+// Blocks below this wait however many sizes there are.
+constexpr int64_t kSmallBlockBytes = 1 << 16;
 
 int64_t block_bytes(int64_t bytes) {
   return size_class(bytes, kAlignment, kHugePageBytes);
@@ -65,7 +71,9 @@ class CpuDevice final : public Device {
         if (void* spare = arena_->take_spare(bytes)) return spare;
       }
     }
-    return take_unplanned(bytes);
+    void* const block = take_unplanned(bytes);
+    if (arena_ && arena_->in_sequence()) note_peak_beside_plan();
+    return block;
   }
   void give(void* data, int64_t bytes) override {
     if (arena_ && arena_->give(data)) return;
@@ -98,6 +106,7 @@ class CpuDevice final : public Device {
       blocks.pop_back();
       return block;
     }
+    if (arena_ && size >= kSmallBlockBytes) make_room(size);
     void* block = nullptr;
     if (size >= kHugePageBytes) {
       SystemMemory memory(size);
@@ -112,6 +121,23 @@ class CpuDevice final : public Device {
     statistics().reserved_bytes += size;
     ++statistics().system_allocations;
     return block;
+  }
+  /// Gives waiting blocks back that together have `bytes`, or all: the smallest one that suffices,
+  /// else the largest ones.
+  void make_room(int64_t bytes) {
+    while (bytes > 0) {
+      auto list = free_.lower_bound(bytes);
+      while (list != free_.end() && list->second.empty()) ++list;
+      if (list == free_.end()) {
+        while (list != free_.begin() && std::prev(list)->second.empty()) --list;
+        if (list == free_.begin() || std::prev(list)->first < kSmallBlockBytes) return;
+        --list;
+      }
+      return_to_system(list->second.back());
+      list->second.pop_back();
+      statistics().reserved_bytes -= list->first;
+      bytes -= list->first;
+    }
   }
   void return_to_system(void* block) {
     if (large_.erase(block) == 0) std::free(block);

@@ -313,6 +313,7 @@ void* GpuDevice::place(int64_t bytes, MemoryTag tag) {
   statistics().reserved_bytes += taken.reserved;
   statistics().system_allocations += taken.requests;
   if (taken.data == nullptr) no_memory(bytes, std::string(memory_tag_name(tag)));
+  if (arena_ && arena_->in_sequence()) note_peak_beside_plan();
   return taken.data;
 }
 

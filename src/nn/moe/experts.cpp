@@ -2,6 +2,7 @@
 
 #include "nn/moe/expert_scales.h"
 #include "nn/quantization_log.h"
+#include "nn/weight_gradient.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/expert_bias.h"
@@ -69,7 +70,8 @@ Tensor ExpertsSegment::forward_amax(RankContext& context, const Parameter& weigh
                                     const Tensor& rows, const Tensor& offsets,
                                     SavedStore& saved) const {
   const Tensor amax = amax_of(context, weight, LayerOperand::input, rows, offsets, saved);
-  if (quantization_of(context, weight).weight_gradient) keep_if_any(saved, &weight, "x amax", amax);
+  if (weight.trained && quantization_of(context, weight).weight_gradient)
+    keep_if_any(saved, &weight, "x amax", amax);
   return amax;
 }
 
@@ -83,7 +85,7 @@ void ExpertsSegment::add_bias(RankContext& context, const Parameter* bias, const
 
 void ExpertsSegment::add_bias_gradient(RankContext& context, const Parameter* bias,
                                        const Tensor& dy, const Tensor& offsets) const {
-  if (bias == nullptr) return;
+  if (bias == nullptr || !bias->trained) return;
   const Shape by_expert{offsets.dim(0) - 1, dy.dim(1)};
   expert_bias_backward(context.ops,
                        {dy, context.gradients->gradient(*bias).tensor.view(by_expert), offsets});
@@ -96,6 +98,9 @@ Tensor ExpertsSegment::raise(RankContext& context, const Tensor& rows, const Ten
   const Tensor raised =
       context.activation({count, features() * (parts_.gated ? 2 : 1)}, saved.tag());
   product(context, GemmForm::forward, *parts_.up, rows, offsets, raised, amax, saved);
+  const ExpertTerms& terms = parts_.up_terms;
+  if (terms.any())
+    terms.add_to(context, terms.reduce(context, rows, offsets, saved), offsets, raised);
   add_bias(context, parts_.up_bias.get(), raised, offsets);
   return activate_unit(context, raised, saved);
 }
@@ -143,7 +148,7 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
   const Tensor activated = raise_unit(
       context, rows, offsets, forward_amax(context, *parts_.up, rows, offsets, saved), saved);
   saved.keep(this, "offsets", offsets);
-  {
+  if (up_has_weight_half()) {
     const UnitScope scope(saved, unit::expert_fc1);
     saved.keep(this, "rows", rows);
   }
@@ -152,9 +157,13 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
     saved.keep(this, "activated", activated);
   }
   const Tensor amax = forward_amax(context, *parts_.down, activated, offsets, saved);
+  const ExpertTerms& terms = parts_.down_terms;
+  Tensor reduced;
+  if (terms.any()) reduced = terms.reduce(context, activated, offsets, saved);
   if (!saved.output_is_read()) return {};
   const Tensor results = context.activation(rows.shape(), MemoryTag::activations);  // [A, H]
   product(context, GemmForm::forward, *parts_.down, activated, offsets, results, amax, saved);
+  if (terms.any()) terms.add_to(context, reduced, offsets, results);
   add_bias(context, parts_.down_bias.get(), results, offsets);
   return TensorSet(moe_edge::results, results);
 }
@@ -163,7 +172,7 @@ void ExpertsSegment::input_gradient(RankContext& context, const Parameter& weigh
                                     const Tensor& offsets, const Tensor& first_token,
                                     const Tensor& out, SavedStore& saved) const {
   const Tensor amax = amax_of(context, weight, LayerOperand::output_gradient, dy, offsets, saved);
-  if (quantization_of(context, weight).weight_gradient)
+  if (weight.trained && quantization_of(context, weight).weight_gradient)
     keep_if_any(saved, &weight, "dy amax", amax);
   product(context, GemmForm::data_gradient, weight, dy, offsets, out, amax, saved, first_token);
 }
@@ -172,7 +181,8 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
                                          const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_results = d_out.get(moe_edge::results);  // [A, H]
   const Tensor offsets = saved.get(this, "offsets");
-  const Tensor activated = saved.get(this, "activated");
+  const Tensor activated =
+      down_has_weight_half() ? saved.get(this, "activated") : saved.take(this, "activated");
   const Tensor raised = saved.take(this, "raised");  // overwritten by its gradient
   const Tensor d_activated =
       context.activation({d_results.dim(0), features()}, MemoryTag::activations);
@@ -180,15 +190,19 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
   const bool quantized = parts_.up->quantized || parts_.down->quantized;
   const Tensor first = quantized ? first_token(context, place_, batch) : Tensor();
   input_gradient(context, *parts_.down, d_results, offsets, first, d_activated, saved);
+  if (parts_.down_terms.any())
+    parts_.down_terms.add_input_gradient(context, d_results, offsets, d_activated, saved);
   const Tensor d_factors = factor_gradient(context, d_activated, activated, d_results, offsets);
   activation_backward(context.ops,
                       {parts_.activation, parts_.gated, d_activated, raised, raised, parts_.shape});
   add_bias_gradient(context, parts_.up_bias.get(), raised, offsets);
   const Tensor d_rows = context.activation(d_results.shape(), MemoryTag::activations);
   input_gradient(context, *parts_.up, raised, offsets, first, d_rows, saved);
+  if (parts_.up_terms.any())
+    parts_.up_terms.add_input_gradient(context, raised, offsets, d_rows, saved);
   keep_if_any(saved, this, "first_token", first);
-  saved.keep(this, "d_raised", raised);
-  saved.keep(this, "d_results", d_results);
+  if (up_has_weight_half()) saved.keep(this, "d_raised", raised);
+  if (down_has_weight_half()) saved.keep(this, "d_results", d_results);
   TensorSet d_in(moe_edge::rows, d_rows);
   d_in.set(moe_edge::row_factors, d_factors);
   return d_in;
@@ -210,8 +224,7 @@ void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weig
                                      const Tensor& dy, const Tensor& x, const Tensor& offsets,
                                      const Tensor& first_token, SavedStore& saved) const {
   const GradientAccess::Destination destination = context.gradients->product_gradient(weight);
-  GroupedGemmArgs args{GemmForm::weight_gradient, dy,      x,
-                       destination.tensor,        offsets, destination.mode};
+  GroupedGemmArgs args{GemmForm::weight_gradient, dy, x, {}, offsets};
   const Quantization how = quantization_of(context, weight);
   if (how.any() && how.weight_gradient) {
     args.quantization = how;
@@ -220,15 +233,7 @@ void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weig
     args.b_amax = amax_for(how, args.form, take_if(scaled, saved, &weight, "x amax"));
     args.rounding = expert_rounding(context, weight, first_token);
   }
-  if (context.settings.fusions.gradient_accumulation) {
-    grouped_gemm(context.ops, args);
-  } else {  // a temporary [E' · N, K], then destination (= or +=) it
-    args.c = context.ops.allocate(accumulator_dtype(destination.tensor.dtype()),
-                                  destination.tensor.shape(), MemoryTag::workspace);
-    args.mode = WriteMode::assign;
-    grouped_gemm(context.ops, args);
-    copy(context.ops, {args.c, destination.tensor, destination.mode});
-  }
+  make_grouped_gradient(context, std::move(args), destination);
   context.gradients->done(weight);
 }
 
@@ -237,16 +242,23 @@ void ExpertsSegment::backward_weight(RankContext& context, const Batch&, SavedSt
   const bool rounds = context.settings.precision.products.scaling == Scaling::nvfp4 &&
                       (parts_.up->quantized || parts_.down->quantized);
   const Tensor first = take_if(rounds, saved, this, "first_token");
-  weight_gradient(context, *parts_.down, saved.take(this, "d_results"),
-                  saved.take(this, "activated"), offsets, first, saved);
-  weight_gradient(context, *parts_.up, saved.take(this, "d_raised"), saved.take(this, "rows"),
-                  offsets, first, saved);
+  const auto make = [&](const Parameter& weight, const ExpertTerms& terms, std::string_view of_y,
+                        std::string_view of_x) {
+    if (!has_weight_half(weight, terms)) return;
+    const Tensor dy = saved.take(this, of_y), x = saved.take(this, of_x);
+    if (terms.any()) terms.weight_gradients(context, x, dy, offsets, saved);
+    if (weight.trained) weight_gradient(context, weight, dy, x, offsets, first, saved);
+  };
+  make(*parts_.down, parts_.down_terms, "d_results", "activated");
+  make(*parts_.up, parts_.up_terms, "d_raised", "rows");
 }
 
 std::vector<const Parameter*> ExpertsSegment::parameters() const {
   std::vector<const Parameter*> list{parts_.up.get(), parts_.down.get()};
   if (parts_.up_bias) list.insert(list.begin() + 1, parts_.up_bias.get());
   if (parts_.down_bias) list.push_back(parts_.down_bias.get());
+  parts_.up_terms.append_parameters(list);
+  parts_.down_terms.append_parameters(list);
   return list;
 }
 

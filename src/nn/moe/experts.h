@@ -6,6 +6,7 @@
 // their scales were made for.
 
 #include "nn/delayed_scales.h"
+#include "nn/moe/expert_terms.h"
 #include "nn/moe/moe_edges.h"
 #include "ops/activation.h"
 #include "ops/grouped_gemm.h"
@@ -22,6 +23,7 @@ struct ExpertsParts {
   GateShape shape = {};  // of the gated activation
   /// [E' · F (gated: 2F)] and [E' · H], both or neither; experts are whole then.
   std::shared_ptr<const Parameter> up_bias, down_bias;
+  ExpertTerms up_terms = {}, down_terms = {};  // added to the weights
 };
 
 class ExpertsSegment final : public Segment {
@@ -78,6 +80,13 @@ class ExpertsSegment final : public Segment {
                 const Tensor& offsets) const;
   void add_bias_gradient(RankContext& context, const Parameter* bias, const Tensor& dy,
                          const Tensor& offsets) const;
+  /// Whether the rows that a weight reads and the gradient of its result are read after the data
+  /// gradients: the weight is trained, or has terms.
+  static bool has_weight_half(const Parameter& weight, const ExpertTerms& terms) {
+    return weight.trained || terms.any();
+  }
+  bool up_has_weight_half() const { return has_weight_half(*parts_.up, parts_.up_terms); }
+  bool down_has_weight_half() const { return has_weight_half(*parts_.down, parts_.down_terms); }
   /// (= or +=) the gradient of a weight from dy [A, N] and x [A, K].
   void weight_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
                        const Tensor& x, const Tensor& offsets, const Tensor& first_token,

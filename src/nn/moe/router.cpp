@@ -30,14 +30,12 @@ std::string_view counts_name(BalanceScope scope) {
 }  // namespace
 
 RouterSegment::RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm,
-                             std::shared_ptr<const Parameter> weight,
-                             std::shared_ptr<const Parameter> bias,
-                             std::shared_ptr<const Parameter> load_bias, int64_t block,
-                             const std::string& path)
+                             RouterProduct product, std::shared_ptr<const Parameter> load_bias,
+                             int64_t block, const std::string& path)
     : moe_(std::move(moe)),
       place_(place),
       input_norm_(std::move(input_norm)),
-      product_(std::move(weight), moe_.router_format, std::move(bias)),
+      product_(std::move(product)),
       load_bias_(std::move(load_bias)),
       block_(block),
       jitter_path_(hash64(path + ".jitter")),
@@ -331,7 +329,8 @@ TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch
   const Tensor d_tokens = d_out.get(moe_edge::tokens);  // [T, H]
   const Tensor logits = saved.take(this, "logits");     // overwritten by its gradient
   const Tensor choice = saved.take(this, "choice");
-  if (load_bias_ != nullptr) load_bias_backward(context, batch, logits, choice);
+  if (load_bias_ != nullptr && load_bias_->trained)
+    load_bias_backward(context, batch, logits, choice);
   const Tensor d_probabilities =
       in_dtype(context, d_out.get(moe_edge::probabilities), logits.dtype());
   route_back(context, d_probabilities, choice, logits, loss_terms(context, batch, saved));
@@ -358,8 +357,7 @@ void RouterSegment::backward_weight(RankContext& context, const Batch&, SavedSto
 std::vector<const Parameter*> RouterSegment::parameters() const {
   std::vector<const Parameter*> list;
   input_norm_.append_parameters(list);
-  list.push_back(product_.parameter());
-  if (product_.bias() != nullptr) list.push_back(product_.bias());
+  product_.append_parameters(list);
   if (load_bias_ != nullptr) list.push_back(load_bias_.get());
   return list;
 }

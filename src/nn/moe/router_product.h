@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "nn/context.h"
+#include "nn/low_rank.h"
 #include "nn/moe/moe_config.h"
 #include "nn/saved.h"
 
@@ -16,10 +17,10 @@ Tensor in_dtype(RankContext& context, const Tensor& tensor, DType dtype,
 
 class RouterProduct {
  public:
-  /// `weight` [E, H]; `bias` [E], or null.
+  /// `weight` [E, H]; `bias` [E], or null. `terms` are added to the weight, in the activation
+  /// format. ConfigError for terms of FP64 logits.
   RouterProduct(std::shared_ptr<const Parameter> weight, RouterFormat format,
-                std::shared_ptr<const Parameter> bias = nullptr)
-      : weight_(std::move(weight)), bias_(std::move(bias)), format_(format) {}
+                std::shared_ptr<const Parameter> bias = nullptr, LowRankTerms terms = {});
 
   /// logits [T, E] = tokens [T, H] · Wᵀ + bias; keeps the tokens.
   Tensor forward(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
@@ -29,9 +30,7 @@ class RouterProduct {
                         SavedStore& saved) const;
   /// dW (= or +=) d_logitsᵀ · tokens.
   void backward_weight(RankContext& context, SavedStore& saved) const;
-  const Parameter* parameter() const { return weight_.get(); }
-  /// Null without a bias.
-  const Parameter* bias() const { return bias_.get(); }
+  void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
   /// The format of the products, and that of the logits.
@@ -41,8 +40,12 @@ class RouterProduct {
     return in_dtype(context, tensor, format(context));
   }
 
+  /// Whether the backward has a second half: the weight is trained, or has terms.
+  bool has_weight_half() const { return weight_->trained || terms_.any(); }
+
   std::shared_ptr<const Parameter> weight_, bias_;
   RouterFormat format_;
+  LowRankTerms terms_;
 };
 
 }  // namespace viaduct

@@ -147,7 +147,7 @@ std::vector<const Parameter*> SharedExpertSegment::parameters() const {
   std::vector<const Parameter*> list;
   parts_.up.append_parameters(list);
   parts_.down.append_parameters(list);
-  if (parts_.gate) list.push_back(parts_.gate->parameter());
+  if (parts_.gate) parts_.gate->append_parameters(list);
   return list;
 }
 

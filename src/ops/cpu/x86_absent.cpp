@@ -19,6 +19,7 @@
 #include "ops/cpu/rows/elementwise_kernels.h"
 #include "ops/cpu/rows/embedding_kernels.h"
 #include "ops/cpu/rows/expert_rows_kernels.h"
+#include "ops/cpu/rows/nf4_kernels.h"
 #include "ops/cpu/rows/norm_kernels.h"
 #include "ops/cpu/rows/rotary_kernels.h"
 #include "ops/cpu/rows/softmax_kernels.h"
@@ -41,6 +42,7 @@ namespace {
   const AdafactorKernels adafactor_kernels{};          \
   const StateKernels state_kernels{};                  \
   const RotaryKernels rotary_kernels{};                \
+  const Nf4Kernels nf4_kernels{};                      \
   const NormKernels norm_kernels{};                    \
   const ColumnSumKernels column_sum_kernels{};         \
   const ActivationKernels activation_kernels{};        \

@@ -79,6 +79,12 @@ Choice choose_square(const Args& args, const Traits&) {
   return choose_kernel("squares", args);
 }
 
+/// No launch yet: a run that needs one is refused with the kernel's name.
+template <class Args>
+Choice choose_nf4(const Args& args, const Traits&) {
+  return choose_kernel("nf4", args);
+}
+
 /// A few numbers for each tensor.
 template <class Args>
 Choice choose_history(const Args& args, const Traits&) {
@@ -98,6 +104,9 @@ void add_quantize(OpTable& table) {
   add_entry(table.square_magnitudes, choose_square<SquareMagnitudesArgs>);
   add_entry(table.square_scales, choose_square<SquareScalesArgs>);
   add_entry(table.square_codes, choose_square<SquareCodesArgs>);
+  add_entry(table.quantize_nf4, choose_nf4<QuantizeNf4Args>);
+  add_entry(table.quantize_absmax, choose_nf4<QuantizeAbsmaxArgs>);
+  add_entry(table.dequantize_nf4, choose_nf4<DequantizeNf4Args>);
   add_entry(table.note_amax, choose_history<NoteAmaxArgs>);
   add_entry(table.choose_amax, choose_history<ChooseAmaxArgs>);
 }

@@ -72,6 +72,43 @@ TEST(AdapterRuns, ChangeNothingFrozen) {
   }
 }
 
+TEST(AdapterRuns, OfExpertsChangeOnlyTheirFactorsWithEveryOptimizer) {
+  for (const char* optimizer : {"adam", "muon", "adafactor"}) {
+    SCOPED_TRACE(optimizer);
+    const RunSetup setup =
+        setup_of(tiny_run("qwen3_moe") + kLora +
+                 Overrides{std::string("optimizer.optimizer=") + optimizer,
+                           "model.num_moe_experts=4", "model.moe_router_topk=2"});
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    const ResolvedRun run = resolve_run(setup.config, setup.model);
+    Engine engine(*rank.device, rank.ops, setup.model, run);
+    engine.initialize();
+    const auto weights = [&] {
+      std::map<std::string, std::string> all;
+      for (const Parameter* parameter : engine.store().parameters())
+        all[parameter->path] = bytes_of(engine.store().weight(*parameter));
+      return all;
+    };
+    const auto before = weights();
+    for (int64_t step = 1; step <= 3; ++step) {
+      StepInputs inputs;
+      inputs.learning_rate = 1e-2;
+      inputs.update = step;
+      engine.begin_step(inputs);
+      run_blank_batches(setup, engine);
+      engine.finish_step(1);
+    }
+    const auto after = weights();
+    int of_experts = 0;
+    for (const Parameter* parameter : engine.store().parameters()) {
+      const bool same = before.at(parameter->path) == after.at(parameter->path);
+      EXPECT_TRUE(same || parameter->trained) << parameter->path;
+      of_experts += parameter->experts.any() && parameter->adapter_b && !same ? 1 : 0;
+    }
+    EXPECT_GT(of_experts, 0);
+  }
+}
+
 TEST(AdapterRuns, ResumeBitwise) {
   for (const Overrides& kind : {kLora, kTrained}) {
     SCOPED_TRACE(testing::PrintToString(kind));

@@ -107,6 +107,44 @@ TEST(ThreadFailure, FailAllIsThrownWithTheRankThatCalledIt) {
   EXPECT_EQ(thrown, "rank 1: out of ideas");
 }
 
+/// Leaves its work because of `cause`, and meets the others for a sum of 1 from each.
+double sum_after_failure(Communicator& world, std::string_view cause, double seconds) {
+  world.fail_all(cause);
+  return world.reconnect(seconds)->host().sum(1);
+}
+
+// As a rank that fails in a step does, while the others wait for it there.
+TEST(ThreadFailure, RanksThatHaveLeftTheirWorkMeetAgain) {
+  std::array<double, 3> sums{};
+  const std::string thrown = message_of<IoError>([&] {
+    run_thread_ranks(3, kPatient, [&](auto world) {
+      const auto rank = static_cast<size_t>(world->rank());
+      try {
+        if (rank == 1) throw IoError("lost");
+        world->all_reduce(host_tensor(DType::f32, {8}), ReduceOp::sum).wait();
+      } catch (const Error& error) {
+        sums[rank] = sum_after_failure(*world, error.what(), 60);
+        throw;
+      }
+    });
+  });
+  EXPECT_EQ(thrown, "rank 1: lost");
+  EXPECT_THAT(sums, testing::Each(3));
+}
+
+TEST(ThreadFailure, ARankThatHasEndedIsNotWaitedFor) {
+  std::string met;
+  const std::string thrown = message_of<IoError>([&] {
+    run_thread_ranks(2, kPatient, [&](auto world) {
+      if (world->rank() == 1) throw IoError("lost");
+      while (world->failure().empty()) std::this_thread::yield();
+      met = message_of<CommError>([&] { sum_after_failure(*world, "rank 1: lost", 60); });
+    });
+  });
+  EXPECT_EQ(thrown, "rank 1: lost");
+  EXPECT_THAT(met, HasSubstr("rank 1 ended without it"));
+}
+
 TEST(ThreadFailure, EveryProblemOfAConfigurationErrorSurvives) {
   try {
     run_thread_ranks(2, kPatient, [](auto world) {

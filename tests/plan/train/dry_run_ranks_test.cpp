@@ -27,12 +27,13 @@ struct Sizes {
   std::string recompute = "";  // layers, units or none
   std::string strategy = "";   // of sharding; none: auto
   int64_t further = 0;         // layers of multi-token prediction
+  bool adapters = false;       // on frozen weights
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
            "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "") +
            (fp32_stream ? "_fp32_stream" : "") + (recompute.empty() ? "" : "_" + recompute) +
            (strategy.empty() ? "" : "_" + strategy) +
-           (further > 0 ? "_mtp" + std::to_string(further) : "");
+           (further > 0 ? "_mtp" + std::to_string(further) : "") + (adapters ? "_adapters" : "");
   }
 };
 
@@ -60,6 +61,7 @@ RunSetup setup_of(const Sizes& sizes) {
     config.recompute = {"selective", std::nullopt, std::nullopt, {"core_attn", "layernorm", "mlp"}};
   }
   if (!sizes.strategy.empty()) config.ddp.data_parallel_sharding_strategy = sizes.strategy;
+  if (sizes.adapters) config.peft.scheme = "lora", config.peft.dim = 4;
   if (sizes.further > 0) config.model.mtp_num_layers = std::optional(sizes.further);
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
   return prepare_run(std::move(loaded));
@@ -127,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Sizes{.tp = 2, .dp = 2, .strategy = "optim_grads_params"},
                     Sizes{.cp = 2, .recompute = "layers", .strategy = "optim_grads_params"},
                     Sizes{.pp = 2, .dp = 2, .chunks = 2, .strategy = "optim_grads_params"},
+                    Sizes{.dp = 2, .strategy = "optim_grads", .adapters = true},
+                    Sizes{.tp = 2, .dp = 2, .strategy = "optim_grads_params", .adapters = true},
                     Sizes{.further = 2}, Sizes{.fp32_stream = true, .further = 1},
                     Sizes{.tp = 2, .pp = 2, .recompute = "layers", .further = 2},
                     Sizes{.cp = 2, .dp = 2, .recompute = "units", .further = 1},

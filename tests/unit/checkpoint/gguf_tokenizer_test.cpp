@@ -196,6 +196,87 @@ TEST(GgufTokenizer, SentencePieceGivesTheSameIds) {
   }
 }
 
+/// The keys of a folder that holds a file and a tokenizer_config.json.
+GgufKeys keys_with(const char* from, const char* name, const std::string& config,
+                   std::vector<std::string>& notes) {
+  GgufHeadWriter head;
+  notes =
+      add_gguf_tokenizer(head, model_of(1000),
+                         TokenizerFiles("folder", {{name, read_file(test_data("tokenizer") / from)},
+                                                   {"tokenizer_config.json", config}}));
+  return parse_gguf(head.head(), "F", GgufContent::head).keys;
+}
+
+// llama.cpp puts a space before each text and after each special token, or never.
+TEST(GgufTokenizer, SaysWhichTextsAClassCutsInAnotherWay) {
+  const char* model = "spm_bpe/tokenizer.model";
+  std::vector<std::string> notes;
+  GgufKeys keys =
+      keys_with(model, "tokenizer.model", R"({"tokenizer_class": "LlamaTokenizer"})", notes);
+  EXPECT_TRUE(keys.flag("tokenizer.ggml.add_space_prefix", false));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("texts that begin with a space: llama.cpp")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("text right after a special token: llama.cpp")));
+  EXPECT_THAT(notes, testing::Not(testing::Contains(HasSubstr("begin with a word"))));
+  keys = keys_with(model, "tokenizer.model",
+                   R"({"tokenizer_class": "GemmaTokenizer", "add_bos_token": true})", notes);
+  EXPECT_FALSE(keys.flag("tokenizer.ggml.add_space_prefix", true));
+  EXPECT_TRUE(keys.flag("tokenizer.ggml.add_bos_token", false));
+  EXPECT_THAT(notes, testing::Not(testing::Contains(HasSubstr("begin with a"))));
+}
+
+TEST(GgufTokenizer, SaysThatPiecesOfUnigramsAreLeftOut) {
+  for (const auto& [file, name] : {std::pair{"spiece.model", "T5Tokenizer"},
+                                   std::pair{"sentencepiece.bpe.model", "XLMRobertaTokenizer"}}) {
+    std::vector<std::string> notes;
+    const GgufKeys keys = keys_with("spm_unigram/tokenizer.model", file,
+                                    fmt::format(R"({{"tokenizer_class": "{}"}})", name), notes);
+    EXPECT_EQ(keys.text("tokenizer.ggml.model"), "none");
+    EXPECT_THAT(notes, testing::Contains(HasSubstr("written without a tokenizer"))) << file;
+  }
+}
+
+// RoBERTa puts tokens around texts, and Qwen2 cuts them in its own way.
+TEST(GgufTokenizer, ClassesOfVocabularies) {
+  const auto keys_of_class = [](const char* name, std::vector<std::string>& notes) {
+    std::string vocabulary = R"({"a": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "<unk>": 4,
+                                 "<mask>": 5, "<|endoftext|>": 6, "<|padding|>": 7})";
+    GgufHeadWriter head;
+    notes = add_gguf_tokenizer(
+        head, model_of(10),
+        TokenizerFiles("folder", {{"vocab.json", vocabulary},
+                                  {"merges.txt", ""},
+                                  {"tokenizer_config.json",
+                                   fmt::format(R"({{"tokenizer_class": "{}"}})", name)}}));
+    return parse_gguf(head.head(), "F", GgufContent::head).keys;
+  };
+  std::vector<std::string> notes;
+  GgufKeys keys = keys_of_class("RobertaTokenizer", notes);
+  EXPECT_THAT(notes, testing::IsEmpty());
+  EXPECT_EQ(keys.text("tokenizer.ggml.pre"), "gpt-2");
+  const Tokenizer back = load_tokenizer(TokenizerFiles("F", tokenizer_of_gguf(keys, notes)));
+  EXPECT_THAT(back.encode("a", {.add_special_tokens = true}), testing::ElementsAre(1, 0, 2));
+  keys = keys_of_class("Qwen2Tokenizer", notes);
+  EXPECT_EQ(keys.text("tokenizer.ggml.pre"), "qwen2");
+  EXPECT_FALSE(keys.flag("tokenizer.ggml.add_bos_token", true));
+}
+
+// Ids that only generation_config.json has.
+TEST(GgufTokenizer, TwoIdsEndTexts) {
+  GgufHeadWriter head;
+  auto notes = add_gguf_tokenizer(
+      head, model_of(4),
+      TokenizerFiles("folder", {{"vocab.json", R"({"a": 0, "<|endoftext|>": 1, "b": 2, "c": 3})"},
+                                {"merges.txt", ""},
+                                {"generation_config.json", R"({"eos_token_id": [1, 2, 3]})"}}));
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("the others are left out: 3")));
+  const GgufKeys keys = parse_gguf(head.head(), "F", GgufContent::head).keys;
+  EXPECT_EQ(keys.integer("tokenizer.ggml.eos_token_id"), 1);
+  EXPECT_EQ(keys.integer("tokenizer.ggml.eot_token_id"), 2);
+  notes.clear();
+  const Tokenizer back = load_tokenizer(TokenizerFiles("F", tokenizer_of_gguf(keys, notes)));
+  EXPECT_THAT(back.special_ids().stop, testing::ElementsAre(1, 2));
+}
+
 TEST(GgufTokenizer, SaysWhatItCannotDo) {
   std::vector<std::string> notes;
   const GgufKeys keys = keys_of("spm_unigram", 2000, notes, true);

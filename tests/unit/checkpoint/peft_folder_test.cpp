@@ -93,7 +93,7 @@ TEST_F(PeftFolder, IsWrittenAsItWasRead) {
   const PeftAdapter adapter = open();
   PeftAdapter copy = open();
   copy.config = peft_config_text(adapter.settings, model_of("llama"), "models/llama");
-  write_peft_folder(copy, folder_ / "copy");
+  write_peft_folder(copy, model_of("llama"), folder_ / "copy");
   const PeftAdapter again = open_adapter(folder_ / "copy", model_of("llama"));
   EXPECT_EQ(again.settings.modules, adapter.settings.modules);
   for (const auto& [name, tensor] : tensors_)
@@ -103,7 +103,7 @@ TEST_F(PeftFolder, IsWrittenAsItWasRead) {
   EXPECT_EQ(config.at("lora_alpha"), 16);
   EXPECT_EQ(config.at("base_model_name_or_path"), "models/llama");
   EXPECT_EQ(config.at("target_modules").size(), 7u);
-  EXPECT_THAT([&] { write_peft_folder(copy, folder_ / "copy"); },
+  EXPECT_THAT([&] { write_peft_folder(copy, model_of("llama"), folder_ / "copy"); },
               ThrowsMessage<ConfigError>(HasSubstr("not empty")));
 }
 
@@ -133,7 +133,7 @@ TEST_F(PeftFolder, MagnitudesAreThoseOfDora) {
   EXPECT_EQ(adapter.settings.modules.size(), 12u);  // three of each of four layers
   adapter.config = peft_config_text(adapter.settings, model, "");
   EXPECT_EQ(json::parse(adapter.config).at("use_dora"), true);
-  write_peft_folder(adapter, folder_ / "copy");
+  write_peft_folder(adapter, model, folder_ / "copy");
   EXPECT_TRUE(open_adapter(folder_ / "copy", model).settings.magnitudes);
   config_["use_dora"] = true;
   expect_refused<IoError>(".lora_magnitude_vector is missing");
@@ -177,9 +177,55 @@ TEST_F(PeftFolder, TensorsThatDoNotFitAreRefused) {
   expect_refused<IoError>("no tensors");
 }
 
+TEST_F(PeftFolder, TensorsThatTheSettingsLeaveOutAreRefused) {
+  const std::string k = "model.layers.0.self_attn.k_proj";
+  const json all = config_.at("target_modules");
+  config_["target_modules"] = {"q_proj", "v_proj"};
+  expect_refused<IoError>("target_modules of adapter_config.json leaves that layer out");
+  config_["target_modules"] = "model\\.layers\\.\\d+\\.mlp\\..*";
+  expect_refused<IoError>("target_modules of");
+  config_["target_modules"] = all;
+  config_["layers_to_transform"] = {0, 1};
+  expect_refused<IoError>("model.layers.2.mlp.down_proj.lora_A.weight, but layers_to_transform");
+  config_["layers_pattern"] = "blocks";
+  expect_refused<IoError>("layers_to_transform");
+  config_["layers_to_transform"] = "0";
+  expect_refused<IoError>("expected a whole number");
+  config_["layers_to_transform"] = {0, 1, 2, 3};
+  config_["layers_pattern"] = "layers";
+  EXPECT_EQ(open().settings.modules.size(), 28u);
+  config_["exclude_modules"] = {k};
+  expect_refused<IoError>(k + ".lora_A.weight, but exclude_modules");
+  config_.erase("exclude_modules");
+  // A regular expression of whole names, PEFT's word for all layers, and one that only Python
+  // reads.
+  for (const char* text : {"model\\.layers\\.[0-3]\\..*", "all-linear", "(?i)MODEL.*"}) {
+    config_["target_modules"] = text;
+    EXPECT_EQ(open().settings.modules.size(), 28u) << text;
+  }
+}
+
+TEST_F(PeftFolder, ValuesThatAreNotFiniteAreRefusedByName) {
+  const std::string name = kAdapterPrefix + kQ + kAdapterB;
+  const Tensor b = host_tensor(DType::f32, {64, 8});
+  std::fill_n(b.data<float>(), b.elements(), 0.5f);
+  b.data<float>()[9] = std::numeric_limits<float>::quiet_NaN();
+  tensors_[name] = b;
+  expect_refused<IoError>(name + ": 1 of 512 values is NaN or infinite, the first at element 9");
+  b.data<float>()[9] = b.data<float>()[10] = -std::numeric_limits<float>::infinity();
+  expect_refused<IoError>(name + ": 2 of 512 values are NaN or infinite");
+  // The two bytes of BF16 that are infinity.
+  const Tensor half = host_tensor(DType::bf16, {64, 8});
+  std::fill_n(static_cast<uint16_t*>(half.raw()), half.elements(), uint16_t{0x3f80});
+  tensors_[name] = half;
+  EXPECT_EQ(open().settings.modules.size(), 28u);
+  static_cast<uint16_t*>(half.raw())[5] = 0x7f80;
+  expect_refused<IoError>("the first at element 5");
+}
+
 TEST_F(PeftFolder, OtherModelsAreRefused) {
   expect_refused<IoError>("no linear layer", "gpt2");
-  expect_refused<ConfigError>("experts", "mixtral");
+  expect_refused<IoError>("no linear layer", "mixtral");
 }
 
 TEST_F(PeftFolder, OtherFoldersAreRefused) {
@@ -197,9 +243,13 @@ TEST_F(PeftFolder, OtherFoldersAreRefused) {
 }
 
 TEST(MergedWeights, AreThoseOfPeft) {
-  for (const std::string adapter : {"lora_llama", "lora_gpt2", "dora_llama"}) {
+  const std::pair<std::string, std::string> cases[] = {{"lora_llama", "llama"},
+                                                       {"lora_gpt2", "gpt2"},
+                                                       {"dora_llama", "llama"},
+                                                       {"lora_experts", "mixtral"},
+                                                       {"lora_experts_v4", "mixtral"}};
+  for (const auto& [adapter, name] : cases) {
     SCOPED_TRACE(adapter);
-    const std::string name = adapter.substr(5);
     const auto folder = test_data("golden") / adapter;
     const ModelConfig model = model_of(name);
     const auto merged =

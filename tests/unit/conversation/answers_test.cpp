@@ -95,6 +95,37 @@ TEST(Answers, MayBeAllButTheFirstToken) {
               ElementsAre("u[ser: Hi\nassistant: Yo\nuser: Why\nassistant: So\n]"));
 }
 
+TEST(Answers, ThatAreNotLearnedAreNotByAllEither) {
+  const char* row =
+      "<|im_start|>[user\nHi<|im_end|>\n<|im_start|>assistant\n]Yo<|im_end|>[\n"
+      "<|im_start|>user\nWhy<|im_end|>\n<|im_start|>assistant\nSo<|im_end|>\n]";
+  for (const char* text : {test::kChatMl, test::kChatMlGeneration})
+    EXPECT_THAT(rows_of(text, kNotLearned, TrainOn::all), ElementsAre(row)) << text;
+  // Of another message it is all that the message adds.
+  const char* line =
+      R"({"messages": [{"role": "user", "content": "Hi", "train": false},
+          {"role": "assistant", "content": "Yo"},
+          {"role": "user", "content": "Why", "weight": 0},
+          {"role": "assistant", "content": "So"}]})";
+  EXPECT_THAT(rows_of(kPlain, line, TrainOn::all),
+              ElementsAre("user: Hi\n[assistant: Yo\n]user: Why\n[assistant: So\n]"));
+}
+
+TEST(Answers, ThatAreNotLearnedAndCannotBeFoundAreRefused) {
+  const char* line =
+      R"({"messages": [{"role": "user", "content": "Hi"},
+          {"role": "assistant", "content": "Yo", "thinking": "hm", "train": false},
+          {"role": "user", "content": "Why"},
+          {"role": "assistant", "content": "So"}]})";
+  try {
+    rows_of(kDropsThoughts, line, TrainOn::all);
+    ADD_FAILURE() << "learned";
+  } catch (const InvalidConversation& error) {
+    EXPECT_EQ(error.problem(), ConversationProblem::answer_not_found);
+    EXPECT_THAT(error.what(), testing::StartsWith("message 2: it is not to be learned"));
+  }
+}
+
 TEST(Answers, ThatChangeLaterGetRowsOfTheirOwn) {
   const char* line =
       R"({"messages": [{"role": "user", "content": "Hi"},

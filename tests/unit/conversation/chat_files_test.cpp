@@ -378,6 +378,13 @@ TEST_F(ChatFiles, WithCallsThatDoNotShowAreRefusedOrCounted) {
               ThrowsMessage<IoError>(testing::AllOf(
                   HasSubstr("1 line: an answer with tool calls that the template does not show"),
                   HasSubstr("chat.jsonl:1"), HasSubstr("message 2"))));
+  // White space beside the calls is no answer either.
+  for (const char* blank :
+       {R"("content": " \n\u2003", )", R"("content": [{"type": "text", "text": "\n"}], )"}) {
+    EXPECT_THAT([&] { convert(begin + blank + kCall); },
+                ThrowsMessage<IoError>(HasSubstr("1 line: an answer with tool calls that")))
+        << blank;
+  }
   const ChatFilesResult beside = convert(begin + R"("content": "b", )" + kCall);
   EXPECT_EQ(beside.hidden_tools.lines, 1);
   EXPECT_THAT(beside.hidden_tools.first, HasSubstr("chat.jsonl:1: the tool calls of message 2"));
@@ -386,6 +393,30 @@ TEST_F(ChatFiles, WithCallsThatDoNotShowAreRefusedOrCounted) {
   settings_.renderer = &shows;
   EXPECT_EQ(convert(begin + kCall).hidden_tools.lines, 0);
   EXPECT_THAT(rows(), ElementsAre("a</s>[f</s>]"));
+}
+
+TEST_F(ChatFiles, CountMessagesThatAskToBeLearnedInVain) {
+  const std::string asks =
+      R"({"messages": [{"role": "user", "content": "a", "train": true},
+          {"role": "assistant", "content": "b", "train": true},
+          {"role": "assistant", "content": "c", "weight": 1}]})";
+  std::string line = asks;
+  std::erase(line, '\n');
+  const ChatFilesResult answers = convert(line + "\n" + chat("a", "b") + "\n" + line);
+  EXPECT_EQ(answers.passed_over.lines, 2);
+  EXPECT_THAT(answers.passed_over.first, HasSubstr("chat.jsonl:1: 1 such message"));
+  settings_.train_on = TrainOn::last;
+  EXPECT_THAT(convert(line).passed_over.first, HasSubstr("2 such messages"));
+  settings_.train_on = TrainOn::all;
+  EXPECT_EQ(convert(line).passed_over.lines, 0);
+}
+
+TEST_F(ChatFiles, KeepOutMessagesThatAreNotLearnedWhereControlTokensAreText) {
+  settings_.train_on = TrainOn::all;
+  settings_.control_tokens_as_text = true;
+  convert(
+      R"({"messages": [{"role": "user", "content": "a</s>"}, {"role": "assistant", "content": "b</s>", "weight": 0}, {"role": "user", "content": "c"}]})");
+  EXPECT_THAT(rows(), ElementsAre("u[:a</s></s>a:]b</s></s>[u:c</s>]"));
 }
 
 TEST_F(ChatFiles, CountAnswersWithoutAnEndToken) {

@@ -171,6 +171,8 @@ TEST(ConversationForms, LinesThatAreNoneSayWhy) {
       {R"({"messages": [{"role": "user", "content": "x"}]})", Problem::no_answer, "assistant"},
       {R"({"messages": [{"role": "assistant", "content": ""}]})", Problem::empty_answer,
        "neither content nor tool calls"},
+      {R"({"messages": [{"role": "assistant", "content": " \n\u3000"}]})", Problem::empty_answer,
+       "neither content nor tool calls"},
       {R"({"messages": [{"role": "assistant", "tool_calls": []}]})", Problem::empty_answer,
        "neither content nor tool calls"},
       {R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "x"}]})",

@@ -220,7 +220,7 @@ TEST_F(Conversations, TooLongOnesAreCountedBeforeTheFirstRow) {
   EXPECT_THAT(error_of<ConfigError>(config({prefix}, 32)), expected);
   EXPECT_THAT(error_of<ConfigError>(packed({prefix}, 32)), expected);
   DatasetConfig positions = packed({prefix}, 64);
-  positions.packing.longest = 35;
+  positions.packing.limits.longest = 35;
   EXPECT_THAT(error_of<ConfigError>(positions),
               AllOf(HasSubstr("1 of 4 conversations"), HasSubstr("the 35 tokens")));
   EXPECT_EQ(error_of<ConfigError>(config({prefix}, 40)), "no error");
@@ -244,7 +244,7 @@ TEST_F(Conversations, AreCheckedBeforeARun) {
   EXPECT_THAT([&] { check(packed({longer}, 32)); },
               ThrowsMessage<ConfigError>(HasSubstr("dataset.packed_sequence_size=40")));
   DatasetConfig split = packed({longer}, 32);
-  split.packing.length_given_by = "--sequence-length ";
+  split.packing.limits.length_given_by = "--sequence-length ";
   EXPECT_THAT([&] { check(split); },
               ThrowsMessage<ConfigError>(HasSubstr("rows for it (--sequence-length 40)")));
   split.packing.packing_split = true;
@@ -261,6 +261,36 @@ TEST_F(Conversations, AreCheckedBeforeARun) {
   EXPECT_THAT(check(all), IsEmpty());
   // What cannot be read is reported where it is opened.
   EXPECT_THAT(check(config({(folder / "absent").string()}, 32)), IsEmpty());
+}
+
+TEST_F(Conversations, TooLongOnesHaveAdviceThatCanBeFollowed) {
+  const std::string prefix = write("a", conversations_of({5, 40}));
+  const auto expected = [&](DatasetConfig settings, const ConversationLimits& limits) {
+    settings.packing.limits = limits;
+    const std::string error = error_of<ConfigError>(settings);
+    const size_t begin = error.find("Expected "), end = error.find(", or shorter");
+    return begin == std::string::npos ? error : error.substr(begin + 9, end - begin - 9);
+  };
+  EXPECT_EQ(expected(config({prefix}, 32), {.positions = 64}),
+            "rows for it (dataset.sequence_length=40)");
+  EXPECT_EQ(expected(packed({prefix}, 32), {.positions = 64, .row_multiple = 16}),
+            "rows for it (dataset.packed_sequence_size=48)");
+  // Rows are long enough, but conversations are limited.
+  EXPECT_EQ(expected(packed({prefix}, 64), {.longest = 32, .positions = 64}),
+            "model.seq_length=40");
+  EXPECT_EQ(expected(packed({prefix}, 36), {.longest = 32, .positions = 64}),
+            "rows for it (dataset.packed_sequence_size=40 model.seq_length=40)");
+  // No row that the model can read holds it.
+  const std::string cut =
+      "dataset.packing_split=true, which cuts it, as the model has 34 positions";
+  EXPECT_EQ(expected(packed({prefix}, 32), {.positions = 34}), cut);
+  EXPECT_EQ(expected(config({prefix}, 32), {.positions = 34}),
+            "dataset.packed_sequence_size=32 " + cut);
+  EXPECT_EQ(expected(packed({prefix}, 64), {.longest = 34,
+                                            .positions = 34,
+                                            .row_multiple = 4,
+                                            .length_given_by = "--sequence-length "}),
+            "--sequence-length 32 " + cut);
 }
 
 TEST_F(Conversations, PadCuSeqlensMakesRowsOfEquallyManyDocuments) {

@@ -59,6 +59,11 @@ TEST_F(FolderTokens, OfOlderFiles) {
   // With a list in the configuration the map is not read.
   write("tokenizer_config.json", {{"added_tokens_decoder", json::object()}});
   EXPECT_THAT(encode("<y>a"), ElementsAre(0));
+  // Else it also takes names away.
+  write("tokenizer_config.json", {{"pad_token", "<p>"}});
+  EXPECT_THAT(encode("<p>a"), ElementsAre(8, 0));
+  write("special_tokens_map.json", {{"pad_token", nullptr}});
+  EXPECT_THAT(encode("<p>a"), ElementsAre(0));
 }
 
 TEST_F(FolderTokens, ExtraOnesAndThoseWithNamesOfTheirOwn) {
@@ -68,6 +73,46 @@ TEST_F(FolderTokens, ExtraOnesAndThoseWithNamesOfTheirOwn) {
   EXPECT_THAT(encode("<i>"), ElementsAre(5));
   write("tokenizer_config.json", {{"extra_special_tokens", 3}});
   EXPECT_THROW(encode("a"), IoError);
+}
+
+// Also where tokenizer.json says otherwise, unless the configuration lists all tokens.
+TEST_F(FolderTokens, ThoseWithANameAreSpecial) {
+  write("tokenizer.json", json::parse(R"({
+    "added_tokens": [{"id": 4, "content": "<e>", "special": false}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]}})"));
+  const auto special = [&](const json& config) {
+    write("tokenizer_config.json", config);
+    return load_tokenizer(folder_.path()).added_tokens().find("<e>")->special;
+  };
+  EXPECT_FALSE(special(json::object()));
+  EXPECT_TRUE(special({{"eos_token", "<e>"}}));
+  EXPECT_TRUE(special({{"image_token", "<e>"}}));
+  EXPECT_TRUE(special({{"extra_special_tokens", {{"image_token", "<e>"}}}}));
+  EXPECT_TRUE(special({{"model_specific_special_tokens", {{"image_token", "<e>"}}}}));
+  EXPECT_FALSE(special({{"extra_special_tokens", {"<e>"}}}));
+  EXPECT_FALSE(special({{"eos_token", "<e>"}, {"added_tokens_decoder", json::object()}}));
+  EXPECT_TRUE(
+      special({{"image_token", "<e>"},
+               {"added_tokens_decoder", {{"4", {{"content", "<e>"}, {"special", false}}}}}}));
+}
+
+TEST_F(FolderTokens, ThoseOfAListAreWhatTheirFlagsSay) {
+  const auto token = [&](const json& one) {
+    write("tokenizer_config.json", {{"additional_special_tokens", json::array({one})}});
+    return *load_tokenizer(folder_.path()).added_tokens().find("<x>");
+  };
+  const AddedToken kept = token({{"__type", "AddedToken"}, {"content", "<x>"}});
+  EXPECT_FALSE(kept.special);
+  EXPECT_TRUE(kept.normalized);
+  EXPECT_TRUE(token("<x>").special);
+  EXPECT_TRUE(token({{"__type", "AddedToken"}, {"content", "<x>"}, {"special", true}}).special);
+  // Those of the older file have no flag.
+  write("tokenizer_config.json", json::object());
+  write("special_tokens_map.json", {{"eos_token", {{"content", "<x>"}, {"rstrip", true}}}});
+  const AddedToken mapped = *load_tokenizer(folder_.path()).added_tokens().find("<x>");
+  EXPECT_TRUE(mapped.special && mapped.rstrip);
+  EXPECT_FALSE(mapped.normalized);
 }
 
 TEST_F(FolderTokens, IdsFollowTheOrderOfTheFile) {

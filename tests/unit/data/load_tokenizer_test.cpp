@@ -38,6 +38,25 @@ TEST_F(LoadTokenizer, NamesAModelThatItCannotRead) {
   EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("WordPiece")));
 }
 
+TEST_F(LoadTokenizer, RefusesFurtherVersions) {
+  copy("qwen2_style", "tokenizer.json");
+  write("tokenizer_config.json", {{"fast_tokenizer_files", {"tokenizer.json"}}});
+  EXPECT_EQ(load().vocab_size(), 903);
+  write("tokenizer_config.json",
+        {{"fast_tokenizer_files", {"tokenizer.4.0.0.json", "tokenizer.json", "x"}}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("tokenizer.4.0.0.json")));
+}
+
+TEST_F(LoadTokenizer, NamesTheStepThatItCannotRead) {
+  json document = {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
+                   {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "xy"}}}};
+  write("tokenizer.json", document);
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("Metaspace: replacement")));
+  document["pre_tokenizer"] = {{"type", "Punctuation"}, {"behavior", "Odd"}};
+  write("tokenizer.json", document);
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("Punctuation: behavior")));
+}
+
 TEST_F(LoadTokenizer, LeavesAModelThatItCannotReadToOtherFiles) {
   json document = {
       {"model", {{"type", "WordPiece"}, {"vocab", json::object()}}},
@@ -92,6 +111,29 @@ TEST_F(LoadTokenizer, ASentencePieceModelAloneKnowsItsControlTokens) {
   EXPECT_GT(llama.encode("</s>", {.special_as_text = true}).size(), 1u);
   write("tokenizer_config.json", {{"add_bos_token", false}, {"add_eos_token", true}});
   EXPECT_EQ(load().encode("", {.add_special_tokens = true}), std::vector<int32_t>{2});
+}
+
+TEST_F(LoadTokenizer, IdsOfTheModelDoNotRenameWhatBeginsTexts) {
+  copy("spm_bpe", "tokenizer.model");
+  write("config.json", {{"model_type", "llama"}, {"bos_token_id", 5}});
+  const auto around = [&](const json& bos) {
+    json config = {{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", true}};
+    if (bos != "default") config["bos_token"] = bos;
+    write("tokenizer_config.json", config);
+    return load().encode("", {.add_special_tokens = true});
+  };
+  EXPECT_THAT(around("default"), ElementsAre(1));
+  EXPECT_THAT(around(nullptr), ElementsAre());
+}
+
+TEST_F(LoadTokenizer, NamesOfFilesThatTheClassDoesNotLookFor) {
+  copy("spm_bpe", "tokenizer.model");
+  std::filesystem::rename(folder_ / "tokenizer.model", folder_ / "spiece.model");
+  EXPECT_EQ(load().kind(), "BPE");
+  for (const char* name : {"GemmaTokenizer", "LlamaTokenizer", "XLMRobertaTokenizer"}) {
+    write("tokenizer_config.json", {{"tokenizer_class", name}});
+    EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("rename the file"))) << name;
+  }
 }
 
 TEST_F(LoadTokenizer, T5EndsItsTexts) {
@@ -168,8 +210,9 @@ TEST_F(LoadTokenizer, ReadsAddedTokensOfOlderFolders) {
         {{"tokenizer_class", "GPT2Tokenizer"},
          {"added_tokens_decoder", {{"50258", {{"content", "<pad>"}, {"special", true}}}}}});
   const Tokenizer tokenizer = load();
-  EXPECT_EQ(tokenizer.vocab_size(), 50259);
-  EXPECT_THAT(tokenizer.encode("<pad><|endoftext|>"), ElementsAre(50258, 50256));
+  // transformers closes the gap before it.
+  EXPECT_EQ(tokenizer.vocab_size(), 50258);
+  EXPECT_THAT(tokenizer.encode("<pad><|endoftext|>"), ElementsAre(50257, 50256));
   EXPECT_EQ(tokenizer.find("<sep>"), std::nullopt);
   write("tokenizer_config.json", {{"added_tokens_decoder", {{"5x", json::object()}}}});
   EXPECT_THROW(load(), IoError);

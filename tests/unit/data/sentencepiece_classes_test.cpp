@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/tokenizer/sentencepiece_pieces.h"
 #include "data/tokenizer/stored_configuration.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -43,6 +45,38 @@ TEST(SentencePieceClasses, GiveTheIdsAndTextsOfTransformers) {
   }
 }
 
+// Gemma's <mask> is a piece that the user defined.
+TEST(SentencePieceClasses, SpecialTokensOfTheClassAreSpecial) {
+  const std::string text = read_file(test::test_data("tokenizer/spm_bpe/tokenizer.model"));
+  SentencePieces pieces = read_sentencepieces(text, "model");
+  const std::pair<const char*, int32_t> first[] = {
+      {"<pad>", 3}, {"<eos>", 3}, {"<bos>", 3}, {"<unk>", 2}, {"<mask>", 4}};
+  for (size_t id = 0; id < std::size(first); ++id)
+    pieces.pieces[id] = {first[id].first, 0, first[id].second};
+  pieces.begin = "<bos>";
+  pieces.end = "<eos>";
+  const Tokenizer gemma = load_tokenizer(TokenizerFiles(
+      "folder", {{"tokenizer.model", write_sentencepieces(pieces)},
+                 {"tokenizer_config.json", R"({"tokenizer_class": "GemmaTokenizer"})"}}));
+  EXPECT_EQ(gemma.encode("a<mask>b<pad>c"), (Ids{772, 4, 789, 0, 785}));
+  EXPECT_EQ(gemma.encode("a<mask>b<pad>c", {.special_as_text = true}),
+            (Ids{772, 873, 781, 375, 796, 65, 789, 873, 790, 361, 65, 785}));
+}
+
+TEST(SentencePieceClasses, TakeNullAsTransformersDoes) {
+  const std::string model = read_file(test::test_data("tokenizer/spm_unigram/tokenizer.model"));
+  const auto load = [&](const char* config) {
+    return load_tokenizer(
+        TokenizerFiles("folder", {{"tokenizer.model", model}, {"tokenizer_config.json", config}}));
+  };
+  // False, where other classes take it as the default.
+  EXPECT_EQ(
+      load(R"({"tokenizer_class": "XLMRobertaTokenizer", "add_prefix_space": null})").encode("a b"),
+      (Ids{23, 59}));
+  EXPECT_EQ(load(R"({"tokenizer_class": "XLMRobertaTokenizer", "unk_token": null})").token(3),
+            "None");
+}
+
 // A checkpoint keeps a tokenizer's files and not the model's config.json.
 TEST(SentencePieceClasses, AreStoredWithoutTheModelsConfiguration) {
   const auto folder = test::test_data("tokenizer");
@@ -66,6 +100,19 @@ TEST(SentencePieceClasses, AreStoredWithoutTheModelsConfiguration) {
     EXPECT_EQ(stored_tokenizer_configuration({"folder", texts}), std::nullopt);
   }
   EXPECT_GT(changed, 0);
+}
+
+// The ids that end texts may stand there alone.
+TEST(StoredConfiguration, KeepsIdsOfTheModelsConfiguration) {
+  std::map<std::string, std::string> texts{
+      {"config.json", R"({"eos_token_id": [2, 7], "bos_token_id": 1, "pad_token_id": -1})"}};
+  EXPECT_EQ(json::parse(stored_generation_configuration({"folder", texts}).value()),
+            json({{"eos_token_id", {2, 7}}, {"bos_token_id", 1}}));
+  texts["generation_config.json"] = R"({"eos_token_id": 3, "top_k": 5})";
+  EXPECT_EQ(json::parse(stored_generation_configuration({"folder", texts}).value()),
+            json({{"eos_token_id", 3}, {"top_k", 5}, {"bos_token_id", 1}}));
+  texts.erase("config.json");
+  EXPECT_EQ(stored_generation_configuration({"folder", texts}), std::nullopt);
 }
 
 TEST(VocabularyClasses, AreStoredWithoutTheModelsConfiguration) {
@@ -100,6 +147,25 @@ TEST(VocabularyClasses, HaveTheirOwnSpecialTokens) {
   };
   EXPECT_EQ(ids("GPT2Tokenizer"), Ids{0});
   EXPECT_EQ(ids("RobertaTokenizer").size(), 13u);
+}
+
+TEST(VocabularyClasses, Qwen2DropsTheFlagsOfSpecialTokens) {
+  const Tokenizer tokenizer = load_tokenizer(
+      TokenizerFiles("folder", {{"vocab.json", R"({"a": 0, "\u0120": 1, "<|endoftext|>": 2})"},
+                                {"merges.txt", ""},
+                                {"tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer",
+      "eos_token": {"__type": "AddedToken", "content": "<e>", "lstrip": true}})"}}));
+  EXPECT_EQ(tokenizer.encode("a <e>"), (Ids{0, 1, 3}));
+}
+
+TEST(VocabularyClasses, Qwen2BeginsNoTexts) {
+  const Tokenizer tokenizer = load_tokenizer(TokenizerFiles(
+      "folder", {{"vocab.json", R"({"a": 0, "<|endoftext|>": 1})"},
+                 {"merges.txt", ""},
+                 {"config.json", R"({"bos_token_id": 1})"},
+                 {"tokenizer_config.json",
+                  R"({"tokenizer_class": "Qwen2Tokenizer", "add_bos_token": true})"}}));
+  EXPECT_EQ(tokenizer.encode("a", {.add_special_tokens = true}), Ids{0});
 }
 
 TEST(VocabularyClasses, RefuseAPrefixThatTransformersPutsElsewhere) {

@@ -184,6 +184,7 @@ TEST(TokenizerJson, RefusesIdsThatAreNoTokens) {
   EXPECT_THROW(tokenizer.decode(Ids{-1}), IoError);
   DecodeStream stream(tokenizer);
   EXPECT_EQ(stream.push(100), "\uFFFD");
+  EXPECT_EQ(shown_text(tokenizer, Ids{100}), "\uFFFD") << "a model's choice";
 }
 
 template <class E>

@@ -56,6 +56,30 @@ TEST(AdapterModules, PatternsGiveRanksAndScales) {
   EXPECT_EQ(settings.of("lm_head"), nullptr);
 }
 
+TEST(AdapterModules, ExpertsHaveTheirOwnAndRoutersWhereTheyAreNamed) {
+  const ModelConfig mixtral = model_of("mixtral");
+  const auto layers = static_cast<size_t>(mixtral.layers),
+             experts = static_cast<size_t>(mixtral.moe.experts);
+  PeftConfig config;
+  EXPECT_EQ(chosen(config, "mixtral"), layers * (4 + 3 * experts));
+  config.target_modules = {"linear_fc1"};
+  EXPECT_EQ(chosen(config, "mixtral"), layers * 2 * experts);
+  config.target_modules = {"gate_up_proj", "block_sparse_moe.gate"};
+  EXPECT_EQ(chosen(config, "mixtral"), layers * (experts + 1));
+  config.target_modules = {"layers.0.block_sparse_moe.*"};
+  EXPECT_EQ(chosen(config, "mixtral"), 3 * experts);
+  config.target_modules = {"shared_expert.*", "shared_expert_gate"};
+  EXPECT_EQ(chosen(config, "qwen2_moe") % 4, 0u);
+}
+
+TEST(AdapterModules, LatentAttentionHasItsProjections) {
+  PeftConfig config;
+  config.target_modules = {"linear_qkv"};
+  const AdapterSettings settings = choose_adapters(config, model_of("deepseek_v2"));
+  for (const char* name : {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"})
+    EXPECT_NE(settings.of(std::string("model.layers.0.self_attn.") + name), nullptr) << name;
+}
+
 TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
   PeftConfig config;
   config.target_modules = {"q_prj"};
@@ -67,7 +91,28 @@ TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
   config.exclude_modules = {};
   config.dim = 1000;
   EXPECT_THAT([&] { chosen(config); }, ThrowsMessage<ConfigError>(HasSubstr("expected 1 to 64")));
-  EXPECT_THAT([&] { chosen({}, "mixtral"); }, ThrowsMessage<ConfigError>(HasSubstr("experts")));
+  ModelConfig further = model_of("llama");
+  further.mtp_layers = 1;
+  EXPECT_THAT([&] { choose_adapters({}, further); },
+              ThrowsMessage<ConfigError>(HasSubstr("multi-token prediction")));
+}
+
+TEST(AdapterModules, PatternsOfRanksAndScalesAct) {
+  PeftConfig config;
+  config.target_modules = {"q_proj", "v_proj"};
+  config.rank_pattern = parse_yaml("{q_prj: 4}", "test");
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.rank_pattern: q_prj matches no"),
+                                               HasSubstr("nearest: q_proj"))));
+  config.rank_pattern = {};
+  config.alpha_pattern = parse_yaml("{down_proj: 4}", "test");  // a layer without an adapter
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(HasSubstr("peft.alpha_pattern: down_proj matches no")));
+  config.alpha_pattern = parse_yaml("{q_proj: 4, 'layers\\.0\\..*q_proj': 2}", "test");
+  EXPECT_THAT([&] { chosen(config); },
+              ThrowsMessage<ConfigError>(HasSubstr("q_proj stands before it")));
+  config.alpha_pattern = parse_yaml("{'layers\\.0\\..*q_proj': 2, q_proj: 4}", "test");
+  EXPECT_GT(chosen(config), 0u);
 }
 
 TEST(AdapterModules, ModulesThatTrainBesideAreNamed) {
@@ -88,6 +133,21 @@ TEST(AdapterModules, ModulesThatTrainBesideAreNamed) {
   refused("lm_head", "gpt2", "name transformer.wte");  // tied
   config.train = {"wte", "wpe", "ln_f"};
   EXPECT_EQ(choose_adapters(config, model_of("gpt2")).trained.size(), 3u);
+}
+
+TEST(AdapterModules, MagnitudesAreOfLayersThatTensorRanksCut) {
+  PeftConfig config;
+  config.scheme = "dora";
+  const auto refused = [&](const std::string& model, const std::string& what) {
+    EXPECT_THAT([&] { choose_adapters(config, model_of(model)); },
+                ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.scheme: dora"), HasSubstr(what))));
+  };
+  refused("mixtral", "peft.exclude_modules=[\"*.experts.*\"]");
+  refused("deepseek_v2", "q_a_proj, kv_a_proj_with_mqa, \"*.experts.*\"]");
+  config.exclude_modules = {"q_a_proj", "kv_a_proj_with_mqa", "*.experts.*"};
+  EXPECT_TRUE(choose_adapters(config, model_of("deepseek_v2")).magnitudes);
+  config.target_modules = {"q_proj", "gate"}, config.exclude_modules = {};
+  refused("mixtral", "peft.exclude_modules=[gate]");
 }
 
 TEST(AdapterModules, FrozenWeightsHaveTwoThirdsOfTheProducts) {

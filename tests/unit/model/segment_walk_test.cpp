@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "device/second_memory.h"
 #include "model/offload_segments.h"
 #include "model/segment_edges.h"
 #include "nn/exchange_segment.h"
-#include "nn/second_memory.h"
 #include "support/passing_model.h"
 #include "support/tiny_models.h"
 

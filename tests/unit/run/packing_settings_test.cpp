@@ -56,10 +56,10 @@ TEST_F(PackingSettingsTest, TheSizeIsTheLengthOfRows) {
   const RunSetup run = setup({"dataset.packed_sequence_size=64", "model.seq_length=auto"});
   EXPECT_EQ(run.config.model.seq_length.value(), 64);
   EXPECT_EQ(run.config.dataset.sequence_length.value(), 64);
-  EXPECT_FALSE(run.config.dataset.packing.longest);
+  EXPECT_FALSE(run.config.dataset.packing.limits.longest);
   const RunSetup limited = setup({"dataset.packed_sequence_size=64"});
   EXPECT_EQ(limited.config.model.seq_length.value(), 64);
-  EXPECT_EQ(limited.config.dataset.packing.longest, 32);
+  EXPECT_EQ(limited.config.dataset.packing.limits.longest, 32);
   EXPECT_THAT(notes({"dataset.packed_sequence_size=64"}),
               HasSubstr("rows have that many tokens, and model.seq_length = 32 is the most"));
   EXPECT_EQ(setup({"dataset.packed_sequence_size=31"}).config.model.seq_length.value(), 31);
@@ -68,7 +68,7 @@ TEST_F(PackingSettingsTest, TheSizeIsTheLengthOfRows) {
 TEST_F(PackingSettingsTest, RowsOfRotaryModelsMayBeLongerThanTheirPositions) {
   const Overrides positions{"dataset.packed_sequence_size=128", "model.seq_length=auto",
                             "model.max_position_embeddings=32"};
-  EXPECT_EQ(setup(positions).config.dataset.packing.longest, 32);
+  EXPECT_EQ(setup(positions).config.dataset.packing.limits.longest, 32);
   EXPECT_THAT(error(positions + Overrides{"model.family=gpt2"}), HasSubstr("128 is longer than"));
   EXPECT_THAT(error(positions + Overrides{"dataset.packing_split=true"}),
               HasSubstr("128 is longer than"));

@@ -16,8 +16,8 @@ TEST(ResumeRules, EveryBuiltFieldHasOne) {
   for (const FieldGroup& group : schema.groups()) {
     for (const Field& field : group.fields()) {
       if (!field.current || field.state_on(KnobDevice::cpu) != KnobState::built) continue;
-      const auto rule = resume_rule(field.full_name());
-      EXPECT_TRUE(rule) << field.full_name() << ": src/run/resume_rules.cpp has no rule for it";
+      const auto rule = resume_rule(schema, field.full_name());
+      EXPECT_TRUE(rule) << field.full_name() << ": its declaration has no .on_resume(…)";
       if (!rule) continue;
       (rule->change == ResumeChange::free   ? free
        : rule->change == ResumeChange::said ? said
@@ -28,7 +28,7 @@ TEST(ResumeRules, EveryBuiltFieldHasOne) {
   EXPECT_GT(refused, 30);
   EXPECT_GT(said, 10);
   EXPECT_GT(free, 100);
-  EXPECT_FALSE(resume_rule("model.no_such_field"));
+  EXPECT_FALSE(resume_rule(schema, "model.no_such_field"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Frozen parameters in a store: weights and nothing else, whole on each rank.
+// Frozen parameters in a store: weights and nothing else, whole on each rank or shards.
 
 #include <gtest/gtest.h>
 
@@ -67,6 +67,48 @@ TEST(FrozenParameters, HaveAWeightAndNothingElse) {
       EXPECT_LE(one.bytes, 4 * trained.shape.elements());
     const AcquiredWeight weight(store, frozen, WeightUse::forward);
     EXPECT_EQ(static_cast<float>(weight.tensor().data<bfloat16>()[0]), 3);
+  });
+}
+
+TEST(FrozenParameters, AreShardsWhereWeightsAre) {
+  run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
+    const auto device = make_cpu_device(1);
+    const OpTable ops = cpu_ops(test::instruction_set());
+    OpContext context{*device, ops};
+    world->record_on(device.get());
+    const ParallelGroups groups(Mesh({1, 1, 1, 2, 1}), world);
+    Parameter frozen, trained;
+    frozen.path = "frozen", frozen.shape = {64, 32}, frozen.trained = false;
+    trained.path = "trained", trained.shape = {64, 4};
+    const std::vector<ParameterUse> uses{&frozen, &trained};
+    ParameterStore store(*device, precision_recipe("fp32"), {uses},
+                         {.shard_gradients = true, .shard_weights = true}, groups);
+    const auto bytes = [&](MemoryTag tag) {
+      return device->memory().bytes_by_tag[static_cast<size_t>(tag)];
+    };
+    const int64_t of_frozen = frozen.shape.elements(), of_trained = trained.shape.elements();
+    EXPECT_EQ(bytes(MemoryTag::weights), 4 * (of_frozen + of_trained) / 2);
+    EXPECT_EQ(bytes(MemoryTag::main_gradients), 4 * of_trained / 2);
+    ASSERT_EQ(store.frozen_runs().size(), 1u);
+    EXPECT_EQ(store.frozen_runs().front().range.size(), of_frozen / 2);
+    // Each rank writes its half.
+    fill(context, {store.frozen_runs().front().master, 3.0 + world->rank()});
+    for (const ShardRun& run : store.shard_runs()) fill(context, {run.master, 1});
+    store.publish_masters(context);
+    for (int step = 0; step < 2; ++step) {
+      store.begin_step(context);
+      EXPECT_THROW(store.gradient(frozen), ShapeError);
+      fill(context, {store.gradient(trained).tensor, 1});
+      store.done(trained);
+      store.finish_gradients(context);
+      EXPECT_EQ(store.shard_runs().front().gradient.data<float>()[0], 2);
+      store.advance_generation();
+      store.weights_written();
+      const AcquiredWeight weight(store, frozen, WeightUse::forward);
+      const float* values = weight.tensor().data<float>();
+      EXPECT_EQ(values[0], 3);
+      EXPECT_EQ(values[of_frozen - 1], 4);
+    }
   });
 }
 

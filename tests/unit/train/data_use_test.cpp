@@ -5,6 +5,8 @@
 
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset_writer.h"
+#include "support/chat_tokenizer.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -32,6 +34,35 @@ struct DataUses : testing::Test {
   }
   test::TemporaryFolder folder;
 };
+
+TEST(MarkedText, ShowsWhatIsScored) {
+  const Tokenizer tokenizer = test::chat_tokenizer();
+  // "aé", of which é is two tokens, "x\n" with an id that is no token, and padding.
+  std::vector<int32_t> tokens = tokenizer.encode("a\u00e9x\n");
+  ASSERT_EQ(tokens.size(), 5u);
+  tokens.insert(tokens.end(), {100000, 0});
+  const Sample row{.tokens = tokens,
+                   .labels = {},
+                   .loss_mask = {1, 1, 0, 0, 1, 0, 0},  // of the next token
+                   .position_ids = {},
+                   .cu_seqlens = {0, 3, 6, 7},
+                   .padding = {0, 0, 0, 0, 0, 0, 1}};
+  EXPECT_EQ(marked_text(row, tokenizer), "a[\u00e9]x\\n[\uFFFD]");
+  EXPECT_EQ(marked_text(row, tokenizer, true), "a\033[32m\u00e9\033[0mx\\n\033[32m\uFFFD\033[0m");
+  EXPECT_EQ(marked_text(row, tokenizer, true, 2), "a\033[32m\u00e9\033[0m …");
+  Sample plain = row;
+  plain.padding.clear();
+  EXPECT_EQ(marked_text(plain, tokenizer), "");
+}
+
+TEST(MarkedText, HasNothingThatATerminalObeys) {
+  const Tokenizer tokenizer = load_tokenizer(test::test_data("tokenizer/bpe_shakespeare"));
+  Sample row{.tokens = tokenizer.encode("a\033[2J")};
+  row.loss_mask.assign(row.tokens.size(), 0);
+  row.padding.assign(row.tokens.size(), 0);
+  row.cu_seqlens = {0, static_cast<int32_t>(row.tokens.size())};
+  EXPECT_EQ(marked_text(row, tokenizer), "a^[[2J");
+}
 
 TEST_F(DataUses, RowsAndEpochsOfOneDataSet) {
   const auto uses = use({write("a", 101)}, 40);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "nn/slot_backing.h"
+#include "device/slot_backing.h"
 
 namespace viaduct {
 namespace {

@@ -1,7 +1,7 @@
 // The second memory of slots: values come back unchanged, from a file and from host memory;
 // refusals of the system are reported, and no wait is endless.
 
-#include "nn/slot_memory.h"
+#include "device/slot_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "nn/memory_slots.h"
-#include "nn/second_memory.h"
-#include "nn/slot_backing.h"
+#include "device/memory_slots.h"
+#include "device/second_memory.h"
+#include "device/slot_backing.h"
 
 namespace viaduct {
 

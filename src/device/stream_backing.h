@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "device/device.h"
-#include "nn/slot_backing.h"
+#include "device/slot_backing.h"
 
 namespace viaduct {
 

@@ -1,10 +1,10 @@
-#include "nn/stream_backing.h"
+#include "device/stream_backing.h"
 
 #include <map>
 #include <vector>
 
 #include "base/error.h"
-#include "nn/memory_slots.h"
+#include "device/memory_slots.h"
 
 namespace viaduct {
 namespace {

@@ -1,4 +1,4 @@
-#include "nn/memory_slots.h"
+#include "device/memory_slots.h"
 
 #include <algorithm>
 

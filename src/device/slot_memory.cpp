@@ -1,4 +1,4 @@
-#include "nn/slot_memory.h"
+#include "device/slot_memory.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 #include "base/physical_memory.h"
 #include "base/thread.h"
 #include "base/units.h"
-#include "nn/stream_backing.h"
+#include "device/stream_backing.h"
 
 namespace viaduct {
 

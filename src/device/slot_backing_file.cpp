@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "nn/memory_slots.h"
-#include "nn/slot_backing.h"
+#include "device/memory_slots.h"
+#include "device/slot_backing.h"
 
 namespace viaduct {
 namespace {

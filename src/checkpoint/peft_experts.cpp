@@ -1,0 +1,280 @@
+#include "checkpoint/peft_experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "checkpoint/derived_source.h"
+#include "checkpoint/round_tensor.h"
+#include "model/expert_adapters.h"
+#include "model/parameter_maker.h"
+
+namespace viaduct {
+namespace {
+
+constexpr const char* kInner = ".base_layer";
+
+/// The modules of the experts of a layer; "{}" is the expert.
+struct LayerExperts {
+  std::string fused;           // PEFT's module of all of them: "model.layers.0.mlp.experts"
+  std::string gate, up, down;  // gate: empty without a gate, or where up has it
+  std::string together;        // gate and up as one: of its own name, or up
+  int64_t up_rows = 0;         // of `together`
+
+  std::string up_parameter() const { return fused + "." + kJoinedExpert; }
+  std::string down_parameter() const { return fused + ".down_proj"; }
+};
+
+std::vector<LayerExperts> layers_of(const ModelConfig& model) {
+  std::vector<LayerExperts> layers;
+  if (!model.moe.any()) return layers;
+  const TensorNames& names = model_family(model.family).names;
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    if (!model.moe.routes(model.kind_of(layer))) continue;
+    const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+    LayerExperts one;
+    one.up = at(names.expert_up), one.down = at(names.expert_down);
+    const bool fuses = fuses_experts(names);
+    if (model.gated && !fuses) one.gate = at(names.expert_gate);
+    one.together = one.gate.empty() ? one.up : at(joined_expert_name(names));
+    one.up_rows = model.moe.feed_forward * (model.gated ? 2 : 1);
+    one.fused = one.up.substr(0, one.up.rfind(".{}."));
+    constexpr std::string_view kOfFolder = ".block_sparse_moe.";
+    if (const size_t place = one.fused.find(kOfFolder); place != std::string::npos)
+      one.fused.replace(place, kOfFolder.size(), ".mlp.");
+    layers.push_back(std::move(one));
+  }
+  return layers;
+}
+
+/// One expert's factor in a tensor of all.
+struct Slice {
+  std::string stored;
+  int64_t expert = 0, experts = 0;
+  bool first = true;  // A
+};
+
+class SplitAdapter final : public DerivedSource {
+ public:
+  explicit SplitAdapter(std::unique_ptr<TensorSource> stored) : DerivedSource(std::move(stored)) {}
+
+  void add(const TensorInfo& info) { add(info, {info.name}); }
+  void add(const TensorInfo& info, Slice slice) {
+    const auto [place, fresh] = places_.try_emplace(info.name, infos_.size());
+    VIADUCT_CHECK(IoError, fresh, "{}: has {} twice: of one expert and of all", where(),
+                  shown_name(info.name));
+    infos_.push_back(info);
+    slices_.push_back(std::move(slice));
+  }
+
+  const TensorInfo* find(const std::string& name) const override {
+    const auto found = places_.find(name);
+    return found == places_.end() ? nullptr : &infos_[found->second];
+  }
+
+  Tensor tensor(const std::string& name) const override {
+    const auto found = places_.find(name);
+    if (found == places_.end()) fail_missing(name);
+    const Slice& slice = slices_[found->second];
+    const Tensor stored = stored_->tensor(slice.stored);
+    if (slice.experts == 0) return stored;
+    const Shape& shape = infos_[found->second].shape;
+    if (slice.first) return stored.slice(0, slice.expert * shape[0], shape[0]);
+    const Tensor all = in_fp32(stored);
+    const Tensor one = host_tensor(DType::f32, shape);
+    for (int64_t o = 0; o < shape[0]; ++o)
+      for (int64_t j = 0; j < shape[1]; ++j)
+        one.data<float>()[o * shape[1] + j] =
+            all.data<float>()[o * all.dim(1) + j * slice.experts + slice.expert];
+    return one;
+  }
+
+ private:
+  std::unordered_map<std::string, size_t> places_;
+  std::vector<Slice> slices_;
+};
+
+/// Whether a target names the parameter: it is the end of its name.
+bool targets_it(const std::vector<std::string>& targets, const std::string& parameter) {
+  return std::ranges::any_of(targets, [&](const std::string& target) {
+    return parameter == target || parameter.ends_with("." + target);
+  });
+}
+
+/// What a tensor of all experts of a layer is.
+struct FusedName {
+  const LayerExperts* layer = nullptr;
+  bool inner = false, first = false;  // with base_layer; A
+};
+
+std::optional<FusedName> parse(const std::string& name, const std::vector<LayerExperts>& layers) {
+  for (const LayerExperts& layer : layers) {
+    const std::string begin = kAdapterPrefix + layer.fused;
+    if (!name.starts_with(begin)) continue;
+    for (const bool inner : {false, true}) {
+      for (const bool first : {false, true}) {
+        if (name == begin + (inner ? kInner : "") + (first ? kAdapterA : kAdapterB))
+          return FusedName{&layer, inner, first};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
+                                  const std::vector<std::string>& targets,
+                                  const ModelConfig& model) {
+  const std::vector<LayerExperts> layers = layers_of(model);
+  const TensorSource& source = *stored;
+  for (const std::string& target : targets) {
+    const bool known = std::ranges::any_of(layers, [&](const LayerExperts& layer) {
+      return targets_it({target}, layer.up_parameter()) ||
+             targets_it({target}, layer.down_parameter());
+    });
+    VIADUCT_CHECK(ConfigError, known,
+                  "{}: target_parameters = {} is not supported: expected mlp.experts.gate_up_proj "
+                  "and mlp.experts.down_proj, of a model with experts",
+                  source.where(), shown_name(target));
+  }
+  auto split = std::make_unique<SplitAdapter>(std::move(stored));
+  SplitExperts result;
+  const int64_t experts = model.moe.experts;
+  for (const TensorInfo& info : source.tensors()) {
+    const auto fused = parse(info.name, layers);
+    if (!fused) {
+      split->add(info);
+      continue;
+    }
+    const LayerExperts& layer = *fused->layer;
+    const std::string prefix = kAdapterPrefix + layer.fused;
+    // The inner of two is gate and up; of one, what the settings say.
+    const bool both = source.contains(prefix + kInner + kAdapterA);
+    const bool of_up = targets_it(targets, layer.up_parameter()),
+               of_down = targets_it(targets, layer.down_parameter());
+    VIADUCT_CHECK(IoError, both || of_up != of_down,
+                  "{}: {} is of one parameter of the experts, but target_parameters of "
+                  "adapter_config.json names {} of {} and {}",
+                  source.where(), shown_name(info.name), of_up ? "both" : "none",
+                  layer.up_parameter(), layer.down_parameter());
+    const bool up = both ? fused->inner : of_up;
+    const std::string& module = up ? layer.together : layer.down;
+    const int64_t in = up ? model.hidden : model.moe.feed_forward,
+                  out = up ? layer.up_rows : model.hidden;
+    const int64_t all = info.shape.rank() == 2 ? info.shape[fused->first ? 0 : 1] : 0;
+    const int64_t width = info.shape.rank() == 2 ? info.shape[fused->first ? 1 : 0] : 0;
+    VIADUCT_CHECK(IoError, all > 0 && all % experts == 0 && width == (fused->first ? in : out),
+                  "{}: {} is {}, but {} experts of the model have [{}, {}]: expected {}: it is of "
+                  "another model",
+                  source.where(), shown_name(info.name), to_string(info.shape), experts, out, in,
+                  fused->first ? fmt::format("[{} · r, {}]", experts, in)
+                               : fmt::format("[{}, r · {}]", out, experts));
+    const int64_t rank = all / experts;
+    for (int64_t e = 0; e < experts; ++e) {
+      const std::string own = ParameterMaker::at(module, e);
+      result.parameters[own] = up ? layer.up_parameter() : layer.down_parameter();
+      TensorInfo one;
+      one.name = kAdapterPrefix + own + (fused->first ? kAdapterA : kAdapterB);
+      one.dtype = fused->first ? info.dtype : DType::f32;
+      one.shape = fused->first ? Shape{rank, in} : Shape{out, rank};
+      split->add(one, {info.name, e, experts, fused->first});
+    }
+  }
+  result.tensors = std::move(split);
+  return result;
+}
+
+namespace {
+
+/// A piece of the joined matrices: of a module, at these rows of A_e and B_e.
+struct Block {
+  std::string module;  // "{}" is the expert
+  int64_t first_rank = 0, first_row = 0;
+};
+
+void fuse(const std::vector<Block>& blocks, const std::string& to, int64_t experts, int64_t rank,
+          int64_t out, FunctionRef<Tensor(const std::string&)> read, FusedExperts& fused) {
+  Tensor all_a, all_b;
+  for (const Block& block : blocks) {
+    for (int64_t e = 0; e < experts; ++e) {
+      const std::string name = kAdapterPrefix + ParameterMaker::at(block.module, e);
+      const Tensor a = read(name + kAdapterA), b = read(name + kAdapterB);
+      if (a) {
+        const int64_t in = a.dim(1);
+        if (!all_a) all_a = host_tensor(DType::f32, {experts * rank, in});
+        const Tensor values = in_fp32(a);
+        std::copy_n(values.data<float>(), values.elements(),
+                    all_a.data<float>() + (e * rank + block.first_rank) * in);
+      }
+      if (!b) continue;
+      if (!all_b) all_b = host_tensor(DType::f32, {out, rank * experts});
+      const Tensor values = in_fp32(b);
+      for (int64_t o = 0; o < b.dim(0); ++o)
+        for (int64_t j = 0; j < b.dim(1); ++j)
+          all_b.data<float>()[(block.first_row + o) * rank * experts +
+                              (block.first_rank + j) * experts + e] =
+              values.data<float>()[o * b.dim(1) + j];
+    }
+  }
+  if (all_a) fused.tensors[kAdapterPrefix + to + kAdapterA] = all_a;
+  if (all_b) fused.tensors[kAdapterPrefix + to + kAdapterB] = all_b;
+}
+
+/// The adapter that all experts of a layer have under this name; null if none has.
+const AdapterShape* shape_of_all(const AdapterSettings& settings, const std::string& module,
+                                 int64_t experts) {
+  if (module.empty()) return nullptr;
+  const AdapterShape* first = settings.of(ParameterMaker::at(module, 0));
+  for (int64_t e = 1; e < experts; ++e) {
+    const AdapterShape* other = settings.of(ParameterMaker::at(module, e));
+    VIADUCT_CHECK(
+        ConfigError,
+        (first == nullptr) == (other == nullptr) && (first == nullptr || *first == *other),
+        "adapter: PEFT holds the experts of a layer together, but {} and {} have "
+        "different adapters",
+        ParameterMaker::at(module, 0), ParameterMaker::at(module, e));
+  }
+  return first;
+}
+
+}  // namespace
+
+FusedExperts fuse_expert_adapters(const AdapterSettings& settings, const ModelConfig& model,
+                                  FunctionRef<Tensor(const std::string&)> read) {
+  FusedExperts fused;
+  const int64_t experts = model.moe.experts, features = model.moe.feed_forward;
+  for (const LayerExperts& layer : layers_of(model)) {
+    const AdapterShape* together = shape_of_all(settings, layer.together, experts);
+    const AdapterShape* gate = shape_of_all(settings, layer.gate, experts);
+    const AdapterShape* up =
+        layer.gate.empty() ? nullptr : shape_of_all(settings, layer.up, experts);
+    const AdapterShape* down = shape_of_all(settings, layer.down, experts);
+    const bool pairs = (gate == nullptr) == (up == nullptr) && (gate == nullptr || *gate == *up);
+    VIADUCT_CHECK(ConfigError, pairs,
+                  "adapter: PEFT holds {} and {} of experts together: expected both with one rank "
+                  "and alpha",
+                  layer.gate, layer.up);
+    if (together != nullptr || gate != nullptr) {
+      AdapterShape shape = together != nullptr ? *together : *gate;
+      std::vector<Block> blocks{{layer.together}};
+      if (gate != nullptr) {
+        blocks = {{layer.gate}, {layer.up, gate->rank, features}};
+        shape.rank *= 2;
+        shape.alpha *= shape.rank_stabilized ? std::sqrt(2.0) : 2.0;  // the scale stays
+      }
+      fused.parameters[layer.up_parameter()] = shape;
+      fuse(blocks, layer.fused + (down != nullptr ? kInner : ""), experts, shape.rank,
+           layer.up_rows, read, fused);
+    }
+    if (down == nullptr) continue;
+    fused.parameters[layer.down_parameter()] = *down;
+    fuse({{layer.down}}, layer.fused, experts, down->rank, model.hidden, read, fused);
+  }
+  return fused;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,33 @@
+#pragma once
+// Which modules an adapter_config.json says have an adapter: target_modules, exclude_modules,
+// layers_to_transform and layers_pattern, with PEFT's meaning. Which have one follows from the
+// tensors; those that these settings leave out are of another file, or the file was edited.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace viaduct {
+
+struct PeftTargets {
+  /// A module's whole name or its last parts; or, as a text, a regular expression of whole names.
+  struct Names {
+    std::vector<std::string> parts;
+    std::optional<std::string> expression;
+    bool any() const { return expression.has_value() || !parts.empty(); }
+  };
+  Names modules, excluded;
+  std::vector<int64_t> layers;               // empty: all
+  std::vector<std::string> layers_patterns;  // names before a layer's number; empty: any
+  bool parameters = false;                   // target_parameters has more, of experts
+
+  /// "" where the settings have this module adapted, else which of them leaves it out. A regular
+  /// expression in Python's syntax that cannot be read here leaves out nothing.
+  std::string left_out_by(const std::string& module) const;
+};
+
+/// IoError, naming `where`, for members of another type than PEFT writes.
+PeftTargets read_peft_targets(const std::string& text, const std::string& where);
+
+}  // namespace viaduct

@@ -1,0 +1,59 @@
+#pragma once
+// The low-rank terms of the weights of a rank's experts (nn/low_rank.h), as grouped products: of
+// the rows of expert e, y += s · (x A_eᵀ) B_eᵀ. The matrices of a factor are stored one after the
+// other in one parameter, as the experts' weights are. The terms have the parallel state of the
+// weight: of one that is cut by its outputs every copy of an expert has A whole and its rows of B,
+// of one cut by its inputs its columns of A and B whole; what the copies give is summed with what
+// the weight gives.
+
+#include <memory>
+#include <vector>
+
+#include "nn/context.h"
+#include "nn/saved.h"
+
+namespace viaduct {
+
+class ExpertTerms {
+ public:
+  struct Term {
+    int64_t first_feature = 0, features = 0;  // of an expert's y as held by this rank
+    int64_t first = 0, rank = 0;              // rows of each A_e
+    double scale = 1;
+    std::shared_ptr<const Parameter> b;  // [E' · features, rank]
+  };
+
+  ExpertTerms() = default;  // none
+  ExpertTerms(std::shared_ptr<const Parameter> a, std::vector<Term> terms)
+      : a_(std::move(a)), terms_(std::move(terms)) {}
+
+  bool any() const { return a_ != nullptr; }
+
+  /// s · x Aᵀ [R, Σ r] of all terms for the rows x [R, in] at `offsets` (ops/grouped_gemm.h), kept
+  /// for the backward.
+  Tensor reduce(RankContext& context, const Tensor& x, const Tensor& offsets,
+                SavedStore& saved) const;
+  /// y [R, out] += the terms, of what `reduce` gave.
+  void add_to(RankContext& context, const Tensor& reduced, const Tensor& offsets,
+              const Tensor& y) const;
+  /// dx [R, in] += the terms' part of the gradient, from dy [R, out]; keeps what the gradients of
+  /// the weights need.
+  void add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& offsets,
+                          const Tensor& dx, SavedStore& saved) const;
+  /// dA and dB (= or +=), from x and dy.
+  void weight_gradients(RankContext& context, const Tensor& x, const Tensor& dy,
+                        const Tensor& offsets, SavedStore& saved) const;
+
+  void append_parameters(std::vector<const Parameter*>& list) const;
+
+ private:
+  /// The columns of each term times its scale.
+  void scale_terms(RankContext& context, const Tensor& reduced) const;
+  void weight_gradient(RankContext& context, const Parameter& factor, const Tensor& dy,
+                       const Tensor& x, const Tensor& offsets) const;
+
+  std::shared_ptr<const Parameter> a_;  // [E' · Σ r, in]
+  std::vector<Term> terms_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,28 @@
+#pragma once
+// Kernels of NF4 (ops/nf4.h) of an instruction set. All handle whole bytes: only the last block of
+// a matrix has an odd number of elements.
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace viaduct::cpu {
+
+struct Nf4Kernels {
+  /// The codes of one block of `count` ≤ 64 values, and its absmax.
+  float (*quantize)(const void* values, DType dtype, int64_t count, uint8_t* codes);
+  /// out [count] = the levels of one block's codes times its absmax.
+  void (*dequantize)(const uint8_t* codes, int64_t count, float absmax, void* out, DType dtype);
+};
+
+namespace portable {
+extern const Nf4Kernels nf4_kernels;
+}
+namespace avx2 {
+extern const Nf4Kernels nf4_kernels;
+}
+namespace avx512 {
+extern const Nf4Kernels nf4_kernels;
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,64 @@
+// Formats of frozen weights that do not fit a model or a layout are refused.
+
+#include "model/adapter_base.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "checkpoint/model_folder.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+ModelConfig model_of(const std::string& name) {
+  return read_model_config(resolve_model_folder(test::test_data("golden") / name / "model"));
+}
+
+TEST(AdapterBase, IsWhatTheFieldSays) {
+  PeftConfig config;
+  EXPECT_EQ(base_format(config), std::nullopt);
+  config.base_format = "nf4";
+  EXPECT_EQ(base_format(config), BaseFormat::nf4);
+  config.base_format = "fp8";
+  EXPECT_EQ(base_format(config), BaseFormat::fp8);
+  config.base_format = "bf16";
+  EXPECT_EQ(base_format(config), BaseFormat::bf16);
+}
+
+TEST(AdapterBase, RefusesDegreesThatCutBlocks) {
+  const ModelConfig llama = model_of("llama");  // 64 wide, 176 features
+  for (const BaseFormat format : {BaseFormat::bf16, BaseFormat::fp8, BaseFormat::nf4})
+    check_base_format(format, llama, 1);
+  check_base_format(BaseFormat::bf16, llama, 2);
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, llama, 2); },
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("peft.base_format with model.tensor_model_parallel_size = 2"),
+                        HasSubstr("32 of the 64 input features of model.layers.0.self_attn.o_proj"),
+                        HasSubstr("nearest degree that works: 1"))));
+  EXPECT_THAT([&] { check_base_format(BaseFormat::fp8, llama, 4); },
+              ThrowsMessage<ConfigError>(HasSubstr("nearest degree that works: 1")));
+  ModelConfig wide = llama;
+  wide.hidden = 512, wide.head_dim = 128, wide.feed_forward = 512;
+  check_base_format(BaseFormat::nf4, wide, 4);
+  check_base_format(BaseFormat::fp8, wide, 4);
+  wide.feed_forward = 192;
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, wide, 4); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("48 of the 192 input features"),
+                                               HasSubstr("nearest degree that works: 1"))));
+  wide.hidden = 511;
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, wide, 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("expected bf16, fp8 or null")));
+}
+
+TEST(AdapterBase, ExpertsHaveTheRecipesFormat) {
+  EXPECT_THAT([&] { check_base_format(BaseFormat::nf4, model_of("mixtral"), 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("models with experts")));
+}
+
+}  // namespace
+}  // namespace viaduct

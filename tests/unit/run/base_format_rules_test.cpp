@@ -1,0 +1,56 @@
+// Rules about the format of frozen weights (peft.base_format).
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "run/run_config.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using test::Overrides;
+using test::setup_of;
+using test::tiny_run;
+using test::operator+;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+const Overrides kNf4{"peft.scheme=lora", "peft.dim=4", "peft.base_format=nf4"};
+
+TEST(BaseFormatRules, WhatIsNotBuiltIsRefusedByName) {
+  const auto refused = [](const Overrides& more, const char* what) {
+    EXPECT_THAT([&] { setup_of(tiny_run() + kNf4 + more); },
+                ThrowsMessage<ConfigError>(
+                    AllOf(HasSubstr("peft.base_format: nf4 with"), HasSubstr(what))));
+  };
+  refused({"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "optim_grads_params");
+  refused({"mixed_precision=bf16_with_mxfp8_mixed"}, "bf16_with_mxfp8_mixed");
+  EXPECT_THAT([] { setup_of(tiny_run() + kNf4 + Overrides{"peft.base_format=int4"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("nf4")));
+}
+
+TEST(BaseFormatRules, DegreesThatCutBlocksAreRefused) {
+  const Overrides two{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
+  EXPECT_THAT([&] { setup_of(tiny_run() + kNf4 + two); },
+              ThrowsMessage<ConfigError>(HasSubstr("nearest degree that works: 1")));
+  setup_of(tiny_run() + kNf4 + two +
+           Overrides{"model.hidden_size=128", "model.ffn_hidden_size=128"});
+}
+
+TEST(BaseFormatRules, WithoutEffectIsSaid) {
+  const auto notes = [](const Overrides& overrides) {
+    return setup_of(tiny_run() + overrides).notes;
+  };
+  EXPECT_THAT(notes({"peft.base_format=nf4"}), Contains(HasSubstr("peft.base_format")));
+  const Overrides bf16{"peft.scheme=lora", "peft.dim=4", "peft.base_format=bf16"};
+  EXPECT_THAT(notes(bf16 + Overrides{"mixed_precision=bf16_mixed"}),
+              Contains(HasSubstr("the recipe's weights are in BF16")));
+  EXPECT_THAT(notes(bf16), Not(Contains(HasSubstr("peft.base_format"))));
+}
+
+}  // namespace
+}  // namespace viaduct
