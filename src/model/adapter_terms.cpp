@@ -65,13 +65,13 @@ LowRankTerms ParameterMaker::terms(const std::string& path, const std::vector<Ad
     a.parts.push_back(std::move(part));
     const int64_t features = piece.b.back().storage_row + piece.b.back().rows();
     Parameter b = matrix(path + ".lora_B." + std::to_string(made.size()), features, rank);
-    b.adapter = b.adapter_b = true;
+    b.adapter = b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = piece.b;
     ParameterPointer magnitudes;
     if (settings_.adapters.magnitudes) {
       Parameter m = vector(path + ".lora_magnitude." + std::to_string(made.size()), features, 1);
-      m.adapter = m.adapter_b = true;
+      m.adapter = m.decoupled_rate = true;
       m.magnitude_of = weight.path, m.magnitude_row = piece.first_feature;
       m.format = settings_.precision.statistic;  // a norm rounded to 16 bits is another weight
       m.parts = piece.m;

@@ -32,7 +32,7 @@ LowRankTerms ParameterMaker::replicated_terms(const std::string& path,
     a.parts.push_back(std::move(part));
     a.shape[0] += shape->rank;
     Parameter b = matrix(path + ".lora_B." + std::to_string(made.size()), piece.rows, shape->rank);
-    b.adapter = b.adapter_b = true;
+    b.adapter = b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = {
         replicated(kAdapterPrefix + piece.name + kAdapterB, {piece.rows, shape->rank}, gradient)};
@@ -146,7 +146,7 @@ ExpertTerms ParameterMaker::expert_terms(const std::string& path,
     int64_t features = 0;
     for (const ExpertPiece::Rows& rows : piece.rows) features += rows.count;
     Parameter b = expert_factor(path + ".lora_B." + std::to_string(made.size()), features, rank);
-    b.adapter_b = true;
+    b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};
     for (int64_t e = 0; e < experts; ++e) {
       int64_t row = e * features;

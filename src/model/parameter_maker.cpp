@@ -63,8 +63,7 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
   const std::optional<BaseFormat>& format = adapters.base_format;
   const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
   if (!p.trained && p.multiplied && !p.vocabulary && !same) p.stored = format;
-  // Its own rate is that of B.
-  p.vocabulary = false;
+  p.decoupled_rate = false;  // B has it
   // PEFT's files have what trains, under their names.
   for (Part& part : p.parts)
     if (p.trained) part.name = kAdapterPrefix + part.name;
@@ -93,7 +92,7 @@ ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::s
   part.box.size[0] = std::clamp<int64_t>(rows - first, 0, here);
   if (part.box.size[0] > 0) p.parts = {std::move(part)};
   p.multiplied = multiplied;
-  p.vocabulary = true;
+  p.vocabulary = p.decoupled_rate = true;
   return share(std::move(p), name + ".weight");
 }
 

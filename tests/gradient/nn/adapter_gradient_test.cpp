@@ -66,7 +66,7 @@ TEST_P(AdapterGradient, EqualsFiniteDifferences) {
   std::mt19937 random(11);
   std::normal_distribution<double> normal;
   for (const Parameter* p : engine.store().parameters()) {
-    if (!p->adapter_b) continue;  // B is 0, magnitudes are such that they change nothing
+    if (!p->decoupled_rate) continue;  // B is 0, magnitudes are such that they change nothing
     double* values = engine.store().master(*p).data<double>();
     for (int64_t i = 0; i < p->shape.elements(); ++i) values[i] += 0.2 * normal(random);
   }
