@@ -17,9 +17,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-const Overrides kExperts{"model.family=qwen3_moe",  "model.num_moe_experts=4",
-                         "model.moe_router_topk=2", "model.moe_ffn_hidden_size=32",
-                         "peft.scheme=lora",        "peft.dim=4"};
+const Overrides kExperts{"model.num_moe_experts=4", "model.moe_router_topk=2",
+                         "model.moe_ffn_hidden_size=32", "peft.scheme=lora", "peft.dim=4"};
 
 TEST(AdapterRules, ExpertsHaveNoDropout) {
   const auto setup = [](const Overrides& more) {
