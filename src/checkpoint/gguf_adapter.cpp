@@ -34,6 +34,20 @@ Tensor scaled(const Tensor& tensor, double factor) {
   return values;
 }
 
+/// What of an adapter such a file cannot hold.
+void check_form(const PeftAdapter& adapter) {
+  const char* instead = "without --adapter-only the model's file has it merged";
+  VIADUCT_CHECK(ConfigError, !adapter.settings.magnitudes,
+                "{}: has the magnitudes of DoRA, which llama.cpp's file of an adapter cannot "
+                "hold; {}",
+                adapter.folder.string(), instead);
+  const auto& trained = adapter.settings.trained;
+  VIADUCT_CHECK(ConfigError, trained.empty(),
+                "{}: modules of the model trained as well ({}), which llama.cpp's file of an "
+                "adapter cannot hold; {}",
+                adapter.folder.string(), trained.empty() ? "" : *trained.begin(), instead);
+}
+
 /// The model's weights by Hugging Face's names.
 std::map<std::string, GgufWeight> weights_by_name(const ModelConfig& model) {
   std::map<std::string, GgufWeight> weights;
@@ -45,6 +59,7 @@ std::map<std::string, GgufWeight> weights_by_name(const ModelConfig& model) {
 
 WrittenAdapter write_gguf_adapter(const std::filesystem::path& path, std::string_view name,
                                   const ModelConfig& model, const PeftAdapter& adapter) {
+  check_form(adapter);
   const auto weights = weights_by_name(model);
   const double alpha = file_alpha(adapter.settings);
   GgufHeadWriter head;

@@ -1,12 +1,15 @@
 #include "checkpoint/merged_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
+#include <vector>
 
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/round_tensor.h"
+#include "model/adapter_trained.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
@@ -43,6 +46,28 @@ void add_terms(const Tensor& w, const Tensor& a, const Tensor& b, double scale, 
   }
 }
 
+/// Row i of W [out, in] becomes m_i · row / ‖row‖; `transposed`: W is stored [in, out].
+void apply_magnitudes(const Tensor& w, const Tensor& m, bool transposed) {
+  const int64_t rows = w.dim(0), columns = w.dim(1), features = m.dim(0);
+  float* const values = w.data<float>();
+  std::vector<double> squares(static_cast<size_t>(features), 0);
+  const auto feature = [&](int64_t row, int64_t column) {
+    return static_cast<size_t>(transposed ? column : row);
+  };
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      const double value = values[r * columns + c];
+      squares[feature(r, c)] += value * value;
+    }
+  std::vector<float> factors(static_cast<size_t>(features));
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const double norm = std::sqrt(squares[i]);
+    factors[i] = norm > 0 ? static_cast<float>(m.data<float>()[i] / norm) : 0;
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) values[r * columns + c] *= factors[feature(r, c)];
+}
+
 class MergedWeights final : public DerivedSource {
  public:
   MergedWeights(std::unique_ptr<TensorSource> base, PeftAdapter adapter, const ModelConfig& model,
@@ -69,6 +94,14 @@ class MergedWeights final : public DerivedSource {
         add(module + ".weight", {module, 0, 0, names.transposed}, names, dtype);
       }
     }
+    for (const TensorInfo& info : adapter_.tensors->tensors()) {
+      const std::string name = without_adapter_prefix(info.name);
+      const std::string module = module_of_parameter(name);
+      if (!adapter_.settings.trained.contains(module)) continue;
+      replace(stored_name(*stored_, name, names), info, dtype);
+      if (is_tied_table(model, module) && stored_->contains(names.head + ".weight"))
+        replace(names.head + ".weight", info, dtype);
+    }
   }
 
   const TensorInfo* find(const std::string& name) const override {
@@ -77,6 +110,12 @@ class MergedWeights final : public DerivedSource {
   }
 
   Tensor tensor(const std::string& name) const override {
+    if (const auto own = replaced_.find(name); own != replaced_.end()) {
+      const Tensor values = in_fp32(adapter_.tensors->tensor(own->second));
+      adapter_.tensors->check_read();
+      Rounding rounding;
+      return rounded_tensor(values, find(name)->dtype, name, rounding);
+    }
     const auto found = modules_.find(name);
     if (found == modules_.end()) return stored_->tensor(name);
     const Changed& by = found->second;
@@ -86,6 +125,8 @@ class MergedWeights final : public DerivedSource {
     const Tensor weight = in_fp32(stored_->tensor(name)), b = factor(kAdapterB);
     add_terms(weight, factor(kAdapterA), by.rows > 0 ? b.slice(0, by.first_row, by.rows) : b,
               adapter_.settings.modules.at(by.module).scale(), by.transposed);
+    if (adapter_.settings.magnitudes)
+      apply_magnitudes(weight, factor(kAdapterMagnitude), by.transposed);
     adapter_.tensors->check_read();
     Rounding rounding;
     return rounded_tensor(weight, find(name)->dtype, name, rounding);
@@ -109,9 +150,21 @@ class MergedWeights final : public DerivedSource {
     modules_[name] = std::move(by);
   }
 
+  /// The tensor `name` of the base is `by` of the adapter's files instead.
+  void replace(const std::string& name, const TensorInfo& by, std::optional<DType> dtype) {
+    const auto found = places_.find(name);
+    VIADUCT_CHECK(IoError, found != places_.end() && infos_[found->second].shape == by.shape,
+                  "{}: has {} {}, but the model's own is {}", adapter_.tensors->where(), by.name,
+                  to_string(by.shape),
+                  found == places_.end() ? "missing" : to_string(infos_[found->second].shape));
+    if (dtype) infos_[found->second].dtype = *dtype;
+    replaced_[name] = by.name;
+  }
+
   PeftAdapter adapter_;
   std::unordered_map<std::string, size_t> places_;
-  std::unordered_map<std::string, Changed> modules_;  // by the weight's name
+  std::unordered_map<std::string, Changed> modules_;       // by the weight's name
+  std::unordered_map<std::string, std::string> replaced_;  // tensors of the adapter's files
 };
 
 }  // namespace

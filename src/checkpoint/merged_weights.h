@@ -1,5 +1,7 @@
 #pragma once
-// The weights of a model with an adapter added to them: W + s · B · A, in FP32 and rounded once.
+// The weights of a model with an adapter added to them, W + s · B · A, or with magnitudes m (DoRA)
+// the rows of that times m / ‖row‖, in FP32 and rounded once; and what trained beside it in place
+// of the model's own.
 
 #include <optional>
 

@@ -213,7 +213,9 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
     stored.run = {run.parameter, run.range.begin, run.range.end};
     stored.state = run.master_state();
   }
-  const auto name_of = [&](const std::string& name) { return stored_name(source, name, names); };
+  const auto name_of = [&](const std::string& name) {
+    return stored_name(source, without_adapter_prefix(name), names);
+  };
   fill_runs(context.device, runs, source, name_of);
   store.write_stored([](const Parameter&) { return true; },
                      [&](const ShardRun& run) {
@@ -226,9 +228,9 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
 
 void load_adapter(OpContext& context, ParameterStore& store, const TensorSource& source) {
   const auto cursor = std::make_shared<RunCursor>(store.offloaded(), BlockCursor::Access::change);
-  std::vector<StoredRun> runs = stored_runs(
+  // What trains is what its files have.
+  const std::vector<StoredRun> runs = stored_runs(
       store, [](const ShardRun& run, size_t) { return run.master_state(); }, cursor);
-  std::erase_if(runs, [](const StoredRun& stored) { return !stored.run.parameter->adapter; });
   fill_runs(context.device, runs, source, [](const std::string& name) { return name; });
   cursor->finish();
   store.publish_masters(context);

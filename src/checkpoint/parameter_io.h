@@ -76,7 +76,8 @@ std::vector<StoredRun> stored_runs(const ParameterStore& store,
 void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
                      const ModelConfig& config);
 
-/// The same of the adapters, from the tensors of open_adapter (checkpoint/peft_folder.h).
+/// The same of the adapters and of what trains beside them, from the tensors of open_adapter
+/// (checkpoint/peft_folder.h).
 void load_adapter(OpContext& context, ParameterStore& store, const TensorSource& source);
 
 }  // namespace viaduct

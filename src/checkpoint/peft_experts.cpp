@@ -126,10 +126,6 @@ std::optional<FusedName> parse(const std::string& name, const std::vector<LayerE
 
 }  // namespace
 
-bool is_expert_module(const std::string& module) {
-  return module.find(".experts.") != std::string::npos;
-}
-
 SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                                   const std::vector<std::string>& targets,
                                   const ModelConfig& model) {

@@ -49,7 +49,4 @@ struct FusedExperts {
 FusedExperts fuse_expert_adapters(const AdapterSettings& settings, const ModelConfig& model,
                                   FunctionRef<Tensor(const std::string&)> read);
 
-/// Whether a module of this name is of a single expert: fuse_expert_adapters joins it.
-bool is_expert_module(const std::string& module);
-
 }  // namespace viaduct

@@ -19,6 +19,9 @@
 #include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "model/adapter_modules.h"
+#include "model/adapter_trained.h"
+#include "model/expert_adapters.h"
+#include "model/family.h"
 
 namespace viaduct {
 namespace {
@@ -55,62 +58,121 @@ void check_inside_run(const std::filesystem::path& folder) {
       (run / step_folder_name(latest_step(run))).string());
 }
 
-/// The two tensors of a module's adapter.
-struct Pair {
+/// The tensors of a module's adapter.
+struct Factors {
   const TensorInfo* a = nullptr;
   const TensorInfo* b = nullptr;
+  const TensorInfo* m = nullptr;  // magnitudes
 };
 
-/// The module of a tensor's name, and whether it is A; nothing for other names.
-std::optional<std::pair<std::string, bool>> module_of(const std::string& name) {
+/// The module of a tensor's name, and which of its tensors that is; nothing for other names.
+std::optional<std::pair<std::string, const TensorInfo * Factors::*>> module_of(
+    const std::string& name) {
   const std::string_view prefix = kAdapterPrefix;
   if (!name.starts_with(prefix)) return std::nullopt;
-  for (const bool first : {true, false}) {
-    const std::string_view suffix = first ? kAdapterA : kAdapterB;
+  for (const auto& [suffix, factor] :
+       {std::pair(std::string_view(kAdapterA), &Factors::a),
+        std::pair(std::string_view(kAdapterB), &Factors::b),
+        std::pair(std::string_view(kAdapterMagnitude), &Factors::m)}) {
     if (name.ends_with(suffix) && name.size() > prefix.size() + suffix.size())
       return std::pair(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()),
-                       first);
+                       factor);
   }
   return std::nullopt;
 }
 
 void refuse_tensor(const TensorInfo& info, const std::string& where) {
-  const char* what = info.name.find("lora_magnitude_vector") != std::string::npos
-                         ? "the magnitude of DoRA, which is not built yet"
-                     : info.name.find("lora_embedding_") != std::string::npos
+  const char* what = info.name.find("lora_embedding_") != std::string::npos
                          ? "the adapter of an embedding, which is not built yet"
                          : "nothing that adapter_config.json explains";
   fail<IoError>("{}: {} ({} {}) is {}", where, shown_name(info.name), dtype_name(info.dtype),
                 to_string(info.shape), what);
 }
 
-std::map<std::string, Pair> pairs_of(const TensorSource& source) {
-  std::map<std::string, Pair> pairs;
+/// What tensors of the source are: of adapters, or of modules of the model that trained beside
+/// them.
+struct Contents {
+  std::map<std::string, Factors> adapters;
+  std::set<std::string> trained;
+};
+
+/// The module of a tensor that `settings` says was saved whole; "" for others.
+std::string saved_module(const std::string& tensor, const PeftSettings& settings,
+                         const std::vector<std::string>& trainable) {
+  const std::string name = without_adapter_prefix(tensor);
+  if (name == tensor) return "";
+  const std::string module = module_of_parameter(name);
+  const bool said = std::ranges::any_of(
+      settings.saved, [&](const std::string& end) { return module.ends_with(end); });
+  return said && std::ranges::find(trainable, module) != trainable.end() ? module : "";
+}
+
+Contents contents_of(const TensorSource& source, const PeftSettings& settings,
+                     const ModelConfig& model) {
+  const std::vector<std::string> trainable =
+      settings.saved.empty() ? std::vector<std::string>() : trainable_modules(model);
+  const std::string head = model_family(model.family).names.head;
+  Contents contents;
   for (const TensorInfo& info : source.tensors()) {
-    const auto module = module_of(info.name);
-    if (!module) refuse_tensor(info, source.where());
-    (module->second ? pairs[module->first].a : pairs[module->first].b) = &info;
+    if (const auto module = module_of(info.name)) {
+      contents.adapters[module->first].*(module->second) = &info;
+      continue;
+    }
+    const std::string module = saved_module(info.name, settings, trainable);
+    const bool tied_copy = settings.ties_saved && model.tied_embeddings &&
+                           info.name == kAdapterPrefix + head + ".weight";
+    if (module.empty() && !tied_copy) refuse_tensor(info, source.where());
+    if (!module.empty()) contents.trained.insert(module);
   }
-  VIADUCT_CHECK(IoError, !pairs.empty(), "{}: holds no adapter: it has no tensors", source.where());
-  return pairs;
+  VIADUCT_CHECK(IoError, !contents.adapters.empty(),
+                "{}: holds no adapter: it has no tensors of one", source.where());
+  for (const std::string& module : contents.trained) {
+    VIADUCT_CHECK(ConfigError, !is_tied_table(model, module) || settings.ties_saved,
+                  "{}: modules_to_save has {}, which the model's head shares, and not the head: "
+                  "PEFT trained one of them apart from the other, which such a model cannot hold; "
+                  "train with ensure_weight_tying=True",
+                  source.where(), module);
+  }
+  for (const std::string& end : settings.saved) {
+    const bool there = std::ranges::any_of(
+        contents.trained, [&](const std::string& module) { return module.ends_with(end); });
+    VIADUCT_CHECK(IoError,
+                  there || (model.tied_embeddings && settings.ties_saved && head.ends_with(end)),
+                  "{}: has no tensor of {}, which adapter_config.json has in modules_to_save",
+                  source.where(), shown_name(end));
+  }
+  return contents;
 }
 
 /// The rank of a module's adapter, whose tensors fit the model.
-int64_t rank_of(const std::string& name, const Pair& pair, const AdaptableModule& module,
-                const std::string& where) {
-  for (const bool first : {true, false}) {
-    VIADUCT_CHECK(IoError, (first ? pair.a : pair.b) != nullptr, "{}: {}{}{} is missing", where,
-                  kAdapterPrefix, shown_name(name), first ? kAdapterA : kAdapterB);
-  }
-  const Shape &a = pair.a->shape, &b = pair.b->shape;
+int64_t rank_of(const std::string& name, const Factors& factors, const AdaptableModule& module,
+                bool magnitudes, const std::string& where) {
+  const auto demand = [&](const TensorInfo* info, const char* suffix) {
+    VIADUCT_CHECK(IoError, info != nullptr, "{}: {}{}{} is missing", where, kAdapterPrefix,
+                  shown_name(name), suffix);
+  };
+  demand(factors.a, kAdapterA);
+  demand(factors.b, kAdapterB);
+  if (magnitudes) demand(factors.m, kAdapterMagnitude);
+  VIADUCT_CHECK(IoError, magnitudes || factors.m == nullptr,
+                "{}: {} has the magnitudes of DoRA, but adapter_config.json has no use_dora", where,
+                shown_name(name));
+  VIADUCT_CHECK(
+      IoError,
+      !magnitudes || (factors.m->shape == Shape{module.out} && is_floating(factors.m->dtype)),
+      "{}: the magnitudes of {} are {} {}, but the model's weight has {} rows: it is of "
+      "another model",
+      where, shown_name(name), dtype_name(factors.m->dtype), to_string(factors.m->shape),
+      module.out);
+  const Shape &a = factors.a->shape, &b = factors.b->shape;
   const int64_t rank = a.rank() == 2 ? a[0] : 0;
   const bool fits = rank > 0 && a == Shape{rank, module.in} && b == Shape{module.out, rank} &&
-                    is_floating(pair.a->dtype) && is_floating(pair.b->dtype);
+                    is_floating(factors.a->dtype) && is_floating(factors.b->dtype);
   VIADUCT_CHECK(IoError, fits,
                 "{}: the adapter of {} is {} {} and {} {}, but the model's weight is [{}, {}]: "
                 "expected floating [r, {}] and [{}, r]: it is of another model",
-                where, shown_name(name), dtype_name(pair.a->dtype), to_string(a),
-                dtype_name(pair.b->dtype), to_string(b), module.out, module.in, module.in,
+                where, shown_name(name), dtype_name(factors.a->dtype), to_string(a),
+                dtype_name(factors.b->dtype), to_string(b), module.out, module.in, module.in,
                 module.out);
   return rank;
 }
@@ -150,7 +212,8 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
   const PeftSettings settings =
       read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());
-  adapter.dropout = settings.dropout;
+  adapter.settings.magnitudes = settings.magnitudes;
+  adapter.settings.dropout = settings.dropout;
 
   const std::string where = adapter.tensors->where();
   SplitExperts split =
@@ -160,7 +223,9 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   std::unordered_map<std::string_view, const AdaptableModule*> by_name;
   for (const AdaptableModule& module : modules) by_name[module.name] = &module;
-  for (const auto& [name, pair] : pairs_of(*adapter.tensors)) {
+  const Contents contents = contents_of(*adapter.tensors, settings, model);
+  adapter.settings.trained = contents.trained;
+  for (const auto& [name, factors] : contents.adapters) {
     const auto found = by_name.find(name);
     if (found == by_name.end()) {
       std::vector<std::string> names;
@@ -177,8 +242,11 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
                   "{}: has {}{}{}, but {} of {} leaves that layer out: they are not of one adapter",
                   where, kAdapterPrefix, shown_name(name), kAdapterA, out, kAdapterConfigFile);
     adapter.settings.modules.emplace(
-        name, settings.shape_of(matched, rank_of(name, pair, *found->second, where), where));
+        name,
+        settings.shape_of(
+            matched, rank_of(name, factors, *found->second, settings.magnitudes, where), where));
   }
+  check_magnitudes(adapter.settings, model, where + ": DoRA (use_dora)");
   check_finite(*adapter.tensors);
   return adapter;
 }
@@ -198,9 +266,9 @@ Written written_form(const PeftAdapter& adapter, const ModelConfig& model) {
   const bool experts = std::ranges::any_of(
       modules, [](const auto& module) { return is_expert_module(module.first); });
   if (!experts) return written;
-  VIADUCT_CHECK(ConfigError, adapter.dropout == 0,
+  VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
                 "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
-                adapter.tensors->where(), adapter.dropout);
+                adapter.tensors->where(), adapter.settings.dropout);
   FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
     return adapter.tensors->tensor(name);
   });

@@ -23,7 +23,6 @@ struct PeftAdapter {
   std::filesystem::path folder;           // of these files
   std::unique_ptr<TensorSource> tensors;  // under PEFT's names, of experts too (peft_experts.h)
   std::string config;                     // the text of adapter_config.json
-  double dropout = 0;                     // that it was trained with
 };
 
 /// Whether a folder is a checkpoint of a run with adapters.

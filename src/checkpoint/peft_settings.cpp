@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/peft_folder.h"
 #include "model/adapter_modules.h"
+#include "model/adapter_trained.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -21,18 +22,33 @@ using Json = nlohmann::ordered_json;
 /// Members that need no answer here, whatever they say: they name things, or say which layers have
 /// an adapter, which follows from the tensors (peft_targets.h compares them).
 const std::set<std::string>& known_members() {
-  static const std::set<std::string> names{"auto_mapping",      "base_model_name_or_path",
-                                           "inference_mode",    "peft_type",
-                                           "peft_version",      "r",
-                                           "lora_alpha",        "lora_dropout",
-                                           "rank_pattern",      "alpha_pattern",
-                                           "revision",          "target_modules",
-                                           "target_parameters", "task_type",
-                                           "use_rslora",        "fan_in_fan_out",
-                                           "init_lora_weights", "bias",
-                                           "exclude_modules",   "layers_to_transform",
-                                           "layers_pattern",    "megatron_core",
-                                           "qalora_group_size", "runtime_config"};
+  static const std::set<std::string> names{"auto_mapping",
+                                           "base_model_name_or_path",
+                                           "inference_mode",
+                                           "peft_type",
+                                           "peft_version",
+                                           "r",
+                                           "lora_alpha",
+                                           "lora_dropout",
+                                           "rank_pattern",
+                                           "alpha_pattern",
+                                           "revision",
+                                           "target_modules",
+                                           "target_parameters",
+                                           "task_type",
+                                           "use_rslora",
+                                           "use_dora",
+                                           "modules_to_save",
+                                           "ensure_weight_tying",
+                                           "fan_in_fan_out",
+                                           "init_lora_weights",
+                                           "bias",
+                                           "exclude_modules",
+                                           "layers_to_transform",
+                                           "layers_pattern",
+                                           "megatron_core",
+                                           "qalora_group_size",
+                                           "runtime_config"};
   return names;
 }
 
@@ -113,6 +129,18 @@ void check_kind(const Json& config, const std::string& where) {
   }
 }
 
+std::vector<std::string> saved_modules(const Json& config, const std::string& where) {
+  std::vector<std::string> list;
+  const auto found = config.find("modules_to_save");
+  if (found == config.end() || found->is_null()) return list;
+  bool texts = found->is_array();
+  for (const Json& name : *found) texts = texts && name.is_string();
+  VIADUCT_CHECK(IoError, texts, "{}: modules_to_save: expected a list of names, found {}", where,
+                shown(*found));
+  for (const Json& name : *found) list.push_back(name.get<std::string>());
+  return list;
+}
+
 std::string last_part(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
@@ -172,6 +200,12 @@ PeftSettings read_peft_settings(const std::string& text, const std::string& wher
                 where, settings.alpha);
   settings.rank_stabilized = bool_member(config, "use_rslora", where, false);
   settings.dropout = number(config, "lora_dropout", 0, where);
+  VIADUCT_CHECK(IoError, settings.dropout >= 0 && settings.dropout < 1,
+                "{}: lora_dropout: expected at least 0 and less than 1, found {}", where,
+                settings.dropout);
+  settings.magnitudes = bool_member(config, "use_dora", where, false);
+  settings.saved = saved_modules(config, where);
+  settings.ties_saved = bool_member(config, "ensure_weight_tying", where, false);
   settings.ranks = patterns(config, "rank_pattern", where);
   settings.alphas = patterns(config, "alpha_pattern", where);
   settings.target_parameters = target_parameters(config, where);
@@ -191,19 +225,25 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
     if (shape.rank != rank) ranks[name] = shape.rank;
     if (shape.alpha != alpha) alphas[name] = plain_number(shape.alpha);
   }
+  const std::set<std::string>& trained = settings.trained;
+  const bool ties = std::ranges::any_of(
+      trained, [&](const std::string& module) { return is_tied_table(model, module); });
   Json config{{"alpha_pattern", alphas},
               {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
               {"bias", "none"},
+              {"ensure_weight_tying", ties},
               {"fan_in_fan_out", model_family(model.family).names.transposed},
               {"inference_mode", true},
               {"init_lora_weights", true},
               {"lora_alpha", plain_number(alpha)},
-              {"lora_dropout", 0.0},
+              {"lora_dropout", settings.dropout},
+              {"modules_to_save", trained.empty() ? Json() : Json(trained)},
               {"peft_type", "LORA"},
               {"r", rank},
               {"rank_pattern", ranks},
               {"target_modules", target_names(settings, model)},
               {"task_type", "CAUSAL_LM"},
+              {"use_dora", settings.magnitudes},
               {"use_rslora", all.begin()->second.rank_stabilized}};
   if (!targets.empty()) config["target_parameters"] = targets;
   return config.dump(2) + "\n";

@@ -15,6 +15,9 @@ struct PeftSettings {
   double alpha = 8;
   bool rank_stabilized = false;
   double dropout = 0;
+  bool magnitudes = false;         // use_dora
+  std::vector<std::string> saved;  // modules_to_save, as the file has them
+  bool ties_saved = false;         // a tied head goes with the saved token table
   std::vector<std::pair<std::string, double>> ranks, alphas;  // patterns, in the file's order
   std::vector<std::string> target_parameters;                 // of fused experts
   PeftTargets targets;

@@ -98,6 +98,10 @@ constexpr ForeignWord kWords[] = {
     // peft.LoraConfig
     {"lora_r", "peft.dim", ""},
     {"lora_target_modules", "peft.target_modules", ""},
+    {"use_dora", "peft.scheme", "dora"},
+    {"peft_use_dora", "peft.scheme", "dora"},
+    {"lora_modules_to_save", "peft.train", ""},
+    {"additional_target", "peft.train", ""},
     // the same of axolotl and LLaMA-Factory
     {"lora_rank", "peft.dim", ""},
     {"lora_target", "peft.target_modules", ""},
@@ -108,8 +112,6 @@ constexpr ForeignWord kWords[] = {
     {"adapter_name_or_path", "peft.adapter", "a folder"},
     {"layers_to_transform", "peft.target_modules", "with the layers' numbers: layers.0.*"},
     {"init_lora_weights", "peft.lora_A_init_method", "B begins with zeros"},
-    {"modules_to_save", "peft.train", ""},
-    {"use_dora", "peft.scheme", "dora"},
     // config.json
     {"num_hidden_layers", "model.num_layers", ""},
     {"n_layer", "model.num_layers", ""},

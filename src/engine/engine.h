@@ -19,6 +19,7 @@
 #include "model/gather_segments.h"
 #include "model/model_stage.h"
 #include "nn/delayed_scales.h"
+#include "nn/row_norms.h"
 #include "ops/table.h"
 #include "optim/gradient_norm.h"
 #include "optim/large_gradients.h"
@@ -215,6 +216,7 @@ class Engine {
   bool began_update_ = false;  // of this step
   PhaseSeconds phases_;
   QuantizationLog* quantization_log_ = nullptr;  // not owned
+  MagnitudeFactors magnitude_factors_;           // of an engine that only evaluates
 };
 
 }  // namespace viaduct

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "model/initialize.h"
+#include "model/initialize_magnitudes.h"
 #include "model/model_place.h"
 #include "nn/moe/router_log.h"
 #include "ops/elementwise.h"
@@ -94,17 +95,20 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
 }
 
 RankContext Engine::context(bool training, bool gradients) {
-  return RankContext{.ops = {device_, ops_},
-                     .weights = *store_,
-                     .gradients = gradients ? store_.get() : nullptr,
-                     .groups = groups_,
-                     .settings = run_.layers,
-                     .training = training,
-                     .scalars = scalars_,
-                     .loss_state = loss_state_,
-                     .delayed = delayed_scales_.get(),
-                     .depth_losses = depth_losses_,
-                     .router_log = gradients ? router_log_.get() : nullptr};
+  magnitude_factors_.begin(store_->generation());
+  return RankContext{
+      .ops = {device_, ops_},
+      .weights = *store_,
+      .gradients = gradients ? store_.get() : nullptr,
+      .groups = groups_,
+      .settings = run_.layers,
+      .training = training,
+      .scalars = scalars_,
+      .loss_state = loss_state_,
+      .delayed = delayed_scales_.get(),
+      .depth_losses = depth_losses_,
+      .magnitude_factors = run_.purpose == EnginePurpose::evaluate ? &magnitude_factors_ : nullptr,
+      .router_log = gradients ? router_log_.get() : nullptr};
 }
 
 void Engine::initialize() {
@@ -112,6 +116,8 @@ void Engine::initialize() {
   const RecordScope scope(device_.record(), ScopeKind::phase, "initialize");
   OpContext context{device_, ops_};
   initialize_parameters(context, *store_, run_.layers.seed);
+  RankContext rank = this->context(false, false);
+  initialize_magnitudes(rank, *store_);
 }
 
 void Engine::offload_to(SecondMemory& memory) {

@@ -13,9 +13,9 @@ FieldGroup peft_fields(PeftConfig& config) {
       .field("scheme", config.scheme,
              "Kind of adapter: lora adds s · B · A to the weights of linear layers, and trains A "
              "and B alone (canonical_lora, Megatron-Bridge's name of adapters that q, k, v have "
-             "each, is the same); null: all weights are trained.")
-      .one_of({"lora", "canonical_lora"})
-      .planned_values({"dora"}, "adapters with a magnitude")
+             "each, is the same); dora gives each row of the sum a trained norm; null: all weights "
+             "are trained.")
+      .one_of({"lora", "canonical_lora", "dora"})
       .on_resume(resume::refused("the checkpoint's adapters are of the old kind"));
   group
       .field("adapter", config.adapter,
@@ -61,22 +61,31 @@ FieldGroup peft_fields(PeftConfig& config) {
       .on_resume(resume::free);
   group
       .field("lora_plus_ratio", config.lora_plus_ratio,
-             "Learning rate of B over that of A (LoRA+).")
+             "Learning rate of B, and of dora's norms, over that of A (LoRA+).")
       .positive()
       .on_resume(resume::free);
-  constexpr const char* kLater = "further kinds of adapters";
-  group.field("dropout", config.dropout, "Dropout on an adapter's input.")
+  group
+      .field("dropout", config.dropout,
+             "Dropout on the input of adapters, in training; layers that share it (q, k, v) share "
+             "what is dropped.")
       .alias("lora_dropout")
-      .planned(kLater);
+      .from_below(0, 1)
+      .on_resume(resume::said("dropout has this rate from here on"));
+  group
+      .field("train", config.train,
+             "Modules of the model itself that train as well, PEFT's modules_to_save: norms, token "
+             "and position table, head; names as in target_modules.")
+      .alias("modules_to_save")
+      .constraint("each matches a module")
+      .on_resume(resume::other_shapes);
+  constexpr const char* kLater = "further kinds of adapters";
   group.field("dropout_position", config.dropout_position, "Where that dropout is.")
       .one_of({"pre", "post"})
-      .accepts({"pre"})  // there is none
+      .accepts({"pre"})  // as it is
       .planned(kLater);
   group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
       .one_of({"zero"})
       .accepts({"zero"})  // as it does
-      .planned(kLater);
-  group.field("train", config.train, "Patterns of the model's own parameters that train as well.")
       .planned(kLater);
   group
       .field(

@@ -21,10 +21,10 @@ struct PeftConfig {
   std::string lora_A_init_method = "kaiming";
   double lora_plus_ratio = 1;
   std::optional<std::string> base_format;  // of the frozen linear layers
-  // Planned:
   double dropout = 0;
-  std::string dropout_position = "pre", lora_B_init_method = "zero";
   std::vector<std::string> train;
+  // Planned:
+  std::string dropout_position = "pre", lora_B_init_method = "zero";
 
   /// What these settings or the adapter's files are for the run's model; no field. Empty until the
   /// model is known.

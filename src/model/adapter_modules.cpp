@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "model/adapter_patterns.h"
+#include "model/adapter_trained.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
@@ -41,10 +42,10 @@ class BlockModules {
     const int64_t q = model_.heads * model_.head_dim, kv = model_.kv_heads * model_.head_dim;
     const LatentSizes& latent = model_.latent;
     if (latent.any()) {
-      if (latent.q_rank > 0) add(names_.q_down, kLayer, latent.q_rank, model_.hidden);
+      if (latent.q_rank > 0) add_whole(names_.q_down, kLayer, latent.q_rank);
       const bool down = latent.q_rank > 0;
       add(down ? names_.q_up : names_.q, kLayer, q, down ? latent.q_rank : model_.hidden);
-      add(names_.kv_down, kLayer, latent.kv_rank + latent.rotary_dim, model_.hidden);
+      add_whole(names_.kv_down, kLayer, latent.kv_rank + latent.rotary_dim);
       add(names_.kv_up, kLayer, model_.heads * (latent.plain_dim + latent.value_dim),
           latent.kv_rank);
     } else if (names_.qkv.empty()) {
@@ -60,18 +61,24 @@ class BlockModules {
   void add_feed_forward() const {
     if (!model_.moe.routes(model_.kind_of(layer_)))
       return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
-    add(names_.router, "router", model_.moe.experts, model_.hidden, true);
+    add_whole(names_.router, "router", model_.moe.experts, true);
     if (model_.moe.shared_feed_forward > 0)
       add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,
               model_.moe.shared_feed_forward);
-    if (model_.moe.shared_gate) add(names_.shared_router, "router", 1, model_.hidden, true);
+    if (model_.moe.shared_gate) add_whole(names_.shared_router, "router", 1, true);
     for (int64_t expert = 0; expert < model_.moe.experts; ++expert) add_expert(expert);
   }
 
  private:
-  void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in,
-           bool named_only = false, double use = 1) const {
-    modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in, named_only, use});
+  void add(const std::string& pattern, std::string_view of, int64_t out, int64_t in) const {
+    modules_.push_back({ParameterMaker::at(pattern, layer_), of, out, in});
+  }
+
+  /// Of a weight that every tensor rank holds whole.
+  void add_whole(const std::string& pattern, std::string_view of, int64_t out,
+                 bool named_only = false) const {
+    modules_.push_back(
+        {ParameterMaker::at(pattern, layer_), of, out, model_.hidden, named_only, 1, false});
   }
 
   void add_mlp(const std::string& gate, const std::string& up, const std::string& down,
@@ -88,7 +95,7 @@ class BlockModules {
     const auto add_of = [&](const std::string& pattern, std::string_view of, int64_t out,
                             int64_t in, bool named_only = false) {
       const std::string name = ParameterMaker::at(ParameterMaker::at(pattern, layer_), expert);
-      modules_.push_back({name, of, out, in, named_only, use});
+      modules_.push_back({name, of, out, in, named_only, use, false});
     };
     const bool fused = fuses_experts(names_) && model_.gated;
     if (model_.gated && !fused) add_of(names_.expert_gate, "linear_fc1", features, model_.hidden);
@@ -105,13 +112,9 @@ class BlockModules {
 };
 
 bool matches(const std::string& pattern, const AdaptableModule& module) {
-  const auto fits = [&](const std::string& glob) {
-    return fnmatch(glob.c_str(), module.name.c_str(), 0) == 0;
-  };
   if (module.named_only)
-    return last_part(pattern) == last_part(module.name) && (fits(pattern) || fits("*." + pattern));
-  return pattern == "all-linear" || pattern == module.layer || fits(pattern) ||
-         fits("*." + pattern);
+    return last_part(pattern) == last_part(module.name) && names_module(pattern, module.name);
+  return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
 }
 
 /// The modules that one of the patterns matches, which all match something.
@@ -175,6 +178,13 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
   return modules;
 }
 
+bool names_module(const std::string& pattern, const std::string& module) {
+  const auto fits = [&](const std::string& glob) {
+    return fnmatch(glob.c_str(), module.c_str(), 0) == 0;
+  };
+  return fits(pattern) || fits("*." + pattern);
+}
+
 const double* pattern_number(const std::vector<std::pair<std::string, double>>& patterns,
                              const std::string& module, const std::string& where) {
   for (const auto& [pattern, number] : patterns) {
@@ -187,6 +197,22 @@ const double* pattern_number(const std::vector<std::pair<std::string, double>>& 
   return nullptr;
 }
 
+void check_magnitudes(const AdapterSettings& settings, const ModelConfig& model,
+                      const std::string& what) {
+  if (!settings.magnitudes) return;
+  std::vector<std::string> names;
+  for (const AdaptableModule& module : adaptable_modules(model)) {
+    if (module.magnitudes || settings.of(module.name) == nullptr) continue;
+    const bool expert = is_expert_module(module.name) && !module.named_only;
+    const std::string name = expert ? "\"*.experts.*\"" : last_part(module.name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  VIADUCT_CHECK(ConfigError, names.empty(),
+                "{} of experts, routers and down-projections of latent attention is not built "
+                "yet; expected peft.exclude_modules=[{}] beside it, or lora",
+                what, fmt::join(names, ", "));
+}
+
 AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model) {
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   VIADUCT_CHECK(ConfigError, !config.target_modules.empty(),
@@ -197,6 +223,9 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   const auto alphas = numbers(config.alpha_pattern, "alpha_pattern", false);
   AdapterSettings settings;
   settings.init = init_of(config.lora_A_init_method);
+  settings.magnitudes = config.scheme == "dora";
+  settings.dropout = config.dropout;
+  settings.trained = choose_trained(config.train, model);
   for (size_t i = 0; i < modules.size(); ++i) {
     if (!wanted[i] || left_out[i]) continue;
     const AdaptableModule& module = modules[i];
@@ -216,6 +245,7 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
                 "peft.exclude_modules: leaves no layer of peft.target_modules");
   std::vector<std::string> adapted;
   for (const auto& [name, shape] : settings.modules) adapted.push_back(name);
+  check_magnitudes(settings, model, "peft.scheme: dora");
   check_patterns_act(ranks, adapted, "peft.rank_pattern");
   check_patterns_act(alphas, adapted, "peft.alpha_pattern");
   return settings;

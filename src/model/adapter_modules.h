@@ -19,15 +19,26 @@ struct AdaptableModule {
   /// as one (model/expert_adapters.h).
   bool named_only = false;
   double use = 1;  // the part of the tokens that is multiplied with it
+  /// Whether DoRA is built for it: not for experts, nor for weights that every tensor rank holds
+  /// whole (routers, down-projections of latent attention).
+  bool magnitudes = true;
 };
 
 /// All of them, block by block. ConfigError for models whose adapters are not built yet: with
 /// multi-token prediction.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
+/// Whether a pattern is for a module: its name or last parts, with wildcards.
+bool names_module(const std::string& pattern, const std::string& module);
+
 /// What `config` asks for. ConfigError for a pattern that matches nothing, with the nearest name,
 /// if nothing is left, and for a rank or alpha that is no number or too small.
 AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model);
+
+/// ConfigError, beginning with `what`, for adapters with magnitudes (DoRA) of modules that they are
+/// not built for.
+void check_magnitudes(const AdapterSettings& settings, const ModelConfig& model,
+                      const std::string& what);
 
 /// The number of the first pattern, in their order, for which `(.*\.)?(PATTERN)$` matches the
 /// module's name, as in PEFT; null if none does. ConfigError, naming `where`, for a broken pattern.

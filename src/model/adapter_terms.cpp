@@ -1,5 +1,6 @@
 // The parameters of low-rank terms beside the weights of linear layers (nn/low_rank.h).
 
+#include "base/hash.h"
 #include "model/parameter_maker.h"
 
 namespace viaduct {
@@ -20,8 +21,9 @@ LowRankTerms ParameterMaker::column_terms(const std::string& path, const std::ve
     const int64_t first = earlier.empty() ? 0 : earlier.back().storage_row + earlier.back().rows();
     std::vector<Piece> named = own;
     for (Piece& piece : named) piece.name = kAdapterPrefix + piece.name;
-    adapted.push_back(
-        {pieces[begin].name, *shape, column_parts(named, kAdapterB, shape->rank, false), first});
+    adapted.push_back({pieces[begin].name, *shape,
+                       column_parts(named, kAdapterB, shape->rank, false),
+                       column_parts(named, kAdapterMagnitude, 0, false), first});
   }
   return terms(path, adapted, weight, false);
 }
@@ -33,7 +35,9 @@ LowRankTerms ParameterMaker::row_terms(const std::string& path, const std::strin
   // Each tensor rank sees what its own input features give.
   const Part b = replicated(kAdapterPrefix + name + kAdapterB, {weight.shape[0], shape->rank},
                             ReplicaGradient::partial);
-  return terms(path, {{name, *shape, {b}, 0}}, weight, true);
+  const Part m = replicated(kAdapterPrefix + name + kAdapterMagnitude, {weight.shape[0]},
+                            ReplicaGradient::partial);
+  return terms(path, {{name, *shape, {b}, {m}, 0}}, weight, true);
 }
 
 LowRankTerms ParameterMaker::terms(const std::string& path, const std::vector<AdaptedPiece>& pieces,
@@ -61,14 +65,25 @@ LowRankTerms ParameterMaker::terms(const std::string& path, const std::vector<Ad
     a.parts.push_back(std::move(part));
     const int64_t features = piece.b.back().storage_row + piece.b.back().rows();
     Parameter b = matrix(path + ".lora_B." + std::to_string(made.size()), features, rank);
-    b.adapter = b.adapter_b = true;
+    b.adapter = b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = piece.b;
-    made.push_back(
-        {piece.first_feature, features, first, rank, piece.shape.scale(), share(std::move(b))});
+    ParameterPointer magnitudes;
+    if (settings_.adapters.magnitudes) {
+      Parameter m = vector(path + ".lora_magnitude." + std::to_string(made.size()), features, 1);
+      m.adapter = m.decoupled_rate = true;
+      m.magnitude_of = weight.path, m.magnitude_row = piece.first_feature;
+      m.format = settings_.precision.statistic;  // a norm rounded to 16 bits is another weight
+      m.parts = piece.m;
+      magnitudes = share(std::move(m));
+    }
+    made.push_back({piece.first_feature, features, first, rank, piece.shape.scale(),
+                    share(std::move(b)), std::move(magnitudes)});
     first += rank;
   }
-  return {share(std::move(a)), std::move(made)};
+  const LowRankTerms::Dropout dropout{settings_.adapters.dropout, hash64(path + ".lora_dropout"),
+                                      cut_inputs ? in * place_.tp_rank : 0};
+  return {share(std::move(a)), std::move(made), dropout};
 }
 
 }  // namespace viaduct

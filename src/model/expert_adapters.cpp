@@ -4,6 +4,7 @@
 #include "model/expert_adapters.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "model/parameter_maker.h"
 
 namespace viaduct {
@@ -31,14 +32,17 @@ LowRankTerms ParameterMaker::replicated_terms(const std::string& path,
     a.parts.push_back(std::move(part));
     a.shape[0] += shape->rank;
     Parameter b = matrix(path + ".lora_B." + std::to_string(made.size()), piece.rows, shape->rank);
-    b.adapter = b.adapter_b = true;
+    b.adapter = b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};
     b.parts = {
         replicated(kAdapterPrefix + piece.name + kAdapterB, {piece.rows, shape->rank}, gradient)};
-    made.push_back({begin, piece.rows, first, shape->rank, shape->scale(), share(std::move(b))});
+    made.push_back(
+        {begin, piece.rows, first, shape->rank, shape->scale(), share(std::move(b)), nullptr});
   }
   if (made.empty()) return {};
-  return {share(std::move(a)), std::move(made)};
+  LowRankTerms::Dropout dropout{settings_.adapters.dropout, hash64(path + ".lora_dropout")};
+  dropout.of_stream = true;
+  return {share(std::move(a)), std::move(made), dropout};
 }
 
 const AdapterShape* ParameterMaker::expert_adapter(const std::string& module) const {
@@ -142,7 +146,7 @@ ExpertTerms ParameterMaker::expert_terms(const std::string& path,
     int64_t features = 0;
     for (const ExpertPiece::Rows& rows : piece.rows) features += rows.count;
     Parameter b = expert_factor(path + ".lora_B." + std::to_string(made.size()), features, rank);
-    b.adapter_b = true;
+    b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};
     for (int64_t e = 0; e < experts; ++e) {
       int64_t row = e * features;

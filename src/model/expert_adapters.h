@@ -15,4 +15,9 @@ inline constexpr const char* kJoinedExpert = "gate_up_proj";
 /// anyway, or there is no gate.
 std::string joined_expert_name(const TensorNames& names);
 
+/// Whether a module of this name is of a single expert.
+inline bool is_expert_module(const std::string& module) {
+  return module.find(".experts.") != std::string::npos;
+}
+
 }  // namespace viaduct

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/adapter_modules.h"
+#include "model/family.h"
 #include "model/model_config.h"
 
 namespace viaduct {
@@ -55,7 +56,8 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
   const int64_t value_dim = s.kv_rank > 0 ? s.value_dim : s.head_dim;
   const double widths = static_cast<double>(s.heads) * static_cast<double>(s.head_dim + value_dim);
   const double layers = static_cast<double>(s.layers + s.mtp_layers);
-  flops.token_part += ((s.frozen ? 4 : 6) * parameters + 6 * s.adapter_parameters) * count * length;
+  const double beside = 6 * s.adapter_parameters + 2 * s.trained_parameters;
+  flops.token_part += ((s.frozen ? 4 : 6) * parameters + beside) * count * length;
   flops.attention_part_full += 6 * widths * layers * count * length * length;
   if (s.sliding_windows.empty()) {
     flops.attention_part += 6 * widths * layers * count * attended_pairs(length, 0, s.causal);
@@ -101,6 +103,9 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
   FlopSizes sizes = flop_sizes(config);
   sizes.frozen = adapters.any();
   if (!adapters.any()) return sizes;
+  const TensorNames& names = model_family(config.family).names;
+  if (adapters.trained.contains(config.tied_embeddings ? names.token_embedding : names.head))
+    sizes.trained_parameters = static_cast<double>(config.vocabulary * config.hidden);
   for (const AdaptableModule& module : adaptable_modules(config)) {
     const AdapterShape* shape = adapters.of(module.name);
     if (shape != nullptr)

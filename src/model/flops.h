@@ -57,7 +57,8 @@ struct FlopSizes {
   bool mtp_experts = false;
   bool frozen = false;  // the weights above, beside adapters with this many parameters
   double adapter_parameters = 0;
-  bool causal = true;  // false: encoders, which attend the whole square
+  double trained_parameters = 0;  // those of the weights that train nevertheless: the head's
+  bool causal = true;             // false: encoders, which attend the whole square
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/hash.h"
+#include "nn/adapter_settings.h"
 #include "ops/elementwise.h"
 #include "sharding/master_values.h"
 #include "sharding/run_cursor.h"
@@ -50,15 +51,17 @@ Initialization resolved(const Initialization& init, const Shape& logical) {
 }
 
 /// The elements [begin, end) of `part`, counted from its first, into the flat tensor `out`.
-void initialize_part(OpContext& context, const Initialization& how, const Part& part,
+void initialize_part(OpContext& context, const Parameter& parameter, const Part& part,
                      int64_t row_elements, const Range& range, const Tensor& out, uint64_t seed) {
-  const Initialization init = resolved(how, part.logical_shape);
+  const Initialization init = resolved(parameter.init, part.logical_shape);
+  // The model's own weights begin as without adapters, also those that train beside them.
+  const std::string name = parameter.adapter ? part.name : without_adapter_prefix(part.name);
   int64_t at = 0;
   for (const Rectangle& piece : rectangles(range, row_elements)) {
     RandomNormalArgs args;
     args.out = out.slice(0, at, piece.elements()).view({piece.rows, piece.columns});
     args.standard_deviation = init.standard_deviation;
-    args.key = {seed, hash64(part.name)};
+    args.key = {seed, hash64(name)};
     args.first_row = part.box.begin[0] + (part.transposed ? piece.column : piece.row);
     args.first_column = part.box.begin[1] + (part.transposed ? piece.row : piece.column);
     args.row_elements = part.logical_shape[1];
@@ -87,7 +90,7 @@ void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t s
       const Range place = part_range(parameter, part);
       const auto here = overlap(run.range, place);
       if (!here) continue;
-      initialize_part(context, parameter.init, part, row_elements(parameter),
+      initialize_part(context, parameter, part, row_elements(parameter),
                       {here->begin - place.begin, here->end - place.begin},
                       master.slice(0, here->begin - run.range.begin, here->size()), seed);
     }

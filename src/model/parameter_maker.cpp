@@ -50,16 +50,23 @@ int64_t rows_of(const std::vector<Part>& parts) {
 
 }  // namespace
 
-ParameterPointer ParameterMaker::share(Parameter p) const {
+ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
   for (const Part& part : p.parts) {
     VIADUCT_CHECK(ConfigError, !part.name.empty() && part.name.front() != '.',
                   "model family {} has no name for the parameter {}: it could not be saved",
                   config_.family, p.path);
   }
-  p.trained = p.adapter || !settings_.adapters.any();
-  const std::optional<BaseFormat>& format = settings_.adapters.base_format;
+  const AdapterSettings& adapters = settings_.adapters;
+  if (!adapters.any() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
+  if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
+  p.trained = adapters.trained.contains(module_of_parameter(name));
+  const std::optional<BaseFormat>& format = adapters.base_format;
   const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
   if (!p.trained && p.multiplied && !p.vocabulary && !same) p.stored = format;
+  p.decoupled_rate = false;  // B has it
+  // PEFT's files have what trains, under their names.
+  for (Part& part : p.parts)
+    if (p.trained) part.name = kAdapterPrefix + part.name;
   return std::make_shared<const Parameter>(std::move(p));
 }
 
@@ -85,8 +92,8 @@ ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::s
   part.box.size[0] = std::clamp<int64_t>(rows - first, 0, here);
   if (part.box.size[0] > 0) p.parts = {std::move(part)};
   p.multiplied = multiplied;
-  p.vocabulary = true;
-  return share(std::move(p));
+  p.vocabulary = p.decoupled_rate = true;
+  return share(std::move(p), name + ".weight");
 }
 
 ParameterPointer ParameterMaker::position_table(std::string path, const std::string& name,

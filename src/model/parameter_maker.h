@@ -113,14 +113,17 @@ class ParameterMaker {
             ReplicaGradient gradient) const;
 
  private:
-  /// Frozen where the run has adapters. ConfigError if a part of it has no name.
-  ParameterPointer share(Parameter p) const;
+  /// Frozen where the run has adapters, and its module is not one of those that train beside them.
+  /// `name`: of a logical tensor of it; of a table of which a rank may have no part. ConfigError if
+  /// a part of it has no name.
+  ParameterPointer share(Parameter p, std::string name = "") const;
   /// The low-rank terms of a weight made of these pieces (of a row-parallel one: of one), which
   /// begin at these rows of its storage; none if no module of them is adapted.
   struct AdaptedPiece {
     const std::string& module;  // Hugging Face's
     AdapterShape shape;
     std::vector<Part> b;        // of its B, from storage row 0 on
+    std::vector<Part> m;        // of its magnitudes, if adapters have them
     int64_t first_feature = 0;  // of y here
   };
   LowRankTerms terms(const std::string& path, const std::vector<AdaptedPiece>& pieces,

@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "nn/parameter.h"
 
 namespace viaduct {
 
-/// W [out, in] becomes W + scale · B · A with A [rank, in] and B [out, rank].
+/// W [out, in] becomes W' = W + scale · B · A with A [rank, in] and B [out, rank]; with magnitudes
+/// m [out] (Liu et al. 2024, "DoRA") row i of it becomes m_i · W'_i / ‖W'_i‖.
 struct AdapterShape {
   int64_t rank = 0;
   double alpha = 1;
@@ -29,12 +31,16 @@ struct AdapterSettings {
   /// By the Hugging Face name of the weight's module ("model.layers.0.self_attn.q_proj").
   std::map<std::string, AdapterShape> modules;
   InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
+  bool magnitudes = false;                    // all have them (DoRA)
+  double dropout = 0;                         // on their inputs, in training
+  /// Modules of the model itself that train as well, by the same names ("model.norm").
+  std::set<std::string> trained;
   /// Of the frozen linear layers of blocks; none: their own.
   std::optional<BaseFormat> base_format = {};
   /// The adapter's files have the experts of a layer together (checkpoint/peft_experts.h).
   bool fused_experts = false;
 
-  /// Whether the run has adapters; then all other parameters are frozen.
+  /// Whether the run has adapters; then all other parameters are frozen but those of `trained`.
   bool any() const { return !modules.empty(); }
   const AdapterShape* of(const std::string& module) const {
     const auto found = modules.find(module);
@@ -46,5 +52,16 @@ struct AdapterSettings {
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 inline constexpr const char* kAdapterA = ".lora_A.weight";
 inline constexpr const char* kAdapterB = ".lora_B.weight";
+inline constexpr const char* kAdapterMagnitude = ".lora_magnitude_vector";
+
+/// The module of a parameter: "model.norm" of "model.norm.weight".
+inline std::string module_of_parameter(const std::string& name) {
+  return name.substr(0, name.rfind('.'));
+}
+/// The name in the model of a tensor that PEFT's files have beside adapters, for it trains as well.
+inline std::string without_adapter_prefix(const std::string& name) {
+  const std::string prefix = kAdapterPrefix;
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
 
 }  // namespace viaduct

@@ -15,6 +15,7 @@ namespace viaduct {
 
 class DelayedScales;
 class KeyValueCache;
+class MagnitudeFactors;
 class QuantizationLog;
 class RouterLog;
 
@@ -40,6 +41,8 @@ struct RankContext {
   /// f64 [depths, 2, kReproducibleSumSize]: of each depth of multi-token prediction the sums of the
   /// weighted token losses of the step, and of the weights.
   Tensor depth_losses = {};
+  /// Of weights that never change: generation and evaluation of a model; null: they are made anew.
+  MagnitudeFactors* magnitude_factors = nullptr;
   RouterLog* router_log =
       nullptr;  // figures of routers (nn/moe/router_log.h); null: none are taken
 

@@ -50,12 +50,14 @@ void EmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
                                        SavedStore& saved) {
   if (!trains()) return;
   const Tensor d_out = saved.take(this, "d_out");
-  const auto tokens = context.gradients->gradient(*tokens_);
-  // dW [V, H] (= or +=) the sum of scale · d_out over the tokens of an id
-  embedding_backward(context.ops, {batch.ids, gather_stream(context, d_out), tokens.tensor,
-                                   first_row(context), scale_, tokens.mode, padding_});
-  context.gradients->done(*tokens_);
-  if (!positions_) return;
+  if (tokens_->trained) {
+    const auto tokens = context.gradients->gradient(*tokens_);
+    // dW [V, H] (= or +=) the sum of scale · d_out over the tokens of an id
+    embedding_backward(context.ops, {batch.ids, gather_stream(context, d_out), tokens.tensor,
+                                     first_row(context), scale_, tokens.mode, padding_});
+    context.gradients->done(*tokens_);
+  }
+  if (!positions_ || !positions_->trained) return;
   const auto positions = context.gradients->gradient(*positions_);
   // dW [P, H] (= or +=) the sum of d_out over the tokens of a position
   embedding_backward(context.ops, {batch.stream_rows(batch.positions), d_out, positions.tensor, 0,

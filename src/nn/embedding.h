@@ -28,7 +28,7 @@ class EmbeddingSegment final : public Segment {
 
  private:
   /// The token of the first row of the table here.
-  bool trains() const { return tokens_->trained; }
+  bool trains() const { return tokens_->trained || (positions_ && positions_->trained); }
   int64_t first_row(const RankContext& context) const;
 
   std::shared_ptr<const Parameter> tokens_, positions_;

@@ -73,15 +73,17 @@ Tensor Linear::forward(RankContext& context, LinearInput input, SavedStore& save
       GemmForm::forward, weight.operand(), Tensor(), epilogue, format, quantization(context), amax};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
-  const bool in_gemm = bias_ && adds_bias_in_gemm(context);
+  // Magnitudes are factors of the product alone.
+  const bool in_gemm = bias_ && !terms_.have_magnitudes() && adds_bias_in_gemm(context);
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
   if (in_gemm && (columns() || context.groups.tp().rank() == 0)) product.bias = bias->tensor();
   // y [T, N] = x [T, K] · Wᵀ (+ bias [N]), W [N, K]; N or K are those of this rank
-  const Tensor y = terms_.any() ? adapted_forward(context, row, product, in, saved, tag)
-                   : !columns() ? multiply_and_reduce(context, row, product, in, tag)
-                   : stream_is_cut(context)
-                       ? gather_and_multiply(context, row, product, input.x.tensor(), tag)
-                       : multiply(context, product, in, tag);
+  const Tensor y =
+      terms_.have_magnitudes() ? magnitude_forward(context, row, product, in, saved, tag)
+      : terms_.any()           ? adapted_forward(context, row, product, in, saved, tag)
+      : !columns()             ? multiply_and_reduce(context, row, product, in, tag)
+      : stream_is_cut(context) ? gather_and_multiply(context, row, product, input.x.tensor(), tag)
+                               : multiply(context, product, in, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
   return y;
 }
@@ -127,6 +129,7 @@ Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore
     column_sum(context.ops, {dy, destination.tensor, destination.mode});
     context.gradients->done(*bias_);
   }
+  if (terms_.have_magnitudes()) return magnitude_input_gradient(context, dy, saved);
   return columns() ? column_input_gradient(context, dy, saved)
                    : input_gradient(context, dy, saved, epilogue);
 }

@@ -87,6 +87,12 @@ class Linear {
   /// The product and the terms of all tokens' rows, summed over the ranks.
   Tensor adapted_forward(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
                          const Operand& in, SavedStore& saved, MemoryTag tag) const;
+  /// The same with magnitudes, and the input gradient from dy, the stream's of a row-parallel layer
+  /// (nn/linear_magnitudes.cpp).
+  Tensor magnitude_forward(RankContext& context, const GemmOverlap& row,
+                           const StreamProduct& product, const Operand& in, SavedStore& saved,
+                           MemoryTag tag) const;
+  Tensor magnitude_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// Whether the gathers and reductions of the backward run beside its products: those of terms
   /// come before the reduction, and all of them read the gathered rows.
   bool overlaps_backward() const { return weight_->trained && !terms_.any(); }

@@ -58,6 +58,10 @@ Tensor Linear::input_amax(RankContext& context, const LinearInput& input,
 }
 
 void Linear::keep(RankContext& context, const LinearInput& input, SavedStore& saved) const {
+  if (terms_.have_magnitudes()) {  // their gradients need the product
+    forward(context, input, saved, MemoryTag::activations);
+    return;
+  }
   const Operand in = keep_input(context, input, input_amax(context, input, saved), saved);
   if (!terms_.any()) return;
   const bool gathers = columns() && stream_is_cut(context);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/product.h"
+#include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/elementwise.h"
 
@@ -29,10 +30,27 @@ void LowRankTerms::scale_terms(RankContext& context, const Tensor& reduced) cons
   }
 }
 
+void LowRankTerms::run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const {
+  DropoutArgs args{x, Tensor(), out, dropout_.probability};
+  args.key = {context.settings.seed, dropout_.path_hash};
+  args.token_index = context.token_index;
+  if (dropout_.of_stream && stream_is_cut(context))
+    args.token_index = args.token_index.slice(0, context.groups.tp().rank() * x.dim(0), x.dim(0));
+  args.first_feature = dropout_.first_feature;
+  dropout(context.ops, args);
+}
+
+Tensor LowRankTerms::dropped(RankContext& context, const Tensor& x) const {
+  if (!drop(context)) return x;
+  const Tensor out = context.ops.allocate(x.dtype(), x.shape(), MemoryTag::activations);
+  run_dropout(context, x, out);
+  return out;
+}
+
 Tensor LowRankTerms::reduce(RankContext& context, const Tensor& x, SavedStore& saved) const {
   const Tensor reduced = context.activation({x.dim(0), a_->shape[0]}, saved.tag());
   const AcquiredWeight a(context.weights, *a_, WeightUse::forward);
-  run_product(context.ops, {GemmForm::forward, x, a.operand(), reduced});
+  run_product(context.ops, {GemmForm::forward, dropped(context, x), a.operand(), reduced});
   scale_terms(context, reduced);
   saved.keep(this, "reduced", reduced);
   return reduced;
@@ -48,7 +66,7 @@ void LowRankTerms::add_to(RankContext& context, const Tensor& reduced, const Ten
 }
 
 void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& dx,
-                                      SavedStore& saved) const {
+                                      SavedStore& saved, const Tensor& d_dropped) const {
   // d_reduced [T, Σ r] = s · dy · B, by term
   const Tensor d_reduced = context.activation({dy.dim(0), a_->shape[0]}, MemoryTag::activations);
   for (const Term& term : terms_) {
@@ -59,14 +77,25 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
   }
   scale_terms(context, d_reduced);
   const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
-  run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.tensor(), dx));
   saved.keep(this, "d_reduced", d_reduced);
+  if (!drop(context)) {
+    run_product(context.ops, added_product(GemmForm::data_gradient, d_reduced, a.tensor(), dx));
+    return;
+  }
+  const Tensor d_x =
+      d_dropped ? d_dropped : context.ops.allocate(dx.dtype(), dx.shape(), MemoryTag::activations);
+  GemmArgs product{GemmForm::data_gradient, d_reduced, a.tensor(), d_x};
+  if (d_dropped) product.mode = WriteMode::accumulate;
+  run_product(context.ops, product);
+  run_dropout(context, d_x, d_x);
+  add(context.ops, {dx, d_x, dx});
 }
 
 void LowRankTerms::weight_gradients(RankContext& context, const Tensor& x, const Tensor& dy,
                                     SavedStore& saved) const {
   const Tensor d_reduced = saved.take(this, "d_reduced");
-  make_weight_gradient(context, d_reduced, x, context.gradients->product_gradient(*a_));
+  make_weight_gradient(context, d_reduced, dropped(context, x),
+                       context.gradients->product_gradient(*a_));
   context.gradients->done(*a_);
   const Tensor reduced = saved.take(this, "reduced");  // has the scale already
   for (const Term& term : terms_) {
@@ -80,7 +109,10 @@ void LowRankTerms::weight_gradients(RankContext& context, const Tensor& x, const
 void LowRankTerms::append_parameters(std::vector<const Parameter*>& list) const {
   if (!any()) return;
   list.push_back(a_.get());
-  for (const Term& term : terms_) list.push_back(term.b.get());
+  for (const Term& term : terms_) {
+    list.push_back(term.b.get());
+    if (term.m) list.push_back(term.m.get());
+  }
 }
 
 }  // namespace viaduct

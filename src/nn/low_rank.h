@@ -8,6 +8,15 @@
 // have the parallel state of the base: with W cut by its outputs every tensor rank has A whole and
 // its rows of B, with W cut by its inputs its columns of A and B whole; so what the terms add to y
 // and dx is summed over tensor ranks with what the base gives, in one exchange.
+//
+// In training the terms may see a dropped x: of the layer's random numbers, the same for all its
+// terms and in every layout. With magnitudes m [out] (Liu et al. 2024, "DoRA")
+//
+//   y = f · z,   z = x (W + s · B A)ᵀ,   f_i = m_i / ‖W_i + s · B_i A‖
+//
+// and the norm is a constant of the backward: dm_i = Σ dy_i z_i / ‖…‖, and everything else has f ·
+// dy for its dy. f is the factor of every rank's part of a sum over tensor ranks. With dropout z is
+// of the dropped x, the base's term too: y = x Wᵀ − dropped(x) Wᵀ + f · z, as in PEFT.
 
 #include <memory>
 #include <vector>
@@ -24,34 +33,65 @@ class LowRankTerms {
     int64_t first = 0, rank = 0;              // rows of A
     double scale = 1;
     std::shared_ptr<const Parameter> b;  // [features, rank]
+    std::shared_ptr<const Parameter> m;  // [features]; null: no magnitudes
+  };
+  /// Of the terms' input; features are counted from the first of this rank.
+  struct Dropout {
+    double probability = 0;
+    uint64_t path_hash = 0;
+    int64_t first_feature = 0;
+    bool of_stream = false;  // x has this rank's rows of the stream, not those of all tokens
   };
 
   LowRankTerms() = default;  // none
-  LowRankTerms(std::shared_ptr<const Parameter> a, std::vector<Term> terms)
-      : a_(std::move(a)), terms_(std::move(terms)) {}
+  LowRankTerms(std::shared_ptr<const Parameter> a, std::vector<Term> terms, Dropout dropout)
+      : a_(std::move(a)), terms_(std::move(terms)), dropout_(dropout) {}
 
   bool any() const { return a_ != nullptr; }
+  bool have_magnitudes() const { return any() && terms_.front().m != nullptr; }
+  /// Whether the terms see a dropped x.
+  bool drop(const RankContext& context) const {
+    return context.training && dropout_.probability > 0;
+  }
+  /// x [T, in] as the terms see it; x itself without dropout.
+  Tensor dropped(RankContext& context, const Tensor& x) const;
 
   /// s · x Aᵀ [T, Σ r] of all terms for x [T, in], kept for the backward.
   Tensor reduce(RankContext& context, const Tensor& x, SavedStore& saved) const;
   /// y [T, out] += the terms, of what `reduce` gave.
   void add_to(RankContext& context, const Tensor& reduced, const Tensor& y) const;
   /// dx [T, in] += the terms' part of the gradient, from dy [T, out]; keeps what the gradients of
-  /// the weights need.
+  /// the weights need. `d_dropped` [T, in]: what else the gradient of the dropped x has, or
+  /// undefined; it is overwritten.
   void add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& dx,
-                          SavedStore& saved) const;
+                          SavedStore& saved, const Tensor& d_dropped = {}) const;
   /// dA and dB (= or +=), from x and dy of all tokens.
   void weight_gradients(RankContext& context, const Tensor& x, const Tensor& dy,
                         SavedStore& saved) const;
 
+  // With magnitudes (nn/low_rank_magnitudes.cpp):
+
+  /// y [T, out] += factor · the features of `from` [T, out] that have terms.
+  void add_features(RankContext& context, double factor, const Tensor& from, const Tensor& y) const;
+  /// z [T, out] becomes f · z where it has terms; keeps z and f. `weight`: the layer's.
+  void apply_magnitudes(RankContext& context, const Parameter& weight, const Tensor& z,
+                        SavedStore& saved) const;
+  /// dz [T, out] = f · dy where there are terms, else dy; the gradients of m accumulate.
+  Tensor magnitude_gradients(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
+  /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight`: the layer's.
+  Tensor inverse_norms(RankContext& context, const Parameter& weight, const Term& term) const;
+  /// The dropout, in place if `out` is x.
+  void run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const;
   /// The columns of each term times its scale.
   void scale_terms(RankContext& context, const Tensor& reduced) const;
 
   std::shared_ptr<const Parameter> a_;  // [Σ r, in]
   std::vector<Term> terms_;
+  Dropout dropout_;
 };
 
 }  // namespace viaduct

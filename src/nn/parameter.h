@@ -92,11 +92,14 @@ struct Parameter {
   std::optional<BaseFormat> stored = {};
   /// Of a low-rank term beside a weight (nn/low_rank.h): no folder of the base model has it.
   bool adapter = false;
-  /// Its second factor, B: what peft.lora_plus_ratio is for.
-  bool adapter_b = false;
-  bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
-  /// The token table or the head: what optimizer.decoupled_lr is for.
-  bool vocabulary = false;
+  /// Magnitudes of the rows [magnitude_row, magnitude_row + shape[0]) of the weight of this path.
+  std::string magnitude_of = {};
+  int64_t magnitude_row = 0;
+  bool decay = true;        // takes weight decay (matrices do; norms and biases do not)
+  bool vocabulary = false;  // the token table or the head
+  /// Has optimizer.decoupled_lr: the token table and the head; in a run with adapters their second
+  /// factors, B, and magnitudes instead (peft.lora_plus_ratio).
+  bool decoupled_rate = false;
   bool weight_gradient =
       true;  // its gradient comes from backward_weight (GEMM and embedding weights)
   /// An operand of matrix products; tables that are only looked up are not.

@@ -132,8 +132,7 @@ Tensor Optimizer::written_weight(size_t i) const {
 
 StepScalar Optimizer::learning_rate(size_t i, bool decoupled) const {
   const Parameter& parameter = *run(i).parameter;
-  if (decoupled && (parameter.vocabulary || parameter.adapter_b))
-    return StepScalar::decoupled_learning_rate;
+  if (decoupled && parameter.decoupled_rate) return StepScalar::decoupled_learning_rate;
   return StepScalar::learning_rate;
 }
 

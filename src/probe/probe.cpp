@@ -9,7 +9,10 @@
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_experts.h"
 #include "engine/engine.h"
+#include "model/expert_adapters.h"
 #include "model/initialize.h"
+#include "model/initialize_magnitudes.h"
+#include "nn/adapter_settings.h"
 #include "nn/moe/router_log.h"
 #include "probe/aux_loss.h"
 #include "probe/probe_activations.h"
@@ -100,6 +103,14 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
   const Communicator& copies = engine.store().copies_of_runs();
   std::vector<StoredRun> runs = stored_runs(engine.store(), values);
   std::erase_if(runs, [](const StoredRun& run) { return !run.state.values; });
+  gather_logical(engine.groups().world(), engine.device(),
+                 share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
+                 [&](const std::string& name, const Tensor& tensor) {
+                   // PEFT's module has a weight, which its files leave out of the name.
+                   const bool magnitudes =
+                       name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
+                   dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
+                 });
   gather_logical(
       engine.groups().world(), engine.device(),
       share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
@@ -214,6 +225,8 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
     load_adapter(context, engine.store(), *settings.adapter);
   } else if (run.layers.adapters.any()) {
     initialize_parameters(context, engine.store(), run.layers.seed, is_adapter);
+    RankContext rank = engine.context(false, false);
+    initialize_magnitudes(rank, engine.store());
   }
   return settings.train ? probe_train(engine, batch, settings)
                         : probe_once(engine, batch, settings);

@@ -1,10 +1,13 @@
 #include "run/adapter_setup.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
+#include "model/expert_adapters.h"
 
 namespace viaduct {
 namespace {
@@ -44,6 +47,22 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
         "peft.adapter=DIR), or no setting of section peft",
         name, to_flow_yaml(field.current()));
   }
+}
+
+/// Adapters of experts see the rows that the experts get, whole.
+void check_dropout(const PeftConfig& peft) {
+  const AdapterSettings& adapters = peft.resolved;
+  const auto expert = std::ranges::find_if(
+      adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
+  if (adapters.dropout == 0 || expert == adapters.modules.end()) return;
+  const std::string from = peft.adapter ? fmt::format("peft.adapter: {} has lora_dropout {}",
+                                                      *peft.adapter, adapters.dropout)
+                                        : fmt::format("peft.dropout: {}", adapters.dropout);
+  fail<ConfigError>(
+      "{}: dropout on adapters of experts ({}) is not built yet, and PEFT has none; expected {}",
+      from, expert->first,
+      peft.adapter ? "0 in its adapter_config.json"
+                   : "0, or peft.exclude_modules=[\"*.experts.*\"]");
 }
 
 /// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
@@ -86,8 +105,8 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
     problems.add(
-        "optimizer.decoupled_lr: {}, but token table and head are frozen beside adapters; "
-        "peft.lora_plus_ratio gives B a rate of its own",
+        "optimizer.decoupled_lr: {}, but beside adapters it is the rate of B, which "
+        "peft.lora_plus_ratio sets; token table and head have optimizer.lr",
         *config.optimizer.decoupled_lr);
   }
 }
@@ -98,11 +117,20 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (!peft.any()) return notes;
   peft.resolved =
       peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
+  check_dropout(peft);
   peft.resolved.base_format = base_format(peft);
   if (peft.resolved.base_format)
     check_base_format(*peft.resolved.base_format, model,
                       config.parallel.tensor_model_parallel_size);
-  if (peft.scheme) peft.scheme = "lora";  // both names are of one kind
+  const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
+  if (peft.scheme) {
+    const bool asks_magnitudes = *peft.scheme == "dora";
+    VIADUCT_CHECK(ConfigError, asks_magnitudes == peft.resolved.magnitudes,
+                  "peft.scheme: {}, but the adapter of {} is {}; leave peft.scheme out, or begin "
+                  "without peft.adapter",
+                  *peft.scheme, *peft.adapter, scheme);
+    peft.scheme = scheme;  // lora has two names
+  }
   if (peft.lora_plus_ratio == 1) return notes;
   config.optimizer.decoupled_lr = peft.lora_plus_ratio * config.optimizer.lr;
   if (!config.optimizer.decoupled_min_lr)

@@ -250,7 +250,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(!c.profiling.trace, "profiling.trace is off");
        }},
       {{"peft.target_modules", "peft.exclude_modules", "peft.dim", "peft.alpha", "peft.rslora",
-        "peft.rank_pattern", "peft.alpha_pattern", "peft.lora_A_init_method"},
+        "peft.rank_pattern", "peft.alpha_pattern", "peft.lora_A_init_method", "peft.dropout",
+        "peft.train"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.peft.adapter.has_value(), "the files of peft.adapter say it");
        }},

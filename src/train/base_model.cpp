@@ -19,8 +19,8 @@ void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& se
   const std::string where = (checkpoint.folder() / kAdapterConfigFile).string();
   const auto then = parse_json<nlohmann::json>(read_file(where), where);
   const auto now = parse_json<nlohmann::json>(adapter_config_of(setup), "the adapter of the run");
-  for (const char* name :
-       {"r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "target_modules"}) {
+  for (const char* name : {"r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern",
+                           "alpha_pattern", "target_modules", "modules_to_save"}) {
     const auto *before = find_member(then, name), *after = find_member(now, name);
     VIADUCT_CHECK(
         ConfigError,

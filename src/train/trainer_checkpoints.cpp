@@ -13,6 +13,7 @@
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "model/initialize.h"
+#include "model/initialize_magnitudes.h"
 #include "run/adapter_setup.h"
 #include "train/base_model.h"
 #include "train/check_resume.h"
@@ -141,7 +142,8 @@ void Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
 }
 
 void Trainer::begin_adapters(bool resumes) {
-  OpContext context = engine_->context(false, false).ops;
+  RankContext rank = engine_->context(false, false);
+  OpContext context = rank.ops;
   if (setup_.pretrained) {
     load_parameters(context, engine_->store(), *open_weights(*setup_.pretrained), setup_.model);
   } else {
@@ -152,11 +154,9 @@ void Trainer::begin_adapters(bool resumes) {
   if (adapter) {
     const PeftAdapter begun = open_adapter(*adapter, setup_.model);
     load_adapter(context, engine_->store(), *begun.tensors);
-    if (leads() && begun.dropout > 0)
-      log_warning("{}: was trained with a dropout of {}, and goes on without", *adapter,
-                  begun.dropout);
   } else {
     initialize_parameters(context, engine_->store(), run_.layers.seed, is_adapter);
+    initialize_magnitudes(rank, engine_->store());
   }
   if (!leads()) return;
   log_info("adapters of {} on {}{}", counted(std::ssize(run_.layers.adapters.modules), "layer"),

@@ -86,6 +86,35 @@ TEST_F(AdapterCommands, TrainResumeExportMergeAndUse) {
   }
 }
 
+TEST_F(AdapterCommands, MagnitudesAndTrainedModulesAreExportedAndMerged) {
+  const Result run = train(
+      "peft.scheme=dora peft.dim=4 peft.target_modules=[q_proj] "
+      "peft.dropout=0.1 peft.train=[norm] train.train_iters=2 "
+      "checkpoint.save=" +
+      at("run"));
+  ASSERT_EQ(run.status, 0) << run.err;
+  ASSERT_EQ(run_viaduct("convert --from " + at("run") + " --to " + at("peft")).status, 0);
+  const SafetensorsFile tensors(folder_ / "peft/adapter_model.safetensors");
+  EXPECT_EQ(tensors.tensors().size(), 13u);  // A, B and magnitudes of four layers, the norm
+  EXPECT_TRUE(tensors.contains("base_model.model.model.norm.weight"));
+  const json config = json::parse(read_file(folder_ / "peft/adapter_config.json"));
+  EXPECT_EQ(config.at("use_dora"), true);
+  EXPECT_EQ(config.at("lora_dropout"), 0.1);
+  EXPECT_EQ(config.at("modules_to_save"), json({"model.norm"}));
+  const Result merged =
+      run_viaduct("convert --from " + model() + " --adapter " + at("peft") + " --to " + at("m"));
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const std::string batch =
+      " --batch " + test_data("golden/llama/golden.safetensors").string() + " --out ";
+  ASSERT_EQ(run_viaduct("probe --model " + at("m") + batch + at("a")).status, 0);
+  const Result beside =
+      run_viaduct("probe --model " + model() + " --adapter " + at("peft") + batch + at("b"));
+  ASSERT_EQ(beside.status, 0) << beside.err;
+  EXPECT_LE(test::relative_error(SafetensorsFile(folder_ / "a").tensor("logits"),
+                                 SafetensorsFile(folder_ / "b").tensor("logits")),
+            1e-5);
+}
+
 TEST_F(AdapterCommands, RunsContinueAnAdapterOfPeft) {
   const Result result = train("peft.adapter=" + adapter() +
                               " train.train_iters=1 optimizer.lr=0 checkpoint.save=" + at("run"));
@@ -111,16 +140,19 @@ TEST_F(AdapterCommands, TheFolderOfARunsAdapterKeepsItsScale) {
 
 TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   const std::string lora = "peft.scheme=lora train.train_iters=1 ";
-  expect_refused(train("peft.scheme=dora train.train_iters=1"), "peft.scheme=dora");
-  expect_refused(train(lora + "peft.dropout=0.1"), "peft.dropout");
+  expect_refused(train(lora + "peft.dropout=0.1 peft.dropout_position=post"),
+                 "peft.dropout_position");
+  expect_refused(train(lora + "peft.dropout=1"), "peft.dropout");
+  expect_refused(train(lora + "peft.train=[q_proj]"), "peft.target_modules");
+  expect_refused(train(lora + "peft.train=[nrm]"), "nearest: norm");
   expect_refused(train(lora + "peft.dim=0"), "peft.dim");
   expect_refused(train(lora + "peft.target_modules=[q_prj]"), "nearest: q_proj");
   expect_refused(train(lora + "optimizer.optimizer=muon peft.lora_plus_ratio=2"),
                  "peft.lora_plus_ratio with optimizer.optimizer: muon");
   expect_refused(train(lora + "mixed_precision=bf16_with_mxfp8_mixed"), "mixed_precision.recipe");
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
-                       " train.train_iters=1"),
-                 "use_dora");
+                       " train.train_iters=1 peft.scheme=lora"),
+                 "peft.scheme: lora, but the adapter of");
   expect_refused(
       run_viaduct(
           "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 16 --seq-length 2048 "

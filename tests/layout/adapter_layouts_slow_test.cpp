@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
+#include "nn/adapter_settings.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
+#include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
 namespace viaduct {
@@ -51,11 +55,61 @@ TEST_P(AdapterLayouts, EqualPeft) {
     return expect_layout("lora_experts_v4", "mixtral", GetParam());
   }
   expect_layout("lora_llama", "llama", GetParam());
+  expect_layout("dora_llama", "llama", GetParam());
   if (GetParam().suits("lora_gpt2")) expect_layout("lora_gpt2", "gpt2", GetParam());
 }
 
+/// Ten steps of `dora_llama`'s adapter with dropout, which its file says.
+std::map<std::string, Tensor> trained_with_dropout(const LayoutCase& c) {
+  const test::TemporaryFolder folder;
+  const auto adapter = folder / "adapter", golden = test_data("golden/dora_llama");
+  std::filesystem::copy(golden / "adapter", adapter);
+  std::string config = read_file(adapter / "adapter_config.json");
+  const std::string none = "\"lora_dropout\": 0.0";
+  config.replace(config.find(none), none.size(), "\"lora_dropout\": 0.2");
+  std::filesystem::remove(adapter / "adapter_config.json");
+  write_file_atomically(adapter / "adapter_config.json", config);
+  std::vector<std::string> overrides = test::reference_optimizer();
+  overrides.insert(overrides.end(), c.overrides.begin(), c.overrides.end());
+  overrides.push_back("peft.adapter=" + adapter.string());
+  return probe_layout(test_data("golden/llama/model"), golden / "train.safetensors", true,
+                      overrides);
+}
+
+TEST_P(AdapterLayouts, DropTheSame) {
+  if (GetParam().only == kExperts) return;
+  static const auto alone = trained_with_dropout(layout(1, 1, 1, 1));
+  const auto got = trained_with_dropout(GetParam());
+  EXPECT_LE(relative_error(got.at("loss"), alone.at("loss")), 1e-4);
+  EXPECT_LE(relative_error(got.at("grad_norm"), alone.at("grad_norm")), 1e-4);
+  const SafetensorsFile without(test_data("golden/dora_llama/train.safetensors"));
+  EXPECT_GT(relative_error(got.at("grad_norm"), without.tensor("grad_norm")), 1e-3);
+}
+
+TEST_P(AdapterLayouts, ModulesOfTheModelTrainBeside) {
+  if (GetParam().only == kExperts) return;
+  // B is 0 and magnitudes are the norms: the gradients are those of the model.
+  const SafetensorsFile file(test_data("golden/llama/golden.safetensors"));
+  std::vector<std::string> overrides = GetParam().overrides;
+  for (const char* one : {"peft.scheme=dora", "peft.dim=4", "peft.target_modules=[down_proj]",
+                          "peft.train=[norm,input_layernorm,embed_tokens,lm_head]"})
+    overrides.push_back(one);
+  const auto got = probe_layout(test_data("golden/llama/model"),
+                                test_data("golden/llama/golden.safetensors"), false, overrides);
+  EXPECT_LE(relative_error(got.at("logits"), file.tensor("logits")), kLimit);
+  const std::string prefix = std::string("grad.") + kAdapterPrefix;
+  int compared = 0;
+  for (const auto& [name, tensor] : got) {
+    if (!name.starts_with(prefix) || name.find(".lora_") != std::string::npos) continue;
+    const std::string own = "grad." + name.substr(prefix.size());
+    EXPECT_LE(relative_error(tensor, file.tensor(own)), kLimit) << own;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 7);  // four norms of inputs, the last norm, table and head
+}
+
 const std::string kNoSp = "model.sequence_parallel=false", kOneRow = "train.micro_batch_size=1";
-const std::vector<std::string> kLlama{"lora_llama"};
+const std::vector<std::string> kLlama{"lora_llama", "dora_llama"};
 const std::string kShards = "ddp.data_parallel_sharding_strategy=";
 
 LayoutCase alone(LayoutCase c) {
@@ -110,6 +164,26 @@ INSTANTIATE_TEST_SUITE_P(
                        {"model.recompute_granularity=selective", "model.recompute_modules=[mlp]"},
                        "selective"))),
     [](const auto& info) { return info.param.name.empty() ? "one" : info.param.name; });
+
+/// Layers that every tensor rank holds whole see their rows of the stream.
+TEST(AdapterDropout, OfReplicatedLayersIsThatOfOneRank) {
+  const auto model = test_data("golden/deepseek_v2_lite/model");
+  const Tensor ids = host_tensor(DType::i64, {2, 2, 16});
+  for (int64_t i = 0; i < ids.elements(); ++i) ids.data<int64_t>()[i] = i * i % 59;
+  const test::TemporaryFolder folder;
+  write_safetensors(folder / "batch.safetensors", {{"batch.input_ids", ids}});
+  const auto train = [&](const LayoutCase& c) {
+    std::vector<std::string> overrides = c.overrides;
+    for (const char* one : {"peft.scheme=lora", "peft.dim=4", "peft.dropout=0.3",
+                            "peft.target_modules=[kv_a_proj_with_mqa,kv_b_proj]"})
+      overrides.push_back(one);
+    for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+    return probe_layout(model, folder / "batch.safetensors", true, overrides);
+  };
+  const auto one = train(layout(1, 1, 1, 1)), two = train(layout(2, 1, 1, 1));
+  EXPECT_LE(relative_error(two.at("loss"), one.at("loss")), 1e-4);
+  EXPECT_LE(relative_error(two.at("grad_norm"), one.at("grad_norm")), 1e-4);
+}
 
 /// Ten steps of an adapter on two tensor ranks, bit by bit.
 TEST(AdapterOverlap, ChangesNoBit) {

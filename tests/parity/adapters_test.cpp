@@ -81,7 +81,8 @@ TEST_P(Adapters, InBf16AreNearTheFp32Reference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Adapters,
-                         testing::Values(Case{"lora_llama", "llama"}, Case{"lora_gpt2", "gpt2"},
+                         testing::Values(Case{"lora_llama", "llama"}, Case{"dora_llama", "llama"},
+                                         Case{"lora_gpt2", "gpt2"},
                                          Case{"lora_experts", "mixtral", kRouterLossOff},
                                          Case{"lora_experts_v4", "mixtral", kRouterLossOff}),
                          [](const auto& info) { return info.param.name; });

@@ -97,6 +97,8 @@ std::vector<FieldCase> adapter_cases() {
       {"peft.lora_A_init_method", "xavier", kNumbers, kLora},
       {"peft.base_format", "nf4", kNumbers, kLora, {"banana"}},
       {"peft.lora_plus_ratio", "16", kNumbers, kLora},
+      {"peft.dropout", "0.3", kNumbers, kLora, {"1", "-0.1"}},
+      {"peft.train", "[norm]", kNumbers, kLora, {"[banana]", "[q_proj]"}},
   };
 }
 

@@ -63,7 +63,10 @@ List adapters() {
            true},
           {"adapters_recompute",
            {"dist.ranks=1", lora, rank, "model.recompute_granularity=selective",
-            "model.recompute_modules=[core_attn, mlp]"}}};
+            "model.recompute_modules=[core_attn, mlp]"}},
+          {"adapters_magnitudes",
+           {"dist.ranks=4", kTensor, kSequence, "peft.scheme=dora", rank, "peft.dropout=0.1",
+            "peft.train=[norm]", "train.global_batch_size=8"}}};
 }
 
 List stages() {

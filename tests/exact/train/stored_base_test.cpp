@@ -7,6 +7,7 @@
 
 #include "engine/dry_run.h"
 #include "engine/engine.h"
+#include "model/initialize_magnitudes.h"
 #include "run/rank_device.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
@@ -64,9 +65,12 @@ class StoredBase : public testing::TestWithParam<const char*> {};
 
 TEST_P(StoredBase, TrainsAsOnTheMatricesThatItStandsFor) {
   const std::string format = std::string("peft.base_format=") + GetParam();
-  for (const char* recipe : {"fp32", "bf16_mixed"}) {
-    SCOPED_TRACE(recipe);
-    Trained coded(run_of(recipe) + Overrides{format}), plain(run_of(recipe));
+  const std::pair<const char*, const char*> cases[] = {
+      {"fp32", "lora"}, {"bf16_mixed", "lora"}, {"bf16_mixed", "dora"}};
+  for (const auto& [recipe, scheme] : cases) {
+    SCOPED_TRACE(std::string(recipe) + " " + scheme);
+    const Overrides of = run_of(recipe) + Overrides{std::string("peft.scheme=") + scheme};
+    Trained coded(of + Overrides{format}), plain(of);
     int stored = 0;
     for (const Parameter* parameter : coded.engine.store().parameters()) {
       stored += parameter->stored ? 1 : 0;
@@ -89,6 +93,8 @@ TEST_P(StoredBase, TrainsAsOnTheMatricesThatItStandsFor) {
     }
     OpContext context = plain.engine.context(false, false).ops;
     plain.engine.store().publish_masters(context);
+    RankContext rank = plain.engine.context(false, false);
+    initialize_magnitudes(rank, plain.engine.store());
     const auto frozen = coded.weights(false), before = coded.weights(true);
     coded.steps(5), plain.steps(5);
     EXPECT_EQ(coded.weights(false), frozen);

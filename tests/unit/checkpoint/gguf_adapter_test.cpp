@@ -94,6 +94,19 @@ TEST(GgufAdapter, ScalesOfSingleLayersAreInTheirB) {
     EXPECT_FLOAT_EQ(b.data<float>()[i], 3 * from.data<float>()[i]);
 }
 
+TEST(GgufAdapter, WhatItCannotHoldIsRefused) {
+  TemporaryFolder folder;
+  const ModelConfig model = read_model_config(resolve_model_folder(model_folder("llama")));
+  const auto refuse = [&](const PeftAdapter& adapter, const std::string& what) {
+    EXPECT_THAT([&] { write_gguf_adapter(folder / "a.gguf", "a", model, adapter); },
+                ThrowsMessage<ConfigError>(HasSubstr(what)));
+  };
+  refuse(open_adapter(test_data("golden/dora_llama/adapter"), model), "DoRA");
+  PeftAdapter adapter = open_adapter(test_data("golden/lora_llama/adapter"), model);
+  adapter.settings.trained = {"model.norm"};
+  refuse(adapter, "model.norm");
+}
+
 TEST(GgufAdapter, WhatItNeedsIsSaid) {
   TemporaryFolder folder;
   const auto peft = test_data("golden/lora_llama/adapter");

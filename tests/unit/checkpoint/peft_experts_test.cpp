@@ -106,9 +106,9 @@ TEST(PeftExperts, GateAndUpOfTheirOwnBecomeOneOfTwiceTheRank) {
 TEST(PeftExperts, WhatPeftCannotHoldIsNotWritten) {
   const TemporaryFolder folder;
   PeftAdapter adapter = open_adapter(golden("lora_experts_v4"), model());
-  adapter.dropout = 0.1;
+  adapter.settings.dropout = 0.1;
   EXPECT_THAT([&] { written(folder, adapter); }, ThrowsMessage<ConfigError>(HasSubstr("dropout")));
-  adapter.dropout = 0;
+  adapter.settings.dropout = 0;
   std::erase_if(adapter.settings.modules,
                 [](const auto& module) { return module.first.ends_with(".w1"); });
   EXPECT_THAT([&] { written(folder, adapter); }, ThrowsMessage<ConfigError>(HasSubstr("together")));

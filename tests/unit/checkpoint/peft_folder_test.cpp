@@ -111,24 +111,49 @@ TEST_F(PeftFolder, SettingsThatAreNotSupportedAreRefusedByName) {
   expect_setting_refused("peft_type", "VERA");
   expect_setting_refused("bias", "all");
   expect_setting_refused("lora_bias", true);
-  expect_setting_refused("use_dora", true);
   expect_setting_refused("use_qalora", true);
   expect_setting_refused("layer_replication", json::array({json::array({0, 2})}));
   expect_setting_refused("trainable_token_indices", json::array({1}));
   expect_setting_refused("alora_invocation_tokens", json::array({1}));
-  expect_setting_refused("modules_to_save", json::array({"lm_head"}));
   expect_setting_refused("target_parameters", json::array({"experts.gate_up_proj"}));
   expect_setting_refused("init_lora_weights", "pissa_niter_16", "changed the model's own weights");
   expect_setting_refused("init_lora_weights", "loftq", "changed the model's own weights");
   expect_setting_refused("something_new", 1);
   config_["init_lora_weights"] = "gaussian";
   config_["lora_dropout"] = 0.05;
-  EXPECT_EQ(open().dropout, 0.05);
+  EXPECT_EQ(open().settings.dropout, 0.05);
+  config_["lora_dropout"] = 1;
+  expect_refused<IoError>("lora_dropout");
 }
 
-TEST_F(PeftFolder, DoraIsRefused) {
-  EXPECT_THAT([] { open_adapter(test_data("golden/dora_llama/adapter"), model_of("llama")); },
-              ThrowsMessage<ConfigError>(HasSubstr("use_dora")));
+TEST_F(PeftFolder, MagnitudesAreThoseOfDora) {
+  const ModelConfig model = model_of("llama");
+  PeftAdapter adapter = open_adapter(test_data("golden/dora_llama/adapter"), model);
+  EXPECT_TRUE(adapter.settings.magnitudes);
+  EXPECT_EQ(adapter.settings.modules.size(), 12u);  // three of each of four layers
+  adapter.config = peft_config_text(adapter.settings, model, "");
+  EXPECT_EQ(json::parse(adapter.config).at("use_dora"), true);
+  write_peft_folder(adapter, model, folder_ / "copy");
+  EXPECT_TRUE(open_adapter(folder_ / "copy", model).settings.magnitudes);
+  config_["use_dora"] = true;
+  expect_refused<IoError>(".lora_magnitude_vector is missing");
+}
+
+TEST_F(PeftFolder, SavedModulesTrainBesideTheAdapters) {
+  const std::string norm = "base_model.model.model.norm.weight";
+  tensors_[norm] = host_tensor(DType::f32, {64});
+  expect_refused<IoError>(norm);  // nothing says it
+  config_["modules_to_save"] = {"norm"};
+  const PeftAdapter adapter = open();
+  EXPECT_EQ(adapter.settings.trained, std::set<std::string>{"model.norm"});
+  const json config = json::parse(peft_config_text(adapter.settings, model_of("llama"), ""));
+  EXPECT_EQ(config.at("modules_to_save"), json({"model.norm"}));
+  const auto merged =
+      merge_adapter(open_weights(resolve_model_folder(test_data("golden/llama/model"))), open(),
+                    model_of("llama"), std::nullopt);
+  EXPECT_EQ(merged->tensor("model.norm.weight").data<float>()[0], 0);
+  config_["modules_to_save"] = {"norm", "lm_head"};
+  expect_refused<IoError>("has no tensor of lm_head");
 }
 
 TEST_F(PeftFolder, TensorsThatDoNotFitAreRefused) {
@@ -220,6 +245,7 @@ TEST_F(PeftFolder, OtherFoldersAreRefused) {
 TEST(MergedWeights, AreThoseOfPeft) {
   const std::pair<std::string, std::string> cases[] = {{"lora_llama", "llama"},
                                                        {"lora_gpt2", "gpt2"},
+                                                       {"dora_llama", "llama"},
                                                        {"lora_experts", "mixtral"},
                                                        {"lora_experts_v4", "mixtral"}};
   for (const auto& [adapter, name] : cases) {

@@ -118,6 +118,41 @@ TEST(AdapterModules, PatternsOfRanksAndScalesAct) {
   EXPECT_GT(chosen(config), 0u);
 }
 
+TEST(AdapterModules, ModulesThatTrainBesideAreNamed) {
+  PeftConfig config;
+  config.train = {"norm", "layers.0.*layernorm", "lm_head"};
+  const std::set<std::string> chosen = choose_adapters(config, model_of("llama")).trained;
+  EXPECT_EQ(chosen,
+            (std::set<std::string>{"lm_head", "model.layers.0.input_layernorm",
+                                   "model.layers.0.post_attention_layernorm", "model.norm"}));
+  const auto refused = [&](const std::string& pattern, const std::string& model,
+                           const std::string& what) {
+    config.train = {pattern};
+    EXPECT_THAT([&] { choose_adapters(config, model_of(model)); },
+                ThrowsMessage<ConfigError>(HasSubstr(what)));
+  };
+  refused("nrm", "llama", "nearest: norm");
+  refused("q_proj", "llama", "peft.target_modules");
+  refused("lm_head", "gpt2", "name transformer.wte");  // tied
+  config.train = {"wte", "wpe", "ln_f"};
+  EXPECT_EQ(choose_adapters(config, model_of("gpt2")).trained.size(), 3u);
+}
+
+TEST(AdapterModules, MagnitudesAreOfLayersThatTensorRanksCut) {
+  PeftConfig config;
+  config.scheme = "dora";
+  const auto refused = [&](const std::string& model, const std::string& what) {
+    EXPECT_THAT([&] { choose_adapters(config, model_of(model)); },
+                ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.scheme: dora"), HasSubstr(what))));
+  };
+  refused("mixtral", "peft.exclude_modules=[\"*.experts.*\"]");
+  refused("deepseek_v2", "q_a_proj, kv_a_proj_with_mqa, \"*.experts.*\"]");
+  config.exclude_modules = {"q_a_proj", "kv_a_proj_with_mqa", "*.experts.*"};
+  EXPECT_TRUE(choose_adapters(config, model_of("deepseek_v2")).magnitudes);
+  config.target_modules = {"q_proj", "gate"}, config.exclude_modules = {};
+  refused("mixtral", "peft.exclude_modules=[gate]");
+}
+
 TEST(AdapterModules, FrozenWeightsHaveTwoThirdsOfTheProducts) {
   const ModelConfig model = model_of("llama");
   PeftConfig config;
@@ -128,6 +163,10 @@ TEST(AdapterModules, FrozenWeightsHaveTwoThirdsOfTheProducts) {
   const double adapters = 10.0 * 6 * 2 * static_cast<double>(2 * model.hidden * model.layers);
   EXPECT_DOUBLE_EQ(some.token_part, all.token_part * 2 / 3 + adapters);
   EXPECT_EQ(some.attention_part, all.attention_part);
+  config.train = {"lm_head"};
+  EXPECT_DOUBLE_EQ(
+      training_flops(flop_sizes(model, choose_adapters(config, model)), 1, 10).token_part,
+      some.token_part + 10.0 * 2 * static_cast<double>(model.vocabulary * model.hidden));
 }
 
 }  // namespace

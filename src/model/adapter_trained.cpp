@@ -1,0 +1,90 @@
+#include "model/adapter_trained.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "device/device.h"
+#include "model/adapter_modules.h"
+#include "model/family.h"
+#include "model/model.h"
+
+namespace viaduct {
+namespace {
+
+/// The last parts of the names, each once.
+std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
+  std::vector<std::string> parts;
+  for (const std::string& module : modules) {
+    const std::string part = module.substr(module.rfind('.') + 1);
+    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(part);
+  }
+  return parts;
+}
+
+[[noreturn]] void refuse(const std::string& pattern, const std::vector<AdaptableModule>& linear,
+                         const std::vector<std::string>& modules, const ModelConfig& model) {
+  const TensorNames& names = model_family(model.family).names;
+  if (model.tied_embeddings && names_module(pattern, names.head)) {
+    fail<ConfigError>(
+        "peft.train: {} is the token table in this model (tied); name {}, which trains both",
+        pattern, names.token_embedding);
+  }
+  if (std::ranges::any_of(linear, [&](const auto& one) { return names_module(pattern, one.name); }))
+    fail<ConfigError>(
+        "peft.train: {} is a linear layer of the blocks, whose adapter trains "
+        "(peft.target_modules); without section peft all of it does",
+        pattern);
+  const std::vector<std::string> parts = last_parts(modules);
+  const auto near = nearest_name(pattern, parts);
+  fail<ConfigError>("peft.train: {} matches nothing of the model{} (modules: {})", pattern,
+                    near ? "; nearest: " + *near : "", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> trainable_modules(const ModelConfig& model) {
+  const auto device = make_sim_device();  // only structure, no memory
+  const auto built = build_model(*device, model, {.precision = precision_recipe("fp32")}, 1);
+  std::set<std::string> linear;
+  for (const AdaptableModule& one : adaptable_modules(model)) linear.insert(one.name);
+  std::vector<std::string> modules;
+  for (const Parameter* parameter : built->parameters()) {
+    if (parameter->parts.empty() || parameter->experts.any() || parameter->load_bias_rate) continue;
+    const std::string& name = parameter->parts.front().name;
+    const std::string module = module_of_parameter(name);
+    const bool own = std::ranges::all_of(parameter->parts, [&](const Part& part) {
+      return module_of_parameter(part.name) == module;
+    });
+    const bool is_module = name.ends_with(".weight") || name.ends_with(".bias");
+    if (own && is_module && !linear.contains(module) &&
+        std::ranges::find(modules, module) == modules.end())
+      modules.push_back(module);
+  }
+  return modules;
+}
+
+bool is_tied_table(const ModelConfig& model, const std::string& module) {
+  return model.tied_embeddings && module == model_family(model.family).names.token_embedding;
+}
+
+std::set<std::string> choose_trained(const std::vector<std::string>& patterns,
+                                     const ModelConfig& model) {
+  std::set<std::string> chosen;
+  if (patterns.empty()) return chosen;
+  const std::vector<std::string> modules = trainable_modules(model);
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (const std::string& module : modules) {
+      if (!names_module(pattern, module)) continue;
+      chosen.insert(module);
+      any = true;
+    }
+    if (!any) refuse(pattern, adaptable_modules(model), modules, model);
+  }
+  return chosen;
+}
+
+}  // namespace viaduct

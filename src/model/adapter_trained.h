@@ -1,0 +1,26 @@
+#pragma once
+// What of a model may train beside its adapters (peft.train, PEFT's modules_to_save): norms, token
+// and position table, head. Each is a copy of its own in the adapter's files.
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace viaduct {
+
+/// The modules, by Hugging Face's names ("model.norm"), in the model's order: those whose
+/// parameters are theirs alone, except the matrices of linear layers.
+std::vector<std::string> trainable_modules(const ModelConfig& model);
+
+/// Whether a tied head trains with the token table that is `module`.
+bool is_tied_table(const ModelConfig& model, const std::string& module);
+
+/// The modules that `patterns` of peft.train ask for: names or last parts, with wildcards.
+/// ConfigError for one that matches nothing, with the nearest name, and for a tied head, which is
+/// the token table.
+std::set<std::string> choose_trained(const std::vector<std::string>& patterns,
+                                     const ModelConfig& model);
+
+}  // namespace viaduct
