@@ -1,14 +1,21 @@
 #include "device/planned_arena.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace viaduct {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 
+// An allocation that is kept leaves out places of those this many times as large.
+constexpr int64_t kMuchLarger = 3;
+
 uint64_t key_of(MemoryTag tag, int64_t bytes) {
   return static_cast<uint64_t>(bytes) * kMemoryTags + static_cast<uint64_t>(tag);
+}
+int64_t bytes_of(uint64_t key) {
+  return static_cast<int64_t>(key / kMemoryTags);
 }
 
 }  // namespace
@@ -77,15 +84,30 @@ void* PlannedArena::take_resident(uint64_t key, int64_t bytes) {
   return nullptr;
 }
 
-void* PlannedArena::take_spare(int64_t bytes) {
+std::vector<PlannedArena::Stretch> PlannedArena::held_or_coming(int64_t least) const {
+  std::vector<Stretch> taken(held_.begin(), held_.end());
+  for (const auto& [key, places] : sequences_[static_cast<size_t>(sequence_)]) {
+    if (bytes_of(key) < least) continue;
+    for (size_t i = places.next; i < places.offsets.size(); ++i) {
+      const int64_t offset = places.offsets[i];
+      if (offset != kResident) taken.emplace_back(offset, offset + bytes_of(key));
+    }
+  }
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+void* PlannedArena::take_spare(int64_t bytes, MemoryTag tag) {
   if (sequence_ < 0) return nullptr;
+  const bool kept = tag == MemoryTag::saved;
   int64_t best = -1, best_room = 0;
   int64_t begin = resident_end_;
   const auto consider = [&](int64_t end) {
     const int64_t room = end - begin;
     if (room >= bytes && (best < 0 || room < best_room)) best = begin, best_room = room;
   };
-  for (const auto& [offset, end] : held_) {
+  const int64_t none = std::numeric_limits<int64_t>::max();
+  for (const auto& [offset, end] : held_or_coming(kept ? kMuchLarger * bytes : none)) {
     consider(offset);
     begin = std::max(begin, (end + kAlignment - 1) / kAlignment * kAlignment);
   }

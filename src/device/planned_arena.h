@@ -28,8 +28,10 @@ class PlannedArena {
   /// The smallest free stretch above what is resident that has room for an allocation without a
   /// place of its own, such as experts' rows, whose number the data decide: what the plan has for
   /// them would else be taken twice. An allocation that finds its place used so gets another one,
-  /// as above, or a stretch. Null outside of sequences, and if none has room.
-  void* take_spare(int64_t bytes);
+  /// as above, or a stretch. What is kept for the backward leaves out the places of much larger
+  /// allocations that are still to come in the sequence (the logits'): these would find no other
+  /// room. Null outside of sequences, and if none has room.
+  void* take_spare(int64_t bytes, MemoryTag tag);
   /// False if `data` is not in this arena.
   bool give(void* data);
 
@@ -40,7 +42,11 @@ class PlannedArena {
   };
   /// Places by tag and size.
   using Sequence = std::unordered_map<uint64_t, Places>;
+  /// Offset and end.
+  using Stretch = std::pair<int64_t, int64_t>;
 
+  /// What is held, and the places still to come of allocations of at least `least` bytes; sorted.
+  std::vector<Stretch> held_or_coming(int64_t least) const;
   void* hold(int64_t offset, int64_t bytes);
   void* take_resident(uint64_t key, int64_t bytes);
 

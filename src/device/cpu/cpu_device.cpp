@@ -68,7 +68,7 @@ class CpuDevice final : public Device {
       if (arena_->in_sequence()) {
         ++statistics().unplanned_allocations;
         statistics().unplanned_bytes += bytes;
-        if (void* spare = arena_->take_spare(bytes)) return spare;
+        if (void* spare = arena_->take_spare(bytes, tag)) return spare;
       }
     }
     void* const block = take_unplanned(bytes);

@@ -100,6 +100,27 @@ TEST(MemoryPlan, OtherSizesAreMadeWhereTheArenaIsFree) {
   EXPECT_EQ(device->memory().unplanned_allocations, 12);
 }
 
+// Rows of experts that are kept, then the logits: these have their place, and some rows another.
+TEST(MemoryPlan, WhatIsKeptLeavesOutPlacesOfMuchLargerOnesToCome) {
+  constexpr int64_t kLogits = 1240 << 10;
+  const auto device = make_cpu_device(1);
+  MemoryPlan plan;
+  plan.arena_bytes = kHuge;
+  plan.sequences[static_cast<size_t>(MemorySequence::step)] = {
+      {MemoryTag::saved, kPlace, 0},
+      {MemoryTag::saved, kPlace, kPlace},
+      {kTag, kLogits, 2 * kPlace},
+  };
+  device->use_plan(plan);
+  const int64_t before = device->memory().reserved_bytes;
+  device->begin_sequence(MemorySequence::step);
+  const Tensor first = take(*device, kPlace + 64, MemoryTag::saved),
+               second = take(*device, kPlace + 64, MemoryTag::saved);
+  EXPECT_EQ(distance(first, take(*device, kLogits)), 2 * kPlace);
+  EXPECT_LE(device->memory().reserved_bytes - before, kPlace * 9 / 8 + 64) << "of the second alone";
+  device->end_sequence();
+}
+
 TEST(MemoryPlan, WhatFitsNowhereHasMemoryOfItsOwn) {
   const auto device = make_cpu_device(1);
   device->use_plan(small_plan());
