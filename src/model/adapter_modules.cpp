@@ -104,8 +104,12 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
       add(names.qkv, "linear_qkv", q + 2 * kv, model.hidden);
     }
     add(names.projection, "linear_proj", model.hidden, q);
-    if (model.gated) add(names.gate, "linear_fc1", model.feed_forward, model.hidden);
-    add(names.up, "linear_fc1", model.feed_forward, model.hidden);
+    if (model.gated && !names.gate_up.empty()) {
+      add(names.gate_up, "linear_fc1", 2 * model.feed_forward, model.hidden);
+    } else {
+      if (model.gated) add(names.gate, "linear_fc1", model.feed_forward, model.hidden);
+      add(names.up, "linear_fc1", model.feed_forward, model.hidden);
+    }
     add(names.down, "linear_fc2", model.hidden, model.feed_forward);
   }
   return modules;

@@ -2,6 +2,7 @@
 // Tables of cos and sin for rotary positions, with the published scalings of the frequencies.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/device.h"
@@ -38,6 +39,10 @@ std::vector<float> rotary_frequencies(const RotarySpec& spec);
 /// cos and sin [positions, width / 2] on a device, f32 (or f64 for `dtype` f64).
 struct RotaryTable {
   Tensor cos, sin;
+};
+/// Those of a model's layers; absent where no layer reads one.
+struct RotaryTables {
+  std::optional<RotaryTable> common, windowed;  // of layers with a sliding window, if they differ
 };
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype);
