@@ -35,8 +35,8 @@ void resolve_ernie4_5(ModelFields& fields) {
 }  // namespace
 
 ModelFamily ernie4_5() {
-  return {"ernie4_5",    "Ernie4_5ForCausalLM", read_ernie4_5,          write_ernie4_5,
-          llama_names(), resolve_ernie4_5,      RotaryPairs::neighbours};
+  return {"ernie4_5",    "Ernie4_5ForCausalLM", read_ernie4_5,           write_ernie4_5,
+          llama_names(), resolve_ernie4_5,      RotaryPairs::neighbours, "Ernie4_5_ForCausalLM"};
 }
 
 }  // namespace viaduct::families

@@ -22,8 +22,10 @@ ModelConfig read_starcoder2(HfConfig& config) {
   model.embedding_dropout = config.number("embedding_dropout", 0);
   model.residual_dropout = config.number("residual_dropout", 0);
   model.windows.assign(static_cast<size_t>(model.layers), config.integer("sliding_window", 0));
-  // Names of what the family always has, in the files of its publisher.
-  config.ignore({"mlp_type", "norm_type"});
+  // In the files of its publisher, read by no code: names of what the family always has, and fields
+  // of the code that it was trained with.
+  config.ignore({"activation_function", "attention_softmax_in_fp32", "layer_norm_epsilon",
+                 "mlp_type", "norm_type", "scale_attention_softmax_in_fp32", "scale_attn_weights"});
   return model;
 }
 
