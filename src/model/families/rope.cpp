@@ -84,8 +84,12 @@ void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& 
 }
 
 void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json) {
-  json["partial_rotary_factor"] =
-      static_cast<double>(model.rotary.width) / static_cast<double>(model.head_dim);
+  const auto width = static_cast<double>(model.rotary.width),
+             head = static_cast<double>(model.head_dim);
+  double part = width / head;
+  // Readers take the integer part of the product.
+  if (static_cast<int64_t>(head * part) < model.rotary.width) part = std::nextafter(part, 2.0);
+  json["partial_rotary_factor"] = part;
 }
 
 bool says_rope_base(HfConfig& config) {
