@@ -178,10 +178,13 @@ void add_attention(FieldGroup& group, ModelFields& config) {
           "Rotary pairs are neighbours (2i, 2i + 1) instead of halves (i, i + R/2), the order of "
           "Hugging Face's code and weights.")
       .constraint("needs rope and apply_rope_fusion; weights keep the order they were trained in");
-  group.field("rope_scaling", config.rope_scaling,
-              "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
-              "linear|llama3|yarn, factor: …}; null: "
-              "none.");
+  group.field(
+      "rope_scaling", config.rope_scaling,
+      "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
+      "linear|llama3|yarn, factor: …}, or {rope_type: longrope, short_factor: […], long_factor: "
+      "[…]}, "
+      "of which the second list is for rows longer than original_max_position_embeddings; null: "
+      "none.");
   group
       .field("window_rotary_base", config.window_rotary_base,
              "Base of the rotary frequencies in layers with a sliding window, which are not "

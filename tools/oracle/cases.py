@@ -43,6 +43,8 @@ def deepseek(model_type, **fields):
         "norm_topk_prob": False, **fields})
 
 
+LONG_ROPE = {"original_max_position_embeddings": 64, **rope("longrope", short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
+                                                            long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0])}
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 # name: (config.json, length of the rows)
@@ -137,6 +139,8 @@ CASES = {
     "phi3": (decoder("phi3", num_key_value_heads=4, sliding_window=None), 64),
     "phi3_part_window": (decoder("phi3", num_key_value_heads=1, partial_rotary_factor=0.75, sliding_window=21,
                                  tie_word_embeddings=True), 200),
+    "phi3_longrope": (decoder("phi3", partial_rotary_factor=0.75, sliding_window=None, **LONG_ROPE), 200),
+    "phi3_longrope_short": (decoder("phi3", partial_rotary_factor=0.75, sliding_window=None, **LONG_ROPE), 64),
     "glm": (decoder("glm", head_dim=16, attention_bias=True), 64),
     "glm4": (decoder("glm4", head_dim=24, attention_bias=False, num_key_value_heads=1), 200),
     "glm4_bias": (decoder("glm4", head_dim=16, attention_bias=True, partial_rotary_factor=0.25, tie_word_embeddings=True), 64),
@@ -205,6 +209,8 @@ STORED = {
     "olmo3": (small(decoder("olmo3", sliding_window=7, layer_types=[SLIDING, FULL], rope_theta=500000.0, **rope(
         "yarn", factor=4.0, original_max_position_embeddings=16))), 24),
     "phi3": (small(decoder("phi3", partial_rotary_factor=0.7, sliding_window=9)), 24),
+    "longrope": (small(decoder("phi3", sliding_window=None, original_max_position_embeddings=16, **rope(
+        "longrope", short_factor=[1.0, 1.0, 1.5], long_factor=[1.0, 1.5, 4.0]))), 24),
     "glm": (small(decoder("glm", head_dim=8, num_attention_heads=2, num_key_value_heads=1, attention_bias=True)), 24),
     "glm4": (small(decoder("glm4", head_dim=8, attention_bias=True)), 24),
     "granite": (small(decoder("granite", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,

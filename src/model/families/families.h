@@ -68,6 +68,8 @@ struct RotaryDefaults {
   double base = 10000;
   double part = 0;           // of a head that rotates; 0: the family has no partial_rotary_factor
   bool interleaved = false;  // pairs are neighbours
+  /// The length before a stretch stands outside of `rope_scaling` (Phi 3).
+  bool original_length = false;
   /// The base of layers with a window, of families whose `rope_parameters` has an object for each
   /// kind of layer (window_rotary_base is read from it only); 0: others.
   double window_base = 0;

@@ -11,26 +11,26 @@ namespace {
 
 constexpr int64_t kPadding = 32000;
 
-/// In these files "su" and "yarn" stand for "longrope".
-void refuse_scalings(HfConfig& config) {
+/// The family's code knows no other; "su" is LongRoPE in its first files.
+void refuse_other_scalings(HfConfig& config) {
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(field)) continue;
     HfConfig scaling = config.object(field);
     const std::string type =
         scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
-    VIADUCT_CHECK(ConfigError, type == "default",
-                  "{}: {}: rope_type {} is not supported in family phi3 (supported: default)",
-                  config.where(), field, type);
+    VIADUCT_CHECK(
+        ConfigError, type == "default" || type == "longrope" || type == "su",
+        "{}: {}: rope_type {} is not supported in family phi3 (supported: default, longrope)",
+        config.where(), field, type);
   }
 }
 
 ModelConfig read_phi3(HfConfig& config) {
-  refuse_scalings(config);
-  ModelConfig model = read_llama_like(config, 0, kPadding, {.part = 1});
+  refuse_other_scalings(config);
+  ModelConfig model = read_llama_like(config, 0, kPadding, {.part = 1, .original_length = true});
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.residual_dropout = config.number("resid_pdrop", 0);
-  config.ignore({"original_max_position_embeddings"});  // read by scalings only
   const int64_t window = config.integer("sliding_window", 0);
   model.windows.assign(static_cast<size_t>(model.layers), window);
   return model;
@@ -39,7 +39,9 @@ ModelConfig read_phi3(HfConfig& config) {
 nlohmann::ordered_json write_phi3(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   write_rotated_part(model, json);
-  json["original_max_position_embeddings"] = model.max_positions;
+  json["original_max_position_embeddings"] = model.rotary.scaling == RopeScalingKind::longrope
+                                                 ? model.rotary.original_max_positions
+                                                 : model.max_positions;
   json["resid_pdrop"] = model.residual_dropout;
   json["sliding_window"] = nullptr;
   if (!model.windows.empty() && model.windows.front() > 0)

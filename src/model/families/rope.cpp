@@ -1,5 +1,6 @@
 // Rotary positions as config.json describes them: base, rotated part of a head, scalings.
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -18,6 +19,33 @@ double yarn_attention_factor(HfConfig& scaling, const RotarySpec& rotary) {
   const double m = rotary.mscale, all = rotary.mscale_all_dim;
   return m != 0 && all != 0 ? yarn_mscale(rotary.factor, m) / yarn_mscale(rotary.factor, all)
                             : yarn_mscale(rotary.factor, 1);
+}
+
+/// LongRoPE's lists, and the factor of cos and sin: sqrt(1 + ln(stretch) / ln(original length)).
+void read_longrope(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
+  rotary.scaling = RopeScalingKind::longrope;
+  const int64_t unsaid =
+      rotary.original_max_positions > 0 ? rotary.original_max_positions : max_positions;
+  rotary.original_max_positions = scaling.integer("original_max_position_embeddings", unsaid);
+  VIADUCT_CHECK(ConfigError, rotary.original_max_positions >= 2,
+                "{}: original_max_position_embeddings is {}, expected at least 2", scaling.where(),
+                rotary.original_max_positions);
+  const auto pairs = static_cast<size_t>(std::max<int64_t>(rotary.width, 0) / 2);
+  const auto factors = [&](const char* field) {
+    std::vector<double> list = scaling.numbers(field);
+    const bool fits = list.size() == pairs && std::ranges::all_of(list, [](double factor) {
+                        return factor > 0 && std::isfinite(factor);
+                      });
+    VIADUCT_CHECK(ConfigError, fits, "{}: {}: expected {} numbers above 0, one for each pair",
+                  scaling.where(), field, pairs);
+    return list;
+  };
+  rotary.short_factors = factors("short_factor");
+  rotary.long_factors = factors("long_factor");
+  const auto original = static_cast<double>(rotary.original_max_positions);
+  const double stretch = scaling.number("factor", static_cast<double>(max_positions) / original);
+  rotary.attention_factor = scaling.number(
+      "attention_factor", stretch <= 1 ? 1 : std::sqrt(1 + std::log(stretch) / std::log(original)));
 }
 
 }  // namespace
@@ -64,6 +92,9 @@ void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& 
   model.rotary.base = config.number("rope_theta", defaults.base);
   model.rotary.width = model.head_dim;
   model.rotary.interleaved = config.boolean("rotary_interleaved", defaults.interleaved);
+  if (defaults.original_length)
+    model.rotary.original_max_positions =
+        config.integer("original_max_position_embeddings", model.max_positions);
   const bool partial = defaults.part > 0;
   double part = partial ? config.number("partial_rotary_factor", defaults.part) : 1;
   if (partial) model.rotary.width = rotated_dims(config, model.head_dim, part);
@@ -128,9 +159,11 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
     rotary.mscale = scaling.number("mscale", 0);
     rotary.mscale_all_dim = scaling.number("mscale_all_dim", 0);
     rotary.attention_factor = yarn_attention_factor(scaling, rotary);
+  } else if (type == "longrope" || type == "su") {  // the second: in the first files of Phi 3
+    read_longrope(scaling, max_positions, rotary);
   } else {
     fail<ConfigError>(
-        "{}: rope_type {} is not supported (supported: default, linear, llama3, yarn)",
+        "{}: rope_type {} is not supported (supported: default, linear, llama3, longrope, yarn)",
         scaling.where(), type);
   }
   (void)scaling.finish(UnknownFields::refused);
@@ -161,6 +194,12 @@ nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
       if (rotary.mscale_all_dim != 0) json["mscale_all_dim"] = rotary.mscale_all_dim;
       return json;
     }
+    case RopeScalingKind::longrope:
+      return {{"rope_type", "longrope"},
+              {"short_factor", rotary.short_factors},
+              {"long_factor", rotary.long_factors},
+              {"original_max_position_embeddings", rotary.original_max_positions},
+              {"attention_factor", rotary.attention_factor}};
   }
   return nullptr;
 }

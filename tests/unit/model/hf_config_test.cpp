@@ -109,6 +109,21 @@ TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
               HasSubstr("partial_rotary_factor"));
 }
 
+TEST(HfConfig, LongRopeReadsItsOriginalLengthFromBothPlaces) {
+  const std::string lists = R"("short_factor": [1.0, 1.5], "long_factor": [2.0, 30.5])";
+  const ModelConfig before = read("phi3", R"("partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 16, "rope_scaling": {"type": "longrope", )" +
+                                              lists + "}");
+  EXPECT_EQ(before.rotary.long_factors, (std::vector<double>{2, 30.5}));
+  EXPECT_EQ(before.rotary.original_max_positions, 16);
+  // sqrt(1 + ln(64 / 16) / ln(16))
+  EXPECT_NEAR(before.rotary.attention_factor, 1.224744871, 1e-9);
+  const ModelConfig now = read("phi3", R"("rope_parameters": {"partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 16, "rope_type": "longrope", "rope_theta": 10000.0, )" +
+                                           lists + "}");
+  EXPECT_EQ(write_hf_config(now), write_hf_config(before));
+}
+
 TEST(HfConfig, ArchitecturesOfPublishersCode) {
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5_ForCausalLM"])").family, "ernie4_5");
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5ForCausalLM"])").family, "ernie4_5");
@@ -126,6 +141,8 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"stablelm", R"("use_parallel_residual": true)"},
       {"stablelm", R"("qk_layernorm": true)"},
       {"phi3", R"("rope_scaling": {"type": "longrope"})"},
+      {"phi3", R"("rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 0],
+                  "long_factor": [1, 1, 1, 1]})"},
       {"phi3", R"("rope_scaling": {"type": "yarn"})"},
       {"gemma3_text", R"("use_bidirectional_attention": true)"},
       {"smollm3", R"("no_rope_layers": [1])"},
