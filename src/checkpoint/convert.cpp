@@ -212,11 +212,12 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
     notes.push_back(fmt::format(
         "{}: {} is {}: Viaduct reads this field; Hugging Face's code of {} ignores it and would "
         "pair {}",
-        to.string(), neighbours ? "rotary_interleaved" : "rope_interleave", neighbours,
-        model.family, neighbours ? "halves" : "neighbours"));
+        to.string(), neighbours || !model.latent.any() ? "rotary_interleaved" : "rope_interleave",
+        neighbours, model.family, neighbours ? "halves" : "neighbours"));
   }
   const double scalar = 1 / (model.attention_scale * model.attention_scale);
-  if (model.family == "gemma2" && std::abs(scalar - std::round(scalar)) >= 1e-9 * scalar) {
+  if (model.family.starts_with("gemma") && model.family != "gemma" &&
+      std::abs(scalar - std::round(scalar)) >= 1e-9 * scalar) {
     notes.push_back(
         fmt::format("{}: query_pre_attn_scalar is {}: transformers 5 opens only whole numbers",
                     to.string(), scalar));

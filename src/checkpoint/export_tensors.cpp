@@ -33,8 +33,8 @@ constexpr std::string_view kWeight = ".weight";
 std::set<std::string> block_modules(const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;
   std::set<std::string> modules;
-  for (const std::string& name :
-       {names.qkv, names.q, names.k, names.v, names.projection, names.gate, names.up, names.down}) {
+  for (const std::string& name : {names.qkv, names.q, names.k, names.v, names.projection,
+                                  names.gate, names.up, names.gate_up, names.down}) {
     for (int64_t layer = 0; layer < model.layers + model.mtp_layers && !name.empty(); ++layer)
       modules.insert(fmt::format(fmt::runtime(name), layer));
   }

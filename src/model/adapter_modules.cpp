@@ -59,8 +59,12 @@ class BlockModules {
   }
 
   void add_feed_forward() const {
-    if (!model_.moe.routes(model_.kind_of(layer_)))
-      return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
+    const bool routed = model_.moe.routes(model_.kind_of(layer_));
+    if (!routed && model_.gated && !names_.gate_up.empty()) {  // one tensor
+      add(names_.gate_up, "linear_fc1", 2 * model_.feed_forward, model_.hidden);
+      return add(names_.down, "linear_fc2", model_.hidden, model_.feed_forward);
+    }
+    if (!routed) return add_mlp(names_.gate, names_.up, names_.down, model_.feed_forward);
     add_whole(names_.router, "router", model_.moe.experts, true);
     if (model_.moe.shared_feed_forward > 0)
       add_mlp(names_.shared_gate, names_.shared_up, names_.shared_down,

@@ -1,6 +1,7 @@
 // Builds layers and parameters from ModelConfig and the family's tensor names.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "model/build_moe.h"
@@ -51,7 +52,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.first_head = spec.heads * m.place.tp_rank;
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
-  spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(c.kind_of(layer))];
+  spec.window = c.window_of(layer);
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   spec.method.library = c.library_attention;
@@ -60,26 +61,48 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   return spec;
 }
 
-std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const RotaryTable* rotary) {
+RotaryEmbedding rotary_of(const Maker& m, int64_t layer, const RotaryTables& tables) {
+  const ModelConfig& c = m.config;
+  const auto& table = tables.windowed && c.window_of(layer) > 0 ? tables.windowed : tables.common;
+  return {c.rotates(layer) && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved};
+}
+
+/// The pieces of the layer before the activation: gate, if there is one, and up; each a logical
+/// tensor, or a half of a fused one.
+std::vector<ParameterMaker::Piece> up_pieces(const Maker& m, int64_t layer) {
+  const ModelConfig& c = m.config;
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  const int64_t features = c.feed_forward;
+  if (!c.gated) return {{at(m.names.up), features, 1}};
+  if (m.names.gate_up.empty())
+    return {{at(m.names.gate), features, 1}, {at(m.names.up), features, 1}};
+  const std::string fused = at(m.names.gate_up);
+  return {{fused, features, 1, 0, 2 * features}, {fused, features, 1, features, 2 * features}};
+}
+
+std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
+                                         const RotaryTables& rotary) {
   const ModelConfig& c = m.config;
   const std::string path = "blocks." + std::to_string(layer) + ".attention";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
+  std::optional<Norm> input_norm;
+  if (c.input_norms) input_norm = norm(".input_norm", m.names.input_norm);
   AttentionParts parts{
-      norm(".input_norm", m.names.input_norm),
+      std::move(input_norm),
       m.make.column_linear(LinearRole::qkv, path + ".qkv", qkv_pieces(m, layer), c.hidden,
                            c.qkv_bias, layer),
       std::nullopt,
       std::nullopt,
       std::nullopt,
       std::nullopt,
-      {rotary, c.rope_fusion, c.rotary.interleaved},
+      rotary_of(m, layer, rotary),
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
                         c.heads * c.head_dim, c.projection_bias, layer),
       std::nullopt,
-      ResidualDropout(c.residual_dropout, path + ".dropout"),
+      ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
@@ -100,7 +123,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
 }
 
 std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
-                                                const RotaryTable* rotary) {
+                                                const RotaryTables& rotary) {
   const ModelConfig& c = m.config;
   const LatentSizes& sizes = c.latent;
   const std::string path = "blocks." + std::to_string(layer) + ".attention";
@@ -126,10 +149,10 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
                  : columns(".query", m.names.q, c.head_dim, c.hidden),
       norm(".key_value_norm", m.names.kv_down_norm, sizes.kv_rank),
       columns(".key_value", m.names.kv_up, sizes.plain_dim + sizes.value_dim, sizes.kv_rank),
-      {rotary, c.rope_fusion, c.rotary.interleaved},
+      rotary_of(m, layer, rotary),
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
                         c.heads * sizes.value_dim, c.projection_bias, layer),
-      ResidualDropout(c.residual_dropout, path + ".dropout")};
+      ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
   return std::make_unique<LatentAttentionSegment>(attention_spec(m, layer), std::move(parts), path);
 }
 
@@ -140,19 +163,36 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
-  std::vector<ParameterMaker::Piece> up{{at(m.names.up), c.feed_forward, 1}};
-  if (c.gated) up.insert(up.begin(), {at(m.names.gate), c.feed_forward, 1});
-  MlpParts parts{
-      norm(".input_norm", m.names.mlp_norm),
-      m.make.column_linear(LinearRole::fc1, path + ".up", up, c.hidden, c.up_bias, layer),
-      c.activation,
-      c.gated,
-      m.make.row_linear(LinearRole::fc2, path + ".down", at(m.names.down), c.hidden, c.feed_forward,
-                        c.down_bias, layer),
-      std::nullopt,
-      ResidualDropout(c.residual_dropout, path + ".dropout")};
+  std::optional<Norm> input_norm;
+  if (c.input_norms) input_norm = norm(".input_norm", m.names.mlp_norm);
+  MlpParts parts{std::move(input_norm),
+                 m.make.column_linear(LinearRole::fc1, path + ".up", up_pieces(m, layer), c.hidden,
+                                      c.up_bias, layer),
+                 c.activation,
+                 c.gated,
+                 m.make.row_linear(LinearRole::fc2, path + ".down", at(m.names.down), c.hidden,
+                                   c.feed_forward, c.down_bias, layer),
+                 std::nullopt,
+                 ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
   return std::make_unique<MlpSegment>(std::move(parts));
+}
+
+/// Tables that no layer reads are not made.
+RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t positions,
+                                DType dtype) {
+  bool common = false, windowed = false;
+  for (int64_t layer = 0; layer < c.layers; ++layer) {
+    if (!c.rotates(layer)) continue;
+    (c.window_rotary_base > 0 && c.window_of(layer) > 0 ? windowed : common) = true;
+  }
+  RotaryTables tables;
+  if (common) tables.common = make_rotary_table(device, c.rotary, positions, dtype);
+  if (windowed) {
+    const RotarySpec spec{.width = c.rotary.width, .base = c.window_rotary_base};
+    tables.windowed = make_rotary_table(device, spec, positions, dtype);
+  }
+  return tables;
 }
 
 /// Whether one rank has the first and the last layer: without a pipeline, and in a V.
@@ -174,7 +214,7 @@ ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPla
   return held;
 }
 
-void build_block(const Maker& m, int64_t i, const RotaryTable* rotary, Layer& layer) {
+void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& layer) {
   layer.segments.push_back(m.config.latent.any() ? build_latent_attention(m, i, rotary)
                                                  : build_attention(m, i, rotary));
   if (!m.config.moe.routes(m.config.kind_of(i))) {
@@ -188,7 +228,7 @@ void build_block(const Maker& m, int64_t i, const RotaryTable* rotary, Layer& la
 
 /// The layers of multi-token prediction (nn/multi_token.h). `norm`: the model's before its head,
 /// whose weight is `head`; `tokens`: its token table.
-void build_multi_token(const Maker& m, const RotaryTable* rotary, const Norm& norm,
+void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& norm,
                        const ParameterPointer& tokens, const ParameterPointer& head,
                        std::vector<Layer>& layers) {
   const ModelConfig& c = m.config;
@@ -227,7 +267,7 @@ void build_multi_token(const Maker& m, const RotaryTable* rotary, const Norm& no
         .segments.push_back(std::make_unique<MultiTokenHeadSegment>(
             static_cast<size_t>(depth), depth + 1 == c.mtp_layers, c.hidden,
             c.mtp_loss_scale / static_cast<double>(c.mtp_layers),
-            HeadSegment({c.vocabulary, c.logit_softcap}, previous, head)));
+            HeadSegment({c.vocabulary, c.logit_softcap, c.logit_scale}, previous, head)));
   }
 }
 
@@ -247,11 +287,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) held.push_back({true, 0, config.layers, true});
 
-  std::unique_ptr<RotaryTable> rotary;
-  if (config.positions == PositionKind::rotary) {
-    rotary = std::make_unique<RotaryTable>(
-        make_rotary_table(device, config.rotary, positions, settings.precision.statistic));
-  }
+  auto rotary = std::make_unique<RotaryTables>(
+      make_rotary_tables(device, config, positions, settings.precision.statistic));
   ParameterPointer tokens;  // the table that a tied head shares
   const auto token_table = [&] {
     if (!tokens)
@@ -280,7 +317,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});
-      build_block(maker, i, rotary.get(), layer);
+      build_block(maker, i, *rotary, layer);
     }
     if (layers.head) {
       const Norm norm = make.norm("head.norm", names.final_norm, config.hidden, config.norm,
@@ -290,9 +327,9 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                                  : make.vocabulary_table("head.weight", names.head,
                                                          config.vocabulary, config.hidden, true);
       if (config.mtp_layers > 0)
-        build_multi_token(maker, rotary.get(), norm, token_table(), weight, chunk.layers);
-      auto head = std::make_unique<HeadSegment>(HeadSpec{config.vocabulary, config.logit_softcap},
-                                                norm, weight);
+        build_multi_token(maker, *rotary, norm, token_table(), weight, chunk.layers);
+      auto head = std::make_unique<HeadSegment>(
+          HeadSpec{config.vocabulary, config.logit_softcap, config.logit_scale}, norm, weight);
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));

@@ -120,7 +120,7 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
         b.make.experts_bias(path + ".experts.down", at(b.names.expert_down), c.hidden);
   }
   segments.push_back(std::make_unique<ExpertsSegment>(c.moe, place, std::move(parts)));
-  const ResidualDropout residual(c.residual_dropout, path + ".dropout");
+  const ResidualDropout residual(c.residual_dropout, path + ".dropout", c.residual_scale);
   if (place.by_domain()) {
     add_exchange(std::make_unique<DomainCombineSegment>(c.moe, place, c.hidden, residual));
   } else {

@@ -65,7 +65,9 @@ FamilyModel read_family_model(HfConfig reader) {
   }();
   for (const std::string& architecture : reader.texts("architectures")) {
     VIADUCT_CHECK(ConfigError,
-                  architecture == family.architecture || architecture == body_architecture(family),
+                  architecture == family.architecture ||
+                      architecture == body_architecture(family) ||
+                      (architecture == family.publishers_architecture && !architecture.empty()),
                   "{}: architecture {} is not supported (supported: {}, {})", where, architecture,
                   family.architecture, body_architecture(family));
   }

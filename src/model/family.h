@@ -30,6 +30,7 @@ struct ModelFamily {
   /// classes of Hugging Face transformers); null: nowhere.
   void (*resolve)(ModelFields& fields) = nullptr;
   RotaryPairs rotary_pairs = RotaryPairs::halves;
+  std::string publishers_architecture = {};  // its name in the publisher's own code, if another
 };
 
 /// All families, in alphabetical order.

@@ -15,6 +15,7 @@ void resolve_common(ModelFields& m) {
   m.normalization.resolve("RMSNorm");
   m.layernorm_epsilon.resolve(1e-5);
   m.layernorm_zero_centered_gamma.resolve(false);
+  m.pre_sublayer_norm.resolve(true);
   m.post_sublayer_norm.resolve(false);
   m.activation_func.resolve("silu");
   m.activation_func_clamp_value.resolve(std::nullopt);
@@ -42,8 +43,12 @@ void resolve_common(ModelFields& m) {
   m.rotary_percent.resolve(1.0);
   m.rotary_interleaved.resolve(false);
   m.rope_scaling.resolve(Value{});
+  m.window_rotary_base.resolve(std::nullopt);
+  m.no_rope_freq.resolve({});
   m.share_embeddings_and_output_weights.resolve(false);
   m.embedding_multiplier.resolve(1.0);
+  m.residual_multiplier.resolve(1.0);
+  m.logit_multiplier.resolve(1.0);
   m.hidden_dropout.resolve(0.0);
   m.embedding_dropout.resolve(m.hidden_dropout.value());
   m.attention_dropout.resolve(0.0);

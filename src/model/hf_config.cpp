@@ -104,6 +104,18 @@ std::vector<int64_t> HfConfig::integers(std::string_view name) {
   return list;
 }
 
+std::vector<double> HfConfig::numbers(std::string_view name) {
+  const Json* value = state_->find(name);
+  if (value == nullptr) return {};
+  if (!value->is_array()) wrong_type(name, "a list of numbers");
+  std::vector<double> list;
+  for (const Json& item : *value) {
+    if (!item.is_number()) wrong_type(name, "a list of numbers");
+    list.push_back(item.get<double>());
+  }
+  return list;
+}
+
 std::vector<std::string> HfConfig::texts(std::string_view name) {
   const Json* value = state_->find(name);
   if (value == nullptr) return {};

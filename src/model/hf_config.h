@@ -38,6 +38,8 @@ class HfConfig {
   std::string text(std::string_view name, std::optional<std::string> fallback = {});
   /// An integer or a list of integers; empty where absent.
   std::vector<int64_t> integers(std::string_view name);
+  /// A list of numbers; empty where absent.
+  std::vector<double> numbers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
   /// An object as a separate reader.
   HfConfig object(std::string_view name);

@@ -36,7 +36,7 @@ std::vector<ParameterUse> ModelChunk::uses() const {
   return list;
 }
 
-Model::Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary,
+Model::Model(ModelConfig config, std::unique_ptr<RotaryTables> rotary,
              std::vector<ModelChunk> chunks)
     : config_(std::move(config)), rotary_(std::move(rotary)), chunks_(std::move(chunks)) {}
 

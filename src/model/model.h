@@ -15,7 +15,7 @@ namespace viaduct {
 
 class Model {
  public:
-  Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary, std::vector<ModelChunk> chunks);
+  Model(ModelConfig config, std::unique_ptr<RotaryTables> rotary, std::vector<ModelChunk> chunks);
 
   const ModelConfig& config() const { return config_; }
   const std::vector<ModelChunk>& chunks() const { return chunks_; }
@@ -59,7 +59,7 @@ class Model {
 
  private:
   ModelConfig config_;
-  std::unique_ptr<RotaryTable> rotary_;  // segments point to it
+  std::unique_ptr<RotaryTables> rotary_;  // segments point to it
   std::vector<ModelChunk> chunks_;
 };
 

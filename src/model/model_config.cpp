@@ -61,6 +61,28 @@ void check_experts_extras(const ModelConfig& c, std::vector<std::string>& proble
     problems.push_back("model.moe_router_linear_bias: true needs num_moe_experts, which is null");
 }
 
+/// Norms of the stream and multipliers, and which layers rotate.
+void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (!c.input_norms && !c.output_norms) {
+    problems.push_back(
+        "model.pre_sublayer_norm: false needs post_sublayer_norm, which is false: the block would "
+        "have no norms");
+  }
+  if (!c.no_rope.empty() && static_cast<int64_t>(c.no_rope.size()) != c.layers) {
+    problems.push_back(
+        fmt::format("model.no_rope_freq: {} for {}",
+                    counted(static_cast<int64_t>(c.no_rope.size()), "entry", "entries"),
+                    counted(c.layers, "layer")));
+  }
+  const auto above_zero = [&](const char* name, double value) {
+    if (!(value > 0 && std::isfinite(value)))
+      problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
+  };
+  above_zero("residual_multiplier", c.residual_scale);
+  above_zero("logit_multiplier", c.logit_scale);
+  if (c.window_rotary_base != 0) above_zero("window_rotary_base", c.window_rotary_base);
+}
+
 /// Tensors that the family has no names for could neither be saved nor loaded.
 void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   if (c.family.empty()) return;
@@ -130,6 +152,7 @@ void check_model_config(const ModelConfig& c) {
   check_moe_config(c.moe, c.layers, experts);
   problems.insert(problems.end(), experts.all().begin(), experts.all().end());
   check_experts_extras(c, problems);
+  check_block(c, problems);
   check_names(c, problems);
   if (c.moe.any() && c.output_norms)
     problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");

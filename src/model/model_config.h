@@ -47,6 +47,7 @@ struct ModelConfig {
   NormKind norm = NormKind::rms_norm;
   double norm_eps = 1e-5;
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
+  bool input_norms = true;        // norms before attention and feed-forward; false: OLMo 2
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
   /// RMS norms on q and k before rotary, of each head (Qwen 3) or over all heads (OLMoE). Latent
   /// attention: on the compressed vectors.
@@ -70,6 +71,9 @@ struct ModelConfig {
 
   PositionKind positions = PositionKind::rotary;
   RotarySpec rotary;  // rotary positions only
+  /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
+  double window_rotary_base = 0;
+  std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
 
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool tied_embeddings = false;
@@ -79,6 +83,8 @@ struct ModelConfig {
   double attention_softcap = 0;  // 0: none
   double logit_softcap = 0;
   double embedding_scale = 1;
+  double residual_scale = 1;  // of each branch, before it is added to the stream (Granite)
+  double logit_scale = 1;     // of the logits, before their soft-cap (Granite)
 
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   double init_std = 0.02;
@@ -94,6 +100,14 @@ struct ModelConfig {
   }
   /// Dv: size of a head of values.
   int64_t value_dim() const { return latent.any() ? latent.value_dim : head_dim; }
+  bool rotates(int64_t block) const {
+    return positions == PositionKind::rotary &&
+           (no_rope.empty() || no_rope[static_cast<size_t>(kind_of(block))] == 0);
+  }
+  /// 0: unlimited.
+  int64_t window_of(int64_t block) const {
+    return windows.empty() ? 0 : windows[static_cast<size_t>(kind_of(block))];
+  }
 
   std::vector<int64_t> end_tokens;  // eos ids of the configuration, may be empty
   int64_t begin_token = -1;         // −1: none
@@ -122,6 +136,7 @@ struct TensorNames {
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
+  std::string gate_up;  // gate and up of a gated feed-forward in one tensor, gate first (Phi 3)
   // Multi-token prediction: norms of stream and embedding, projection of both, norm before the
   // head.
   std::string mtp_hidden_norm, mtp_embedding_norm, mtp_projection, mtp_head_norm;

@@ -78,6 +78,11 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .positive();
   group.field("layernorm_zero_centered_gamma", config.layernorm_zero_centered_gamma,
               "Norms scale by 1 + weight (Gemma).");
+  group
+      .field("pre_sublayer_norm", config.pre_sublayer_norm,
+             "A norm on the input of attention and feed-forward; false: only on their output "
+             "(OLMo 2).")
+      .constraint("false needs post_sublayer_norm");
   group.field("post_sublayer_norm", config.post_sublayer_norm,
               "A second norm on the output of attention and feed-forward (Gemma 2).");
   group
@@ -184,10 +189,24 @@ void add_attention(FieldGroup& group, ModelFields& config) {
           "Rotary pairs are neighbours (2i, 2i + 1) instead of halves (i, i + R/2), the order of "
           "Hugging Face's code and weights.")
       .constraint("needs rope and apply_rope_fusion; weights keep the order they were trained in");
-  group.field("rope_scaling", config.rope_scaling,
-              "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
-              "linear|llama3|yarn, factor: …}; null: "
-              "none.");
+  group.field(
+      "rope_scaling", config.rope_scaling,
+      "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
+      "linear|llama3|yarn, factor: …}, or {rope_type: longrope, short_factor: […], long_factor: "
+      "[…]}, "
+      "of which the second list is for rows longer than original_max_position_embeddings; null: "
+      "none.");
+  group
+      .field("window_rotary_base", config.window_rotary_base,
+             "Base of the rotary frequencies in layers with a sliding window, which are not "
+             "stretched then (Gemma 3); null: as in the other layers.")
+      .positive();
+  group
+      .field("no_rope_freq", config.no_rope_freq,
+             "1 for a layer whose queries and keys are not rotated, 0 for one with rotary "
+             "positions (SmolLM 3); empty: all have them.")
+      .range(0, 1)
+      .constraint("one entry per layer");
   group
       .field("apply_rope_fusion", config.apply_rope_fusion,
              "Rotary positions in one op, in place; false: composed of look-ups, copies, products "
@@ -203,6 +222,15 @@ void add_rest(FieldGroup& group, ModelFields& config) {
   group
       .field("embedding_multiplier", config.embedding_multiplier,
              "Factor on embeddings (Gemma: sqrt(hidden_size), rounded to the activations' format).")
+      .positive();
+  group
+      .field("residual_multiplier", config.residual_multiplier,
+             "Factor on the output of attention and feed-forward, before it is added to the "
+             "residual stream (Granite).")
+      .positive();
+  group
+      .field("logit_multiplier", config.logit_multiplier,
+             "Factor on the logits, before final_logit_softcapping (Granite: 1 / logits_scaling).")
       .positive();
   group
       .field("hidden_dropout", config.hidden_dropout,

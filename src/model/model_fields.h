@@ -29,7 +29,7 @@ struct ModelFields {
   Auto<std::string> normalization;
   Auto<double> layernorm_epsilon;
   Auto<bool> layernorm_zero_centered_gamma;
-  Auto<bool> post_sublayer_norm;
+  Auto<bool> pre_sublayer_norm, post_sublayer_norm;
   Auto<std::string> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
@@ -62,11 +62,13 @@ struct ModelFields {
   Auto<double> rotary_base, rotary_percent;
   Auto<bool> rotary_interleaved;
   Auto<Value> rope_scaling;
+  Auto<std::optional<double>> window_rotary_base;
+  Auto<std::vector<int64_t>> no_rope_freq;
   bool apply_rope_fusion = true;
 
   // Embeddings.
   Auto<bool> share_embeddings_and_output_weights;
-  Auto<double> embedding_multiplier;
+  Auto<double> embedding_multiplier, residual_multiplier, logit_multiplier;
 
   // Training.
   Auto<double> hidden_dropout, embedding_dropout, attention_dropout;

@@ -100,6 +100,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.normalization.resolve(model.norm == NormKind::layer_norm ? "LayerNorm" : "RMSNorm");
   fields.layernorm_epsilon.resolve(model.norm_eps);
   fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
+  fields.pre_sublayer_norm.resolve(model.input_norms);
   fields.post_sublayer_norm.resolve(model.output_norms);
   fields.qk_layernorm.resolve(model.qk_norm);
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
@@ -123,6 +124,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
                                  static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
     fields.rotary_interleaved.resolve(model.rotary.interleaved);
     fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
+    fields.window_rotary_base.resolve(positive_or_none(model.window_rotary_base));
+    fields.no_rope_freq.resolve(model.no_rope);
   }
   // A user's `add_bias_linear` applies to the biases that were not given separately.
   if (fields.add_bias_linear.is_auto()) {
@@ -136,6 +139,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.attn_logit_softcapping.resolve(positive_or_none(model.attention_softcap));
   fields.final_logit_softcapping.resolve(positive_or_none(model.logit_softcap));
   fields.embedding_multiplier.resolve(model.embedding_scale);
+  fields.residual_multiplier.resolve(model.residual_scale);
+  fields.logit_multiplier.resolve(model.logit_scale);
   fields.hidden_dropout.resolve(model.residual_dropout);
   fields.embedding_dropout.resolve(model.embedding_dropout);
   fields.attention_dropout.resolve(model.attention_dropout);
@@ -165,6 +170,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
       fields.normalization.value() == "LayerNorm" ? NormKind::layer_norm : NormKind::rms_norm;
   model.norm_eps = fields.layernorm_epsilon.value();
   model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
+  model.input_norms = fields.pre_sublayer_norm.value();
   model.output_norms = fields.post_sublayer_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
@@ -182,6 +188,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   const bool learned = fields.position_embedding_type.value() == "learned_absolute";
   model.positions = learned ? PositionKind::learned : PositionKind::rotary;
   model.rotary = learned ? RotarySpec{} : rotary_of(fields);
+  model.window_rotary_base = learned ? 0 : fields.window_rotary_base.value().value_or(0);
+  model.no_rope = learned ? std::vector<int64_t>{} : fields.no_rope_freq.value();
   model.qkv_bias = fields.add_qkv_bias.value();
   model.projection_bias = fields.add_attention_output_bias.value();
   model.up_bias = model.down_bias = fields.add_mlp_bias.value();
@@ -193,6 +201,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
   model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
   model.embedding_scale = fields.embedding_multiplier.value();
+  model.residual_scale = fields.residual_multiplier.value();
+  model.logit_scale = fields.logit_multiplier.value();
   model.flash_attention = fields.attention_backend.value() != "unfused";
   model.library_attention = fields.attention_backend.value() == "fused";
   model.masked_softmax_fusion = fields.masked_softmax_fusion;

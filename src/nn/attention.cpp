@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "nn/branch_begin.h"
 #include "nn/branch_end.h"
 #include "ops/elementwise.h"
 
@@ -58,11 +59,10 @@ AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batc
 
 TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                     SavedStore& saved) {
-  const Tensor x = in.get(kHidden);  // [stream tokens, H]
-  ProducedForms forms = parts_.qkv.allocate_input_forms(context, x.dim(0));
-  // [stream tokens, H]
-  const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved, forms);
-  const AttentionHeads heads = project(context, batch, {normed, std::move(forms)}, saved);
+  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
+  LinearInput normed =
+      begin_branch(context, unit::attn_norm, parts_.input_norm, parts_.qkv, x, saved);
+  const AttentionHeads heads = project(context, batch, std::move(normed), saved);
   const Operand attended = core_.forward(context, batch, heads, saved);  // [T, N · D]
   const UnitScope scope(saved, unit::attn_proj);
   return TensorSet(
@@ -117,9 +117,8 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
 
   // d_normed [stream tokens, H] = d_qkv · W_qkv
   const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);
-  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
-  parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
-  return TensorSet(kHidden, d_in);
+  return TensorSet(kHidden,
+                   begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
 }
 
 void AttentionSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
@@ -129,7 +128,7 @@ void AttentionSegment::backward_weight(RankContext& context, const Batch&, Saved
 
 std::vector<const Parameter*> AttentionSegment::parameters() const {
   std::vector<const Parameter*> list;
-  parts_.input_norm.append_parameters(list);
+  if (parts_.input_norm) parts_.input_norm->append_parameters(list);
   parts_.qkv.append_parameters(list);
   if (parts_.q_norm) parts_.q_norm->append_parameters(list);
   if (parts_.k_norm) parts_.k_norm->append_parameters(list);

@@ -1,6 +1,6 @@
 #pragma once
-// The self-attention segment of a transformer block: norm → QKV → (QK norm) → rotary → attention →
-// projection → (norm) → dropout → +.
+// The self-attention segment of a transformer block: (norm) → QKV → (QK norm) → rotary → attention
+// → projection → (norm) → dropout → +.
 
 #include <optional>
 
@@ -17,7 +17,7 @@ namespace viaduct {
 /// The layers that an attention segment is composed of. The QKV weight has rows [heads · D |
 /// kv_heads · D | kv_heads · D].
 struct AttentionParts {
-  Norm input_norm;
+  std::optional<Norm> input_norm;  // absent: the layers read the stream (OLMo 2)
   Linear qkv;
   std::optional<Norm> q_norm, k_norm;                // per head, before rotary
   std::optional<WideNorm> q_wide_norm, k_wide_norm;  // over all heads, before rotary
@@ -42,7 +42,7 @@ class AttentionSegment final : public StreamSegment {
   std::string_view name() const override { return "attention"; }
 
  private:
-  int64_t features() const override { return parts_.input_norm.features(); }
+  int64_t features() const override { return parts_.projection.weight()->shape[0]; }
   /// Both halves, or only the first: then the projection's weight gradient remains to be done.
   TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
                              SavedStore& saved, bool both);

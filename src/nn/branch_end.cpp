@@ -24,7 +24,7 @@ Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end
     end.linear.keep(context, x, saved);
     return {};
   }
-  if (!end.norm && !end.dropout.active(context) && end.linear.takes_epilogue(context)) {
+  if (!end.norm && end.dropout.only_adds(context) && end.linear.takes_epilogue(context)) {
     return end.linear.forward(context, std::move(x), saved, saved.output_tag(),
                               {.residual = stream}, branch_format(context, end));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The end of a block's branch, forward: linear → (norm) → dropout → + residual, in one product if
-// neither norm nor active dropout is in between.
+// The end of a block's branch, forward: linear → (norm) → (factor) → dropout → + residual, in one
+// product if neither norm, factor nor active dropout is in between.
 
 #include <optional>
 

@@ -76,8 +76,9 @@ Tensor HeadSegment::logits_here(RankContext& context, const Tensor& normed, Memo
 void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
                               const Tensor& logits) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  // logits [T, V] = normed [T, H] · Wᵀ, W [V, H]
+  // logits [T, V] = scale · normed [T, H] · Wᵀ, W [V, H]
   run_product(context.ops, {GemmForm::forward, normed, weight.operand(), logits});
+  if (spec_.scale != 1) scale(context.ops, {logits, logits, spec_.scale});
 }
 
 void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const {
@@ -156,6 +157,7 @@ void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int6
   args.softcap = spec_.softcap;
   args.out = out;
   cross_entropy_backward(context.ops, args);
+  if (spec_.scale != 1) scale(context.ops, {out, out, spec_.scale});
 }
 
 void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
@@ -225,6 +227,7 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
   if (way(context) == Way::compose) {
     d_logits = composed_cross_entropy_backward(context, batch, columns(context.groups.tp().rank()),
                                                spec_.softcap, this, saved);
+    if (spec_.scale != 1) scale(context.ops, {d_logits, d_logits, spec_.scale});
     normed_gradient(context, d_logits, d_normed);
   } else {
     d_logits = fused_backward(context, batch, normed, d_normed, saved);

@@ -20,6 +20,7 @@ namespace viaduct {
 struct HeadSpec {
   int64_t vocabulary = 0;  // true size, of all tensor ranks; rows beyond it are padding
   double softcap = 0;      // on the logits; 0: none
+  double scale = 1;        // of the logits, before the softcap
 };
 
 class HeadSegment final : public Segment {
@@ -70,7 +71,8 @@ class HeadSegment final : public Segment {
   /// Log-sum-exps and target logits [T] of all ranks' columns.
   void fused_forward(RankContext& context, const Batch& batch, const Tensor& normed,
                      const Tensor& lse, const Tensor& target_logit, SavedStore& saved) const;
-  /// Writes the gradient of logits [t, V here] of the tokens from `begin` on to `out`.
+  /// Writes the gradient of the product's logits [t, V here] (unscaled) of the tokens from `begin`
+  /// on to `out`.
   void logits_gradient(RankContext& context, const Batch& batch, int64_t begin,
                        const Tensor& logits, const Tensor& lse, const Tensor& out) const;
   /// The gradients [T, V here] of all logits; writes the gradient of the normed rows to `d_normed`.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "nn/branch_begin.h"
 #include "nn/branch_end.h"
 #include "ops/elementwise.h"
 
@@ -18,11 +19,11 @@ Tensor one_head(const Tensor& x) {
 TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                               SavedStore& saved) {
   const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
-  ProducedForms forms = parts_.up.allocate_input_forms(context, x.dim(0));
-  const Tensor normed = parts_.input_norm.forward_unit(unit::mlp_norm, context, x, saved, forms);
+  LinearInput normed =
+      begin_branch(context, unit::mlp_norm, parts_.input_norm, parts_.up, x, saved);
   ProducedForms of_activated = allocate_activated_forms(context, batch);
   const Tensor activated =  // [T, F]
-      raise_unit(context, batch, {normed, std::move(forms)}, saved, of_activated);
+      raise_unit(context, batch, std::move(normed), saved, of_activated);
   const UnitScope scope(saved, unit::mlp);
   return TensorSet(kHidden,
                    end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
@@ -129,9 +130,8 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
   const Tensor d_raised = lower(context, d_branch, saved);  // [T, 2F if gated, else F]
   // d_normed [stream tokens, H] = d_raised · W_up
   const Tensor d_normed = parts_.up.backward_input(context, d_raised, saved);
-  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
-  parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
-  return TensorSet(kHidden, d_in);
+  return TensorSet(kHidden,
+                   begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
 }
 
 void MlpSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
@@ -141,7 +141,7 @@ void MlpSegment::backward_weight(RankContext& context, const Batch&, SavedStore&
 
 std::vector<const Parameter*> MlpSegment::parameters() const {
   std::vector<const Parameter*> list;
-  parts_.input_norm.append_parameters(list);
+  if (parts_.input_norm) parts_.input_norm->append_parameters(list);
   parts_.up.append_parameters(list);
   parts_.down.append_parameters(list);
   if (parts_.output_norm) parts_.output_norm->append_parameters(list);

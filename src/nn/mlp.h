@@ -1,5 +1,5 @@
 #pragma once
-// The feed-forward segment of a transformer block: norm → up (gate | up) → activation → down →
+// The feed-forward segment of a transformer block: (norm) → up (gate | up) → activation → down →
 // (norm) → dropout → +.
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace viaduct {
 
 /// The layers of the segment. With a gate, the up weight has rows [F gate | F up].
 struct MlpParts {
-  Norm input_norm;
+  std::optional<Norm> input_norm;  // absent: the layers read the stream (OLMo 2)
   Linear up;
   ActivationKind activation = ActivationKind::silu;
   bool gated = true;
@@ -34,7 +34,7 @@ class MlpSegment final : public StreamSegment {
   std::string_view name() const override { return "mlp"; }
 
  private:
-  int64_t features() const override { return parts_.input_norm.features(); }
+  int64_t features() const override { return parts_.down.weight()->shape[0]; }
   /// From the input [T, H] of `up` to the input [T, F] of `down`, and `forms` of that; keeps what
   /// `lower` reads. `raise_unit`: the same as the unit mlp.
   Tensor raise(RankContext& context, const Batch& batch, LinearInput normed, SavedStore& saved,

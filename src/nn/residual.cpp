@@ -5,11 +5,19 @@
 
 namespace viaduct {
 
-ResidualDropout::ResidualDropout(double probability, std::string_view path)
-    : probability_(probability), path_hash_(hash64(path)) {}
+ResidualDropout::ResidualDropout(double probability, std::string_view path, double factor)
+    : probability_(probability), factor_(factor), path_hash_(hash64(path)) {}
 
-Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const Tensor& branch,
+Tensor ResidualDropout::scaled(RankContext& context, const Tensor& x) const {
+  if (factor_ == 1) return x;
+  const Tensor out = context.ops.allocate(x.dtype(), x.shape(), MemoryTag::activations);
+  scale(context.ops, {x, out, factor_});
+  return out;
+}
+
+Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const Tensor& unscaled,
                                 const Tensor& residual, MemoryTag tag) const {
+  const Tensor branch = scaled(context, unscaled);
   if (!active(context)) {
     if (!residual) return branch;
     Tensor out = context.stream(branch.shape(), tag);  // [stream tokens, H], as branch
@@ -34,10 +42,14 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
 
 Tensor ResidualDropout::backward(RankContext& context, const Batch& batch, const Tensor& d_out,
                                  DType format) const {
-  if (!active(context) && d_out.dtype() == format) return d_out;
+  if (only_adds(context) && d_out.dtype() == format) return d_out;
   const Tensor d_branch = context.ops.allocate(format, d_out.shape(), MemoryTag::activations);
-  if (!active(context)) {
+  if (only_adds(context)) {
     copy(context.ops, {d_out, d_branch});
+    return d_branch;
+  }
+  if (!active(context)) {
+    scale(context.ops, {d_out, d_branch, factor_});
     return d_branch;
   }
   DropoutArgs args;
@@ -47,6 +59,7 @@ Tensor ResidualDropout::backward(RankContext& context, const Batch& batch, const
   args.key = {context.settings.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
+  if (factor_ != 1) scale(context.ops, {d_branch, d_branch, factor_});
   return d_branch;
 }
 

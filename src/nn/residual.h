@@ -1,5 +1,5 @@
 #pragma once
-// The end of a block's branch: out = residual + dropout(branch), and its gradient.
+// The end of a block's branch: out = residual + dropout(factor · branch), and its gradient.
 
 #include <cstdint>
 #include <string_view>
@@ -13,10 +13,11 @@ namespace viaduct {
 /// numbers.
 class ResidualDropout {
  public:
-  ResidualDropout(double probability, std::string_view path);
+  /// `factor`: of the branch (Granite's residual multiplier).
+  ResidualDropout(double probability, std::string_view path, double factor = 1);
 
-  /// residual + dropout(branch) in the stream format; inputs may have any format; `residual` may be
-  /// undefined (only dropout).
+  /// residual + dropout(factor · branch) in the stream format; inputs may have any format;
+  /// `residual` may be undefined (only dropout).
   Tensor forward(RankContext& context, const Batch& batch, const Tensor& branch,
                  const Tensor& residual, MemoryTag tag = MemoryTag::saved) const;
   /// Gradient of the branch, in the branch's `format`, from the gradient of the sum.
@@ -24,9 +25,14 @@ class ResidualDropout {
                   DType format) const;
   /// Whether it uses random numbers.
   bool active(const RankContext& context) const { return context.training && probability_ > 0; }
+  /// Whether the branch is added as it is.
+  bool only_adds(const RankContext& context) const { return !active(context) && factor_ == 1; }
 
  private:
-  double probability_;
+  /// factor · x in x's format, in a new tensor; x itself for a factor of 1.
+  Tensor scaled(RankContext& context, const Tensor& x) const;
+
+  double probability_, factor_;
   uint64_t path_hash_;
 };
 

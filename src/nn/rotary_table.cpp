@@ -57,9 +57,19 @@ void scale_yarn(const RotarySpec& spec, std::vector<float>& frequencies) {
   }
 }
 
+void scale_longrope(const RotarySpec& spec, int64_t positions, std::vector<float>& frequencies) {
+  const std::vector<double>& factors =
+      positions > spec.original_max_positions ? spec.long_factors : spec.short_factors;
+  VIADUCT_CHECK(ShapeError, factors.size() == frequencies.size(),
+                "rotary positions: longrope has {} factors for {} pairs", factors.size(),
+                frequencies.size());
+  for (size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = 1.0f / (static_cast<float>(factors[i]) * rotary_wavelength(spec, i));
+}
+
 }  // namespace
 
-std::vector<float> rotary_frequencies(const RotarySpec& spec) {
+std::vector<float> rotary_frequencies(const RotarySpec& spec, int64_t positions) {
   VIADUCT_CHECK(ShapeError, spec.width >= 2 && spec.width % 2 == 0,
                 "rotary positions: expected an even width, got {}", spec.width);
   std::vector<float> frequencies(static_cast<size_t>(spec.width / 2));
@@ -78,13 +88,16 @@ std::vector<float> rotary_frequencies(const RotarySpec& spec) {
     case RopeScalingKind::yarn:
       scale_yarn(spec, frequencies);
       break;
+    case RopeScalingKind::longrope:
+      scale_longrope(spec, positions, frequencies);
+      break;
   }
   return frequencies;
 }
 
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype) {
-  const std::vector<float> frequencies = rotary_frequencies(spec);
+  const std::vector<float> frequencies = rotary_frequencies(spec, positions);
   const auto pairs = static_cast<int64_t>(frequencies.size());
   const DType stored = dtype == DType::f64 ? DType::f64 : DType::f32;
   RotaryTable table{device.allocate(stored, {positions, pairs}, MemoryTag::other),

@@ -2,6 +2,7 @@
 // Tables of cos and sin for rotary positions, with the published scalings of the frequencies.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/device.h"
@@ -13,6 +14,9 @@ enum class RopeScalingKind {
   linear,  // positions divided by factor
   llama3,  // by wavelength: kept, blended, divided (Llama 3.1)
   yarn,    // by wavelength with a ramp, and attention scaled (Peng et al. 2023)
+  /// Each wavelength times a factor of its own, of two lists: for rows up to the original length,
+  /// and for longer ones (Ding et al. 2024, arXiv 2402.13753).
+  longrope,
 };
 
 struct RotarySpec {
@@ -23,7 +27,9 @@ struct RotarySpec {
   int64_t original_max_positions = 0;
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;                        // yarn
-  double attention_factor = 1;  // multiplies cos and sin (yarn); the family computes its default
+  /// Multiplies cos and sin (yarn, longrope); the family computes its default.
+  double attention_factor = 1;
+  std::vector<double> short_factors = {}, long_factors = {};  // longrope, width / 2 each
   /// yarn in DeepSeek's configurations, 0: not given. attention_factor follows from both, the scale
   /// of latent attention from the second (families.h).
   double mscale = 0, mscale_all_dim = 0;
@@ -32,12 +38,17 @@ struct RotarySpec {
 };
 
 /// Frequencies of the width / 2 pairs, computed in FP32 as Hugging Face does, so that large
-/// positions agree with it.
-std::vector<float> rotary_frequencies(const RotarySpec& spec);
+/// positions agree with it; for rows of up to `positions` tokens, which longrope asks for.
+/// ShapeError for an odd width, or lists of another length.
+std::vector<float> rotary_frequencies(const RotarySpec& spec, int64_t positions = 0);
 
 /// cos and sin [positions, width / 2] on a device, f32 (or f64 for `dtype` f64).
 struct RotaryTable {
   Tensor cos, sin;
+};
+/// Those of a model's layers; absent where no layer reads one.
+struct RotaryTables {
+  std::optional<RotaryTable> common, windowed;  // of layers with a sliding window, if they differ
 };
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype);

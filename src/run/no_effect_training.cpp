@@ -47,10 +47,16 @@ const std::vector<NoEffectRule>& training_without_effect() {
   static const std::vector<NoEffectRule> kRules{
       {{"model.attention_backend"}, no_library_attention},
       {{"model.rotary_base", "model.rotary_percent", "model.rope_scaling",
-        "model.apply_rope_fusion"},
+        "model.apply_rope_fusion", "model.no_rope_freq"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.position_embedding_type.value() != "rope",
                           "model.position_embedding_type = learned_absolute");
+       }},
+      {{"model.window_rotary_base"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.model.position_embedding_type.value() != "rope")
+           return std::string("model.position_embedding_type = learned_absolute");
+         return reason_if(!c.model.window_size.value(), "model.window_size is null");
        }},
       {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_head_dim", "model.qk_pos_emb_head_dim",
         "model.v_head_dim"},

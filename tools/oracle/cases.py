@@ -43,6 +43,8 @@ def deepseek(model_type, **fields):
         "norm_topk_prob": False, **fields})
 
 
+LONG_ROPE = {"original_max_position_embeddings": 64, **rope("longrope", short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
+                                                            long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0])}
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 # name: (config.json, length of the rows)
@@ -117,6 +119,51 @@ CASES = {
                                attn_logit_softcapping=None, final_logit_softcapping=None, attention_bias=True), 64),
     "gemma2_layer_types": (decoder("gemma2", tie_word_embeddings=True, head_dim=16, num_hidden_layers=3, sliding_window=7,
                                    layer_types=[FULL, SLIDING, SLIDING], query_pre_attn_scalar=24), 64),
+    "gemma3_text": (decoder("gemma3_text", tie_word_embeddings=True, head_dim=24, num_hidden_layers=4, sliding_window=13,
+                            sliding_window_pattern=2, query_pre_attn_scalar=40, rope_theta=1000000.0, rope_local_base_freq=10000.0), 200),
+    "gemma3_text_scaled": (decoder("gemma3_text", tie_word_embeddings=True, head_dim=16, num_hidden_layers=3, sliding_window=30,
+                                   layer_types=[FULL, SLIDING, FULL], query_pre_attn_scalar=16, rope_theta=5000.0,
+                                   rope_local_base_freq=100.0, **rope("linear", factor=8.0)), 200),
+    "gemma3_text_caps": (decoder("gemma3_text", tie_word_embeddings=True, head_dim=16, sliding_window=100, query_pre_attn_scalar=16,
+                                 attn_logit_softcapping=2.0, final_logit_softcapping=3.0, attention_bias=True), 64),
+    "smollm3": (decoder("smollm3", tie_word_embeddings=True, num_hidden_layers=5), 64),
+    "smollm3_window": (decoder("smollm3", num_hidden_layers=3, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=19,
+                               layer_types=[SLIDING, FULL, SLIDING], mlp_bias=True), 200),
+    "olmo2": (decoder("olmo2"), 64),
+    "olmo2_bias": (decoder("olmo2", num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True, hidden_act="gelu"), 200),
+    # transformers 5 takes no other base for the layers with a window from a file of version 4.
+    "olmo3": (decoder("olmo3", num_hidden_layers=4, sliding_window=17, rope_theta=500000.0, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64)), 200),
+    "olmo3_layer_types": (decoder("olmo3", num_hidden_layers=3, sliding_window=9, layer_types=[FULL, SLIDING, SLIDING],
+                                  rope_theta=500000.0), 64),
+    "phi3": (decoder("phi3", num_key_value_heads=4, sliding_window=None), 64),
+    "phi3_part_window": (decoder("phi3", num_key_value_heads=1, partial_rotary_factor=0.75, sliding_window=21,
+                                 tie_word_embeddings=True), 200),
+    "phi3_longrope": (decoder("phi3", partial_rotary_factor=0.75, sliding_window=None, **LONG_ROPE), 200),
+    "phi3_longrope_short": (decoder("phi3", partial_rotary_factor=0.75, sliding_window=None, **LONG_ROPE), 64),
+    "glm": (decoder("glm", head_dim=16, attention_bias=True), 64),
+    "glm4": (decoder("glm4", head_dim=24, attention_bias=False, num_key_value_heads=1), 200),
+    "glm4_bias": (decoder("glm4", head_dim=16, attention_bias=True, partial_rotary_factor=0.25, tie_word_embeddings=True), 64),
+    "granite": (decoder("granite", tie_word_embeddings=True, embedding_multiplier=4.0, attention_multiplier=0.2,
+                        residual_multiplier=0.3, logits_scaling=3.0), 64),
+    "granite_biases": (decoder("granite", attention_bias=True, mlp_bias=True, attention_multiplier=0.3, residual_multiplier=1.5,
+                               logits_scaling=0.8), 200),
+    "seed_oss": (decoder("seed_oss", head_dim=24, attention_dropout=0.0, residual_dropout=0.0), 64),
+    "seed_oss_biases": (decoder("seed_oss", head_dim=16, attention_bias=False, attention_out_bias=True, mlp_bias=True,
+                                attention_dropout=0.0, residual_dropout=0.0), 200),
+    "arcee": (decoder("arcee"), 64),
+    "arcee_yarn": (decoder("arcee", mlp_bias=True, attention_bias=True, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64)), 200),
+    "ernie4_5": (decoder("ernie4_5", head_dim=20, tie_word_embeddings=True), 64),
+    "ernie4_5_bias": (decoder("ernie4_5", head_dim=16, use_bias=True), 200),
+    "starcoder2": (decoder("starcoder2", norm_epsilon=1e-4, sliding_window=None, tie_word_embeddings=True), 64),
+    "starcoder2_window": (decoder("starcoder2", sliding_window=25, use_bias=False, hidden_act="gelu", tie_word_embeddings=False), 200),
+    "stablelm": (decoder("stablelm", num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-4), 64),
+    "stablelm_bias": (decoder("stablelm", num_key_value_heads=1, use_qkv_bias=True, partial_rotary_factor=0.5), 200),
+    "exaone4": (decoder("exaone4", head_dim=16, sliding_window=None), 64),
+    "exaone4_window": (decoder("exaone4", head_dim=20, num_hidden_layers=4, sliding_window=21, sliding_window_pattern=4,
+                               **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                      original_max_position_embeddings=64)), 200),
 }
 
 
@@ -154,4 +201,26 @@ STORED = {
     "yarn": (small(decoder("llama", head_dim=12, num_attention_heads=2, num_key_value_heads=2, attention_bias=True, mlp_bias=True,
                            **rope("yarn", factor=4.0, original_max_position_embeddings=16))), 24),
     "linear_rope": (small(decoder("llama", head_dim=6, **rope("linear", factor=2.5))), 24),
+    "gemma3_text": (small(decoder("gemma3_text", head_dim=6, sliding_window=5, layer_types=[SLIDING, FULL], query_pre_attn_scalar=10,
+                                  rope_theta=1000.0, rope_local_base_freq=50.0, tie_word_embeddings=True,
+                                  **rope("linear", factor=2.5))), 24),
+    "smollm3": (small(decoder("smollm3", no_rope_layers=[0, 1], rope_theta=1000.0, tie_word_embeddings=True)), 24),
+    "olmo2": (small(decoder("olmo2", attention_bias=True)), 24),
+    "olmo3": (small(decoder("olmo3", sliding_window=7, layer_types=[SLIDING, FULL], rope_theta=500000.0, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16))), 24),
+    "phi3": (small(decoder("phi3", partial_rotary_factor=0.7, sliding_window=9)), 24),
+    "longrope": (small(decoder("phi3", sliding_window=None, original_max_position_embeddings=16, **rope(
+        "longrope", short_factor=[1.0, 1.0, 1.5], long_factor=[1.0, 1.5, 4.0]))), 24),
+    "glm": (small(decoder("glm", head_dim=8, num_attention_heads=2, num_key_value_heads=1, attention_bias=True)), 24),
+    "glm4": (small(decoder("glm4", head_dim=8, attention_bias=True)), 24),
+    "granite": (small(decoder("granite", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,
+                              logits_scaling=1.5, tie_word_embeddings=True)), 24),
+    "seed_oss": (small(decoder("seed_oss", head_dim=8, num_attention_heads=3, num_key_value_heads=1, attention_out_bias=True,
+                               attention_dropout=0.0, residual_dropout=0.0)), 24),
+    "arcee": (small(decoder("arcee", mlp_bias=True)), 24),
+    "ernie4_5": (small(decoder("ernie4_5", head_dim=8, num_attention_heads=2, num_key_value_heads=1, use_bias=True,
+                               tie_word_embeddings=True)), 24),
+    "starcoder2": (small(decoder("starcoder2", sliding_window=7, tie_word_embeddings=True)), 24),
+    "stablelm": (small(decoder("stablelm", num_attention_heads=3, num_key_value_heads=3, use_qkv_bias=True)), 24),
+    "exaone4": (small(decoder("exaone4", head_dim=6, sliding_window=7, layer_types=[SLIDING, FULL])), 24),
 }

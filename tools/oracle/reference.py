@@ -46,8 +46,11 @@ def load(folder, how="fp32", attention="eager"):
     """Loads the model, dropout off. Rotary frequencies are FP32 in every type."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
     for module in model.modules():
-        if "RotaryEmbedding" in type(module).__name__ and module.inv_freq.dtype != torch.float32:
-            raise RuntimeError(f"rotary frequencies of {folder} were made in {module.inv_freq.dtype}, expected float32")
+        if "RotaryEmbedding" not in type(module).__name__:
+            continue
+        for name, buffer in module.named_buffers():  # one of each kind of layers in some families
+            if name.endswith("inv_freq") and buffer.dtype != torch.float32:
+                raise RuntimeError(f"rotary frequencies of {folder} were made in {buffer.dtype}, expected float32")
     return model.eval()
 
 

@@ -25,20 +25,34 @@ class FamilyChoices {
 // A family is a line here and a function in a file of the same name, in alphabetical order.
 // clang-format off
 #define VIADUCT_MODEL_FAMILIES(family) \
+  family(arcee)                        \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \
+  family(ernie4_5)                     \
+  family(exaone4)                      \
   family(gemma)                        \
   family(gemma2)                       \
+  family(gemma3_text)                  \
+  family(glm)                          \
+  family(glm4)                         \
   family(gpt2)                         \
   family(gpt_oss)                      \
+  family(granite)                      \
   family(llama)                        \
   family(mistral)                      \
   family(mixtral)                      \
+  family(olmo2)                        \
+  family(olmo3)                        \
   family(olmoe)                        \
+  family(phi3)                         \
   family(qwen2)                        \
   family(qwen2_moe)                    \
   family(qwen3)                        \
-  family(qwen3_moe)
+  family(qwen3_moe)                    \
+  family(seed_oss)                     \
+  family(smollm3)                      \
+  family(stablelm)                     \
+  family(starcoder2)
 // clang-format on
 #define VIADUCT_DECLARE_FAMILY(name) ModelFamily name();
 VIADUCT_MODEL_FAMILIES(VIADUCT_DECLARE_FAMILY)
@@ -49,13 +63,35 @@ ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
                                   std::string_view fallback);
 std::string activation_to_hf(ActivationKind kind);
 
+/// Defaults of a family for absent fields of rotary positions.
+struct RotaryDefaults {
+  double base = 10000;
+  double part = 0;           // of a head that rotates; 0: the family has no partial_rotary_factor
+  bool interleaved = false;  // pairs are neighbours
+  /// The length before a stretch stands outside of `rope_scaling` (Phi 3).
+  bool original_length = false;
+  /// The base of layers with a window, of families whose `rope_parameters` has an object for each
+  /// kind of layer (window_rotary_base is read from it only); 0: others.
+  double window_base = 0;
+};
+
 /// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as in all descendants of
 /// Llama. `default_head_dim` (0: hidden size / heads) and `default_padding` apply if the
 /// configuration omits the field (a null padding token means none).
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
-                            int64_t default_padding = -1);
-/// The same fields as a JSON object.
-nlohmann::ordered_json write_llama_like(const ModelConfig& config);
+                            int64_t default_padding = -1, const RotaryDefaults& rotary = {});
+/// What a descendant of Llama has in its place.
+struct LlamaForm {
+  NormKind norm = NormKind::rms_norm;
+  bool gated = true;
+  bool interleaved = false;  // Hugging Face's code of the family rotates pairs of neighbours
+};
+/// The same fields as a JSON object, without the epsilon of layer norms.
+nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});
+/// Base, width, pairs and scaling of rotary positions, of a model whose heads are known.
+void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& model);
+/// `partial_rotary_factor`.
+void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Whether the base of rotary positions is given, as rope_theta or in rope_parameters.
 bool says_rope_base(HfConfig& config);
 /// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
@@ -68,11 +104,31 @@ nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary);
 double latent_attention_scale(const ModelConfig& model);
 /// What `auto` means for the Gemma families.
 void resolve_gemma(ModelFields& fields);
+/// Soft-caps of a Gemma family for absent fields of config.json; 0: none.
+struct GemmaCaps {
+  double attention_cap = 0, logit_cap = 0;
+};
+/// From Gemma 2 on: activation, scales, soft-caps and norms on both sides of each branch.
+void read_gemma_attention(HfConfig& config, const GemmaCaps& defaults, ModelConfig& model);
+void write_gemma_attention(const ModelConfig& model, nlohmann::ordered_json& json);
+/// The names of a descendant of Llama with norms on both sides (Gemma 2 and 3), or only after its
+/// branches (OLMo 2 and 3).
+TensorNames gemma_norm_names();
 /// ConfigError if the model attends forwards too (`use_bidirectional_attention` of the Gemma
 /// families).
 void refuse_bidirectional(HfConfig& config);
 /// Names of the tensors of a descendant of Llama.
 TensorNames llama_names();
+
+/// GLM 4 in its first form, and what `auto` means for it.
+ModelConfig read_glm(HfConfig& config);
+nlohmann::ordered_json write_glm(const ModelConfig& model);
+TensorNames glm_names();
+void resolve_glm(ModelFields& fields);
+
+/// OLMo 2 and 3 without their windows, and what `auto` means for them.
+ModelConfig read_olmo(HfConfig& config, const RotaryDefaults& rotary);
+void resolve_olmo(ModelFields& fields);
 
 /// Windows by layer in the Qwen families: the layers from max_window_layers on, if enabled.
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
@@ -131,5 +187,7 @@ TensorNames deepseek_names();
 /// by `slides(layer)`.
 std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
                                       bool (*slides)(int64_t layer, int64_t from), int64_t from);
+/// Adds `layer_types`, and `sliding_window` if a layer has one.
+void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json);
 
 }  // namespace viaduct::families

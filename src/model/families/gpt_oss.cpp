@@ -88,12 +88,7 @@ nlohmann::ordered_json write_gpt_oss(const ModelConfig& model) {
   json["swiglu_limit"] = model.activation_clamp;
   json["attention_bias"] = true;
   write_local_experts(model, json);
-  auto types = nlohmann::ordered_json::array();
-  for (const int64_t window : model.windows) {
-    if (window > 0) json["sliding_window"] = window;
-    types.push_back(window > 0 ? "sliding_attention" : "full_attention");
-  }
-  json["layer_types"] = types;
+  write_layer_types(model, json);
   return json;
 }
 

@@ -4,106 +4,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/units.h"
 #include "model/families/families.h"
 
 namespace viaduct::families {
-namespace {
-
-double yarn_mscale(double factor, double m) {
-  return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
-}
-
-double yarn_attention_factor(HfConfig& scaling, const RotarySpec& rotary) {
-  if (scaling.has("attention_factor")) return scaling.number("attention_factor");
-  const double m = rotary.mscale, all = rotary.mscale_all_dim;
-  return m != 0 && all != 0 ? yarn_mscale(rotary.factor, m) / yarn_mscale(rotary.factor, all)
-                            : yarn_mscale(rotary.factor, 1);
-}
-
-}  // namespace
-
-double latent_attention_scale(const ModelConfig& model) {
-  const RotarySpec& rotary = model.rotary;
-  const double scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
-  if (rotary.scaling != RopeScalingKind::yarn || rotary.mscale_all_dim == 0) return scale;
-  const double m = yarn_mscale(rotary.factor, rotary.mscale_all_dim);
-  return scale * m * m;
-}
-
-bool says_rope_base(HfConfig& config) {
-  return config.has("rope_theta") ||
-         (config.has("rope_parameters") && config.object("rope_parameters").has("rope_theta"));
-}
-
-void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
-  const std::string type =
-      scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
-  scaling.ignore({"type", "rope_type"});
-  rotary.base = scaling.number("rope_theta", rotary.base);
-  if (type == "default") {
-    scaling.ignore({"factor"});
-  } else if (type == "linear") {
-    rotary.scaling = RopeScalingKind::linear;
-    rotary.factor = scaling.number("factor");
-  } else if (type == "llama3") {
-    rotary.scaling = RopeScalingKind::llama3;
-    rotary.factor = scaling.number("factor");
-    rotary.low_frequency_factor = scaling.number("low_freq_factor");
-    rotary.high_frequency_factor = scaling.number("high_freq_factor");
-    rotary.original_max_positions = scaling.integer("original_max_position_embeddings");
-  } else if (type == "yarn") {
-    rotary.scaling = RopeScalingKind::yarn;
-    const bool original = scaling.has("original_max_position_embeddings");
-    rotary.original_max_positions =
-        scaling.integer("original_max_position_embeddings", max_positions);
-    rotary.factor =
-        scaling.number("factor", original ? static_cast<double>(max_positions) /
-                                                static_cast<double>(rotary.original_max_positions)
-                                          : 1.0);
-    rotary.beta_fast = scaling.number("beta_fast", 32);
-    rotary.beta_slow = scaling.number("beta_slow", 1);
-    rotary.truncate = scaling.boolean("truncate", true);
-    rotary.mscale = scaling.number("mscale", 0);
-    rotary.mscale_all_dim = scaling.number("mscale_all_dim", 0);
-    rotary.attention_factor = yarn_attention_factor(scaling, rotary);
-  } else {
-    fail<ConfigError>(
-        "{}: rope_type {} is not supported (supported: default, linear, llama3, yarn)",
-        scaling.where(), type);
-  }
-  (void)scaling.finish(UnknownFields::refused);
-}
-
-nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
-  switch (rotary.scaling) {
-    case RopeScalingKind::none:
-      return nullptr;
-    case RopeScalingKind::linear:
-      return {{"rope_type", "linear"}, {"factor", rotary.factor}};
-    case RopeScalingKind::llama3:
-      return {{"rope_type", "llama3"},
-              {"factor", rotary.factor},
-              {"low_freq_factor", rotary.low_frequency_factor},
-              {"high_freq_factor", rotary.high_frequency_factor},
-              {"original_max_position_embeddings", rotary.original_max_positions}};
-    case RopeScalingKind::yarn: {
-      nlohmann::ordered_json json{
-          {"rope_type", "yarn"},
-          {"factor", rotary.factor},
-          {"original_max_position_embeddings", rotary.original_max_positions},
-          {"beta_fast", rotary.beta_fast},
-          {"beta_slow", rotary.beta_slow},
-          {"truncate", rotary.truncate},
-          {"attention_factor", rotary.attention_factor}};
-      if (rotary.mscale != 0) json["mscale"] = rotary.mscale;
-      if (rotary.mscale_all_dim != 0) json["mscale_all_dim"] = rotary.mscale_all_dim;
-      return json;
-    }
-  }
-  return nullptr;
-}
-
 namespace {
 
 const std::map<std::string, ActivationKind, std::less<>>& activations() {
@@ -162,7 +65,8 @@ int64_t padding_token(HfConfig& config, int64_t fallback, int64_t vocabulary) {
 
 }  // namespace
 
-ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t default_padding) {
+ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t default_padding,
+                            const RotaryDefaults& rotary) {
   ModelConfig model;
   model.layers = config.integer("num_hidden_layers");
   model.hidden = config.integer("hidden_size");
@@ -181,21 +85,19 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t 
   model.tied_embeddings = config.boolean("tie_word_embeddings", false);
   model.attention_dropout = config.number("attention_dropout", 0);
   model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
-  model.rotary.base = config.number("rope_theta", 10000);
-  model.rotary.width = model.head_dim;
-  model.rotary.interleaved = config.boolean("rotary_interleaved", false);
-  for (const char* field : {"rope_scaling", "rope_parameters"}) {
-    if (!config.has(field)) continue;
-    HfConfig scaling = config.object(field);
-    read_rope_scaling(scaling, model.max_positions, model.rotary);
-  }
+  read_rotary(config, rotary, model);
   return model;
 }
 
-nlohmann::ordered_json write_llama_like(const ModelConfig& model) {
+nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaForm& form) {
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::rms_norm, "normalization", "RMSNorm", "LayerNorm");
-  choices.expect(model.gated, "gated_linear_unit", "true", "false");
+  const auto norm_name = [](NormKind kind) {
+    return kind == NormKind::rms_norm ? "RMSNorm" : "LayerNorm";
+  };
+  choices.expect(model.norm == form.norm, "normalization", norm_name(form.norm),
+                 norm_name(model.norm));
+  choices.expect(model.gated == form.gated, "gated_linear_unit", form.gated ? "true" : "false",
+                 model.gated);
   choices.expect(model.positions == PositionKind::rotary, "position_embedding_type", "rope",
                  "learned_absolute");
   choices.throw_if_any();
@@ -207,13 +109,14 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model) {
   json["num_key_value_heads"] = model.kv_heads;
   json["head_dim"] = model.head_dim;
   json["max_position_embeddings"] = model.max_positions;
-  json["rms_norm_eps"] = model.norm_eps;
+  if (form.norm == NormKind::rms_norm) json["rms_norm_eps"] = model.norm_eps;
   json["attention_dropout"] = model.attention_dropout;
   json["rope_theta"] = model.rotary.base;
   json["rope_scaling"] = write_rope_scaling(model.rotary);
   json["hidden_act"] = activation_to_hf(model.activation);
-  // Not supported by Hugging Face: its code always rotates halves.
-  if (model.rotary.interleaved) json["rotary_interleaved"] = true;
+  // Not supported by Hugging Face: its code always rotates one kind of pairs.
+  if (model.rotary.interleaved != form.interleaved)
+    json["rotary_interleaved"] = model.rotary.interleaved;
   return json;
 }
 
@@ -247,31 +150,6 @@ TensorNames llama_names() {
   names.ignored_suffixes = {".rotary_emb.inv_freq"};
   names.optional_prefix = "model.";
   return names;
-}
-
-std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
-                                      bool (*slides)(int64_t, int64_t), int64_t from) {
-  std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
-  const auto types = config.texts("layer_types");
-  VIADUCT_CHECK(ConfigError, types.empty() || static_cast<int64_t>(types.size()) == layers,
-                "{}: layer_types has {} for {}", config.where(),
-                counted(static_cast<int64_t>(types.size()), "entry", "entries"),
-                counted(layers, "layer"));
-  for (int64_t i = 0; i < layers; ++i) {
-    bool sliding = slides(i, from);
-    if (!types.empty()) {
-      const std::string& type = types[static_cast<size_t>(i)];
-      VIADUCT_CHECK(
-          ConfigError, type == "sliding_attention" || type == "full_attention",
-          "{}: layer_types: {} is not supported (supported: full_attention, sliding_attention)",
-          config.where(), type);
-      sliding = type == "sliding_attention";
-    }
-    VIADUCT_CHECK(ConfigError, !sliding || window > 0,
-                  "{}: layer {} slides, but sliding_window is {}", config.where(), i, window);
-    if (sliding) windows[static_cast<size_t>(i)] = window;
-  }
-  return windows;
 }
 
 }  // namespace viaduct::families

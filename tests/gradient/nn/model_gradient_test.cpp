@@ -89,7 +89,47 @@ std::vector<test::TinyModel> variants() {
   ModelConfig direct = latent;
   direct.latent.q_rank = 0;
   direct.rotary.interleaved = direct.rope_fusion = direct.flash_attention = false;
-  return {{"mixtral", tiny_model("mixtral")},
+  ModelConfig after = tiny_model("qwen3");  // norms after branches only, over all heads
+  after.family = "olmo3";
+  after.input_norms = false, after.output_norms = true;
+  after.qk_norm_per_head = false;
+  after.windows = {4, 0};
+  after.rotary = {.width = 6, .base = 100, .scaling = RopeScalingKind::linear, .factor = 2};
+  after.window_rotary_base = 10;
+  ModelConfig no_rope = tiny_model("llama");
+  no_rope.family = "smollm3";
+  no_rope.no_rope = {1, 0};
+  ModelConfig factors = tiny_model("llama");
+  factors.family = "granite";
+  factors.embedding_scale = 3, factors.residual_scale = 0.6, factors.logit_scale = 0.7;
+  factors.logit_softcap = 2;
+  factors.residual_dropout = 0.2;
+  ModelConfig expert_factors = tiny_model("mixtral");
+  expert_factors.residual_scale = 0.6;
+  ModelConfig fused = tiny_model("gpt2");  // gate and up, and q, k and v, of one tensor each
+  fused.family = "phi3";
+  fused.gated = true, fused.positions = PositionKind::rotary;
+  fused.kv_heads = 2, fused.rotary.width = 2;
+  ModelConfig half_neighbours = tiny_model("gemma2");
+  half_neighbours.family = "glm4";
+  half_neighbours.rotary = {.width = 4, .interleaved = true};
+  ModelConfig layer_norms = tiny_model("gpt2");
+  layer_norms.family = "starcoder2";
+  layer_norms.positions = PositionKind::rotary, layer_norms.rotary.width = 4;
+  layer_norms.kv_heads = 1;
+  layer_norms.windows = {3, 3};
+  ModelConfig squares = tiny_model("llama");
+  squares.family = "arcee";
+  squares.gated = false, squares.activation = ActivationKind::squared_relu;
+  return {{"norms_after_two_bases", after},
+          {"layers_without_rotary", no_rope},
+          {"factors", factors},
+          {"expert_factors", expert_factors},
+          {"fused_gate", fused},
+          {"half_neighbours", half_neighbours},
+          {"rotary_layer_norms", layer_norms},
+          {"squares_without_gate", squares},
+          {"mixtral", tiny_model("mixtral")},
           {"wide_norms", wide_norms},
           {"sinks_and_expert_biases", sinks},
           {"latent", latent},

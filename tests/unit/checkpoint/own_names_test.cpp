@@ -20,13 +20,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kFamilies[] = {"deepseek_v2", "deepseek_v3", "gemma",   "gemma2",   "gpt2",
-                                     "gpt_oss",     "llama",       "mistral", "mixtral",  "olmoe",
-                                     "qwen2",       "qwen2_moe",   "qwen3",   "qwen3_moe"};
+constexpr const char* kFamilies[] = {
+    "arcee",       "deepseek_v2", "deepseek_v3", "ernie4_5", "exaone4", "gemma",    "gemma2",
+    "gemma3_text", "glm",         "glm4",        "gpt2",     "gpt_oss", "granite",  "llama",
+    "mistral",     "mixtral",     "olmo2",       "olmo3",    "olmoe",   "phi3",     "qwen2",
+    "qwen2_moe",   "qwen3",       "qwen3_moe",   "seed_oss", "smollm3", "stablelm", "starcoder2"};
 /// Those that make parameters.
 const Overrides kSettings{
     "model.softmax_type=learnable",
     "model.post_sublayer_norm=true",
+    "model.pre_sublayer_norm=true",
+    "model.post_sublayer_norm=true model.pre_sublayer_norm=false",
     "model.qk_layernorm=true",
     "model.qk_layernorm=true model.qk_layernorm_per_head=false",
     "model.position_embedding_type=learned_absolute",

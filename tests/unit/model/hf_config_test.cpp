@@ -49,6 +49,87 @@ TEST(HfConfig, OldAndNewSpellingsSayTheSame) {
             write_hf_config(read("llama", pairs[0].first)));
 }
 
+/// The files of transformers 4 and 5 for families whose kinds of layers rotate differently.
+TEST(HfConfig, OldAndNewSpellingsOfKindsOfLayersSayTheSame) {
+  const std::string yarn =
+      R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16)";
+  const ModelConfig gemma = read("gemma3_text", R"("rope_theta": 5000.0, "rope_scaling":
+    {"rope_type": "linear", "factor": 8.0}, "rope_local_base_freq": 100.0, "sliding_window": 8,
+    "sliding_window_pattern": 2)");
+  EXPECT_EQ(write_hf_config(gemma),
+            write_hf_config(read("gemma3_text", R"("rope_parameters": {"full_attention":
+    {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0}, "sliding_attention":
+    {"rope_type": "default", "rope_theta": 100.0}}, "sliding_window": 8, "layer_types":
+    ["sliding_attention", "full_attention", "sliding_attention"])")));
+  EXPECT_EQ(gemma.rotary.base, 5000);
+  EXPECT_EQ(gemma.rotary.factor, 8);
+  EXPECT_EQ(gemma.window_rotary_base, 100);
+  EXPECT_EQ(gemma.windows, (std::vector<int64_t>{8, 0, 8}));
+  const ModelConfig olmo = read(
+      "olmo3", R"("rope_theta": 300.0, "rope_scaling": )" + yarn + R"(}, "sliding_window": 8)");
+  EXPECT_EQ(write_hf_config(olmo),
+            write_hf_config(read("olmo3", R"("rope_parameters": {"full_attention": )" + yarn +
+                                              R"(, "rope_theta": 300.0}, "sliding_attention":
+    {"rope_type": "default", "rope_theta": 300.0}}, "sliding_window": 8)")));
+  EXPECT_EQ(olmo.window_rotary_base, 300);
+  EXPECT_THAT(refusal("gemma3_text", R"("rope_parameters": {"full_attention":
+    {"rope_type": "default"}, "sliding_attention": {"rope_type": "linear", "factor": 2.0}})"),
+              HasSubstr("rope_type linear is not supported in sliding_attention"));
+  EXPECT_THAT(refusal("llama", R"("rope_parameters": {"full_attention": {"rope_theta": 1.0}})"),
+              HasSubstr("full_attention"));
+}
+
+TEST(HfConfig, DefaultsOfKindsOfLayersAreThoseOfTheFamily) {
+  EXPECT_EQ(read("gemma3_text", "").rotary.base, 1e6);
+  EXPECT_EQ(read("gemma3_text", "").window_rotary_base, 10000);
+  EXPECT_EQ(read("gemma3_text", "").windows, std::vector<int64_t>(3, 4096));
+  EXPECT_EQ(read("olmo3", "").window_rotary_base, 500000);
+  EXPECT_EQ(read("smollm3", R"("no_rope_layer_interval": 2)").no_rope,
+            (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_TRUE(read("smollm3", "").no_rope.empty());  // of three layers none is the fourth
+  EXPECT_EQ(read("exaone4", R"("sliding_window": 8, "sliding_window_pattern": 3)").no_rope,
+            (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_TRUE(read("exaone4", R"("sliding_window": null)").no_rope.empty());
+}
+
+TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
+  const std::string part = R"("partial_rotary_factor": 0.5)";
+  for (const char* family : {"phi3", "stablelm", "glm", "glm4"}) {
+    const ModelConfig before = read(family, R"("head_dim": 16, )" + part);
+    EXPECT_EQ(before.rotary.width, 8) << family;
+    EXPECT_EQ(write_hf_config(before),
+              write_hf_config(read(family, R"("head_dim": 16, "rope_parameters": {"rope_type":
+        "default", "rope_theta": 10000.0, )" + part +
+                                               "}")))
+        << family;
+    EXPECT_THAT(refusal(family, R"("partial_rotary_factor": 1e300)"),
+                HasSubstr("partial_rotary_factor"));
+  }
+  EXPECT_THAT(refusal("llama", R"("rope_parameters": {)" + part + "}"),
+              HasSubstr("partial_rotary_factor"));
+}
+
+TEST(HfConfig, LongRopeReadsItsOriginalLengthFromBothPlaces) {
+  const std::string lists = R"("short_factor": [1.0, 1.5], "long_factor": [2.0, 30.5])";
+  const ModelConfig before = read("phi3", R"("partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 16, "rope_scaling": {"type": "longrope", )" +
+                                              lists + "}");
+  EXPECT_EQ(before.rotary.long_factors, (std::vector<double>{2, 30.5}));
+  EXPECT_EQ(before.rotary.original_max_positions, 16);
+  // sqrt(1 + ln(64 / 16) / ln(16))
+  EXPECT_NEAR(before.rotary.attention_factor, 1.224744871, 1e-9);
+  const ModelConfig now = read("phi3", R"("rope_parameters": {"partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 16, "rope_type": "longrope", "rope_theta": 10000.0, )" +
+                                           lists + "}");
+  EXPECT_EQ(write_hf_config(now), write_hf_config(before));
+}
+
+TEST(HfConfig, ArchitecturesOfPublishersCode) {
+  EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5_ForCausalLM"])").family, "ernie4_5");
+  EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5ForCausalLM"])").family, "ernie4_5");
+  EXPECT_THAT(refusal("llama", R"("architectures": [""])"), HasSubstr("architecture"));
+}
+
 TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"llama", R"("partial_rotary_factor": 0.5)"},
@@ -57,6 +138,15 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"},
       {"llama", R"("hidden_act": "mish")"},
       {"llama", R"("use_mup": true)"},
+      {"stablelm", R"("use_parallel_residual": true)"},
+      {"stablelm", R"("qk_layernorm": true)"},
+      {"phi3", R"("rope_scaling": {"type": "longrope"})"},
+      {"phi3", R"("rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 0],
+                  "long_factor": [1, 1, 1, 1]})"},
+      {"phi3", R"("rope_scaling": {"type": "yarn"})"},
+      {"gemma3_text", R"("use_bidirectional_attention": true)"},
+      {"smollm3", R"("no_rope_layers": [1])"},
+      {"granite", R"("residual_multiplier": 0)"},
       {"mistral", R"("num_experts_per_tok": 2)"},
       {"qwen2", R"("layer_types": ["chunked_attention", "full_attention", "full_attention"])"},
       {"qwen2", R"("layer_types": ["full_attention"])"},
@@ -81,7 +171,7 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
   EXPECT_THAT(
       refusal("llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"),
       HasSubstr("ramp"));
-  EXPECT_THAT(refusal("phi3", ""), HasSubstr("phi3"));
+  EXPECT_THAT(refusal("phi", ""), HasSubstr("phi"));
   EXPECT_THAT(refusal("llama", R"("rope_theta": 0)"), HasSubstr("model.rotary_base: 0"));
   EXPECT_THAT(refusal("llama", R"("rms_norm_eps": -1e-5)"),
               HasSubstr("model.layernorm_epsilon: -1e-05"));

@@ -44,6 +44,55 @@ const char* const kConfigs[] = {
     R"({"model_type": "gpt_oss", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 20, "vocab_size": 100,
         "max_position_embeddings": 128, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 16})",
+    R"({"model_type": "gemma3_text", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "head_dim": 32,
+        "sliding_window": 16, "query_pre_attn_scalar": 48, "rope_local_base_freq": 500.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}})",
+    R"({"model_type": "smollm3", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "no_rope_layers": [1, 0, 1, 1],
+        "use_sliding_window": true, "sliding_window": 16})",
+    R"({"model_type": "olmo2", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "attention_bias": true})",
+    R"({"model_type": "olmo3", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "sliding_window": 16,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}})",
+    R"({"model_type": "phi3", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "partial_rotary_factor": 0.75,
+        "sliding_window": 16, "resid_pdrop": 0.1})",
+    R"({"model_type": "glm", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "head_dim": 16})",
+    R"({"model_type": "glm4", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "head_dim": 32, "attention_bias": false})",
+    R"({"model_type": "granite", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "embedding_multiplier": 12.0,
+        "attention_multiplier": 0.3, "residual_multiplier": 0.22, "logits_scaling": 6.0})",
+    R"({"model_type": "seed_oss", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "head_dim": 32, "residual_dropout": 0.2})",
+    R"({"model_type": "arcee", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "mlp_bias": true})",
+    R"({"model_type": "ernie4_5", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "head_dim": 20, "use_bias": true})",
+    R"({"model_type": "starcoder2", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "sliding_window": 16,
+        "embedding_dropout": 0.1, "residual_dropout": 0.2})",
+    R"({"model_type": "stablelm", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "use_qkv_bias": true})",
+    R"({"model_type": "exaone4", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "sliding_window": 16})",
     R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
         "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": 24,
         "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 6,
@@ -66,7 +115,12 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.attention_scale, model.attention_scale);
     EXPECT_EQ(again.embedding_scale, model.embedding_scale);
     EXPECT_EQ(again.norm_weight_offset, model.norm_weight_offset);
+    EXPECT_EQ(again.input_norms, model.input_norms);
     EXPECT_EQ(again.output_norms, model.output_norms);
+    EXPECT_EQ(again.residual_scale, model.residual_scale);
+    EXPECT_EQ(again.logit_scale, model.logit_scale);
+    EXPECT_EQ(again.no_rope, model.no_rope);
+    EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
     EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);
     EXPECT_EQ(again.latent, model.latent);

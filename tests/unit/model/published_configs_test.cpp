@@ -19,10 +19,15 @@ namespace {
 // counted once.
 const std::map<std::string, int64_t>& published() {
   static const std::map<std::string, int64_t> parameters{
+      {"AFM-4.5B", 4'619'184'640},
       {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
       {"DeepSeek-V2-Lite", 15'706'484'224},
       {"DeepSeek-V3", 682'636'487'424},  // with its layer of multi-token prediction
       {"DialoGPT-small", 124'439'808},
+      {"ERNIE-4.5-0.3B-PT", 360'748'032},
+      {"EXAONE-4.0-1.2B", 1'279'391'488},
+      {"EXAONE-4.0-32B", 32'003'216'384},
+      {"GLM-4-9B-0414", 9'400'279'040},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},
       {"Llama-2-7b-hf", 6'738'415'616},
@@ -35,7 +40,10 @@ const std::map<std::string, int64_t>& published() {
       {"Mistral-7B-v0.3", 7'248'023'552},
       {"Mistral-Nemo-Base-2407", 12'247'782'400},
       {"Mixtral-8x7B-v0.1", 46'702'792'704},
+      {"OLMo-2-0425-1B", 1'484'916'736},
       {"OLMoE-1B-7B-0924", 6'919'161'856},
+      {"Olmo-3-1025-7B", 7'298'011'136},
+      {"Phi-3-mini-4k-instruct", 3'821'079'552},
       {"Qwen1.5-110B", 111'209'914'368},
       {"Qwen1.5-MoE-A2.7B", 14'315'784'192},
       {"Qwen2-72B", 72'706'203'648},
@@ -47,9 +55,11 @@ const std::map<std::string, int64_t>& published() {
       {"Qwen3-30B-A3B", 30'532'122'624},
       {"Qwen3-4B-Instruct-2507", 4'022'468'096},
       {"Qwen3-8B", 8'190'735'360},
+      {"Seed-OSS-36B-Instruct", 36'151'104'512},
       {"SmolLM2-1.7B", 1'711'376'384},
       {"SmolLM2-135M", 134'515'008},
       {"SmolLM2-360M-Instruct", 361'821'120},
+      {"SmolLM3-3B", 3'075'098'624},
       {"TinyLlama-1.1B-Chat-v1.0", 1'100'048'384},
       {"Yi-1.5-6B", 6'061'035'520},
       {"deepseek-llm-7b-base", 6'910'365'696},
@@ -58,12 +68,18 @@ const std::map<std::string, int64_t>& published() {
       {"gemma-2-2b", 2'614'341'888},
       {"gemma-2-9b", 9'241'705'984},
       {"gemma-2b", 2'506'172'416},
+      {"gemma-3-1b-it", 999'885'952},
       {"gemma-7b-it", 8'537'680'896},
+      {"glm-4-9b-chat-hf", 9'399'951'360},
+      {"gpt-oss-20b", 20'914'757'184},
       {"gpt2", 124'439'808},
       {"gpt2-large", 774'030'080},
       {"gpt2-medium", 354'823'168},
       {"gpt2-xl", 1'557'611'200},
-      {"gpt-oss-20b", 20'914'757'184},
+      {"granite-3.1-2b-base", 2'533'531'648},
+      {"phi-4", 14'659'507'200},
+      {"stablelm-2-1_6b", 1'644'515'328},
+      {"starcoder2-3b", 3'030'371'328},
       {"zephyr-7b-beta", 7'241'732'096},
   };
   return parameters;
@@ -154,6 +170,24 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(lite.moe.shared_feed_forward, 2816);
   // DeepSeek's code: 192^(−1/2) · (0.1 · 0.707 · ln 40 + 1)².
   EXPECT_NEAR(lite.attention_scale, 0.114721387, 1e-8);
+  const ModelConfig gemma = read("gemma-3-1b-it");
+  EXPECT_EQ(gemma.windows[4], 512);
+  EXPECT_EQ(gemma.windows[5], 0);
+  EXPECT_EQ(gemma.rotary.base, 1e6);
+  EXPECT_EQ(gemma.window_rotary_base, 10000);
+  EXPECT_FALSE(read("SmolLM3-3B").rotates(3));
+  EXPECT_TRUE(read("SmolLM3-3B").rotates(4));
+  EXPECT_FALSE(read("OLMo-2-0425-1B").input_norms);
+  EXPECT_EQ(read("Olmo-3-1025-7B").rotary.scaling, RopeScalingKind::yarn);
+  EXPECT_EQ(read("Olmo-3-1025-7B").window_rotary_base, 500000);
+  EXPECT_EQ(read("GLM-4-9B-0414").rotary.width, 64);
+  EXPECT_TRUE(read("GLM-4-9B-0414").rotary.interleaved);
+  EXPECT_EQ(read("granite-3.1-2b-base").logit_scale, 1 / 8.0);
+  EXPECT_EQ(read("granite-3.1-2b-base").attention_scale, 1 / 64.0);
+  EXPECT_FALSE(read("AFM-4.5B").gated);
+  EXPECT_EQ(read("stablelm-2-1_6b").rotary.width, 16);
+  EXPECT_TRUE(read("EXAONE-4.0-1.2B").rotates(3));
+  EXPECT_FALSE(read("EXAONE-4.0-32B").rotates(3));
   const ModelConfig third = read("DeepSeek-V3");
   EXPECT_EQ(third.moe.routing.score, ScoreFunction::sigmoid);
   EXPECT_EQ(third.moe.routing.groups, 8);

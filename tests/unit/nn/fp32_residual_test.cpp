@@ -52,6 +52,23 @@ TEST(Fp32Residual, IsCutUnderSequenceParallelism) {
             (2 * model.layers + 1) * kTokens / 2 * model.hidden * 2);
 }
 
+TEST(Fp32Residual, IsReadRoundedWhereBranchesBeginWithoutANorm) {
+  ModelConfig model = test::tiny_model("qwen3");
+  model.family = "olmo2";
+  model.input_norms = false, model.output_norms = true;
+  const TensorOutcome exact = test::run_tensor_ranks(run_of(model, "fp32", false));
+  for (const int tp : {1, 2}) {
+    TensorRun run = run_of(model, "bf16_mixed", true);
+    run.tp = tp, run.sequence_parallel = tp > 1;
+    const TensorOutcome outcome = test::run_tensor_ranks(run);
+    EXPECT_LE(test::distance(outcome.logits, exact.logits), 3e-2) << tp;
+    ASSERT_EQ(outcome.gradients.size(), exact.gradients.size());
+    for (const auto& [name, gradient] : exact.gradients)
+      EXPECT_LE(test::distance(outcome.gradients.at(name), gradient), 6e-2) << name << " " << tp;
+    EXPECT_EQ(outcome.saved_tag_bytes, outcome.saved_bytes) << "by tag, and by the store";
+  }
+}
+
 TEST(Fp32Residual, ChangesNoBitOfWiderRecipes) {
   for (const char* recipe : {"fp32", "fp64"}) {
     SCOPED_TRACE(recipe);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace viaduct {
 namespace {
 
@@ -39,6 +41,19 @@ TEST(RotaryTable, Llama3FrequenciesAreThoseOfTransformers) {
                                 .factor = 32,
                                 .original_max_positions = 8192}),
             expected);
+}
+
+TEST(RotaryTable, LongRopeHasAListForShortAndOneForLongRows) {
+  const RotarySpec spec{.width = 4,
+                        .scaling = RopeScalingKind::longrope,
+                        .original_max_positions = 16,
+                        .short_factors = {1, 2},
+                        .long_factors = {4, 8}};
+  const std::vector<float> shorter{1, 1.0f / 200}, longer{0.25f, 1.0f / 800};
+  EXPECT_EQ(rotary_frequencies(spec), shorter);
+  EXPECT_EQ(rotary_frequencies(spec, 16), shorter);
+  EXPECT_EQ(rotary_frequencies(spec, 17), longer);
+  EXPECT_THROW(rotary_frequencies({.width = 8, .scaling = RopeScalingKind::longrope}), ShapeError);
 }
 
 }  // namespace

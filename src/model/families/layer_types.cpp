@@ -1,0 +1,44 @@
+// Which layers have a sliding window, as config.json lists them.
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "model/families/families.h"
+
+namespace viaduct::families {
+
+std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
+                                      bool (*slides)(int64_t, int64_t), int64_t from) {
+  std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
+  const auto types = config.texts("layer_types");
+  VIADUCT_CHECK(ConfigError, types.empty() || static_cast<int64_t>(types.size()) == layers,
+                "{}: layer_types has {} for {}", config.where(),
+                counted(static_cast<int64_t>(types.size()), "entry", "entries"),
+                counted(layers, "layer"));
+  for (int64_t i = 0; i < layers; ++i) {
+    bool sliding = slides(i, from);
+    if (!types.empty()) {
+      const std::string& type = types[static_cast<size_t>(i)];
+      VIADUCT_CHECK(
+          ConfigError, type == "sliding_attention" || type == "full_attention",
+          "{}: layer_types: {} is not supported (supported: full_attention, sliding_attention)",
+          config.where(), type);
+      sliding = type == "sliding_attention";
+    }
+    VIADUCT_CHECK(ConfigError, !sliding || window > 0,
+                  "{}: layer {} slides, but sliding_window is {}", config.where(), i, window);
+    if (sliding) windows[static_cast<size_t>(i)] = window;
+  }
+  return windows;
+}
+
+void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json) {
+  auto types = nlohmann::ordered_json::array();
+  for (const int64_t window : model.windows) {
+    if (window > 0) json["sliding_window"] = window;
+    types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+  }
+  json["layer_types"] = types;
+}
+
+}  // namespace viaduct::families

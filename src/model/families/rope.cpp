@@ -1,0 +1,207 @@
+// Rotary positions as config.json describes them: base, rotated part of a head, scalings.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+double yarn_mscale(double factor, double m) {
+  return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
+}
+
+double yarn_attention_factor(HfConfig& scaling, const RotarySpec& rotary) {
+  if (scaling.has("attention_factor")) return scaling.number("attention_factor");
+  const double m = rotary.mscale, all = rotary.mscale_all_dim;
+  return m != 0 && all != 0 ? yarn_mscale(rotary.factor, m) / yarn_mscale(rotary.factor, all)
+                            : yarn_mscale(rotary.factor, 1);
+}
+
+/// LongRoPE's lists, and the factor of cos and sin: sqrt(1 + ln(stretch) / ln(original length)).
+void read_longrope(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
+  rotary.scaling = RopeScalingKind::longrope;
+  const int64_t unsaid =
+      rotary.original_max_positions > 0 ? rotary.original_max_positions : max_positions;
+  rotary.original_max_positions = scaling.integer("original_max_position_embeddings", unsaid);
+  VIADUCT_CHECK(ConfigError, rotary.original_max_positions >= 2,
+                "{}: original_max_position_embeddings is {}, expected at least 2", scaling.where(),
+                rotary.original_max_positions);
+  const auto pairs = static_cast<size_t>(std::max<int64_t>(rotary.width, 0) / 2);
+  const auto factors = [&](const char* field) {
+    std::vector<double> list = scaling.numbers(field);
+    const bool fits = list.size() == pairs && std::ranges::all_of(list, [](double factor) {
+                        return factor > 0 && std::isfinite(factor);
+                      });
+    VIADUCT_CHECK(ConfigError, fits, "{}: {}: expected {} numbers above 0, one for each pair",
+                  scaling.where(), field, pairs);
+    return list;
+  };
+  rotary.short_factors = factors("short_factor");
+  rotary.long_factors = factors("long_factor");
+  const auto original = static_cast<double>(rotary.original_max_positions);
+  const double stretch = scaling.number("factor", static_cast<double>(max_positions) / original);
+  rotary.attention_factor = scaling.number(
+      "attention_factor", stretch <= 1 ? 1 : std::sqrt(1 + std::log(stretch) / std::log(original)));
+}
+
+}  // namespace
+
+double latent_attention_scale(const ModelConfig& model) {
+  const RotarySpec& rotary = model.rotary;
+  const double scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
+  if (rotary.scaling != RopeScalingKind::yarn || rotary.mscale_all_dim == 0) return scale;
+  const double m = yarn_mscale(rotary.factor, rotary.mscale_all_dim);
+  return scale * m * m;
+}
+
+namespace {
+
+/// Of a head's dims, those that rotate: as Hugging Face's code, the integer part.
+int64_t rotated_dims(const HfConfig& config, int64_t head_dim, double part) {
+  VIADUCT_CHECK(ConfigError, part > 0 && part <= 1,
+                "{}: partial_rotary_factor is {}, expected more than 0, at most 1", config.where(),
+                part);
+  return static_cast<int64_t>(static_cast<double>(head_dim) * part);
+}
+
+/// `rope_parameters` with an object for each kind of layer, as transformers 5 writes it.
+void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& model) {
+  if (kinds.has("full_attention")) {
+    HfConfig full = kinds.object("full_attention");
+    read_rope_scaling(full, model.max_positions, model.rotary);
+  }
+  RotarySpec windowed{.width = model.rotary.width, .base = window_base};
+  if (kinds.has("sliding_attention")) {
+    HfConfig sliding = kinds.object("sliding_attention");
+    read_rope_scaling(sliding, model.max_positions, windowed);
+    VIADUCT_CHECK(ConfigError, windowed.scaling == RopeScalingKind::none,
+                  "{}: rope_type {} is not supported in sliding_attention (supported: default)",
+                  kinds.where(), sliding.text("rope_type", "linear"));
+  }
+  model.window_rotary_base = windowed.base;
+  (void)kinds.finish(UnknownFields::refused);
+}
+
+}  // namespace
+
+void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& model) {
+  model.rotary.base = config.number("rope_theta", defaults.base);
+  model.rotary.width = model.head_dim;
+  model.rotary.interleaved = config.boolean("rotary_interleaved", defaults.interleaved);
+  if (defaults.original_length)
+    model.rotary.original_max_positions =
+        config.integer("original_max_position_embeddings", model.max_positions);
+  const bool partial = defaults.part > 0;
+  double part = partial ? config.number("partial_rotary_factor", defaults.part) : 1;
+  if (partial) model.rotary.width = rotated_dims(config, model.head_dim, part);
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(field)) continue;
+    HfConfig scaling = config.object(field);
+    if (defaults.window_base > 0 &&
+        (scaling.has("full_attention") || scaling.has("sliding_attention"))) {
+      read_rope_by_layer_kind(scaling, defaults.window_base, model);
+      continue;
+    }
+    if (partial) {
+      part = scaling.number("partial_rotary_factor", part);
+      model.rotary.width = rotated_dims(config, model.head_dim, part);
+    }
+    read_rope_scaling(scaling, model.max_positions, model.rotary);
+  }
+}
+
+void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json) {
+  const auto width = static_cast<double>(model.rotary.width),
+             head = static_cast<double>(model.head_dim);
+  double part = width / head;
+  // Readers take the integer part of the product.
+  if (static_cast<int64_t>(head * part) < model.rotary.width) part = std::nextafter(part, 2.0);
+  json["partial_rotary_factor"] = part;
+}
+
+bool says_rope_base(HfConfig& config) {
+  return config.has("rope_theta") ||
+         (config.has("rope_parameters") && config.object("rope_parameters").has("rope_theta"));
+}
+
+void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
+  const std::string type =
+      scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
+  scaling.ignore({"type", "rope_type"});
+  rotary.base = scaling.number("rope_theta", rotary.base);
+  if (type == "default") {
+    scaling.ignore({"factor"});
+  } else if (type == "linear") {
+    rotary.scaling = RopeScalingKind::linear;
+    rotary.factor = scaling.number("factor");
+  } else if (type == "llama3") {
+    rotary.scaling = RopeScalingKind::llama3;
+    rotary.factor = scaling.number("factor");
+    rotary.low_frequency_factor = scaling.number("low_freq_factor");
+    rotary.high_frequency_factor = scaling.number("high_freq_factor");
+    rotary.original_max_positions = scaling.integer("original_max_position_embeddings");
+  } else if (type == "yarn") {
+    rotary.scaling = RopeScalingKind::yarn;
+    const bool original = scaling.has("original_max_position_embeddings");
+    rotary.original_max_positions =
+        scaling.integer("original_max_position_embeddings", max_positions);
+    rotary.factor =
+        scaling.number("factor", original ? static_cast<double>(max_positions) /
+                                                static_cast<double>(rotary.original_max_positions)
+                                          : 1.0);
+    rotary.beta_fast = scaling.number("beta_fast", 32);
+    rotary.beta_slow = scaling.number("beta_slow", 1);
+    rotary.truncate = scaling.boolean("truncate", true);
+    rotary.mscale = scaling.number("mscale", 0);
+    rotary.mscale_all_dim = scaling.number("mscale_all_dim", 0);
+    rotary.attention_factor = yarn_attention_factor(scaling, rotary);
+  } else if (type == "longrope" || type == "su") {  // the second: in the first files of Phi 3
+    read_longrope(scaling, max_positions, rotary);
+  } else {
+    fail<ConfigError>(
+        "{}: rope_type {} is not supported (supported: default, linear, llama3, longrope, yarn)",
+        scaling.where(), type);
+  }
+  (void)scaling.finish(UnknownFields::refused);
+}
+
+nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
+  switch (rotary.scaling) {
+    case RopeScalingKind::none:
+      return nullptr;
+    case RopeScalingKind::linear:
+      return {{"rope_type", "linear"}, {"factor", rotary.factor}};
+    case RopeScalingKind::llama3:
+      return {{"rope_type", "llama3"},
+              {"factor", rotary.factor},
+              {"low_freq_factor", rotary.low_frequency_factor},
+              {"high_freq_factor", rotary.high_frequency_factor},
+              {"original_max_position_embeddings", rotary.original_max_positions}};
+    case RopeScalingKind::yarn: {
+      nlohmann::ordered_json json{
+          {"rope_type", "yarn"},
+          {"factor", rotary.factor},
+          {"original_max_position_embeddings", rotary.original_max_positions},
+          {"beta_fast", rotary.beta_fast},
+          {"beta_slow", rotary.beta_slow},
+          {"truncate", rotary.truncate},
+          {"attention_factor", rotary.attention_factor}};
+      if (rotary.mscale != 0) json["mscale"] = rotary.mscale;
+      if (rotary.mscale_all_dim != 0) json["mscale_all_dim"] = rotary.mscale_all_dim;
+      return json;
+    }
+    case RopeScalingKind::longrope:
+      return {{"rope_type", "longrope"},
+              {"short_factor", rotary.short_factors},
+              {"long_factor", rotary.long_factors},
+              {"original_max_position_embeddings", rotary.original_max_positions},
+              {"attention_factor", rotary.attention_factor}};
+  }
+  return nullptr;
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,89 @@
+// SmolLM 3 (2025): Llama, of which every fourth layer has no positions.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "model/families/families.h"
+#include "model/model_fields.h"
+
+namespace viaduct::families {
+namespace {
+
+constexpr double kBase = 2e6;
+constexpr int64_t kPadding = 128004;
+
+/// 1 for layers without positions; in the file's list 1 stands for those with positions.
+std::vector<int64_t> read_no_rope(HfConfig& config, int64_t layers) {
+  std::vector<int64_t> rotates = config.integers("no_rope_layers");
+  const int64_t every = config.integer("no_rope_layer_interval", 4);
+  VIADUCT_CHECK(ConfigError, every >= 1, "{}: no_rope_layer_interval is {}, expected at least 1",
+                config.where(), every);
+  if (rotates.empty()) {
+    for (int64_t i = 0; i < layers; ++i) rotates.push_back((i + 1) % every != 0);
+  }
+  VIADUCT_CHECK(ConfigError, static_cast<int64_t>(rotates.size()) >= layers,
+                "{}: no_rope_layers has {} for {}", config.where(),
+                counted(static_cast<int64_t>(rotates.size()), "entry", "entries"),
+                counted(layers, "layer"));
+  rotates.resize(static_cast<size_t>(layers));
+  for (int64_t& one : rotates) one = one == 0;
+  if (std::ranges::count(rotates, 0) == layers) rotates.clear();
+  return rotates;
+}
+
+/// Where the file does not list them, layers without positions have the window.
+std::vector<int64_t> read_windows(HfConfig& config, const ModelConfig& model) {
+  const bool slides = config.boolean("use_sliding_window", false);
+  const int64_t window = slides ? config.integer("sliding_window", 0) : 0;
+  config.ignore({"sliding_window", "max_window_layers"});
+  std::vector<int64_t> windows = windows_by_layer(
+      config, model.layers, window, [](int64_t, int64_t) { return false; }, 0);
+  if (config.has("layer_types")) return windows;
+  for (size_t i = 0; i < model.no_rope.size(); ++i) windows[i] = model.no_rope[i] * window;
+  return windows;
+}
+
+ModelConfig read_smollm3(HfConfig& config) {
+  ModelConfig model = read_llama_like(config, 0, kPadding, {.base = kBase});
+  model.activation = activation_from_hf(config, "hidden_act", "silu");
+  model.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
+  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+  model.no_rope = read_no_rope(config, model.layers);
+  model.windows = read_windows(config, model);
+  return model;
+}
+
+nlohmann::ordered_json write_smollm3(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
+  json["attention_bias"] = model.qkv_bias;
+  json["mlp_bias"] = model.up_bias;
+  auto rotates = nlohmann::ordered_json::array();
+  for (int64_t i = 0; i < model.layers; ++i) rotates.push_back(model.rotates(i) ? 1 : 0);
+  json["no_rope_layers"] = rotates;
+  json["sliding_window"] = nullptr;
+  write_layer_types(model, json);
+  json["use_sliding_window"] = !json["sliding_window"].is_null();
+  return json;
+}
+
+void resolve_smollm3(ModelFields& fields) {
+  fields.layernorm_epsilon.resolve(1e-6);
+  fields.rotary_base.resolve(kBase);
+  fields.share_embeddings_and_output_weights.resolve(true);
+  if (fields.num_layers.is_auto()) return;
+  std::vector<int64_t> every_fourth;
+  for (int64_t i = 0; i < fields.num_layers.value(); ++i) every_fourth.push_back(i % 4 == 3);
+  fields.no_rope_freq.resolve(every_fourth);
+}
+
+}  // namespace
+
+ModelFamily smollm3() {
+  return {"smollm3",     "SmolLM3ForCausalLM", read_smollm3,
+          write_smollm3, llama_names(),        resolve_smollm3};
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,42 @@
+// StableLM (2023 to 2024): Llama with layer norms and positions in a quarter of each head.
+
+#include "base/json.h"
+#include "model/families/families.h"
+#include "model/model_fields.h"
+
+namespace viaduct::families {
+namespace {
+
+constexpr double kRotatedPart = 0.25;
+constexpr LlamaForm kForm{.norm = NormKind::layer_norm};
+
+ModelConfig read_stablelm(HfConfig& config) {
+  ModelConfig model = read_llama_like(config, 0, -1, {.part = kRotatedPart});
+  model.norm = NormKind::layer_norm;
+  model.norm_eps = config.number("layer_norm_eps", 1e-5);
+  model.activation = activation_from_hf(config, "hidden_act", "silu");
+  model.qkv_bias = config.boolean("use_qkv_bias", false);
+  return model;
+}
+
+nlohmann::ordered_json write_stablelm(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model, kForm);
+  write_rotated_part(model, json);
+  json["layer_norm_eps"] = model.norm_eps;
+  json["use_qkv_bias"] = model.qkv_bias;
+  return json;
+}
+
+void resolve_stablelm(ModelFields& fields) {
+  fields.normalization.resolve("LayerNorm");
+  fields.rotary_percent.resolve(kRotatedPart);
+}
+
+}  // namespace
+
+ModelFamily stablelm() {
+  return {"stablelm",     "StableLmForCausalLM", read_stablelm,
+          write_stablelm, llama_names(),         resolve_stablelm};
+}
+
+}  // namespace viaduct::families
