@@ -90,7 +90,7 @@ def layout_case(case):
             raise Finding("only one of the layouts stops with values that are not finite")
         return "diverged"
     # Reading costs as much as a run; every other case is enough of it.
-    wrong = case.runner.check_saved(folder, read=case.random.random() < 0.5)
+    wrong = case.runner.check_saved(folder, case.random.random() < 0.5, "peft.scheme" in case.configuration.what)
     if wrong:
         raise Finding(wrong)
     case.compare("against one rank", folder, case.path("one_rank"), case.tolerance())

@@ -143,7 +143,12 @@ def choose_how(random, knobs, configuration, with_mpi):
     (tp, cp, pp), dp = factors(random, ranks)
     how = {"model.tensor_model_parallel_size": tp, "model.context_parallel_size": cp, "model.pipeline_model_parallel_size": pp}
     if "model.num_moe_experts" in configuration.what and random.random() < 0.6:
-        how["model.expert_model_parallel_size"] = random.choice([n for n in (1, 2, 4) if (ranks // pp) % n == 0])
+        ep = random.choice([n for n in (1, 2, 4) if (ranks // pp) % n == 0])
+        how["model.expert_model_parallel_size"] = ep
+        if (ranks // pp) % (tp * ep):
+            how["model.expert_tensor_parallel_size"] = 1
+    if configuration.what.get("model.num_layers", 4) % pp:
+        configuration.what["model.num_layers"] = 4
     if pp > 1 and random.random() < 0.3:
         how["model.virtual_pipeline_model_parallel_size"] = 2
         configuration.random_names.add("model.virtual_pipeline_model_parallel_size")

@@ -51,14 +51,16 @@ class Runner:
             status = None
         return Session(command, status, output.decode(errors="replace"))
 
-    def check_saved(self, folder, read):
-        """What is wrong with the checkpoint of a finished run, or ""; without `read` only whether there is one."""
+    def check_saved(self, folder, read, adapter=False):
+        """What is wrong with the checkpoint of a finished run, or ""; without `read` only whether there is one. One of an `adapter` becomes
+        a folder of PEFT."""
         if not os.path.exists(os.path.join(folder, "latest")):
             return "nothing is saved"
         if not read:
             return ""
         scratch = folder + ".read"
-        session = self.run([self.binary, "convert", "--from", folder, "--to", scratch, "--to-format", "viaduct"])
+        form = "peft" if adapter else "viaduct"
+        session = self.run([self.binary, "convert", "--from", folder, "--to", scratch, "--to-format", form])
         shutil.rmtree(scratch, ignore_errors=True)
         return "" if session.status == 0 else f"the checkpoint cannot be read: {session.error()}"
 
