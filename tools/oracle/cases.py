@@ -215,8 +215,9 @@ STORED = {
     "glm4": (small(decoder("glm4", head_dim=8, attention_bias=True)), 24),
     "granite": (small(decoder("granite", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,
                               logits_scaling=1.5, tie_word_embeddings=True)), 24),
+    # A low base: all pairs turn, so that no gradient of a key's bias is small.
     "seed_oss": (small(decoder("seed_oss", head_dim=8, num_attention_heads=3, num_key_value_heads=1, attention_out_bias=True,
-                               attention_dropout=0.0, residual_dropout=0.0)), 24),
+                               attention_dropout=0.0, residual_dropout=0.0, rope_theta=50.0)), 24),
     "arcee": (small(decoder("arcee", mlp_bias=True)), 24),
     "ernie4_5": (small(decoder("ernie4_5", head_dim=8, num_attention_heads=2, num_key_value_heads=1, use_bias=True,
                                tie_word_embeddings=True)), 24),
