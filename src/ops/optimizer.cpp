@@ -107,19 +107,20 @@ void adamw(OpContext& context, const AdamWArgs& args) {
   adamw_list(context, {{args}});
 }
 
+bool same_formats(const AdamWArgs& a, const AdamWArgs& b) {
+  return a.weight.defined() == b.weight.defined() &&
+         (!a.weight || a.weight.dtype() == b.weight.dtype()) &&
+         a.master.dtype() == b.master.dtype() && a.gradient.dtype() == b.gradient.dtype() &&
+         a.first.dtype() == b.first.dtype() && a.second.dtype() == b.second.dtype();
+}
+
 void adamw_list(OpContext& context, const AdamWListArgs& args) {
   if (args.runs.empty()) return;
   const AdamWArgs& first = args.runs.front();
   for (const AdamWArgs& run : args.runs) {
     check_run(run);
-    const bool alike = run.weight.defined() == first.weight.defined() &&
-                       (!run.weight || run.weight.dtype() == first.weight.dtype()) &&
-                       run.master.dtype() == first.master.dtype() &&
-                       run.gradient.dtype() == first.gradient.dtype() &&
-                       run.first.dtype() == first.first.dtype() &&
-                       run.second.dtype() == first.second.dtype();
     VIADUCT_CHECK(
-        ShapeError, alike,
+        ShapeError, same_formats(run, first),
         "adamw: the runs of a list have one dtype of masters, of weights, of gradients and of each "
         "moment, found {} and {} beside {} and {}",
         describe(run.master), describe(run.weight), describe(first.master), describe(first.weight));

@@ -102,5 +102,8 @@ struct AdamWListArgs {
   std::vector<AdamWArgs> runs;
 };
 void adamw_list(OpContext& context, const AdamWListArgs& args);
+/// Whether two runs can be of one list: the same dtypes of masters, weights, gradients and moments,
+/// and both with a weight to write or none.
+bool same_formats(const AdamWArgs& a, const AdamWArgs& b);
 
 }  // namespace viaduct

@@ -1,5 +1,8 @@
 #include "optim/adamw.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace viaduct {
 
 AdamW::AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
@@ -26,12 +29,18 @@ AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
 }
 
 void AdamW::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {
-  AdamWListArgs updates[2];  // of one format each: with weights to write, and without
+  std::vector<AdamWListArgs>
+      lists;  // of one format each: few parameters have another than the rest
   for (size_t i = runs.begin; i < runs.end; ++i) {
     if (!states()[first_].runs[i].values) continue;  // another rule's
-    updates[run(i).store_writes_weight ? 1 : 0].runs.push_back(update_of_run(scalars, i));
+    AdamWArgs update = update_of_run(scalars, i);
+    auto list = std::ranges::find_if(lists, [&](const AdamWListArgs& other) {
+      return same_formats(other.runs.front(), update);
+    });
+    if (list == lists.end()) list = lists.insert(lists.end(), AdamWListArgs());
+    list->runs.push_back(std::move(update));
   }
-  for (const AdamWListArgs& list : updates) adamw_list(context, list);
+  for (const AdamWListArgs& list : lists) adamw_list(context, list);
 }
 
 }  // namespace viaduct
