@@ -111,10 +111,6 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
                        name.starts_with(kAdapterPrefix) && name.ends_with(kAdapterMagnitude);
                    dump[prefix + name + (magnitudes ? ".weight" : "")] = tensor;
                  });
-  gather_logical(
-      engine.groups().world(), engine.device(),
-      share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
-      [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
   const AdapterSettings& adapters = engine.run().layers.adapters;
   if (adapters.fused_experts) fuse_experts(adapters, engine.model().config(), prefix, dump);
 }

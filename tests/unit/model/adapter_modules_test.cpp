@@ -140,7 +140,7 @@ TEST(AdapterModules, ModulesThatTrainBesideAreNamed) {
 
 TEST(AdapterModules, MagnitudesAreOfLayersThatTensorRanksCut) {
   PeftConfig config;
-  config.scheme = "dora";
+  config.scheme = "dora", config.dim = 4;
   const auto refused = [&](const std::string& model, const std::string& what) {
     EXPECT_THAT([&] { choose_adapters(config, model_of(model)); },
                 ThrowsMessage<ConfigError>(AllOf(HasSubstr("peft.scheme: dora"), HasSubstr(what))));

@@ -63,8 +63,8 @@ TEST(Fp32Residual, IsReadRoundedWhereBranchesBeginWithoutANorm) {
     const TensorOutcome outcome = test::run_tensor_ranks(run);
     EXPECT_LE(test::distance(outcome.logits, exact.logits), 3e-2) << tp;
     ASSERT_EQ(outcome.gradients.size(), exact.gradients.size());
-    for (const auto& [name, gradient] : exact.gradients)
-      EXPECT_LE(test::distance(outcome.gradients.at(name), gradient), 6e-2) << name << " " << tp;
+    for (const auto& [name, gradient] : exact.gradients)  // no norm evens the stream's rounding out
+      EXPECT_LE(test::distance(outcome.gradients.at(name), gradient), 1.2e-1) << name << " " << tp;
     EXPECT_EQ(outcome.saved_tag_bytes, outcome.saved_bytes) << "by tag, and by the store";
   }
 }
