@@ -24,15 +24,15 @@ Tensor norms_of(RankContext& context, const Parameter& weight, const Parameter& 
 void initialize_magnitudes(RankContext& context, ParameterStore& store) {
   std::map<std::string, const Parameter*> by_path;
   for (const Parameter* parameter : store.parameters()) by_path[parameter->path] = parameter;
-  std::map<const Parameter*, Tensor> norms;
+  std::map<std::string, Tensor> norms;  // by path, so that they are freed in the same order always
   for (const Parameter* parameter : store.parameters()) {
     if (parameter->magnitude_of.empty()) continue;
-    norms[parameter] = norms_of(context, *by_path.at(parameter->magnitude_of), *parameter);
+    norms[parameter->path] = norms_of(context, *by_path.at(parameter->magnitude_of), *parameter);
   }
   if (norms.empty()) return;
   RunCursor cursor(store.offloaded(), BlockCursor::Access::change);
   for (const ShardRun& run : store.shard_runs()) {
-    const auto found = norms.find(run.parameter);
+    const auto found = norms.find(run.parameter->path);
     if (found == norms.end()) continue;
     const ShardRun here = cursor.at(run);
     const Tensor master = master_place(context.ops, here);
