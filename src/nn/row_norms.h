@@ -5,6 +5,7 @@
 // elements is √N / norm.
 
 #include <map>
+#include <string>
 
 #include "nn/context.h"
 
@@ -34,7 +35,7 @@ Tensor reciprocals(RankContext& context, const Tensor& x);
 class MagnitudeFactors {
  public:
   /// That of `magnitudes` in the weights of this generation of the store; undefined: not made yet.
-  Tensor& of(const Parameter& magnitudes) { return factors_[&magnitudes]; }
+  Tensor& of(const Parameter& magnitudes) { return factors_[magnitudes.path]; }
   /// Forgets the factors of an earlier generation.
   void begin(int64_t generation) {
     if (generation != generation_) factors_.clear();
@@ -42,7 +43,7 @@ class MagnitudeFactors {
   }
 
  private:
-  std::map<const Parameter*, Tensor> factors_;
+  std::map<std::string, Tensor> factors_;  // by path
   int64_t generation_ = -1;
 };
 
