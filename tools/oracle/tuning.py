@@ -4,7 +4,8 @@ learning, all weights, in FP32 and BF16. Both write their loss of every step.
     ./viaduct.sh oracle tuning               a section of docs/parity.md is written
     ./viaduct.sh oracle tuning --steps 10    nothing is written, a quarter of the time; neither with --recipe fp32
 
-transformers has FP32 weights; its BF16 is torch.autocast, ours `bf16_mixed`. Exit status 1 if the mean of any ten losses differs by 1 %.
+transformers has FP32 weights; its BF16 is torch.autocast, ours `bf16_mixed`. Exit status 1 if the mean of all losses differs by 1 %, or that
+of any ten by 1 % in FP32 and 2 % in BF16: BF16 moves transformers' own means of ten by up to 2.5 % from those of FP32.
 """
 
 import argparse
@@ -28,7 +29,8 @@ CONVERSATIONS = ROOT / "data" / "short_answers.jsonl"
 ROW, BATCH = 64, 4  # tokens and rows; the longest conversation has 55
 ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-8, "weight_decay": 0.01, "clip_grad": 1.0}
 MEANS = 10  # losses of single batches are small numbers at the end, so means are compared
-LIMIT = 0.01
+LIMIT = 0.01  # of the mean of all losses
+LIMIT_OF_MEANS = {"fp32": 0.01, "bf16_mixed": 0.02}
 RECIPES = ["fp32", "bf16_mixed"]
 
 
@@ -92,8 +94,9 @@ def compare(name, mine, other):
     means = [(sum(mine[at : at + MEANS]) / len(mine[at : at + MEANS]), sum(other[at : at + MEANS]) / len(other[at : at + MEANS]))
              for at in range(0, len(mine), MEANS)]
     apart = max(abs(a - b) / b for a, b in means)
-    print(f"{name}: first {mine[0]:.6f} and {other[0]:.6f}; means of {MEANS}: " + ", ".join(f"{a:.5f} / {b:.5f}" for a, b in means) + f"; {apart:.2%}")
-    return [name, f"{mine[0]:.5f} / {other[0]:.5f}", ", ".join(f"{a:.4f} / {b:.4f}" for a, b in means), f"{apart:.2%}"], not apart <= LIMIT
+    whole = abs(sum(mine) - sum(other)) / sum(other)
+    print(f"{name}: first {mine[0]:.6f} and {other[0]:.6f}; means of {MEANS}: " + ", ".join(f"{a:.5f} / {b:.5f}" for a, b in means) + f"; {apart:.2%}, of all {whole:.2%}")
+    return [name, f"{mine[0]:.5f} / {other[0]:.5f}", ", ".join(f"{a:.4f} / {b:.4f}" for a, b in means), f"{apart:.2%}", f"{whole:.2%}"], not (apart <= LIMIT_OF_MEANS[name] and whole <= LIMIT)
 
 
 def main():
@@ -123,7 +126,7 @@ def main():
     if options.steps == parser.get_default("steps") and options.recipe == RECIPES and not wrong:
         text = [f"`./viaduct.sh oracle tuning`: {options.steps} steps of {BATCH} rows of [`data/short_answers.jsonl`](../data/short_answers.jsonl), all weights "
                 f"of SmolLM2-135M-Instruct; the learned tokens' loss, ours / {pages.versions()}.", "",
-                *pages.table(["recipe", "first step", f"means of {MEANS} steps", "largest difference"], table)]
+                *pages.table(["recipe", "first step", f"means of {MEANS} steps", "largest difference", "of the mean of all"], table)]
         pages.write_section("oracle tuning", text)
     sys.exit(1 if wrong else 0)
 
