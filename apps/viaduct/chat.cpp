@@ -16,6 +16,7 @@
 #include "model_options.h"
 #include "number_checks.h"
 #include "run/launch.h"
+#include "run/longrope_note.h"
 #include "run/parallel_settings.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
@@ -81,6 +82,8 @@ std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   check_layout(setup.config);
   prepared->prompts = open_chat_prompts(arguments.talk, setup);
   prepared->settings = {.system = arguments.system, .positions = setup.model.max_positions};
+  note_longrope(setup.model.rotary, "conversations of up to", setup.model.max_positions,
+                setup.notes);
   set_sampling(*prepared, arguments);
   prepared->work.stops = arguments.stops;
   GenerateOptions& options = prepared->work.options;

@@ -18,6 +18,7 @@
 #include "model_options.h"
 #include "number_checks.h"
 #include "run/launch.h"
+#include "run/longrope_note.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
 #include "subcommands.h"
@@ -110,6 +111,8 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   take_lines(prepared, arguments, std::move(lines));
   prepared.prompts =
       make_prompts(prepared.texts, *setup.tokenizer, setup.model, arguments.max_new_tokens);
+  note_longrope(setup.model.rotary, "texts of up to", longest(prepared.prompts),
+                prepared.setup.notes);
   prepared.work.batches = batches_by_length(prepared.prompts, arguments.batch_size);
   prepared.work.stops = arguments.stops;
   GenerateOptions& options = prepared.work.options;

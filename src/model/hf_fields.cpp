@@ -109,6 +109,7 @@ const std::vector<Neutral>& neutral_fields() {
       {"rotary_pct", {1}},
       {"use_mrope", {false}},
       {"use_rope", {true}},
+      {"interpolate_factor", {1}},
       {"alibi", {false}},
       {"use_alibi", {false}},
       {"no_rope_layers", {Json::array()}},
@@ -119,6 +120,7 @@ const std::vector<Neutral>& neutral_fields() {
       {"qk_layer_norms", {false}},
       {"clip_qkv", {}},
       {"attention_sink", {false}},
+      {"full_attn_mod", {1}},
       {"use_sliding_window", {false}},
       {"sliding_window", {}},
       {"attn_logit_softcapping", {}},
@@ -127,6 +129,7 @@ const std::vector<Neutral>& neutral_fields() {
       {"is_causal", {true}},
       // Biases.
       {"attention_bias", {false}},
+      {"lm_head_bias", {false}},
       {"mlp_bias", {false}},
       {"use_bias", {false}},
       // Factors.

@@ -9,6 +9,7 @@
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/adapter_setup.h"
+#include "run/longrope_note.h"
 #include "run/no_effect.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
@@ -91,6 +92,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
   setup.notes = resolve_adapters(config, setup.model);
+  note_longrope(setup.model.rotary, "rows of", ids->shape[rank - 1], setup.notes);
   if (config.peft.adapter) {
     PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);
     check_adapter_base(adapter.folder, {folder});

@@ -122,7 +122,8 @@ RunSetup prepare_inference(const InferenceRequest& request) {
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }
-  RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults));
+  RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
+                               request.few_tokens ? RunInput::texts : RunInput::rows);
   if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
     setup.notes.push_back(
         fmt::format("computing in {}, the type of the weights in {} (mixed_precision=fp32 computes "

@@ -18,6 +18,7 @@
 #include "ops/cpu/amx_problem.h"
 #include "run/adapter_setup.h"
 #include "run/check_name_patterns.h"
+#include "run/longrope_note.h"
 #include "run/no_effect.h"
 #include "run/nsys_command.h"
 #include "run/packing_settings.h"
@@ -196,7 +197,7 @@ void limit_conversations(RunSetup& setup) {
 
 }  // namespace
 
-RunSetup prepare_run(LoadedRunConfig loaded) {
+RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, !config.train.micro_batch_is_auto,
@@ -242,6 +243,10 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
       setup.notes.push_back(note);
   }
   note_waiting_gradients(setup);
+  const bool longrope = setup.model.rotary.scaling == RopeScalingKind::longrope;
+  if (input == RunInput::rows && longrope)
+    note_longrope(setup.model.rotary, "rows of", resolve_run(config, setup.model).positions,
+                  setup.notes);
   // The original file, unless overrides changed the model.
   setup.hf_config = write_hf_config(setup.model);
   if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;

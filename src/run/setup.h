@@ -29,11 +29,15 @@ struct RunSetup {
   std::vector<std::string> given;     // names of the fields that the user set
 };
 
+/// What passes through the model: rows of model.seq_length, or texts whose lengths are not known
+/// yet (generation).
+enum class RunInput { rows, texts };
+
 /// Opens what the configuration names, in this order: architecture from
 /// checkpoint.pretrained_checkpoint, else model.hf_config, else the fields; tokenizer from
 /// tokenizer.tokenizer_model, else the pretrained folder. ConfigError or IoError with all problems
 /// found.
-RunSetup prepare_run(LoadedRunConfig loaded);
+RunSetup prepare_run(LoadedRunConfig loaded, RunInput input = RunInput::rows);
 
 /// The data settings of a run without the rest of it.
 struct DataSetup {

@@ -125,7 +125,7 @@ CASES = {
                                    layer_types=[FULL, SLIDING, FULL], query_pre_attn_scalar=16, rope_theta=5000.0,
                                    rope_local_base_freq=100.0, **rope("linear", factor=8.0)), 200),
     "gemma3_text_caps": (decoder("gemma3_text", tie_word_embeddings=True, head_dim=16, sliding_window=100, query_pre_attn_scalar=16,
-                                 attn_logit_softcapping=2.0, final_logit_softcapping=3.0, attention_bias=True), 64),
+                                 final_logit_softcapping=3.0, attention_bias=True), 64),
     "smollm3": (decoder("smollm3", tie_word_embeddings=True, num_hidden_layers=5), 64),
     "smollm3_window": (decoder("smollm3", num_hidden_layers=3, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=19,
                                layer_types=[SLIDING, FULL, SLIDING], mlp_bias=True), 200),

@@ -89,6 +89,7 @@ struct LlamaForm {
 /// The same fields as a JSON object, without the epsilon of layer norms.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});
 /// Base, width, pairs and scaling of rotary positions, of a model whose heads are known.
+/// ConfigError where `rope_scaling` and `rope_parameters` are both there and differ.
 void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& model);
 /// `partial_rotary_factor`.
 void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json);
@@ -132,6 +133,9 @@ void resolve_olmo(ModelFields& fields);
 
 /// Windows by layer in the Qwen families: the layers from max_window_layers on, if enabled.
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
+/// The same for those with experts, whose layers with a window must be listed: ConfigError where
+/// only max_window_layers says them.
+std::vector<int64_t> read_listed_windows(HfConfig& config, int64_t layers);
 /// Adds the window fields of the Qwen families.
 void write_qwen_windows(const ModelConfig& config, nlohmann::ordered_json& json);
 
@@ -187,6 +191,9 @@ TensorNames deepseek_names();
 /// by `slides(layer)`.
 std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
                                       bool (*slides)(int64_t layer, int64_t from), int64_t from);
+/// `sliding_window` where `use_sliding_window` is true, else 0; `unsaid` applies if it is absent or
+/// null. ConfigError if layer_types asks for a window that is off.
+int64_t read_switched_window(HfConfig& config, int64_t unsaid);
 /// Adds `layer_types`, and `sliding_window` if a layer has one.
 void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json);
 

@@ -14,6 +14,12 @@ namespace {
 ModelConfig read_gemma(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 256, 0);
   model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
+  if (config.has("hidden_activation") && config.has("hidden_act")) {
+    VIADUCT_CHECK(ConfigError, activation_from_hf(config, "hidden_act", "") == model.activation,
+                  "{}: hidden_act {} and hidden_activation {} differ, and versions of Hugging "
+                  "Face's code differ in which they read; expected the same in both",
+                  config.where(), config.text("hidden_act"), config.text("hidden_activation"));
+  }
   // Early configurations name "gelu" in hidden_act although the model was trained with the tanh
   // form.
   if (!config.has("hidden_activation") && config.text("hidden_act", "gelu") != "gelu") {

@@ -18,6 +18,10 @@ ModelConfig read_gemma3_text(HfConfig& config) {
   const double window_base = config.number("rope_local_base_freq", kWindowBase);
   if (model.window_rotary_base == 0) model.window_rotary_base = window_base;
   read_gemma_attention(config, {}, model);
+  VIADUCT_CHECK(ConfigError, model.attention_softcap == 0,
+                "{}: attn_logit_softcapping is {}, which is not supported (supported: null); "
+                "Hugging Face's code does not apply it in this family",
+                config.where(), model.attention_softcap);
   model.qk_norm = true;
   const int64_t pattern =
       config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6));
@@ -34,6 +38,7 @@ ModelConfig read_gemma3_text(HfConfig& config) {
 nlohmann::ordered_json write_gemma3_text(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   write_gemma_attention(model, json);
+  json["attn_logit_softcapping"] = nullptr;  // a soft-cap is a field of ours
   json["rope_local_base_freq"] =
       model.window_rotary_base > 0 ? model.window_rotary_base : model.rotary.base;
   write_layer_types(model, json);

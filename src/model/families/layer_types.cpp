@@ -1,5 +1,7 @@
 // Which layers have a sliding window, as config.json lists them.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
@@ -30,6 +32,18 @@ std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t 
     if (sliding) windows[static_cast<size_t>(i)] = window;
   }
   return windows;
+}
+
+int64_t read_switched_window(HfConfig& config, int64_t unsaid) {
+  const bool on = config.boolean("use_sliding_window", false);
+  config.ignore({"sliding_window"});
+  if (on) return config.integer("sliding_window", unsaid);
+  const auto types = config.texts("layer_types");
+  const auto slides = std::ranges::find(types, "sliding_attention");
+  VIADUCT_CHECK(ConfigError, slides == types.end(),
+                "{}: layer {} slides (layer_types), but use_sliding_window is false",
+                config.where(), slides - types.begin());
+  return 0;
 }
 
 void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json) {

@@ -1,6 +1,9 @@
 // Qwen 2 and 2.5: Llama with biases on q, k and v, and an optional sliding window in the upper
 // layers.
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
@@ -30,14 +33,23 @@ void resolve_qwen2(ModelFields& fields) {
 }  // namespace
 
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers) {
-  const bool sliding = config.boolean("use_sliding_window", false);
   const int64_t unsaid = config.mentions("sliding_window") ? 0 : 4096;  // null: none
-  const int64_t window = sliding ? config.integer("sliding_window", unsaid) : 0;
+  const int64_t window = read_switched_window(config, unsaid);
   const int64_t from = config.integer("max_window_layers", 28);
-  config.ignore({"sliding_window"});
   return windows_by_layer(
       config, layers, window, [](int64_t layer, int64_t first) { return layer >= first; },
       window > 0 ? from : layers);
+}
+
+std::vector<int64_t> read_listed_windows(HfConfig& config, int64_t layers) {
+  std::vector<int64_t> windows = read_qwen_windows(config, layers);
+  const bool slides = std::ranges::any_of(windows, [](int64_t window) { return window > 0; });
+  VIADUCT_CHECK(ConfigError, !slides || !config.texts("layer_types").empty(),
+                "{}: use_sliding_window is true, but layer_types is missing: versions of Hugging "
+                "Face's code differ in which layers of this family have the window; expected "
+                "layer_types",
+                config.where());
+  return windows;
 }
 
 void write_qwen_windows(const ModelConfig& model, nlohmann::ordered_json& json) {

@@ -12,7 +12,7 @@ ModelConfig read_qwen2_moe(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = config.boolean("qkv_bias", true);
-  model.windows = read_qwen_windows(config, model.layers);
+  model.windows = read_listed_windows(config, model.layers);
   read_qwen_experts(config, {.experts = 60, .topk = 4, .feed_forward = 1408}, model);
   model.moe.shared_feed_forward = config.integer("shared_expert_intermediate_size", 5632);
   model.moe.shared_gate = true;

@@ -12,7 +12,7 @@ ModelConfig read_qwen3_moe(HfConfig& config) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qk_norm = true;
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  model.windows = read_qwen_windows(config, model.layers);
+  model.windows = read_listed_windows(config, model.layers);
   read_qwen_experts(config, {.experts = 128, .topk = 8, .feed_forward = 768}, model);
   return model;
 }

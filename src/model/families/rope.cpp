@@ -86,6 +86,27 @@ void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& m
   (void)kinds.finish(UnknownFields::refused);
 }
 
+/// `rope_scaling` or `rope_parameters`, if it is there.
+void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefaults& defaults,
+                     ModelConfig& model) {
+  if (!config.has(field)) return;
+  HfConfig scaling = config.object(field);
+  if (defaults.window_base > 0) {
+    if (scaling.has("full_attention") || scaling.has("sliding_attention"))
+      return read_rope_by_layer_kind(scaling, defaults.window_base, model);
+    VIADUCT_CHECK(ConfigError, field != "rope_parameters",
+                  "{}: in this family rope_parameters has the members full_attention and "
+                  "sliding_attention, an object for each kind of layer, and found is neither "
+                  "(Hugging Face's code reads nothing else in it)",
+                  config.where());
+  }
+  if (defaults.part > 0 && scaling.has("partial_rotary_factor")) {
+    const double part = scaling.number("partial_rotary_factor");
+    model.rotary.width = rotated_dims(config, model.head_dim, part);
+  }
+  read_rope_scaling(scaling, model.max_positions, model.rotary);
+}
+
 }  // namespace
 
 void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& model) {
@@ -95,23 +116,24 @@ void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& 
   if (defaults.original_length)
     model.rotary.original_max_positions =
         config.integer("original_max_position_embeddings", model.max_positions);
-  const bool partial = defaults.part > 0;
-  double part = partial ? config.number("partial_rotary_factor", defaults.part) : 1;
-  if (partial) model.rotary.width = rotated_dims(config, model.head_dim, part);
-  for (const char* field : {"rope_scaling", "rope_parameters"}) {
-    if (!config.has(field)) continue;
-    HfConfig scaling = config.object(field);
-    if (defaults.window_base > 0 &&
-        (scaling.has("full_attention") || scaling.has("sliding_attention"))) {
-      read_rope_by_layer_kind(scaling, defaults.window_base, model);
-      continue;
-    }
-    if (partial) {
-      part = scaling.number("partial_rotary_factor", part);
-      model.rotary.width = rotated_dims(config, model.head_dim, part);
-    }
-    read_rope_scaling(scaling, model.max_positions, model.rotary);
+  if (defaults.part > 0) {
+    const double part = config.number("partial_rotary_factor", defaults.part);
+    model.rotary.width = rotated_dims(config, model.head_dim, part);
   }
+  ModelConfig reversed = model;
+  read_rope_field(config, "rope_scaling", defaults, model);
+  read_rope_field(config, "rope_parameters", defaults, model);
+  if (!config.has("rope_scaling") || !config.has("rope_parameters")) return;
+  // Neither may undo what the other says.
+  read_rope_field(config, "rope_parameters", defaults, reversed);
+  read_rope_field(config, "rope_scaling", defaults, reversed);
+  const bool agree = model.rotary.base == reversed.rotary.base &&
+                     model.rotary.width == reversed.rotary.width &&
+                     write_rope_scaling(model.rotary) == write_rope_scaling(reversed.rotary);
+  VIADUCT_CHECK(ConfigError, agree,
+                "{}: rope_scaling and rope_parameters differ; expected one of them, or the same in "
+                "both",
+                config.where());
 }
 
 void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json) {
@@ -134,6 +156,7 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
   scaling.ignore({"type", "rope_type"});
   rotary.base = scaling.number("rope_theta", rotary.base);
   if (type == "default") {
+    rotary.scaling = RopeScalingKind::none;
     scaling.ignore({"factor"});
   } else if (type == "linear") {
     rotary.scaling = RopeScalingKind::linear;

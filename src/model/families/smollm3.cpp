@@ -35,9 +35,8 @@ std::vector<int64_t> read_no_rope(HfConfig& config, int64_t layers) {
 
 /// Where the file does not list them, layers without positions have the window.
 std::vector<int64_t> read_windows(HfConfig& config, const ModelConfig& model) {
-  const bool slides = config.boolean("use_sliding_window", false);
-  const int64_t window = slides ? config.integer("sliding_window", 0) : 0;
-  config.ignore({"sliding_window", "max_window_layers"});
+  const int64_t window = read_switched_window(config, 0);
+  config.ignore({"max_window_layers"});
   std::vector<int64_t> windows = windows_by_layer(
       config, model.layers, window, [](int64_t, int64_t) { return false; }, 0);
   if (config.has("layer_types")) return windows;
