@@ -158,7 +158,7 @@ TEST(StopText, HoldsBackWhatMayBecomeAStopString) {
 
 // Llama 2's decoder leaves out the first space of a text: a continuation has it.
 TEST(StopText, IsWhatTokensAddToTheTextBefore) {
-  const Tokenizer tokenizer = load_tokenizer(test::test_data("tokenizer/spm_bpe"));
+  const Tokenizer tokenizer = load_tokenizer(test_data("tokenizer/spm_bpe"));
   const Ids prompt = tokenizer.encode("The king");
   const Ids all = tokenizer.encode("The king is noble.");
   ASSERT_EQ(Ids(all.begin(), all.begin() + static_cast<int64_t>(prompt.size())), prompt);
