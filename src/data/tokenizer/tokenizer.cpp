@@ -261,6 +261,12 @@ std::optional<std::string> Tokenizer::token(int32_t id) const {
   return model_->token(id);
 }
 
+bool Tokenizer::is_special(int32_t id) const {
+  const auto spelling = token(id);
+  const AddedToken* added = spelling ? added_.find(*spelling) : nullptr;
+  return added != nullptr && added->special;
+}
+
 std::string Tokenizer::unknown_bytes_became() const {
   const auto unknown = model_->unknown_token();
   return unknown ? "became " + token(*unknown).value_or("the unknown token") : "left out";

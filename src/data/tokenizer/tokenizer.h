@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,8 @@ struct SpecialIds {
   std::optional<int32_t> eod;
   /// All ids that end a generated text (`eos` included).
   std::vector<int32_t> stop;
+  /// Those that the files or the class name: "unk_token", "mask_token" and the like.
+  std::map<std::string, int32_t> named = {};
 };
 
 /// The ids that `add_special_tokens` puts before and after.
@@ -116,6 +119,10 @@ class Tokenizer {
   /// The id of a token as the vocabulary spells it.
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string> token(int32_t id) const;
+  /// Whether its spelling is that of a special token, which another id may have as well.
+  bool is_special(int32_t id) const;
+  /// Whether special tokens in a text are always plain text.
+  bool splits_special() const { return splits_special_; }
 
  private:
   friend class DecodeStream;
