@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "data/tokenizer/pre_tokenizer.h"
@@ -39,16 +40,19 @@ bool is_qwen2(const json& document) {
 
 std::string qwen2_pipeline_warning(const TokenizerFiles& files) {
   std::string where;
-  if (files.has(kTokenizerFile)) {
-    where = files.where(kTokenizerFile);
-    if (is_qwen2(parse_json<json>(files.text(kTokenizerFile), where))) return "";
-  } else if (const char* pieces = sentencepiece_file(files)) {
-    where = files.where(pieces);
-  } else if (files.has(kVocabularyFile) && vocabulary_class(files) != "Qwen2Tokenizer") {
-    where = files.where(kVocabularyFile);
-  } else {
-    return "";
+  try {
+    if (files.has(kTokenizerFile)) {
+      where = files.where(kTokenizerFile);
+      if (is_qwen2(parse_json<json>(files.text(kTokenizerFile), where))) return "";
+    } else if (const char* pieces = sentencepiece_file(files)) {
+      where = files.where(pieces);
+    } else if (files.has(kVocabularyFile) && vocabulary_class(files) != "Qwen2Tokenizer") {
+      where = files.where(kVocabularyFile);
+    }
+  } catch (const Error&) {
+    return "";  // who reads it says why it cannot be read
   }
+  if (where.empty()) return "";
   return fmt::format(
       "{}: is not the tokenizer of Qwen2; transformers takes Qwen2Tokenizer for every folder of "
       "model_type qwen2, whatever tokenizer_class says, and AutoTokenizer will cut texts into "
