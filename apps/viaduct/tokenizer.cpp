@@ -124,12 +124,8 @@ int decode(const Options& options) {
   std::string line;
   for (size_t number = 1; read_line(line); ++number) {
     std::vector<int32_t> ids = parse_ids(line, number);
-    if (options.skip_special) {
-      std::erase_if(ids, [&](int32_t id) {
-        const AddedToken* added = tokenizer.added_tokens().find(id);
-        return added != nullptr && added->special;
-      });
-    }
+    if (options.skip_special)
+      std::erase_if(ids, [&](int32_t id) { return tokenizer.is_special(id); });
     if (options.exact_bytes) {
       write_line(tokenizer.decode(ids));
     } else {

@@ -25,6 +25,7 @@
 #include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "checkpoint/write_shards.h"
+#include "data/tokenizer/qwen2_pipeline.h"
 #include "model/family.h"
 #include "model/further_fields.h"
 #include "model/hf_config.h"
@@ -202,9 +203,14 @@ void write_checkpoint(const Input& from, const TensorSource& tensors, int64_t st
   writer.commit(0, &lock);
 }
 
-/// What Hugging Face's code would make of a model that its config.json cannot describe to it.
+/// What Hugging Face's code would make of a model that its config.json cannot describe to it, and
+/// of the tokenizer beside it.
 void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
-                      std::vector<std::string>& notes) {
+                      const TokenizerFiles& files, std::vector<std::string>& notes) {
+  if (model.family == "qwen2") {
+    if (std::string text = qwen2_pipeline_warning(files); !text.empty())
+      notes.push_back(std::move(text));
+  }
   const RotaryPairs pairs = model_family(model.family).rotary_pairs;
   const bool neighbours = model.rotary.interleaved;
   if (model.positions == PositionKind::rotary && pairs != RotaryPairs::as_config_says &&
@@ -338,18 +344,18 @@ Converted convert_model(const ConvertSettings& settings) {
   Converted result;
   result.notes = from.model.notes;
   result.notes.insert(result.notes.end(), from.notes.begin(), from.notes.end());
-  if (format == ModelFormat::hugging_face) add_export_notes(from.model, settings.to, result.notes);
+  const TokenizerFiles side_files = from.folder.kind == ModelFolderKind::gguf
+                                        ? TokenizerFiles(from.folder.path, from.side_texts)
+                                        : TokenizerFiles(from.folder.path);
+  if (format == ModelFormat::hugging_face)
+    add_export_notes(from.model, settings.to, side_files, result.notes);
   if (format == ModelFormat::gguf) {
     std::error_code absent;
     const auto size = std::filesystem::file_size(to, absent);
     VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
                   settings.to.string());
     const GgufWritten written = write_gguf(to, from.name.empty() ? to.stem().string() : from.name,
-                                           from.model, *from.weights,
-                                           from.folder.kind == ModelFolderKind::gguf
-                                               ? TokenizerFiles(from.folder.path, from.side_texts)
-                                               : TokenizerFiles(from.folder.path),
-                                           settings.dtype);
+                                           from.model, *from.weights, side_files, settings.dtype);
     result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());
     result.tensors = written.tensors;
     result.bytes = written.bytes;

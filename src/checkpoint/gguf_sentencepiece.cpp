@@ -6,7 +6,7 @@
 namespace viaduct {
 namespace {
 
-constexpr int32_t kUnused = 5;
+constexpr int32_t kUserDefined = 4, kUnused = 5;
 constexpr const char* kAddPrefix = "tokenizer.ggml.add_space_prefix";
 constexpr const char* kRemoveSpaces = "tokenizer.ggml.remove_extra_whitespaces";
 
@@ -81,6 +81,13 @@ std::map<std::string, std::string> pieces_of_gguf(const GgufKeys& keys) {
   // llama.cpp begins the texts of this kind of model, unless the file says otherwise.
   config["add_bos_token"] = keys.flag("tokenizer.ggml.add_bos_token", true);
   config["add_eos_token"] = keys.flag("tokenizer.ggml.add_eos_token", false);
+  // Spaces of a text are marks before pieces are looked for: such a token is never found as one.
+  for (size_t id = 0; id < texts.size(); ++id) {
+    if (types[id] != kUserDefined || texts[id].find(' ') == std::string::npos) continue;
+    config["added_tokens_decoder"][std::to_string(id)] = {
+        {"content", texts[id]}, {"lstrip", false},      {"normalized", false},
+        {"rstrip", false},      {"single_word", false}, {"special", false}};
+  }
   files["tokenizer_config.json"] = config.dump(2) + "\n";
   return files;
 }

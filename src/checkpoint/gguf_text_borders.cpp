@@ -56,11 +56,15 @@ void add_gguf_text_borders(GgufHeadWriter& head, const ModelConfig& model,
       begin = before.front();  // its key has no other use there
     if (begin < 0) begin = tokenizer->special_ids().bos.value_or(-1);
   }
-  // Whether the row of a padding token learns is the model's own: no tokenizer says it.
-  for (const auto& [key, id] :
-       {std::pair{"tokenizer.ggml.bos_token_id", begin},
-        std::pair{"tokenizer.ggml.eos_token_id", end},
-        std::pair{"tokenizer.ggml.padding_token_id", model.padding_token}}) {
+  // Whether the row of a padding token learns is the model's own: no tokenizer says it. GPT-2 has
+  // no such rows.
+  int64_t padding = model.padding_token;
+  if (padding < 0 && model.family == "gpt2" && tokenizer != nullptr)
+    padding = tokenizer->special_ids().pad.value_or(-1);
+  if (padding >= model.vocabulary) padding = -1;
+  for (const auto& [key, id] : {std::pair{"tokenizer.ggml.bos_token_id", begin},
+                                std::pair{"tokenizer.ggml.eos_token_id", end},
+                                std::pair{"tokenizer.ggml.padding_token_id", padding}}) {
     if (id >= 0) head.add_u32(key, id);
   }
   if (ends.size() > 1) head.add_u32(kGgufEndOfTurn, ends[1]);

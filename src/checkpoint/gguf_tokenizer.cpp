@@ -158,24 +158,14 @@ TokenType type_of(const AddedToken& token) {
 }
 
 /// Writes the tokens with roles that a model's configuration does not have, as the tokenizer's
-/// names them. `unknown`: unk_token as well, which pieces have of their own.
-void add_named_tokens(GgufHeadWriter& head, const TokenizerFiles& files, int64_t vocabulary,
-                      const std::vector<AddedToken>& added, bool unknown) {
-  std::vector<Json> naming;
-  for (const char* file : {kTokenizerConfigurationFile, kSpecialTokensFile})
-    if (files.has(file)) naming.push_back(parse(files, file));
+/// files or class name them. `unknown`: unk_token as well, which pieces have of their own.
+void add_named_tokens(GgufHeadWriter& head, const Tokenizer& tokenizer, int64_t vocabulary,
+                      bool unknown) {
+  const auto& named = tokenizer.special_ids().named;
   for (const auto& [role, key] : kNamedTokens) {
     if (!unknown && std::string_view(role) == "unk_token") continue;
-    for (const Json& document : naming) {
-      const Json& given = member(document, role);
-      const Json& text = given.is_object() ? member(given, "content") : given;
-      if (!text.is_string()) continue;
-      const auto token = std::find_if(added.begin(), added.end(), [&](const AddedToken& one) {
-        return one.content == text.get_ref<const std::string&>();
-      });
-      if (token != added.end() && token->id < vocabulary) head.add_u32(key, token->id);
-      break;
-    }
+    const auto token = named.find(role);
+    if (token != named.end() && token->second < vocabulary) head.add_u32(key, token->second);
   }
 }
 
@@ -240,6 +230,11 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
       tokenizer ? tokenizer->added_tokens().tokens() : std::vector<AddedToken>{};
   add_gguf_text_borders(head, model, tokenizer ? &*tokenizer : nullptr, notes);
   add_gguf_chat_templates(head, files);
+  if (tokenizer && tokenizer->splits_special()) {
+    notes.push_back(
+        "GGUF: split_special_tokens has no key and is left out: special tokens in a text will be "
+        "recognised");
+  }
   const bool whole = files.has(kTokenizerFile);
   const char* pieces_file = sentencepiece_file(files);
   std::optional<Read> read;
@@ -259,17 +254,22 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
     add_gguf_pieces(head, *pieces, model.vocabulary);
   } else {
     head.add_text("tokenizer.ggml.model", "none");
-    notes.push_back(whole || pieces
-                        ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of "
-                          "BPE; the file is written without a tokenizer, and llama.cpp reads and "
-                          "writes no text with it"
-                        : "GGUF: the model has no tokenizer, so the file has none, and llama.cpp "
-                          "reads and writes no text with it");
-    if (whole) head.add_text(kWholeFile, whole_tokenizer_json(files, added));
+    notes.push_back(
+        whole || pieces
+            ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of "
+              "BPE; the file is written without a tokenizer, its special tokens and those "
+              "that it puts around texts, and llama.cpp reads and writes no text with "
+              "it"
+            : "GGUF: the model has no tokenizer, so the file has none, and llama.cpp "
+              "reads and writes no text with it");
+    if (whole) {
+      if (tokenizer) add_named_tokens(head, *tokenizer, model.vocabulary, true);
+      head.add_text(kWholeFile, whole_tokenizer_json(files, added));
+    }
     return notes;
   }
-  add_named_tokens(head, files, model.vocabulary, added, !pieces);
   if (tokenizer) {
+    add_named_tokens(head, *tokenizer, model.vocabulary, !pieces);
     const GgufKeys keys = parse_gguf(head.head(), "GGUF", GgufContent::head).keys;
     for (std::string& note : gguf_tokenizer_differences(keys, *tokenizer))
       notes.push_back(std::move(note));

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "checkpoint/gguf_tokenizer.h"
 
 namespace viaduct {
@@ -24,10 +27,16 @@ std::vector<Probe> probes_for(const Tokenizer& tokenizer) {
       {"numbers", "12345 6"},
       {"letters with accents, of two code points", "e\u0301"},
       {"characters that stand for others, such as ligatures and wide letters", "\ufb01 \uff21"}};
+  bool special = false;
   for (const AddedToken& token : tokenizer.added_tokens().tokens()) {
-    if (!token.special || token.single_word || token.lstrip || token.rstrip) continue;
-    probes.push_back({"text right after a special token", token.content + "a word"});
-    break;
+    if (token.special && tokenizer.splits_special()) continue;
+    if (token.single_word || token.lstrip || token.rstrip) {
+      probes.push_back(
+          {fmt::format("text around the added token \"{}\"", shown_name(token.content)),
+           fmt::format("a word {0} a{0}word", token.content)});
+    } else if (token.special && !std::exchange(special, true)) {
+      probes.push_back({"text right after a special token", token.content + "a word"});
+    }
   }
   return probes;
 }

@@ -1,6 +1,8 @@
 // Tokenizers of GGUF files as files of a Hugging Face folder.
 
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "checkpoint/gguf_sentencepiece.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "data/tokenizer/bpe_document.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace viaduct {
 namespace {
@@ -103,10 +106,33 @@ std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// The added tokens of a whole tokenizer.json; nothing where it is none that is read.
+std::optional<AddedTokens> tokens_of_whole(const GgufKeys& keys) {
+  if (!keys.has(kWholeFile)) return std::nullopt;
+  try {
+    return parse_tokenizer(keys.text(kWholeFile), keys.where()).added_tokens();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 /// The tokens with roles by their texts, which templates of conversations ask for.
 void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::string>& files) {
   const auto& tokens = keys.texts("tokenizer.ggml.tokens");
   const auto& types = keys.integers("tokenizer.ggml.token_type");
+  const auto added = tokens.empty() ? tokens_of_whole(keys) : std::nullopt;
+  // Named ones are cut out of texts before anything else, which ordinary tokens are not.
+  const auto text_of = [&](int64_t id) -> std::optional<std::string> {
+    if (added && id >= 0 && id <= std::numeric_limits<int32_t>::max()) {
+      const AddedToken* token = added->find(static_cast<int32_t>(id));
+      return token != nullptr ? std::optional(token->content) : std::nullopt;
+    }
+    if (id < 0 || id >= static_cast<int64_t>(tokens.size())) return std::nullopt;
+    const auto place = static_cast<size_t>(id);
+    const int64_t type = place < types.size() ? types[place] : int64_t{control};
+    const bool named = type == unknown || type == control || type == user_defined;
+    return named ? std::optional(tokens[place]) : std::nullopt;
+  };
   constexpr const char* kName = "tokenizer_config.json";
   auto config = files.contains(kName) ? parse_json<nlohmann::ordered_json>(files[kName], kName)
                                       : nlohmann::ordered_json::object();
@@ -116,13 +142,10 @@ void add_tokenizer_config(const GgufKeys& keys, std::map<std::string, std::strin
                                    {"pad_token", "tokenizer.ggml.padding_token_id"}};
   named.insert(named.end(), std::begin(kNamedTokens), std::end(kNamedTokens));
   for (const auto& [field, key] : named) {
-    const int64_t id = keys.integer(key, -1);
-    if (id < 0 || id >= static_cast<int64_t>(tokens.size())) continue;
-    // Named ones are cut out of texts before anything else, which ordinary tokens are not.
-    const auto place = static_cast<size_t>(id);
-    const int64_t type = place < types.size() ? types[place] : int64_t{control};
-    if (type == unknown || type == control || type == user_defined) config[field] = tokens[place];
+    if (const auto text = text_of(keys.integer(key, -1))) config[field] = *text;
   }
+  // Else transformers makes its own class for the type of some models, which cuts other tokens.
+  if (files.contains("tokenizer.json")) config["tokenizer_class"] = "PreTrainedTokenizerFast";
   if (config.empty()) return;
   files[kName] =
       config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

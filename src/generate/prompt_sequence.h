@@ -19,7 +19,13 @@ struct Prompt {
   int64_t number = 0;
   std::vector<int32_t> ids;  // at least one
   int64_t max_new_tokens = 0;
+  /// Whether the new tokens go on with its text; no: they answer it, with a text of their own.
+  bool continues = false;
 
+  /// The tokens whose text the new ones go on with.
+  std::span<const int32_t> text_before() const {
+    return continues ? std::span<const int32_t>(ids) : std::span<const int32_t>();
+  }
   int64_t prompt_tokens() const { return static_cast<int64_t>(ids.size()); }
 };
 

@@ -77,6 +77,7 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
           "{}",
           text.where, *max_new_tokens, model.max_positions, prompt.ids.size(), room);
     }
+    prompt.continues = !text.ids;
     prompt.max_new_tokens = max_new_tokens.value_or(std::min(kDefaultNewTokens, room));
     prompts.push_back(std::move(prompt));
   }

@@ -1,7 +1,9 @@
 #pragma once
 // Decodes text token by token, up to the first stop string.
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,11 @@ void check_stop_strings(const Tokenizer& tokenizer, const std::vector<std::strin
 
 class StopText {
  public:
-  /// `tokenizer` and the checked `stops` must outlive it.
-  StopText(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
-      : stream_(tokenizer), stops_(stops) {}
+  /// `tokenizer` and the checked `stops` must outlive it. The text is what tokens add to that of
+  /// `before`.
+  StopText(const Tokenizer& tokenizer, const std::vector<std::string>& stops,
+           std::span<const int32_t> before = {})
+      : stream_(tokenizer, before), stops_(stops) {}
 
   /// The text that is final after the next token: whole characters, without an end that may begin a
   /// stop string. Empty after a stop string.

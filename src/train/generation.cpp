@@ -29,7 +29,9 @@ int64_t longest_text(const GenerationWork& work) {
 std::vector<GeneratedText> run_batch(Generator& generator, const Tokenizer& tokenizer,
                                      const std::vector<Prompt>& batch, const GenerationWork& work,
                                      const GenerationHooks& hooks, bool leads) {
-  std::vector<StopText> streams(batch.size(), StopText(tokenizer, work.stops));
+  std::vector<StopText> streams;
+  for (const Prompt& prompt : batch)
+    streams.emplace_back(tokenizer, work.stops, prompt.text_before());
   std::vector<GeneratedText> texts(batch.size());
   const auto add = [&](size_t i, const std::string& more) {
     texts[i].text += more;

@@ -126,6 +126,7 @@ SamplePrompts read_sample_prompts(const std::filesystem::path& file, const Token
                    text.where, prompt.prompt_tokens(), positions);
     }
     prompt.max_new_tokens = std::min(new_tokens, room);
+    prompt.continues = !text.ids;
     read.prompts.push_back(std::move(prompt));
   }
   problems.throw_if_any();
@@ -151,7 +152,8 @@ std::vector<SampleAnswer> answer_prompts(Engine& engine, const Tokenizer& tokeni
         generate(generator, batch, options, [](size_t, int32_t) { return true; });
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto number = static_cast<size_t>(batch[i].number);
-      answers[number] = {prompts.texts[number].text, shown_text(tokenizer, generated[i].tokens)};
+      answers[number] = {prompts.texts[number].text,
+                         shown_text(tokenizer, generated[i].tokens, batch[i].text_before())};
     }
   }
   return answers;

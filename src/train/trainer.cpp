@@ -11,8 +11,10 @@
 #include "base/log.h"
 #include "base/physical_memory.h"
 #include "base/units.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
+#include "data/tokenizer/qwen2_pipeline.h"
 #include "device/recording.h"
 #include "engine/replica_check.h"
 #include "engine/sample_batch.h"
@@ -267,6 +269,11 @@ void Trainer::note_data() {
   if (!setup_.tokenizer_folder.empty()) {
     for (const std::string& text : data_->template_warnings(setup_.tokenizer_folder))
       log_->note("warning: " + text);
+    if (setup_.model.family == "qwen2") {
+      const std::string text =
+          qwen2_pipeline_warning(open_tokenizer_files(setup_.tokenizer_folder));
+      if (!text.empty()) log_->note("warning: " + text);
+    }
   }
 }
 

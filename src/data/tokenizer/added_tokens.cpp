@@ -78,6 +78,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
     if (fresh) {
       tokens_.push_back(std::move(token));
     } else {
+      token.special |= tokens_[found->second].special;
       tokens_[found->second] = std::move(token);
     }
   }

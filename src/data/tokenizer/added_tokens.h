@@ -30,7 +30,8 @@ struct AddedToken {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Later tokens of the same content replace earlier ones. ConfigError for empty contents and
+  /// Later tokens of the same content replace earlier ones; one that was special stays so.
+  /// ConfigError for empty contents and
   /// contents of more than 4096 bytes, IoError for contents that are not UTF-8. `searched` counts
   /// as a content.
   explicit AddedTokens(std::vector<AddedToken> tokens);

@@ -72,6 +72,7 @@ void FolderTokens::add_to(std::vector<AddedToken>& added, const TokenModel& mode
     token.special |= special_.is_named(token.content);
     if (const auto known = place.find(token.content); known != place.end()) {
       token.id = added[known->second].id;
+      token.special |= added[known->second].special;  // once special, always
       added[known->second] = std::move(token);
       return;
     }

@@ -189,6 +189,8 @@ Tokenizer load_tokenizer(const TokenizerFiles& files) {
   if (const auto id = named("eos_token")) otherwise.eos = id;
   if (const auto id = named("pad_token")) otherwise.pad = id;
   parts.special = read_special_ids(files, *parts.model, parts.added, otherwise);
+  for (const char* name : kTokenRoles)
+    if (const auto id = named(name)) parts.special.named[name] = *id;
   if (border && !has_json) {
     if (const auto id = named(border->before)) parts.around.before = {*id};
     if (const auto id = named(border->after)) parts.around.after = {*id};

@@ -209,6 +209,7 @@ SentencePieceKind sentencepiece_kind(const TokenizerFiles& files) {
   const char* source = kConfiguration;
   std::string name = member_of(files, kConfiguration, "tokenizer_class");
   if (name.empty()) name = member_of(files, source = kModel, "tokenizer_class");
+  std::string given = name;
   if (name.ends_with("Fast") && !contains(kPlain, name)) name.resize(name.size() - 4);
   const std::string type = member_of(files, kModel, "model_type");
   if (contains(kPlainTypes, type) || contains(kPlain, name)) return SentencePieceKind::plain;
@@ -216,6 +217,7 @@ SentencePieceKind sentencepiece_kind(const TokenizerFiles& files) {
     const auto usual = find_in(kClasses, type);
     if (usual == std::end(kClasses)) return SentencePieceKind::plain;
     name = usual->second;
+    given = name;
   }
   const auto kind = find_in(kKinds, name);
   if (kind != std::end(kKinds)) return kind->second;
@@ -224,7 +226,7 @@ SentencePieceKind sentencepiece_kind(const TokenizerFiles& files) {
       "LlamaTokenizer, GemmaTokenizer, T5Tokenizer, AlbertTokenizer, XLMRobertaTokenizer, "
       "PreTrainedTokenizerFast; a tokenizer.json of the same tokenizer works (in transformers: "
       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER))",
-      files.where(source), name);
+      files.where(source), given);
 }
 
 void check_sentencepiece_file(SentencePieceKind kind, std::string_view file,

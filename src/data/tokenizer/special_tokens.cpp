@@ -15,9 +15,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                  "pad_token", "cls_token", "mask_token"};
-
 bool is_kept_token(const ordered_json& value) {
   return value.is_object() && value.contains("__type");
 }
@@ -86,7 +83,7 @@ SpecialTokens::Document SpecialTokens::read_document(const TokenizerFiles& files
   VIADUCT_CHECK(IoError, document.content.is_object(), "{}: must be an object, found {}",
                 document.source, document.content.type_name());
   for (const auto& [key, value] : document.content.items()) {
-    const bool named = std::any_of(std::begin(kNamed), std::end(kNamed),
+    const bool named = std::any_of(std::begin(kTokenRoles), std::end(kTokenRoles),
                                    [&key = key](const char* name) { return key == name; });
     if (!named && (!key.ends_with("_token") || key.starts_with("add_"))) continue;
     if (named) given_.insert(key);
@@ -146,7 +143,7 @@ void SpecialTokens::read_map(const TokenizerFiles& files) {
 
 std::vector<AddedToken> SpecialTokens::in_order() const {
   std::vector<AddedToken> tokens;
-  for (const char* name : kNamed) {
+  for (const char* name : kTokenRoles) {
     if (const auto found = named_.find(name); found != named_.end())
       tokens.push_back(found->second);
   }

@@ -15,6 +15,10 @@
 
 namespace viaduct {
 
+/// Roles that tokens of every tokenizer may have.
+inline constexpr const char* kTokenRoles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                              "pad_token", "cls_token", "mask_token"};
+
 class SpecialTokens {
  public:
   /// IoError for malformed files.

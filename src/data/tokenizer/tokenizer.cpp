@@ -261,13 +261,22 @@ std::optional<std::string> Tokenizer::token(int32_t id) const {
   return model_->token(id);
 }
 
+bool Tokenizer::is_special(int32_t id) const {
+  const auto spelling = token(id);
+  const AddedToken* added = spelling ? added_.find(*spelling) : nullptr;
+  return added != nullptr && added->special;
+}
+
 std::string Tokenizer::unknown_bytes_became() const {
   const auto unknown = model_->unknown_token();
   return unknown ? "became " + token(*unknown).value_or("the unknown token") : "left out";
 }
 
-DecodeStream::DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+DecodeStream::DecodeStream(const Tokenizer& tokenizer, std::span<const int32_t> before)
+    : tokenizer_(tokenizer) {
   if (tokenizer.cleans_spaces_) cleanup_.emplace();
+  for (const int32_t id : before) push(id);
+  if (!before.empty()) before_end_ = DecodeStream(*this).finish();
 }
 
 std::string DecodeStream::push(int32_t id) {
@@ -275,7 +284,7 @@ std::string DecodeStream::push(int32_t id) {
   const size_t whole = held_.size() - unfinished_utf8_bytes(held_);
   std::string text = lossy_utf8(std::string_view(held_).substr(0, whole));
   held_.erase(0, whole);
-  return cleanup_ ? cleanup_->push(std::move(text)) : text;
+  return beyond(cleanup_ ? cleanup_->push(std::move(text)) : std::move(text));
 }
 
 std::string DecodeStream::finish() {
@@ -286,13 +295,29 @@ std::string DecodeStream::finish() {
   std::string text = lossy_utf8(held_);
   held_.clear();
   state_ = {};
-  if (!cleanup_) return text;
-  text = cleanup_->push(std::move(text));
-  return text + cleanup_->finish();
+  if (cleanup_) {
+    text = cleanup_->push(std::move(text));
+    text += cleanup_->finish();
+  }
+  return beyond(std::move(text));
 }
 
-std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
-  DecodeStream stream(tokenizer);
+std::string DecodeStream::beyond(std::string more) {
+  const auto differ =
+      std::mismatch(more.begin(), more.end(), before_end_.begin(), before_end_.end());
+  auto same = static_cast<size_t>(differ.first - more.begin());
+  if (same == more.size()) {
+    before_end_.erase(0, same);
+    return "";
+  }
+  before_end_.clear();
+  while (same > 0 && (more[same] & 0xC0) == 0x80) --same;  // whole characters
+  return more.substr(same);
+}
+
+std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                       std::span<const int32_t> before) {
+  DecodeStream stream(tokenizer, before);
   std::string text;
   for (const int32_t id : ids) text += stream.push(id);
   return text + stream.finish();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,8 @@ struct SpecialIds {
   std::optional<int32_t> eod;
   /// All ids that end a generated text (`eos` included).
   std::vector<int32_t> stop;
+  /// Those that the files or the class name: "unk_token", "mask_token" and the like.
+  std::map<std::string, int32_t> named = {};
 };
 
 /// The ids that `add_special_tokens` puts before and after.
@@ -116,6 +119,10 @@ class Tokenizer {
   /// The id of a token as the vocabulary spells it.
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string> token(int32_t id) const;
+  /// Whether its spelling is that of a special token, which another id may have as well.
+  bool is_special(int32_t id) const;
+  /// Whether special tokens in a text are always plain text.
+  bool splits_special() const { return splits_special_; }
 
  private:
   friend class DecodeStream;
@@ -141,7 +148,10 @@ class Tokenizer {
 /// whole characters only; what later tokens may still change is held back.
 class DecodeStream {
  public:
-  explicit DecodeStream(const Tokenizer& tokenizer);
+  explicit DecodeStream(const Tokenizer& tokenizer) : DecodeStream(tokenizer, {}) {}
+  /// Only what further tokens add to the text of `before`: a decoder that leaves out the first
+  /// space of a text keeps it there.
+  DecodeStream(const Tokenizer& tokenizer, std::span<const int32_t> before);
 
   /// The text that the next token completes: well-formed UTF-8, ill-formed bytes and ids that are
   /// no tokens as U+FFFD.
@@ -150,15 +160,20 @@ class DecodeStream {
   std::string finish();
 
  private:
+  /// `more` without what the text of `before` ends with.
+  std::string beyond(std::string more);
+
   const Tokenizer& tokenizer_;
   DecodeState state_;
   std::string held_;
   std::optional<SpaceCleanup> cleanup_;
+  std::string before_end_;  // of the text of `before`, still to come
 };
 
-/// What a DecodeStream gives for all ids together: a model may choose ids that its tokenizer does
-/// not have, and they are shown.
-std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids);
+/// What a DecodeStream behind `before` gives for all ids together: a model may choose ids that its
+/// tokenizer does not have, and they are shown.
+std::string shown_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                       std::span<const int32_t> before = {});
 
 /// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files:
 /// `tokenizer.json` first, else `tokenizer.model` (SentencePiece), else `vocab.json` and

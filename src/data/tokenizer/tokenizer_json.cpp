@@ -144,11 +144,17 @@ std::unique_ptr<PipelineModel> parse_pipeline(const json& document, const json& 
 
 /// As in Hugging Face's tokenizers, tokens that the model does not have follow its vocabulary, one
 /// after the other, whatever id the file gives. An id in use is left to the checks of `Tokenizer`.
-void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added) {
+void number_added_tokens(const TokenModel& model, std::vector<AddedToken>& added,
+                         std::string_view source) {
   int32_t next = model.token_count();
   std::unordered_map<std::string, int32_t> known;
   for (AddedToken& token : added) {
-    if (model.find(token.content)) continue;
+    if (const auto id = model.find(token.content)) {
+      VIADUCT_CHECK(IoError, *id == token.id,
+                    "{}: added token \"{}\" has id {}, and the vocabulary has it with id {}",
+                    source, token.content, token.id, *id);
+      continue;
+    }
     const auto [found, fresh] = known.try_emplace(token.content, next);
     next += fresh;
     if (token.id >= next + kMaxIdGap || model.token(token.id) || model.token(found->second))
@@ -207,7 +213,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view sourc
     if (byte_level || unsupported == UnsupportedModel::refused) throw;
     return parsed;
   }
-  number_added_tokens(*parsed.model, parsed.added);
+  number_added_tokens(*parsed.model, parsed.added, source);
   return parsed;
 }
 

@@ -134,11 +134,13 @@ Class class_of(const TokenizerFiles& files) {
       name = string_member(*model, "tokenizer_class", files.where(kModel));
     }
   }
+  std::string given = name;
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (name.empty()) {
     const auto usual = find_in(kClasses, type);
     if (usual == std::end(kClasses)) return {};
     name = usual->second;
+    given = name;
   }
   const auto kind = find_in(kKinds, name);
   if (kind != std::end(kKinds)) return {kind->second, true};
@@ -147,7 +149,7 @@ Class class_of(const TokenizerFiles& files) {
       "GPT2Tokenizer, CodeGenTokenizer, GPTNeoXTokenizer, Qwen2Tokenizer, RobertaTokenizer, "
       "BartTokenizer, LongformerTokenizer; a tokenizer.json of the same tokenizer may work (in "
       "transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER))",
-      files.where(source), name);
+      files.where(source), given);
 }
 
 void name_special_tokens(Kind kind, FolderTokens& tokens) {

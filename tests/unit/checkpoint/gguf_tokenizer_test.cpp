@@ -114,7 +114,8 @@ TEST(GgufTokenizer, NamedTokensOfTheConfiguration) {
   std::vector<std::string> notes;
   const auto config =
       nlohmann::json::parse(tokenizer_of_gguf(keys, notes).at("tokenizer_config.json"));
-  EXPECT_EQ(config, (nlohmann::json{{"eos_token", "<|endoftext|>"},
+  EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"eos_token", "<|endoftext|>"},
                                     {"unk_token", "<|unk|>"},
                                     {"sep_token", "<|sep|>"},
                                     {"mask_token", "<|mask|>"}}));
@@ -223,6 +224,77 @@ TEST(GgufTokenizer, SaysWhichTextsAClassCutsInAnotherWay) {
   EXPECT_FALSE(keys.flag("tokenizer.ggml.add_space_prefix", true));
   EXPECT_TRUE(keys.flag("tokenizer.ggml.add_bos_token", false));
   EXPECT_THAT(notes, testing::Not(testing::Contains(HasSubstr("begin with a"))));
+}
+
+/// The configuration beside the tokenizer that comes back of these files.
+nlohmann::json configuration_back(const ModelConfig& model,
+                                  std::map<std::string, std::string> files) {
+  GgufHeadWriter head;
+  add_gguf_tokenizer(head, model, TokenizerFiles("folder", std::move(files)));
+  std::vector<std::string> notes;
+  return nlohmann::json::parse(
+      tokenizer_of_gguf(parse_gguf(head.head(), "F", GgufContent::head).keys, notes)
+          .at("tokenizer_config.json"));
+}
+
+// Also of a tokenizer that only the copy of tokenizer.json holds.
+TEST(GgufTokenizer, RolesOfATokenizerWithoutKeys) {
+  ModelConfig model = model_of(1000);
+  model.begin_token = 1;
+  model.end_tokens = {2};
+  const std::string unigram = R"({
+      "added_tokens": [{"id": 0, "content": "<unk>", "special": true},
+                       {"id": 1, "content": "<s>", "special": true},
+                       {"id": 2, "content": "</s>", "special": true}],
+      "model": {"type": "Unigram", "unk_id": 0,
+                "vocab": [["<unk>", 0], ["<s>", 0], ["</s>", 0], ["a", -1]]}})";
+  const auto config = configuration_back(
+      model, {{"tokenizer.json", unigram},
+              {"tokenizer_config.json", R"({"unk_token": "<unk>", "mask_token": "<mask>"})"}});
+  EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"bos_token", "<s>"},
+                                    {"eos_token", "</s>"},
+                                    {"unk_token", "<unk>"},
+                                    {"mask_token", "<mask>"}}));
+}
+
+// Those that a class has where no file names them; and the padding token of a family that has no
+// row for it.
+TEST(GgufTokenizer, RolesOfAClass) {
+  ModelConfig model = model_of(10);
+  model.family = "gpt2";
+  const auto config = configuration_back(
+      model, {{"vocab.json", R"({"a": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "<unk>": 4,
+                                 "<mask>": 5})"},
+              {"merges.txt", ""},
+              {"tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})"}});
+  EXPECT_EQ(config, (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"bos_token", "<s>"},
+                                    {"eos_token", "</s>"},
+                                    {"pad_token", "<pad>"},
+                                    {"unk_token", "<unk>"},
+                                    {"sep_token", "</s>"},
+                                    {"cls_token", "<s>"},
+                                    {"mask_token", "<mask>"}}));
+}
+
+// llama.cpp's keys have no flags of added tokens.
+TEST(GgufTokenizer, SaysWhichFlagsOfAddedTokensAreLost) {
+  std::vector<std::string> notes;
+  const GgufKeys keys = keys_with("spm_bpe/tokenizer.model", "tokenizer.model", R"({
+      "added_tokens_decoder": {
+        "900": {"content": "Foo bar", "special": false, "normalized": false},
+        "901": {"content": "<x>", "special": true, "normalized": false, "lstrip": true}}})",
+                                  notes);
+  EXPECT_THAT(notes,
+              testing::Contains(HasSubstr("text around the added token \"<x>\": llama.cpp")));
+  EXPECT_THAT(notes, testing::Not(testing::Contains(HasSubstr("Foo bar"))));
+  // A token with a space inside is found again.
+  const auto files = tokenizer_of_gguf(keys, notes);
+  const Tokenizer back = load_tokenizer(TokenizerFiles("F", files));
+  const auto token = back.find("Foo bar");
+  ASSERT_TRUE(token);
+  EXPECT_THAT(back.encode("a Foo bar"), testing::Contains(*token));
 }
 
 TEST(GgufTokenizer, SaysThatPiecesOfUnigramsAreLeftOut) {

@@ -75,6 +75,15 @@ TEST_F(FolderTokens, ExtraOnesAndThoseWithNamesOfTheirOwn) {
   EXPECT_THROW(encode("a"), IoError);
 }
 
+// Whatever a later file says of it.
+TEST_F(FolderTokens, OnceSpecialAlwaysSpecial) {
+  write("tokenizer_config.json",
+        {{"added_tokens_decoder", {{"4", {{"content", "<e>"}, {"special", false}}}}}});
+  const Tokenizer tokenizer = load_tokenizer(folder_.path());
+  EXPECT_TRUE(tokenizer.is_special(4));
+  EXPECT_FALSE(tokenizer.is_special(0));
+}
+
 // Also where tokenizer.json says otherwise, unless the configuration lists all tokens.
 TEST_F(FolderTokens, ThoseWithANameAreSpecial) {
   write("tokenizer.json", json::parse(R"({

@@ -1,11 +1,14 @@
 // Which files of a tokenizer folder are used, and which ids end a text.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/tokenizer/qwen2_pipeline.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -149,8 +152,27 @@ TEST_F(LoadTokenizer, NamesAClassThatItDoesNotBuild) {
   std::filesystem::remove(folder_ / "tokenizer.model");
   copy("gpt2", "vocab.json");
   copy("gpt2", "merges.txt");
-  write("tokenizer_config.json", {{"tokenizer_class", "CLIPTokenizer"}});
-  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("CLIPTokenizer")));
+  for (const char* name : {"CLIPTokenizer", "PreTrainedTokenizerFast"}) {
+    write("tokenizer_config.json", {{"tokenizer_class", name}});
+    EXPECT_THAT([&] { load(); },
+                ThrowsMessage<ConfigError>(HasSubstr(fmt::format("tokenizer_class {} is", name))));
+  }
+}
+
+TEST_F(LoadTokenizer, SaysWhatTransformersTakesAsQwen2s) {
+  const auto warning = [&] { return qwen2_pipeline_warning(TokenizerFiles(folder_.path())); };
+  EXPECT_EQ(warning(), "");
+  copy("qwen2_style", "tokenizer.json");
+  EXPECT_EQ(warning(), "");
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  copy("llama3_style", "tokenizer.json");
+  EXPECT_THAT(warning(), HasSubstr("is not the tokenizer of Qwen2"));
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  copy("gpt2", "vocab.json");
+  copy("gpt2", "merges.txt");
+  EXPECT_THAT(warning(), HasSubstr("is not the tokenizer of Qwen2"));
+  write("config.json", {{"model_type", "qwen2"}});
+  EXPECT_EQ(warning(), "");
 }
 
 TEST_F(LoadTokenizer, RobertaHasATemplateAndSpecialTokens) {

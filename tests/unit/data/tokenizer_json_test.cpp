@@ -227,6 +227,15 @@ TEST(HostileTokenizerJson, MalformedContentIsAnIoError) {
                           "not a token");
 }
 
+TEST(HostileTokenizerJson, AnAddedTokenHasTheIdOfTheVocabulary) {
+  json document = small();
+  document["added_tokens"].push_back({{"id", 3}, {"content", "ab"}});
+  EXPECT_EQ(parse(document).find("ab"), 3);
+  document["added_tokens"].back()["id"] = 9;
+  expect_refused<IoError>(document,
+                          "added token \"ab\" has id 9, and the vocabulary has it with id 3");
+}
+
 TEST(HostileTokenizerJson, WhatIsNotSupportedIsNamed) {
   const auto with = [](const char* pointer, const json& value) {
     json document = small();

@@ -156,6 +156,23 @@ TEST(StopText, HoldsBackWhatMayBecomeAStopString) {
   EXPECT_EQ(stream.finish(), "\n");
 }
 
+// Llama 2's decoder leaves out the first space of a text: a continuation has it.
+TEST(StopText, IsWhatTokensAddToTheTextBefore) {
+  const Tokenizer tokenizer = load_tokenizer(test_data("tokenizer/spm_bpe"));
+  const Ids prompt = tokenizer.encode("The king");
+  const Ids all = tokenizer.encode("The king is noble.");
+  ASSERT_EQ(Ids(all.begin(), all.begin() + static_cast<int64_t>(prompt.size())), prompt);
+  const auto streamed = [&](const Texts& stops, const Ids& before) {
+    StopText stream(tokenizer, stops, before);
+    std::string text;
+    for (size_t i = prompt.size(); i < all.size(); ++i) text += stream.push(all[i]);
+    return text + stream.finish();
+  };
+  EXPECT_EQ(streamed({}, prompt), " is noble.");
+  EXPECT_EQ(streamed({" is"}, prompt), "");
+  EXPECT_EQ(streamed({}, {}), "is noble.") << "an answer";
+}
+
 TEST(StopText, StopStringsThatNoTokensSpellAreRefused) {
   check_stop_strings(shakespeare(), {"king", "\n\n", " x", "ü"});
   EXPECT_THAT(problems_of([] {
