@@ -9,6 +9,7 @@
 #include "conversation/shorten.h"
 #include "conversation/tool_visibility.h"
 #include "data/tokenizer/unicode.h"
+#include "template/large_integer.h"
 
 namespace viaduct {
 namespace {
@@ -108,6 +109,8 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   TemplateValue value;
   try {
     value = TemplateValue::from_json(line, "JSON");
+  } catch (const LargeInteger& error) {
+    throw InvalidConversation(Problem::wrong_member, error.what());
   } catch (const Error& error) {
     throw InvalidConversation(Problem::not_json, error.what());
   }
