@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 #include "template/template_error.h"
 
 namespace viaduct {
@@ -12,6 +14,16 @@ constexpr std::string_view kProbe = "\xf3\xb0\x80\x83";
 
 ChatMessage probe(std::string role) {
   return ChatMessage::of_text(std::move(role), std::string(kProbe));
+}
+
+/// What else can be done where an answer's place is not known.
+std::string remedy(const ConversationPrefixes& prefixes, size_t message) {
+  const auto& messages = prefixes.conversation().messages;
+  const bool last = std::none_of(messages.begin() + static_cast<ptrdiff_t>(message) + 1,
+                                 messages.end(), [](const auto& m) { return m.is_answer(); });
+  return last ? "; {% generation %} blocks in the template tell its place"
+              : "; --train-on last does not learn it, lines of one answer each need no other text, "
+                "and {% generation %} blocks in the template tell its place";
 }
 
 /// Begin of the word or tag, `assistant` or `<|assistant|>`, that the offset lies in.
@@ -44,7 +56,8 @@ bool has_header(const ConversationPrefixes& prefixes, size_t message, std::strin
 size_t begin_beside(const ConversationPrefixes& prefixes, size_t message, std::string_view text,
                     std::string_view prompt, std::string_view plain) {
   if (!text.starts_with(plain))
-    answer_not_found(message, "the text of the messages before it does not begin its text");
+    answer_not_found(message, "the text of the messages before it does not begin its text" +
+                                  remedy(prefixes, message));
   const size_t begin = std::max(plain.size(), common_prefix(prompt, text));
   const size_t own = leaves_probe(prefixes, message, text, "assistant");
   // The prompt has words that this answer has not (an opened thought).
@@ -57,7 +70,7 @@ size_t begin_beside(const ConversationPrefixes& prefixes, size_t message, std::s
   if (!has_header(prefixes, message, text, begin)) {
     answer_not_found(message,
                      "the generation prompt does not stand before it, so that where it begins is "
-                     "not certain");
+                     "not certain; {% generation %} blocks in the template tell it");
   }
   return begin;
 }
@@ -77,7 +90,9 @@ void check_first(const ConversationPrefixes& prefixes, std::string_view text, si
     answer_not_found(
         0,
         "the template puts a text before the first message that it does not put before "
-        "a later one, and has no generation prompt to tell where the answer begins");
+        "a later one, and has no generation prompt to tell where the answer begins; {% generation "
+        "%} blocks in "
+        "the template tell it");
   }
 }
 
@@ -109,6 +124,15 @@ AnswerPlace place_of(const AnswerFinder& finder, const ConversationPrefixes& pre
   return place;
 }
 
+/// The template fails on the text of the first messages alone.
+std::string refused_before(size_t message, std::string_view error) {
+  return message == 0
+             ? fmt::format("the template fails on the text before it, which has no messages: {}",
+                           error)
+             : fmt::format("the template fails on the messages up to it, or before it, alone: {}",
+                           error);
+}
+
 }  // namespace
 
 void answer_not_found(size_t message, std::string_view why) {
@@ -121,7 +145,7 @@ AnswerPlace answer_place(const AnswerFinder& finder, const ConversationPrefixes&
   try {
     return place_of(finder, prefixes, message);
   } catch (const TemplateError& error) {
-    answer_not_found(message, error.what());
+    answer_not_found(message, refused_before(message, error.what()) + remedy(prefixes, message));
   }
 }
 

@@ -32,6 +32,7 @@ class ConversationPrefixes {
                        const RenderOptions& options);
 
   const RenderedTemplate& whole() const { return rendered_.whole; }
+  const Conversation& conversation() const { return conversation_; }
   /// The text of the first `count` messages. TemplateError where the template refuses them.
   PrefixText prefix(size_t count, bool add_generation_prompt) const;
   /// The text of the first `count` messages and these. TemplateError where the template refuses

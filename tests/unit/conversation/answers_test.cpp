@@ -252,6 +252,23 @@ TEST(Answers, AreRefusedWhereTheyHaveNoMeaning) {
   };
   EXPECT_EQ(problem("{{ raise_exception('no') }}"),
             problem_name(ConversationProblem::refused_by_template));
+  // The reason says which text leads nowhere, and what to do.
+  const char* first =
+      R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "q"},
+          {"role": "assistant", "content": "b"}]})";
+  EXPECT_THAT(
+      uncertain("{{ messages[0].role[0] }}{% for m in messages %}{{ m.content }}{% endfor %}",
+                first),
+      testing::AllOf(testing::StartsWith("message 1: the template fails on the text before "
+                                         "it, which has no messages: "),
+                     testing::HasSubstr("--train-on last")));
+  const std::string counts =
+      "{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_THAT(
+      uncertain(counts, kTwoTurns),
+      testing::AllOf(testing::StartsWith("message 2: the text of the messages before it does "
+                                         "not begin its text; --train-on last"),
+                     testing::HasSubstr("{% generation %}")));
   // The first line has the number of messages.
   EXPECT_EQ(problem("{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}"),
             problem_name(ConversationProblem::answer_not_found));
