@@ -67,6 +67,21 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
                 counted(result.hidden_tools.lines, "conversation has", "conversations have"),
                 result.hidden_tools.first);
   }
+  if (result.hidden_context.lines > 0) {
+    log_warning(
+        "{} thoughts (reasoning_content, thinking) or documents that the template does not show, "
+        "so that no model sees or learns them (the first: {})",
+        counted(result.hidden_context.lines, "conversation has", "conversations have"),
+        result.hidden_context.first);
+  }
+  if (result.encoded_twice.lines > 0) {
+    log_warning(
+        "{} calls whose arguments are JSON as a text, of which the template makes JSON again: what "
+        "is learned is a text of escaped JSON, \"{{\\\"…\", as transformers renders it; give "
+        "arguments as an object (the first: {})",
+        counted(result.encoded_twice.lines, "conversation has", "conversations have"),
+        result.encoded_twice.first);
+  }
   if (result.passed_over.lines > 0) {
     log_warning(
         "{} messages that say \"train\": true or \"weight\": 1 and are not learned: --train-on {} "

@@ -69,7 +69,7 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
                   fmt::join(given, ", "));
     RunSetup prepared =
         prepare_run(load_run_config(options.config, common.overrides, planning_defaults(cluster)));
-    check_conversations(prepared.config);
+    check_conversations(prepared);
     return prepared;
   });
   VIADUCT_CHECK(ConfigError, !options.timeline || common.json,

@@ -135,7 +135,7 @@ rules::Evaluation evaluate_winner(const PlanRequest& request, const Candidate& b
   const std::vector<std::string> layout = overrides_of(best.layout);
   overrides.insert(overrides.end(), layout.begin(), layout.end());
   const RunSetup setup = setup_of_layout(request, best.layout, {});
-  check_conversations(setup.config);
+  check_conversations(setup);
   return rules::evaluate_rules(
       rules::figures_of(setup, request.cluster, request.prediction, best.prediction),
       evaluation_settings(options),

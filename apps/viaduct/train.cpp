@@ -312,7 +312,7 @@ Subcommand add_train(CLI::App& root) {
                                       : prepare_run(std::move(loaded));
               if (!prepared.config.dist.simulated())
                 (options->dry_run ? warn_of_folders : check_folders)(prepared.config);
-              std::vector<std::string> warnings = check_conversations(prepared.config);
+              std::vector<std::string> warnings = check_conversations(prepared);
               // A run's trainer gives them.
               if (options->dry_run)
                 std::ranges::move(warnings, std::back_inserter(prepared.warnings));

@@ -3,16 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "conversation/answer_place.h"
 #include "conversation/prefixes.h"
 #include "template/template_error.h"
 
 namespace viaduct {
 namespace {
-
-[[noreturn]] void not_found(size_t message, std::string_view why) {
-  throw InvalidConversation(ConversationProblem::answer_not_found,
-                            fmt::format("message {}: {}", message + 1, why));
-}
 
 bool learns_all_answers(const Conversation& conversation, const std::vector<size_t>& wanted) {
   const auto answers =
@@ -46,56 +42,11 @@ std::vector<TextRange> marked_answers(const ConversationPrefixes& prefixes,
   for (const size_t i : wanted) {
     const size_t begin = prefixes.generations(i), end = prefixes.generations(i + 1);
     if (begin > end || end > all.size())
-      not_found(i, "which generation blocks of the template are its answer is not clear");
+      answer_not_found(i, "which generation blocks of the template are its answer is not clear");
     ranges.insert(ranges.end(), all.begin() + static_cast<ptrdiff_t>(begin),
                   all.begin() + static_cast<ptrdiff_t>(end));
   }
   return merged(std::move(ranges));
-}
-
-/// An answer in the text up to and with its message.
-struct Located {
-  PrefixText with;        // that text
-  TextRange range;        // in it
-  bool in_whole = false;  // the whole text begins with it, up to the answer's end
-};
-
-Located locate(const AnswerFinder& finder, const ConversationPrefixes& prefixes, size_t message) {
-  const std::string& whole = prefixes.whole().text;
-  Located located;
-  located.with = prefixes.prefix(message + 1, false);
-  const PrefixText before = prefixes.prefix(message, true);
-  const PrefixText& with = located.with;
-  // Texts are built only where they leave the whole one.
-  const bool simple = before.is_prefix() && before.size() <= with.shared;
-  std::string own = with.is_prefix() ? std::string() : with.text(whole);
-  const std::string_view text =
-      with.is_prefix() ? std::string_view(whole).substr(0, with.shared) : std::string_view(own);
-  size_t begin = before.size();
-  if (!simple) {
-    const std::string prompt = before.text(whole);
-    if (!text.starts_with(prompt)) {
-      // The prompt has words that this answer has not (an opened thought): the answer begins where
-      // both part.
-      const std::string plain = prefixes.prefix(message, false).text(whole);
-      if (!text.starts_with(plain))
-        not_found(message, "the text of the messages before it does not begin its text");
-      begin = std::max(plain.size(), common_prefix(prompt, text));
-    }
-  }
-  const auto end = finder.last_special_end(text.substr(begin));
-  located.range = {begin, end ? begin + *end : text.size()};
-  located.in_whole = located.range.second <= with.shared;
-  return located;
-}
-
-/// The same; a template that refuses the messages before an answer alone hides where it begins.
-Located located(const AnswerFinder& finder, const ConversationPrefixes& prefixes, size_t message) {
-  try {
-    return locate(finder, prefixes, message);
-  } catch (const TemplateError& error) {
-    not_found(message, error.what());
-  }
 }
 
 /// What a message that is no answer adds to the whole text.
@@ -106,9 +57,9 @@ TextRange added(const ConversationPrefixes& prefixes, size_t message) {
     if (before.is_prefix() && with.is_prefix() && before.size() <= with.size())
       return {before.size(), with.size()};
   } catch (const TemplateError& error) {
-    not_found(message, error.what());
+    answer_not_found(message, error.what());
   }
-  not_found(message, "it is not to be learned, and its place in the text is not clear");
+  answer_not_found(message, "it is not to be learned, and its place in the text is not clear");
 }
 
 /// The messages that say that they are not learned, where everything else is.
@@ -124,15 +75,16 @@ std::vector<TextRange> kept_out(const AnswerFinder& finder, const ConversationPr
     }
     if (has_generation) {
       const auto marked = marked_answers(prefixes, conversation, {i});
-      if (marked.empty()) not_found(i, "it is not to be learned, and no generation block has it");
+      if (marked.empty())
+        answer_not_found(i, "it is not to be learned, and no generation block has it");
       ranges.insert(ranges.end(), marked.begin(), marked.end());
       continue;
     }
-    const Located answer = located(finder, prefixes, i);
+    const AnswerPlace answer = answer_place(finder, prefixes, i);
     if (!answer.in_whole) {
-      not_found(i,
-                "it is not to be learned, and the template shows it otherwise in the whole "
-                "conversation");
+      answer_not_found(i,
+                       "it is not to be learned, and the template shows it otherwise in the whole "
+                       "conversation");
     }
     ranges.push_back(answer.range);
   }
@@ -263,7 +215,7 @@ ConversationTexts AnswerFinder::find(const Conversation& conversation, TrainOn t
       return texts;
     }
     for (const size_t i : wanted) {
-      Located answer = located(*this, prefixes, i);
+      AnswerPlace answer = answer_place(*this, prefixes, i);
       if (answer.in_whole) {
         whole.answers.push_back(answer.range);
       } else {

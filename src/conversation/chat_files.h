@@ -60,7 +60,9 @@ struct ChatFilesResult {
   int64_t open_ends = 0, open_answers = 0;
   int64_t unknown_bytes = 0;
   std::array<ProblemCount, kConversationProblems> problems;
-  ProblemCount hidden_tools;  ///< valid lines whose text does not show all tools or tool calls
+  ProblemCount hidden_tools;    ///< valid lines whose text does not show all tools or tool calls
+  ProblemCount hidden_context;  ///< whose text does not show all thoughts or documents
+  ProblemCount encoded_twice;   ///< whose text has arguments of calls as JSON inside of a text
   /// Valid lines with messages that say that they are learned, and are not by what is learned.
   ProblemCount passed_over;
   ControlTokenCounts control_tokens;

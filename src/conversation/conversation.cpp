@@ -98,7 +98,7 @@ std::string_view problem_name(ConversationProblem problem) {
     case ConversationProblem::refused_by_template:
       return "refused by the template";
     case ConversationProblem::answer_not_found:
-      return "an answer that the template hides";
+      return "an answer whose place in the text is not certain";
     case ConversationProblem::hidden_calls:
       return "an answer with tool calls that the template does not show";
   }

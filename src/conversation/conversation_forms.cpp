@@ -11,6 +11,7 @@
 #include "conversation/line_members.h"
 #include "conversation/message_checks.h"
 #include "conversation/prompt_template.h"
+#include "template/large_integer.h"
 
 namespace viaduct {
 namespace {
@@ -245,6 +246,8 @@ Conversation parse_conversation(std::string_view line, const ConversationReading
   TemplateValue value;
   try {
     value = TemplateValue::from_json(line, "JSON");
+  } catch (const LargeInteger& error) {
+    invalid_line(Problem::wrong_member, "{}", error.what());
   } catch (const Error& error) {
     invalid_line(Problem::not_json, "{}", error.what());
   }

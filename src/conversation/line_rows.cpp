@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "base/units.h"
+#include "conversation/context_visibility.h"
 #include "conversation/shorten.h"
 #include "conversation/tool_visibility.h"
 #include "data/tokenizer/unicode.h"
+#include "template/large_integer.h"
 
 namespace viaduct {
 namespace {
@@ -108,6 +110,8 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   TemplateValue value;
   try {
     value = TemplateValue::from_json(line, "JSON");
+  } catch (const LargeInteger& error) {
+    throw InvalidConversation(Problem::wrong_member, error.what());
   } catch (const Error& error) {
     throw InvalidConversation(Problem::not_json, error.what());
   }
@@ -129,6 +133,7 @@ void LineRows::convert_line(std::string_view line, const std::string& place, Pie
   if (settings_.control_tokens_as_text) conversation = control_.marked(conversation);
   ConversationTexts texts = finder_.find(conversation, train_on);
   check_tools(conversation, train_on, place, result.counts);
+  count_context(conversation, texts.whole.text, place, result.counts);
   if (const size_t messages = passed_over(conversation, train_on); messages > 0) {
     count_line(result.counts.passed_over, place,
                counted(static_cast<int64_t>(messages), "such message"));
@@ -165,6 +170,17 @@ void LineRows::check_tools(const Conversation& conversation, TrainOn train_on,
     hidden = visibility.hidden();
   }
   if (!hidden.empty()) count_line(counts.hidden_tools, place, hidden);
+}
+
+void LineRows::count_context(const Conversation& conversation, std::string_view text,
+                             const std::string& place, ChatFilesResult& counts) const {
+  const std::string hidden =
+      conversation.plain
+          ? conversation.documents.is_none() ? "" : "the documents"
+          : hidden_context(*settings_.renderer, conversation, {false, settings_.clock});
+  if (!hidden.empty()) count_line(counts.hidden_context, place, hidden);
+  if (const auto message = arguments_encoded_twice(conversation, text))
+    count_line(counts.encoded_twice, place, fmt::format("message {}", *message + 1));
 }
 
 int64_t LineRows::open_ends(const ChatRow& row) const {

@@ -32,6 +32,10 @@ class LineRows {
   /// show; counts conversations with other tools or calls that do not.
   void check_tools(const Conversation& conversation, TrainOn train_on, const std::string& place,
                    ChatFilesResult& counts) const;
+  /// Counts conversations whose thoughts or documents do not show, and those whose `text` has the
+  /// arguments of calls as JSON inside of a text.
+  void count_context(const Conversation& conversation, std::string_view text,
+                     const std::string& place, ChatFilesResult& counts) const;
   /// How many of the learned pieces of a row do not end with a special token.
   int64_t open_ends(const ChatRow& row) const;
   void add_row(ConversationText text, const Conversation& conversation, TrainOn train_on,

@@ -50,6 +50,15 @@ PrefixText ConversationPrefixes::prefix(size_t count, bool add_generation_prompt
   return {shared, text.substr(shared)};
 }
 
+std::string ConversationPrefixes::followed(size_t count, std::vector<ChatMessage> others) const {
+  Conversation conversation = conversation_;
+  conversation.messages.resize(count);
+  for (ChatMessage& other : others) conversation.messages.push_back(std::move(other));
+  RenderOptions options = options_;
+  options.add_generation_prompt = false;
+  return renderer_.render(conversation, options).text;
+}
+
 size_t ConversationPrefixes::generations(size_t count) const {
   if (count == 0) return 0;
   if (count == conversation_.messages.size()) return rendered_.whole.generations.size();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "conversation/chat_renderer.h"
 
@@ -31,8 +32,12 @@ class ConversationPrefixes {
                        const RenderOptions& options);
 
   const RenderedTemplate& whole() const { return rendered_.whole; }
+  const Conversation& conversation() const { return conversation_; }
   /// The text of the first `count` messages. TemplateError where the template refuses them.
   PrefixText prefix(size_t count, bool add_generation_prompt) const;
+  /// The text of the first `count` messages and these. TemplateError where the template refuses
+  /// them.
+  std::string followed(size_t count, std::vector<ChatMessage> others) const;
   /// How many generation blocks the text of the first `count` messages has.
   size_t generations(size_t count) const;
 

@@ -85,7 +85,7 @@ Scored scored_tokens(const std::shared_ptr<const IndexedDataset>& dataset, Docum
 
 /// Adds to `warnings`.
 void check_split(const DatasetConfig& config, Split split, const SplitChoice& choice,
-                 std::vector<std::string>& warnings) {
+                 const NamedTokenizer& tokenizer, std::vector<std::string>& warnings) {
   const PackingConfig& packing = config.packing;
   const PackingSettings settings = packing_settings(packing, config.sequence_length.value());
   std::vector<std::string> unscored;
@@ -98,7 +98,13 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
         continue;
       }
       const DocumentRange range = split_range(choice.fractions, file->sequence_count());
-      check_conversation_lengths(*file, split, range, settings, packing.limits);
+      try {
+        check_conversation_lengths(*file, split, range, settings, packing.limits);
+      } catch (const ConfigError&) {
+        // The tokens of another tokenizer have other lengths: that comes first.
+        check_tokenizer(*file, tokenizer);
+        throw;
+      }
       const Scored scored = scored_tokens(file, range, packing.answer_only_loss);
       any = any || scored == Scored::some;
       if (scored == Scored::none) unscored.push_back(prefix);
@@ -143,14 +149,15 @@ void check_conversation_lengths(const IndexedDataset& dataset, Split split, Docu
 }
 
 std::vector<std::string> check_conversations(const DatasetConfig& config,
-                                             std::span<const Split> splits) {
+                                             std::span<const Split> splits,
+                                             const NamedTokenizer& tokenizer) {
   std::vector<std::string> warnings;
   if (!config.packing.conversations || config.mock || config.fast_cache_load ||
       config.sequence_length.is_auto())
     return warnings;
   for (const Split split : splits) {
     if (const auto choice = split_choice(config, split))
-      check_split(config, split, *choice, warnings);
+      check_split(config, split, *choice, tokenizer, warnings);
   }
   return warnings;
 }

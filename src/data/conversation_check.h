@@ -12,6 +12,7 @@
 #include "data/indexed_dataset.h"
 #include "data/packing_plan.h"
 #include "data/split.h"
+#include "data/vocabulary_check.h"
 
 namespace viaduct {
 
@@ -22,10 +23,13 @@ void check_conversation_lengths(const IndexedDataset& dataset, Split split, Docu
                                 const PackingSettings& packing, const ConversationLimits& limits);
 
 /// The same for all data sets with a mask of the splits; and ConfigError for a split none of whose
-/// data sets has a scored token. Returns warnings about single data sets of which this is true.
-/// Data sets that cannot be read are passed over: opening them for training reports that. Nothing
-/// is checked where indices are trusted (fast_cache_load): rows are checked as they are read.
+/// data sets has a scored token. Where conversations are too long, a record that says that they are
+/// of another tokenizer than `tokenizer` is the error: their lengths say nothing then. Returns
+/// warnings about single data sets of which this is true. Data sets that cannot be read are passed
+/// over: opening them for training reports that. Nothing is checked where indices are trusted
+/// (fast_cache_load): rows are checked as they are read.
 std::vector<std::string> check_conversations(const DatasetConfig& config,
-                                             std::span<const Split> splits);
+                                             std::span<const Split> splits,
+                                             const NamedTokenizer& tokenizer = {});
 
 }  // namespace viaduct

@@ -4,10 +4,13 @@
 
 namespace viaduct {
 
-std::vector<std::string> check_conversations(const RunConfig& config) {
+std::vector<std::string> check_conversations(const RunSetup& setup) {
+  const RunConfig& config = setup.config;
   std::vector<Split> splits{Split::train};
   if (config.validation.evaluates()) splits.insert(splits.end(), {Split::valid, Split::test});
-  return check_conversations(config.dataset, splits);
+  return check_conversations(
+      config.dataset, splits,
+      {setup.tokenizer ? &*setup.tokenizer : nullptr, setup.tokenizer_folder.string()});
 }
 
 }  // namespace viaduct

@@ -89,7 +89,7 @@ class TemplateValue {
   static TemplateValue range(std::vector<TemplateValue> items, std::string shown);
   static TemplateValue map(TemplateMap map);
   /// The value of a JSON text, in the order of its keys, read within the limits of
-  /// base/json_reader.h. IoError that starts with `where` if it is not JSON.
+  /// base/json_reader.h. IoError that starts with `where` if it is not JSON; LargeInteger.
   static TemplateValue from_json(std::string_view text, const std::string& where);
 
   bool is_undefined() const { return holds<TemplateUndefined>(); }

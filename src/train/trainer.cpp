@@ -63,7 +63,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   check_same_settings(world_->host(), config_);
   record_.keep_counters_alone();
   // Before memory is reserved.
-  for (const std::string& warning : check_conversations(config_)) {
+  for (const std::string& warning : check_conversations(setup)) {
     if (leads()) log_warning("{}", warning);
   }
   saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);

@@ -148,6 +148,70 @@ TEST(Answers, BeginWhereTheyLeaveThePrompt) {
   EXPECT_EQ(rows_of(kOpensThought, kTwoTurns), rows_of(test::kChatMl, kTwoTurns));
 }
 
+// SmolLM2: a default system message before the first message, if there is one.
+const char* const kDefaultSystem =
+    "{% for message in messages %}{% if loop.first and messages[0].role != 'system' %}{{ "
+    "'<|im_start|>system\nBe good<|im_end|>\n' }}{% endif %}{{ '<|im_start|>' + message.role + "
+    "'\n' + message.content + '<|im_end|>\n' }}{% endfor %}";
+
+/// What is said of an answer whose place is not certain; "" of one that is learned.
+std::string uncertain(const std::string& text, const char* line) {
+  try {
+    rows_of(text, line);
+  } catch (const InvalidConversation& error) {
+    EXPECT_EQ(error.problem(), ConversationProblem::answer_not_found);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Answers, OfAFirstMessageBeginBehindADefaultSystemMessage) {
+  const std::string text =
+      std::string(kDefaultSystem) +
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  const char* line =
+      R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "q"},
+          {"role": "assistant", "content": "b"}]})";
+  const char* completion =
+      R"({"prompt": [], "completion": [{"role": "assistant", "content": "b"}]})";
+  EXPECT_THAT(rows_of(text, line),
+              ElementsAre("<|im_start|>system\nBe good<|im_end|>\n<|im_start|>assistant\n"
+                          "[a<|im_end|>]\n<|im_start|>user\nq<|im_end|>\n"
+                          "<|im_start|>assistant\n[b<|im_end|>]\n"));
+  EXPECT_THAT(rows_of(text, completion),
+              ElementsAre("<|im_start|>system\nBe good<|im_end|>\n<|im_start|>assistant\n"
+                          "[b<|im_end|>]\n"));
+  // Without a generation prompt only a text that is the header can be told.
+  EXPECT_THAT(uncertain(kDefaultSystem, line), testing::HasSubstr("before the first message"));
+  EXPECT_THAT(rows_of("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}",
+                      completion),
+              ElementsAre("[assistant: b\n]"));
+}
+
+TEST(Answers, WithAnotherHeaderThanThePromptAreRefused) {
+  const auto chat = [](std::string prompt, const char* role, const char* thought = "") {
+    return "{% for m in messages %}{{ '" + std::string(role) + "' + m.content + '<|im_end|>' if " +
+           "m.role == 'user' else '" + std::string(role).replace(2, 4, "assistant") + thought +
+           "' + m.content + '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '" +
+           prompt + "' }}{% endif %}";
+  };
+  for (const char* other : {"model", "ai"}) {
+    EXPECT_THAT(uncertain(chat("<|" + std::string(other) + "|>", "<|user|>"), kTwoTurns),
+                testing::StartsWith("message 2: the generation prompt does not stand before it"));
+    const std::string word = std::string("<s>") + other + "\n";
+    EXPECT_THAT(
+        uncertain("{% for m in messages %}{{ '<s>' + m.role + '\n' + m.content + '</s>' }}{% "
+                  "endfor %}{% if add_generation_prompt %}" +
+                      word + "{% endif %}",
+                  kTwoTurns),
+        testing::HasSubstr("the generation prompt"));
+  }
+  // A thought that the prompt opens and the answer closes is no header.
+  EXPECT_THAT(rows_of(chat("<|assistant|><think>\n", "<|user|>", "<think></think>"), kTwoTurns),
+              ElementsAre("<|user|>Hi<|im_end|><|assistant|><think>[</think>Yo<|im_end|>]"
+                          "<|user|>Why<|im_end|><|assistant|><think>[</think>So<|im_end|>]"));
+}
+
 TEST(Answers, OfTheLastMessageNeedNoFurtherMessages) {
   const char* line =
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"},
@@ -188,6 +252,23 @@ TEST(Answers, AreRefusedWhereTheyHaveNoMeaning) {
   };
   EXPECT_EQ(problem("{{ raise_exception('no') }}"),
             problem_name(ConversationProblem::refused_by_template));
+  // The reason says which text leads nowhere, and what to do.
+  const char* first =
+      R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "q"},
+          {"role": "assistant", "content": "b"}]})";
+  EXPECT_THAT(
+      uncertain("{{ messages[0].role[0] }}{% for m in messages %}{{ m.content }}{% endfor %}",
+                first),
+      testing::AllOf(testing::StartsWith("message 1: the template fails on the text before "
+                                         "it, which has no messages: "),
+                     testing::HasSubstr("--train-on last")));
+  const std::string counts =
+      "{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_THAT(
+      uncertain(counts, kTwoTurns),
+      testing::AllOf(testing::StartsWith("message 2: the text of the messages before it does "
+                                         "not begin its text; --train-on last"),
+                     testing::HasSubstr("{% generation %}")));
   // The first line has the number of messages.
   EXPECT_EQ(problem("{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}"),
             problem_name(ConversationProblem::answer_not_found));

@@ -395,6 +395,49 @@ TEST_F(ChatFiles, WithCallsThatDoNotShowAreRefusedOrCounted) {
   EXPECT_THAT(rows(), ElementsAre("a</s>[f</s>]"));
 }
 
+TEST_F(ChatFiles, CountThoughtsAndDocumentsThatDoNotShow) {
+  const std::string thought =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", )"
+      R"("thinking": "hm"}, {"role": "user", "content": "c"}, )"
+      R"({"role": "assistant", "content": "d"}]})";
+  const std::string document = R"({"documents": [{"text": "x"}], )" + chat("a", "b").substr(1);
+  const ChatFilesResult hidden = convert(thought + "\n" + document + "\n" + chat("a", "b"));
+  EXPECT_EQ(hidden.hidden_context.lines, 2);
+  EXPECT_THAT(hidden.hidden_context.first, HasSubstr("chat.jsonl:1: the reasoning of message 2"));
+  EXPECT_THAT(convert(document).hidden_context.first, HasSubstr("the documents"));
+  // Dropped later, but learned in a row of its own.
+  const ChatRenderer shows = ChatRenderer::of_text(
+      "{% for d in documents or [] %}{{ d.text }}{% endfor %}{% for m in messages %}{% if "
+      "loop.last "
+      "%}{{ m.reasoning_content }}{% endif %}{{ m.content }}</s>{% endfor %}",
+      "x", {});
+  settings_.renderer = &shows;
+  EXPECT_EQ(convert(thought + "\n" + document).hidden_context.lines, 0);
+}
+
+TEST_F(ChatFiles, CountArgumentsThatAreEncodedTwice) {
+  const ChatRenderer again = ChatRenderer::of_text(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ "
+      "c.function.arguments | tojson }}{% endfor %}</s>{% endfor %}",
+      "x", {});
+  const ChatRenderer asis = ChatRenderer::of_text(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ "
+      "c.function.arguments }}{% endfor %}</s>{% endfor %}",
+      "x", {});
+  const auto line = [](const std::string& arguments) {
+    return R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": )"
+           R"("b", "tool_calls": [{"function": {"name": "f", "arguments": )" +
+           arguments + "}}]}]}";
+  };
+  const std::string text = line(R"("{\"x\": 1}")"), object = line(R"({"x": 1})");
+  settings_.renderer = &again;
+  const ChatFilesResult result = convert(object + "\n" + text);
+  EXPECT_EQ(result.encoded_twice.lines, 1);
+  EXPECT_THAT(result.encoded_twice.first, HasSubstr("chat.jsonl:2: message 2"));
+  settings_.renderer = &asis;
+  EXPECT_EQ(convert(text).encoded_twice.lines, 0);
+}
+
 TEST_F(ChatFiles, CountMessagesThatAskToBeLearnedInVain) {
   const std::string asks =
       R"({"messages": [{"role": "user", "content": "a", "train": true},

@@ -230,5 +230,30 @@ TEST(ConversationForms, ALineIsWrittenAsItIsRead) {
   EXPECT_EQ(conversation_line(parse_conversation(line)), line);
 }
 
+TEST(ConversationForms, RefuseIntegersBeyond64Bits) {
+  const auto line = [](const std::string& number) {
+    return R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b",
+        "tool_calls": [{"arguments": {"id": )" +
+           number + "}}]}]}";
+  };
+  for (const char* number :
+       {"9223372036854775808", "-9223372036854775809", "123456789012345678901234567890"}) {
+    try {
+      parse_conversation(line(number));
+      ADD_FAILURE() << number;
+    } catch (const InvalidConversation& error) {
+      EXPECT_EQ(error.problem(), ConversationProblem::wrong_member);
+      EXPECT_THAT(error.what(),
+                  testing::HasSubstr(std::string("the integer ") + number +
+                                     " at messages[1].tool_calls[0].arguments.id is beyond"));
+    }
+  }
+  for (const char* number : {"9223372036854775807", "-9223372036854775808",
+                             "0.12345678901234567890", "\"123456789012345678901\""})
+    EXPECT_NO_THROW(parse_conversation(line(number))) << number;
+  EXPECT_THROW(parse_conversation(R"({"tools": "[18446744073709551616]", "messages": []})"),
+               InvalidConversation);
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -15,6 +15,8 @@
 #include "data/conversation_figures.h"
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/token_record.h"
+#include "data/tokenizer/load_tokenizer.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
 
@@ -224,6 +226,25 @@ TEST_F(Conversations, TooLongOnesAreCountedBeforeTheFirstRow) {
   EXPECT_THAT(error_of<ConfigError>(positions),
               AllOf(HasSubstr("1 of 4 conversations"), HasSubstr("the 35 tokens")));
   EXPECT_EQ(error_of<ConfigError>(config({prefix}, 40)), "no error");
+}
+
+TEST_F(Conversations, OfAnotherTokenizerSaySoBeforeTheirLengths) {
+  const std::string prefix = write("other", conversations_of({5, 40}));
+  TokenRecord record;
+  record.largest_token = 90;
+  record.vocabulary = 1;
+  write_token_record(prefix, record);
+  const Tokenizer gpt2 = load_tokenizer(test::test_data("tokenizer/gpt2"));
+  const std::vector<Split> train{Split::train};
+  DatasetConfig settings = config({prefix}, 32);
+  settings.packing.conversations = true;
+  EXPECT_THAT(
+      [&] {
+        check_conversations(settings, train, {&gpt2, "gpt2"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("the tokens of another tokenizer than gpt2")));
+  EXPECT_THAT([&] { check_conversations(settings, train); },
+              ThrowsMessage<ConfigError>(HasSubstr("1 of 2 conversations")));
 }
 
 TEST_F(Conversations, AreCheckedBeforeARun) {
