@@ -7,12 +7,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/given_path.h"
-#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
 #include "checkpoint/check_finite.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft_experts.h"
+#include "checkpoint/peft_form.h"
 #include "checkpoint/peft_settings.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -251,44 +251,6 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   return adapter;
 }
 
-namespace {
-
-/// What is written of an adapter: its tensors and the text of adapter_config.json.
-struct Written {
-  std::vector<TensorInfo> infos;
-  std::map<std::string, Tensor> made;  // those that are not as stored
-  std::string config;
-};
-
-Written written_form(const PeftAdapter& adapter, const ModelConfig& model) {
-  Written written{adapter.tensors->tensors(), {}, adapter.config};
-  const auto& modules = adapter.settings.modules;
-  const bool experts = std::ranges::any_of(
-      modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (!experts) return written;
-  VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
-                "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
-                adapter.tensors->where(), adapter.settings.dropout);
-  FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
-    return adapter.tensors->tensor(name);
-  });
-  AdapterSettings others = adapter.settings;
-  std::erase_if(others.modules, [](const auto& module) { return is_expert_module(module.first); });
-  std::erase_if(written.infos, [](const TensorInfo& info) { return is_expert_module(info.name); });
-  for (const auto& [name, tensor] : fused.tensors)
-    written.infos.push_back({name, tensor.dtype(), tensor.shape()});
-  written.made = std::move(fused.tensors);
-  const auto config = parse_json<nlohmann::json>(adapter.config, kAdapterConfigFile);
-  const auto base = config.find("base_model_name_or_path");
-  written.config = peft_config_text(
-      others, model,
-      base != config.end() && base->is_string() ? base->get<std::string>() : std::string(),
-      fused.parameters);
-  return written;
-}
-
-}  // namespace
-
 WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
                                  const std::filesystem::path& name) {
   // "models/x/" is models/x.
@@ -299,7 +261,7 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& 
       !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
       (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
-  const Written form = written_form(adapter, model);
+  const PeftForm form = peft_form(adapter, model);
   UnfinishedFolder unfinished(to);
   write_safetensors(
       unfinished.path() / kAdapterWeightsFile, form.infos, [&](const std::string& tensor) {
