@@ -14,6 +14,7 @@
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_form.h"
 #include "checkpoint/peft_settings.h"
+#include "checkpoint/round_tensor.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
@@ -96,19 +97,48 @@ struct Contents {
   std::set<std::string> trained;
 };
 
+/// Whether `settings` says that a module was saved whole; a tied table also as the head.
+bool says_saved(const std::string& module, const PeftSettings& settings, const ModelConfig& model) {
+  const std::string& head = model_family(model.family).names.head;
+  const bool shared = settings.ties_saved && is_tied_table(model, module);
+  return std::ranges::any_of(settings.saved, [&](const std::string& end) {
+    return module.ends_with(end) || (shared && head.ends_with(end));
+  });
+}
+
 /// The module of a tensor that `settings` says was saved whole; "" for others.
 std::string saved_module(const std::string& tensor, const PeftSettings& settings,
-                         const std::vector<std::string>& trainable) {
+                         const std::vector<std::string>& trainable, const ModelConfig& model) {
   const std::string name = without_adapter_prefix(tensor);
   if (name == tensor) return "";
   const std::string module = module_of_parameter(name);
-  const bool said = std::ranges::any_of(
-      settings.saved, [&](const std::string& end) { return module.ends_with(end); });
+  const bool said = says_saved(module, settings, model);
   return said && std::ranges::find(trainable, module) != trainable.end() ? module : "";
 }
 
+/// PEFT trains a saved token table and the head that shares it as one only if its file has both.
+void check_tied(const TensorSource& source, const std::string& table, bool ties_saved,
+                const ModelConfig& model) {
+  const std::string name = kAdapterPrefix + table + ".weight",
+                    head = kAdapterPrefix + model_family(model.family).names.head + ".weight";
+  VIADUCT_CHECK(ConfigError, ties_saved && source.contains(head),
+                "{}: modules_to_save has {}, which the model's head shares, and not the head ({}): "
+                "PEFT trained one of them apart from the other, which such a model cannot hold; "
+                "train with ensure_weight_tying=True{}",
+                source.where(), table, head,
+                table.ends_with("embed_tokens") ? "" : " and modules_to_save=[\"lm_head\"]");
+  const Tensor one = in_fp32(source.tensor(name)), other = in_fp32(source.tensor(head));
+  const bool same =
+      one.shape() == other.shape() &&
+      std::equal(one.data<float>(), one.data<float>() + one.elements(), other.data<float>());
+  VIADUCT_CHECK(ConfigError, same,
+                "{}: {} and {} differ, but the model has one tensor for both (tied): PEFT trained "
+                "them apart",
+                source.where(), name, head);
+}
+
 Contents contents_of(const TensorSource& source, const PeftSettings& settings,
-                     const ModelConfig& model) {
+                     const ModelConfig& model, bool of_run) {
   const std::vector<std::string> trainable =
       settings.saved.empty() ? std::vector<std::string>() : trainable_modules(model);
   const std::string head = model_family(model.family).names.head;
@@ -118,7 +148,7 @@ Contents contents_of(const TensorSource& source, const PeftSettings& settings,
       contents.adapters[module->first].*(module->second) = &info;
       continue;
     }
-    const std::string module = saved_module(info.name, settings, trainable);
+    const std::string module = saved_module(info.name, settings, trainable, model);
     const bool tied_copy = settings.ties_saved && model.tied_embeddings &&
                            info.name == kAdapterPrefix + head + ".weight";
     if (module.empty() && !tied_copy) refuse_tensor(info, source.where());
@@ -127,11 +157,9 @@ Contents contents_of(const TensorSource& source, const PeftSettings& settings,
   VIADUCT_CHECK(IoError, !contents.adapters.empty(),
                 "{}: holds no adapter: it has no tensors of one", source.where());
   for (const std::string& module : contents.trained) {
-    VIADUCT_CHECK(ConfigError, !is_tied_table(model, module) || settings.ties_saved,
-                  "{}: modules_to_save has {}, which the model's head shares, and not the head: "
-                  "PEFT trained one of them apart from the other, which such a model cannot hold; "
-                  "train with ensure_weight_tying=True",
-                  source.where(), module);
+    // A checkpoint of a run has the table alone.
+    if (!of_run && is_tied_table(model, module))
+      check_tied(source, module, settings.ties_saved, model);
   }
   for (const std::string& end : settings.saved) {
     const bool there = std::ranges::any_of(
@@ -223,7 +251,7 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   std::unordered_map<std::string_view, const AdaptableModule*> by_name;
   for (const AdaptableModule& module : modules) by_name[module.name] = &module;
-  const Contents contents = contents_of(*adapter.tensors, settings, model);
+  const Contents contents = contents_of(*adapter.tensors, settings, model, holds_adapter(place));
   adapter.settings.trained = contents.trained;
   for (const auto& [name, factors] : contents.adapters) {
     const auto found = by_name.find(name);
@@ -263,11 +291,13 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& 
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
   const PeftForm form = peft_form(adapter, model);
   UnfinishedFolder unfinished(to);
-  write_safetensors(
-      unfinished.path() / kAdapterWeightsFile, form.infos, [&](const std::string& tensor) {
-        const auto made = form.made.find(tensor);
-        return made == form.made.end() ? adapter.tensors->tensor(tensor) : made->second;
-      });
+  write_safetensors(unfinished.path() / kAdapterWeightsFile, form.infos,
+                    [&](const std::string& tensor) {
+                      const auto made = form.made.find(tensor);
+                      if (made != form.made.end()) return made->second;
+                      const bool copy = tensor == form.copied_head;
+                      return adapter.tensors->tensor(copy ? form.table : tensor);
+                    });
   adapter.tensors->check_read();
   write_file_atomically(unfinished.path() / kAdapterConfigFile, form.config);
   unfinished.finish();

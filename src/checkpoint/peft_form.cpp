@@ -10,6 +10,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/peft_experts.h"
 #include "model/expert_adapters.h"
+#include "model/family.h"
 
 namespace viaduct {
 namespace {
@@ -42,9 +43,39 @@ void check_moved_targets(const PeftAdapter& adapter, const ModelConfig& model) {
 
 }  // namespace
 
+/// Puts the head beside a tied table that trains. PEFT ties `embed_tokens`, and other tables
+/// (GPT-2's wte) only where modules_to_save names the head.
+void add_tied_head(PeftForm& form, const PeftAdapter& adapter, const ModelConfig& model) {
+  const TensorNames& names = model_family(model.family).names;
+  const std::string& table = names.token_embedding;
+  const auto& trained = adapter.settings.trained;
+  if (!model.tied_embeddings || !trained.contains(table)) return;
+  form.table = kAdapterPrefix + table + ".weight";
+  const std::string head = kAdapterPrefix + names.head + ".weight";
+  if (adapter.tensors->contains(head)) return;
+  form.copied_head = head;
+  TensorInfo info = *adapter.tensors->find(form.table);
+  info.name = head;
+  form.infos.push_back(info);
+}
+
+/// The configuration with the head in the table's place.
+std::string naming_head(const std::string& text, const TensorNames& names) {
+  auto config = parse_json<nlohmann::ordered_json>(text, kAdapterConfigFile);
+  auto& saved = config["modules_to_save"];
+  for (auto& module : saved)
+    if (module == names.token_embedding) module = names.head;
+  return config.dump(2) + "\n";
+}
+
 PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
   check_moved_targets(adapter, model);
-  PeftForm form{adapter.tensors->tensors(), {}, adapter.config};
+  PeftForm form{adapter.tensors->tensors(), {}, adapter.config, "", ""};
+  add_tied_head(form, adapter, model);
+  const TensorNames& names = model_family(model.family).names;
+  const bool names_head =
+      !form.copied_head.empty() && !names.token_embedding.ends_with("embed_tokens");
+  if (names_head) form.config = naming_head(form.config, names);
   const auto& modules = adapter.settings.modules;
   const bool experts = std::ranges::any_of(
       modules, [](const auto& module) { return is_expert_module(module.first); });

@@ -14,6 +14,8 @@ struct PeftForm {
   std::vector<TensorInfo> infos;
   std::map<std::string, Tensor> made;  // those that are not as stored
   std::string config;                  // the text of adapter_config.json
+  /// Of a tied token table that trains: the tensor's name, and the head's, which is its copy.
+  std::string table, copied_head;
 };
 
 /// ConfigError for adapters that PEFT cannot hold.
