@@ -247,7 +247,8 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   SplitExperts split =
       split_expert_adapter(std::move(adapter.tensors), settings.target_parameters, model);
   adapter.tensors = std::move(split.tensors);
-  adapter.settings.fused_experts = !split.parameters.empty();
+  adapter.settings.fused_experts = std::ranges::any_of(
+      split.parameters, [](const auto& entry) { return is_expert_module(entry.first); });
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   std::unordered_map<std::string_view, const AdaptableModule*> by_name;
   for (const AdaptableModule& module : modules) by_name[module.name] = &module;
