@@ -37,7 +37,7 @@ struct Arguments {
 /// Of tasks: without the rows that hold conversations.
 OverrideScope scope(bool tasks) {
   OverrideScope scope{"viaduct eval",
-                      {"comm_overlap", "dist", "mixed_precision", "model",
+                      {"comm_overlap", "dist", "mixed_precision", "model", "peft.base_format",
                        "tokenizer.tokenizer_model", "train.micro_batch_size"}};
   if (tasks) return scope;
   for (const char* field : {"dataset.answer_only_loss", "dataset.packed_sequence_size",

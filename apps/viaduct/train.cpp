@@ -283,7 +283,15 @@ Subcommand add_train(CLI::App& root) {
               overrides.insert(overrides.begin(), file);
               file.clear();
             }
-            if (!options->adapter.empty()) overrides.push_back("peft.adapter=" + options->adapter);
+            if (!options->adapter.empty()) {
+              before_ranks([&] {
+                for (const std::string& given : overrides)
+                  VIADUCT_CHECK(ConfigError, !given.starts_with("peft.adapter="),
+                                "--adapter {} and {}: both name the adapter; expected one of them",
+                                options->adapter, given);
+              });
+              overrides.push_back("peft.adapter=" + options->adapter);
+            }
             Launch launch;
             const RunSetup setup = before_ranks([&] {
               if (!options->dry_run) launch = launch_of_process();

@@ -19,10 +19,11 @@ constexpr const char* kInner = ".base_layer";
 
 /// The modules of the experts of a layer; "{}" is the expert.
 struct LayerExperts {
-  std::string fused;           // PEFT's module of all of them: "model.layers.0.mlp.experts"
-  std::string gate, up, down;  // gate: empty without a gate, or where up has it
-  std::string together;        // gate and up as one: of its own name, or up
-  int64_t up_rows = 0;         // of `together`
+  std::string fused;                  // PEFT's module of all of them: "model.layers.0.mlp.experts"
+  std::string gate, up, down;         // gate: empty without a gate, or where up has it
+  std::string together;               // gate and up as one: of its own name, or up
+  int64_t up_rows = 0;                // of `together`
+  std::string router, its_parameter;  // of the model's folder; PEFT's: "….mlp.gate.weight"
 
   std::string up_parameter() const { return fused + "." + kJoinedExpert; }
   std::string down_parameter() const { return fused + ".down_proj"; }
@@ -42,9 +43,11 @@ std::vector<LayerExperts> layers_of(const ModelConfig& model) {
     one.together = one.gate.empty() ? one.up : at(joined_expert_name(names));
     one.up_rows = model.moe.feed_forward * (model.gated ? 2 : 1);
     one.fused = one.up.substr(0, one.up.rfind(".{}."));
+    one.router = at(names.router), one.its_parameter = one.router + ".weight";
     constexpr std::string_view kOfFolder = ".block_sparse_moe.";
-    if (const size_t place = one.fused.find(kOfFolder); place != std::string::npos)
-      one.fused.replace(place, kOfFolder.size(), ".mlp.");
+    for (std::string* name : {&one.fused, &one.its_parameter})
+      if (const size_t place = name->find(kOfFolder); place != std::string::npos)
+        name->replace(place, kOfFolder.size(), ".mlp.");
     layers.push_back(std::move(one));
   }
   return layers;
@@ -124,6 +127,18 @@ std::optional<FusedName> parse(const std::string& name, const std::vector<LayerE
   return std::nullopt;
 }
 
+/// The layer whose router's adapter has a tensor of this name, where PEFT adapts the router as a
+/// parameter; null for others.
+const LayerExperts* router_of(const std::string& name, const std::vector<std::string>& targets,
+                              const std::vector<LayerExperts>& layers) {
+  for (const LayerExperts& layer : layers) {
+    const std::string module = kAdapterPrefix + module_of_parameter(layer.its_parameter);
+    if (name != module + kAdapterA && name != module + kAdapterB) continue;
+    return targets_it(targets, layer.its_parameter) ? &layer : nullptr;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
@@ -134,11 +149,12 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
   for (const std::string& target : targets) {
     const bool known = std::ranges::any_of(layers, [&](const LayerExperts& layer) {
       return targets_it({target}, layer.up_parameter()) ||
-             targets_it({target}, layer.down_parameter());
+             targets_it({target}, layer.down_parameter()) ||
+             targets_it({target}, layer.its_parameter);
     });
     VIADUCT_CHECK(ConfigError, known,
                   "{}: target_parameters = {} is not supported: expected mlp.experts.gate_up_proj "
-                  "and mlp.experts.down_proj, of a model with experts",
+                  "and mlp.experts.down_proj, or gate.weight, of a model with experts",
                   source.where(), shown_name(target));
   }
   auto split = std::make_unique<SplitAdapter>(std::move(stored));
@@ -146,10 +162,17 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
   const int64_t experts = model.moe.experts;
   for (const TensorInfo& info : source.tensors()) {
     const auto fused = parse(info.name, layers);
-    if (!fused) {
+    const LayerExperts* routed = fused ? nullptr : router_of(info.name, targets, layers);
+    if (routed != nullptr) {
+      result.parameters[routed->router] = routed->its_parameter;
+      TensorInfo own = info;
+      own.name = kAdapterPrefix + routed->router +
+                 (info.name.ends_with(kAdapterA) ? kAdapterA : kAdapterB);
+      split->add(own, {info.name});
+    } else if (!fused) {
       split->add(info);
-      continue;
     }
+    if (!fused) continue;
     const LayerExperts& layer = *fused->layer;
     const std::string prefix = kAdapterPrefix + layer.fused;
     // The inner of two is gate and up; of one, what the settings say.

@@ -7,13 +7,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/given_path.h"
-#include "base/json.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
 #include "checkpoint/check_finite.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft_experts.h"
+#include "checkpoint/peft_form.h"
 #include "checkpoint/peft_settings.h"
+#include "checkpoint/round_tensor.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
@@ -96,19 +97,48 @@ struct Contents {
   std::set<std::string> trained;
 };
 
+/// Whether `settings` says that a module was saved whole; a tied table also as the head.
+bool says_saved(const std::string& module, const PeftSettings& settings, const ModelConfig& model) {
+  const std::string& head = model_family(model.family).names.head;
+  const bool shared = settings.ties_saved && is_tied_table(model, module);
+  return std::ranges::any_of(settings.saved, [&](const std::string& end) {
+    return module.ends_with(end) || (shared && head.ends_with(end));
+  });
+}
+
 /// The module of a tensor that `settings` says was saved whole; "" for others.
 std::string saved_module(const std::string& tensor, const PeftSettings& settings,
-                         const std::vector<std::string>& trainable) {
+                         const std::vector<std::string>& trainable, const ModelConfig& model) {
   const std::string name = without_adapter_prefix(tensor);
   if (name == tensor) return "";
   const std::string module = module_of_parameter(name);
-  const bool said = std::ranges::any_of(
-      settings.saved, [&](const std::string& end) { return module.ends_with(end); });
+  const bool said = says_saved(module, settings, model);
   return said && std::ranges::find(trainable, module) != trainable.end() ? module : "";
 }
 
+/// PEFT trains a saved token table and the head that shares it as one only if its file has both.
+void check_tied(const TensorSource& source, const std::string& table, bool ties_saved,
+                const ModelConfig& model) {
+  const std::string name = kAdapterPrefix + table + ".weight",
+                    head = kAdapterPrefix + model_family(model.family).names.head + ".weight";
+  VIADUCT_CHECK(ConfigError, ties_saved && source.contains(head),
+                "{}: modules_to_save has {}, which the model's head shares, and not the head ({}): "
+                "PEFT trained one of them apart from the other, which such a model cannot hold; "
+                "train with ensure_weight_tying=True{}",
+                source.where(), table, head,
+                table.ends_with("embed_tokens") ? "" : " and modules_to_save=[\"lm_head\"]");
+  const Tensor one = in_fp32(source.tensor(name)), other = in_fp32(source.tensor(head));
+  const bool same =
+      one.shape() == other.shape() &&
+      std::equal(one.data<float>(), one.data<float>() + one.elements(), other.data<float>());
+  VIADUCT_CHECK(ConfigError, same,
+                "{}: {} and {} differ, but the model has one tensor for both (tied): PEFT trained "
+                "them apart",
+                source.where(), name, head);
+}
+
 Contents contents_of(const TensorSource& source, const PeftSettings& settings,
-                     const ModelConfig& model) {
+                     const ModelConfig& model, bool of_run) {
   const std::vector<std::string> trainable =
       settings.saved.empty() ? std::vector<std::string>() : trainable_modules(model);
   const std::string head = model_family(model.family).names.head;
@@ -118,7 +148,7 @@ Contents contents_of(const TensorSource& source, const PeftSettings& settings,
       contents.adapters[module->first].*(module->second) = &info;
       continue;
     }
-    const std::string module = saved_module(info.name, settings, trainable);
+    const std::string module = saved_module(info.name, settings, trainable, model);
     const bool tied_copy = settings.ties_saved && model.tied_embeddings &&
                            info.name == kAdapterPrefix + head + ".weight";
     if (module.empty() && !tied_copy) refuse_tensor(info, source.where());
@@ -127,11 +157,9 @@ Contents contents_of(const TensorSource& source, const PeftSettings& settings,
   VIADUCT_CHECK(IoError, !contents.adapters.empty(),
                 "{}: holds no adapter: it has no tensors of one", source.where());
   for (const std::string& module : contents.trained) {
-    VIADUCT_CHECK(ConfigError, !is_tied_table(model, module) || settings.ties_saved,
-                  "{}: modules_to_save has {}, which the model's head shares, and not the head: "
-                  "PEFT trained one of them apart from the other, which such a model cannot hold; "
-                  "train with ensure_weight_tying=True",
-                  source.where(), module);
+    // A checkpoint of a run has the table alone.
+    if (!of_run && is_tied_table(model, module))
+      check_tied(source, module, settings.ties_saved, model);
   }
   for (const std::string& end : settings.saved) {
     const bool there = std::ranges::any_of(
@@ -219,11 +247,12 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   SplitExperts split =
       split_expert_adapter(std::move(adapter.tensors), settings.target_parameters, model);
   adapter.tensors = std::move(split.tensors);
-  adapter.settings.fused_experts = !split.parameters.empty();
+  adapter.settings.fused_experts = std::ranges::any_of(
+      split.parameters, [](const auto& entry) { return is_expert_module(entry.first); });
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   std::unordered_map<std::string_view, const AdaptableModule*> by_name;
   for (const AdaptableModule& module : modules) by_name[module.name] = &module;
-  const Contents contents = contents_of(*adapter.tensors, settings, model);
+  const Contents contents = contents_of(*adapter.tensors, settings, model, holds_adapter(place));
   adapter.settings.trained = contents.trained;
   for (const auto& [name, factors] : contents.adapters) {
     const auto found = by_name.find(name);
@@ -251,44 +280,6 @@ PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig&
   return adapter;
 }
 
-namespace {
-
-/// What is written of an adapter: its tensors and the text of adapter_config.json.
-struct Written {
-  std::vector<TensorInfo> infos;
-  std::map<std::string, Tensor> made;  // those that are not as stored
-  std::string config;
-};
-
-Written written_form(const PeftAdapter& adapter, const ModelConfig& model) {
-  Written written{adapter.tensors->tensors(), {}, adapter.config};
-  const auto& modules = adapter.settings.modules;
-  const bool experts = std::ranges::any_of(
-      modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (!experts) return written;
-  VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
-                "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
-                adapter.tensors->where(), adapter.settings.dropout);
-  FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
-    return adapter.tensors->tensor(name);
-  });
-  AdapterSettings others = adapter.settings;
-  std::erase_if(others.modules, [](const auto& module) { return is_expert_module(module.first); });
-  std::erase_if(written.infos, [](const TensorInfo& info) { return is_expert_module(info.name); });
-  for (const auto& [name, tensor] : fused.tensors)
-    written.infos.push_back({name, tensor.dtype(), tensor.shape()});
-  written.made = std::move(fused.tensors);
-  const auto config = parse_json<nlohmann::json>(adapter.config, kAdapterConfigFile);
-  const auto base = config.find("base_model_name_or_path");
-  written.config = peft_config_text(
-      others, model,
-      base != config.end() && base->is_string() ? base->get<std::string>() : std::string(),
-      fused.parameters);
-  return written;
-}
-
-}  // namespace
-
 WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
                                  const std::filesystem::path& name) {
   // "models/x/" is models/x.
@@ -299,13 +290,15 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& 
       !std::filesystem::exists(std::filesystem::symlink_status(to)) ||
       (std::filesystem::is_directory(to, ignored) && std::filesystem::is_empty(to, ignored));
   VIADUCT_CHECK(ConfigError, fresh, "{}: exists and is not empty; name a new folder", to.string());
-  const Written form = written_form(adapter, model);
+  const PeftForm form = peft_form(adapter, model);
   UnfinishedFolder unfinished(to);
-  write_safetensors(
-      unfinished.path() / kAdapterWeightsFile, form.infos, [&](const std::string& tensor) {
-        const auto made = form.made.find(tensor);
-        return made == form.made.end() ? adapter.tensors->tensor(tensor) : made->second;
-      });
+  write_safetensors(unfinished.path() / kAdapterWeightsFile, form.infos,
+                    [&](const std::string& tensor) {
+                      const auto made = form.made.find(tensor);
+                      if (made != form.made.end()) return made->second;
+                      const bool copy = tensor == form.copied_head;
+                      return adapter.tensors->tensor(copy ? form.table : tensor);
+                    });
   adapter.tensors->check_read();
   write_file_atomically(unfinished.path() / kAdapterConfigFile, form.config);
   unfinished.finish();

@@ -67,11 +67,23 @@ RunSetup fit_micro_batch(const LoadedRunConfig& loaded, double memory_bytes, int
                 "train.micro_batch_size: auto measures the memory of this machine, for "
                 "dist.device=cpu, found {}; viaduct plan --largest searches for GPUs",
                 device);
+  const int64_t batch = loaded.config.train.global_batch_size,
+                data_ranks = data_parallel_size(loaded.config);
+  VIADUCT_CHECK(ConfigError, batch >= data_ranks,
+                "train.global_batch_size: {} is less than a row for each of the {} data-parallel "
+                "ranks; nearest: {}",
+                batch, data_ranks, data_ranks);
+  std::string anew;  // why the rows of the checkpoint do not stay
   if (const int64_t rows = rows_of_checkpoint(loaded.config.checkpoint); rows > 0) {
-    RunSetup setup = with_rows(loaded, rows);
-    setup.notes.push_back(
-        fmt::format("train.micro_batch_size=auto: {}, as in the checkpoint", counted(rows, "row")));
-    return setup;
+    if (batch % (rows * data_ranks) == 0) {
+      RunSetup setup = with_rows(loaded, rows);
+      setup.notes.push_back(fmt::format("train.micro_batch_size=auto: {}, as in the checkpoint",
+                                        counted(rows, "row")));
+      return setup;
+    }
+    anew = fmt::format(
+        "; chosen anew: {} of the checkpoint on {} do not divide train.global_batch_size = {}",
+        counted(rows, "row"), counted(data_ranks, "data-parallel rank"), batch);
   }
   const double limit = memory_bytes * (1 - kFreeMemory) / static_cast<double>(ranks_here);
   std::string larger, refused;  // what did not fit last; why a size is no configuration
@@ -92,9 +104,9 @@ RunSetup fit_micro_batch(const LoadedRunConfig& loaded, double memory_bytes, int
     }
     setup->notes.push_back(fmt::format(
         "train.micro_batch_size=auto: {}, {} of the {} that a rank may take ({:.0f} % of the "
-        "memory stay free){}",
+        "memory stay free){}{}",
         counted(rows, "row"), format_bytes(bytes), format_bytes(static_cast<int64_t>(limit)),
-        100 * kFreeMemory, larger.empty() ? "" : "; " + larger));
+        100 * kFreeMemory, larger.empty() ? "" : "; " + larger, anew));
     return *std::move(setup);
   }
   // What is wrong with every size is no matter of memory.

@@ -252,5 +252,20 @@ TEST_F(AdapterCommands, ModelsAndAdaptersAreNotMistakenForEachOther) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "m"));
 }
 
+TEST_F(AdapterCommands, BaseFormatIsReadBesideAnAdapter) {
+  const std::string generate = "generate --model " + model() + " --prompt a";
+  // What follows the folder is an override, and no folder; this model has no tokenizer.
+  expect_refused(run_viaduct(generate + " --adapter " + adapter() + " peft.base_format=nf4"),
+                 "no tokenizer files");
+  expect_refused(run_viaduct(generate + " peft.base_format=nf4"), "peft.base_format: nf4, but");
+  expect_refused(run_viaduct(generate + " --adapter " + adapter() + " peft.dim=3"),
+                 "does not read peft.dim");
+}
+
+TEST_F(AdapterCommands, TwoNamesOfAnAdapterAreRefused) {
+  expect_refused(train("--adapter " + adapter() + " peft.adapter=other"),
+                 "--adapter " + adapter() + " and peft.adapter=other");
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -103,6 +103,22 @@ TEST(PeftExperts, GateAndUpOfTheirOwnBecomeOneOfTwiceTheRank) {
   }
 }
 
+TEST(PeftExperts, RoutersThatPeftAdaptsAsParametersAreRead) {
+  const TemporaryFolder folder;
+  std::map<std::string, Tensor> tensors;
+  const std::string module = "base_model.model.model.layers.0.mlp.gate";
+  tensors[module + kAdapterA] = host_tensor(DType::f32, {3, model().hidden});
+  tensors[module + kAdapterB] = host_tensor(DType::f32, {model().moe.experts, 3});
+  json config = config_of(golden("lora_experts"));
+  config["target_modules"] = {"q_proj"};
+  config["target_parameters"] = {"gate.weight"};
+  write_file_atomically(folder / kAdapterConfigFile, config.dump());
+  write_safetensors(folder / kAdapterWeightsFile, tensors);
+  const PeftAdapter adapter = open_adapter(folder.path(), model());
+  EXPECT_TRUE(adapter.settings.modules.contains("model.layers.0.block_sparse_moe.gate"));
+  EXPECT_FALSE(adapter.settings.fused_experts);
+}
+
 TEST(PeftExperts, WhatPeftCannotHoldIsNotWritten) {
   const TemporaryFolder folder;
   PeftAdapter adapter = open_adapter(golden("lora_experts_v4"), model());

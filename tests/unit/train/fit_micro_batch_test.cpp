@@ -76,6 +76,12 @@ TEST(FitMicroBatch, ARunThatResumesKeepsItsNumber) {
       fit_micro_batch(loaded({"checkpoint.save=" + (folder / "run").string()}), 1e12, 1);
   EXPECT_EQ(setup.config.train.micro_batch_size, 3);
   EXPECT_THAT(setup.notes, Contains(HasSubstr("3 rows, as in the checkpoint")));
+  // A batch that they do not divide has its own.
+  const RunSetup other = fit_micro_batch(
+      loaded({"checkpoint.save=" + (folder / "run").string(), "train.global_batch_size=8"}), 1e12,
+      1);
+  EXPECT_EQ(other.config.train.micro_batch_size, 8);
+  EXPECT_THAT(other.notes, Contains(HasSubstr("chosen anew: 3 rows of the checkpoint")));
 }
 
 }  // namespace

@@ -1,0 +1,104 @@
+#include "checkpoint/peft_form.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_reader.h"
+#include "checkpoint/peft_experts.h"
+#include "model/expert_adapters.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+/// "mlp.gate_proj" of "model.layers.3.mlp.gate_proj".
+std::string inside_layer(const std::string& module) {
+  const size_t number = module.find_first_of("0123456789");
+  return number == std::string::npos ? module : module.substr(module.find('.', number) + 1);
+}
+
+/// With transformers 5 PEFT (0.21, transformers_weight_conversion.py) takes every entry of
+/// target_modules that ends in gate_proj, up_proj or down_proj for the fused experts, in models
+/// with experts but qwen2_moe: other layers of these names then have no adapter, and no error says
+/// so.
+void check_moved_targets(const PeftAdapter& adapter, const ModelConfig& model) {
+  if (!model.moe.any() || model.family == "qwen2_moe") return;
+  std::set<std::string> lost;
+  for (const auto& [name, shape] : adapter.settings.modules) {
+    const std::string last = name.substr(name.rfind('.') + 1);
+    const bool moved = last == "gate_proj" || last == "up_proj" || last == "down_proj";
+    if (moved && !is_expert_module(name)) lost.insert(inside_layer(name));
+  }
+  VIADUCT_CHECK(ConfigError, lost.empty(),
+                "{}: PEFT 0.21 with transformers 5 takes {} of {} for experts, and would load none "
+                "of their adapters, without an error; train with peft.exclude_modules=[{}], or "
+                "merge it: convert --from MODEL --adapter {} --to DIR",
+                adapter.tensors->where(), fmt::join(lost, ", "), model.family, fmt::join(lost, ","),
+                adapter.folder.string());
+}
+
+}  // namespace
+
+/// Puts the head beside a tied table that trains. PEFT ties `embed_tokens`, and other tables
+/// (GPT-2's wte) only where modules_to_save names the head.
+void add_tied_head(PeftForm& form, const PeftAdapter& adapter, const ModelConfig& model) {
+  const TensorNames& names = model_family(model.family).names;
+  const std::string& table = names.token_embedding;
+  const auto& trained = adapter.settings.trained;
+  if (!model.tied_embeddings || !trained.contains(table)) return;
+  form.table = kAdapterPrefix + table + ".weight";
+  const std::string head = kAdapterPrefix + names.head + ".weight";
+  if (adapter.tensors->contains(head)) return;
+  form.copied_head = head;
+  TensorInfo info = *adapter.tensors->find(form.table);
+  info.name = head;
+  form.infos.push_back(info);
+}
+
+/// The configuration with the head in the table's place.
+std::string naming_head(const std::string& text, const TensorNames& names) {
+  auto config = parse_json<nlohmann::ordered_json>(text, kAdapterConfigFile);
+  auto& saved = config["modules_to_save"];
+  for (auto& module : saved)
+    if (module == names.token_embedding) module = names.head;
+  return config.dump(2) + "\n";
+}
+
+PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
+  check_moved_targets(adapter, model);
+  PeftForm form{adapter.tensors->tensors(), {}, adapter.config, "", ""};
+  add_tied_head(form, adapter, model);
+  const TensorNames& names = model_family(model.family).names;
+  const bool names_head =
+      !form.copied_head.empty() && !names.token_embedding.ends_with("embed_tokens");
+  if (names_head) form.config = naming_head(form.config, names);
+  const auto& modules = adapter.settings.modules;
+  const bool experts = std::ranges::any_of(
+      modules, [](const auto& module) { return is_expert_module(module.first); });
+  if (!experts) return form;
+  VIADUCT_CHECK(ConfigError, adapter.settings.dropout == 0,
+                "{}: PEFT knows no dropout ({}) on adapters of experts: it cannot hold this one",
+                adapter.tensors->where(), adapter.settings.dropout);
+  FusedExperts fused = fuse_expert_adapters(adapter.settings, model, [&](const std::string& name) {
+    return adapter.tensors->tensor(name);
+  });
+  AdapterSettings others = adapter.settings;
+  std::erase_if(others.modules, [](const auto& module) { return is_expert_module(module.first); });
+  std::erase_if(form.infos, [](const TensorInfo& info) { return is_expert_module(info.name); });
+  for (const auto& [name, tensor] : fused.tensors)
+    form.infos.push_back({name, tensor.dtype(), tensor.shape()});
+  form.made = std::move(fused.tensors);
+  const auto config = parse_json<nlohmann::json>(adapter.config, kAdapterConfigFile);
+  const auto base = config.find("base_model_name_or_path");
+  form.config = peft_config_text(
+      others, model,
+      base != config.end() && base->is_string() ? base->get<std::string>() : std::string(),
+      fused.parameters);
+  return form;
+}
+
+}  // namespace viaduct

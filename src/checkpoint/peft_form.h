@@ -1,0 +1,24 @@
+#pragma once
+// What PEFT's files hold of an adapter: the experts of a layer are fused, and what PEFT would load
+// as another adapter, or as none, is refused.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/peft_folder.h"
+
+namespace viaduct {
+
+struct PeftForm {
+  std::vector<TensorInfo> infos;
+  std::map<std::string, Tensor> made;  // those that are not as stored
+  std::string config;                  // the text of adapter_config.json
+  /// Of a tied token table that trains: the tensor's name, and the head's, which is its copy.
+  std::string table, copied_head;
+};
+
+/// ConfigError for adapters that PEFT cannot hold.
+PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model);
+
+}  // namespace viaduct
