@@ -16,7 +16,7 @@
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/token_record.h"
-#include "data/tokenizer/load_tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
 
