@@ -36,6 +36,12 @@ const SafetensorsFile& reference(const std::filesystem::path& path) {
   return files.try_emplace(path.string(), path).first->second;
 }
 
+/// A constant in all keys changes no weight of attention but through the rotation: what is left of
+/// the terms of such a bias's gradient is small beside their rounding.
+double limit_of(const std::string& name, double gradients) {
+  return name.ends_with("k_proj.bias") ? 2 * gradients : gradients;
+}
+
 /// Worst relative error over all tensors of `file` that the probe returns too; counts the
 /// gradients.
 void expect_close(const std::map<std::string, Tensor>& got, const SafetensorsFile& file,
@@ -46,7 +52,9 @@ void expect_close(const std::map<std::string, Tensor>& got, const SafetensorsFil
   for (const TensorInfo& info : file.tensors()) {
     if (info.name.starts_with("grad.")) {
       ASSERT_TRUE(got.contains(info.name)) << info.name;
-      EXPECT_LE(relative_error(got.at(info.name), file.tensor(info.name)), gradients) << info.name;
+      EXPECT_LE(relative_error(got.at(info.name), file.tensor(info.name)),
+                limit_of(info.name, gradients))
+          << info.name;
       ++compared;
     } else if (info.name.starts_with("hidden.")) {
       EXPECT_LE(relative_error(got.at(info.name), file.tensor(info.name)), logits) << info.name;
