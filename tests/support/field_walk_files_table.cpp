@@ -85,7 +85,7 @@ std::vector<FieldCase> data_cases() {
 
 std::vector<FieldCase> adapter_cases() {
   return {
-      {"peft.scheme", "lora", kNumbers, {"peft.dim=4"}},
+      {"peft.scheme", "lora", kNumbers, {}},
       {"peft.adapter", "$ADAPTER", kNumbers, {}, {"/no/such/folder"}},
       {"peft.target_modules", "[q_proj, linear_fc1]", kNumbers, kLora, {"[banana]", "[]"}},
       {"peft.exclude_modules", "[down_proj]", kNumbers, kLora, {"[banana]", "[all-linear]"}},

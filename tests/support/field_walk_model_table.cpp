@@ -214,7 +214,7 @@ std::vector<FieldCase> fusion_cases() {
        kOffloads,
        {"/nowhere"},
        {},
-       "unit/nn/slot_memory_test.cpp",
+       "unit/device/slot_memory_test.cpp",
        "SecondMemoryFile, HasNoName"},
       {"memory.offload_bytes", "4096", kSaid, kOffloads},
   };
