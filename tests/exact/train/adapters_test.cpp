@@ -3,23 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "engine/dry_run.h"
-#include "engine/engine.h"
 #include "nn/adapter_settings.h"
 #include "optim/muon.h"
-#include "run/rank_device.h"
+#include "support/engine_on_blanks.h"
 #include "support/temporary_folder.h"
-#include "support/tensor_bytes.h"
-#include "support/training.h"
 
 namespace viaduct {
 namespace {
 
-using test::bytes_of;
+using test::EngineOnBlanks;
 using test::Overrides;
-using test::setup_of;
 using test::tiny_run;
 using test::train_run;
 using test::operator+;
@@ -35,77 +28,40 @@ TEST(AdapterRuns, ChangeNothingFrozen) {
        {kLora + Overrides{"mixed_precision=fp32"}, kLora + Overrides{"mixed_precision=bf16_mixed"},
         kTrained + Overrides{"mixed_precision=bf16_mixed"}}) {
     SCOPED_TRACE(testing::PrintToString(run_of));
-    const RunSetup setup = setup_of(tiny_run() + run_of);
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    const ResolvedRun run = resolve_run(setup.config, setup.model);
-    Engine engine(*rank.device, rank.ops, setup.model, run);
-    engine.initialize();
-    std::map<std::string, std::string> before;
-    int64_t frozen = 0, trained = 0;
-    for (const Parameter* parameter : engine.store().parameters()) {
-      before[parameter->path] = bytes_of(engine.store().weight(*parameter));
-      (parameter->trained ? trained : frozen) += parameter->shape.elements();
-    }
-    EXPECT_GT(trained, 0);
-    EXPECT_GT(frozen, 0);
-    for (int64_t step = 1; step <= 50; ++step) {
-      StepInputs inputs;
-      inputs.learning_rate = 1e-2;
-      inputs.update = step;
-      engine.begin_step(inputs);
-      run_blank_batches(setup, engine);
-      engine.finish_step(1);
-    }
-    int changed = 0, adapters = 0;
-    for (const Parameter* parameter : engine.store().parameters()) {
-      const bool same = bytes_of(engine.store().weight(*parameter)) == before[parameter->path];
-      if (!parameter->trained) {
-        EXPECT_TRUE(same) << parameter->path;
-      }
-      adapters += parameter->trained ? 1 : 0;
-      changed += parameter->trained && !same ? 1 : 0;
-    }
-    EXPECT_GT(changed, adapters / 2);  // rows may be such that some have no gradient
-    const auto& bytes = rank.device->memory().bytes_by_tag;
+    EngineOnBlanks run(tiny_run() + run_of);
+    const auto frozen = run.weights(false), before = run.weights(true);
+    EXPECT_FALSE(frozen.empty());
+    int64_t trained = 0;
+    for (const Parameter* parameter : run.engine.store().parameters())
+      if (parameter->trained) trained += parameter->shape.elements();
+    run.steps(50);
+    EXPECT_EQ(run.weights(false), frozen);
+    size_t changed = 0;
+    for (const auto& [path, bytes] : run.weights(true)) changed += bytes != before.at(path) ? 1 : 0;
+    EXPECT_GT(changed, before.size() / 2);  // rows may be such that some have no gradient
+    const auto padding = static_cast<int64_t>(64 * before.size() + 256);
     for (const MemoryTag tag : {MemoryTag::main_gradients, MemoryTag::master_weights})
-      EXPECT_LT(bytes[static_cast<size_t>(tag)], 4 * (trained + 64 * adapters + 256));
-    EXPECT_LT(bytes[static_cast<size_t>(MemoryTag::moments)], 2 * 4 * (trained + 256));
+      EXPECT_LT(run.bytes(tag), 4 * (trained + padding));
+    EXPECT_LT(run.bytes(MemoryTag::moments), 2 * 4 * (trained + 256));
   }
 }
 
 TEST(AdapterRuns, OfExpertsChangeOnlyTheirFactorsWithEveryOptimizer) {
   for (const char* optimizer : {"adam", "muon", "adafactor"}) {
     SCOPED_TRACE(optimizer);
-    const RunSetup setup = setup_of(tiny_run("qwen3_moe") + kLora +
-                                    Overrides{std::string("optimizer.optimizer=") + optimizer,
-                                              "model.num_moe_experts=4", "model.moe_router_topk=2",
-                                              "peft.train=[lm_head]"});
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    const ResolvedRun run = resolve_run(setup.config, setup.model);
-    Engine engine(*rank.device, rank.ops, setup.model, run);
-    engine.initialize();
-    const auto weights = [&] {
-      std::map<std::string, std::string> all;
-      for (const Parameter* parameter : engine.store().parameters())
-        all[parameter->path] = bytes_of(engine.store().weight(*parameter));
-      return all;
-    };
-    const auto before = weights();
-    for (int64_t step = 1; step <= 3; ++step) {
-      StepInputs inputs;
-      inputs.learning_rate = 1e-2;
-      inputs.update = step;
-      engine.begin_step(inputs);
-      run_blank_batches(setup, engine);
-      engine.finish_step(1);
-    }
-    const auto after = weights();
+    EngineOnBlanks run(tiny_run("qwen3_moe") + kLora +
+                       Overrides{std::string("optimizer.optimizer=") + optimizer,
+                                 "model.num_moe_experts=4", "model.moe_router_topk=2",
+                                 "peft.train=[lm_head]"});
+    const auto frozen = run.weights(false), before = run.weights(true);
+    run.steps(3);
+    EXPECT_EQ(run.weights(false), frozen);
+    const auto after = run.weights(true);
     int of_experts = 0;
-    for (const Parameter* parameter : engine.store().parameters()) {
-      const bool same = before.at(parameter->path) == after.at(parameter->path);
-      EXPECT_TRUE(same || parameter->trained) << parameter->path;
+    for (const Parameter* parameter : run.engine.store().parameters()) {
       EXPECT_FALSE(parameter->vocabulary && Muon::moves(*parameter)) << parameter->path;
-      of_experts += parameter->experts.any() && parameter->decoupled_rate && !same ? 1 : 0;
+      if (!parameter->trained || !parameter->experts.any() || !parameter->decoupled_rate) continue;
+      of_experts += before.at(parameter->path) != after.at(parameter->path) ? 1 : 0;
     }
     EXPECT_GT(of_experts, 0);
   }

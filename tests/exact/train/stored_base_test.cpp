@@ -5,19 +5,14 @@
 
 #include <algorithm>
 
-#include "engine/dry_run.h"
-#include "engine/engine.h"
 #include "model/initialize_magnitudes.h"
-#include "run/rank_device.h"
-#include "support/tensor_bytes.h"
-#include "support/training.h"
+#include "support/engine_on_blanks.h"
 
 namespace viaduct {
 namespace {
 
-using test::bytes_of;
+using test::EngineOnBlanks;
 using test::Overrides;
-using test::setup_of;
 using test::tiny_run;
 using test::operator+;
 
@@ -28,39 +23,6 @@ Overrides run_of(const std::string& recipe) {
                                 "mixed_precision=" + recipe};
 }
 
-/// An engine with its device.
-struct Trained {
-  explicit Trained(const Overrides& overrides)
-      : setup(setup_of(overrides)),
-        rank(make_rank_device(setup.config.dist)),
-        run(resolve_run(setup.config, setup.model)),
-        engine(*rank.device, rank.ops, setup.model, run) {
-    engine.initialize();
-  }
-  void steps(int64_t count) {
-    for (int64_t step = 1; step <= count; ++step) {
-      StepInputs inputs;
-      inputs.learning_rate = 1e-2;
-      inputs.update = step;
-      engine.begin_step(inputs);
-      run_blank_batches(setup, engine);
-      engine.finish_step(1);
-    }
-  }
-  std::map<std::string, std::string> weights(bool trained) {
-    std::map<std::string, std::string> bytes;
-    for (const Parameter* parameter : engine.store().parameters())
-      if (parameter->trained == trained)
-        bytes[parameter->path] = bytes_of(engine.store().weight(*parameter));
-    return bytes;
-  }
-
-  RunSetup setup;
-  RankDevice rank;
-  ResolvedRun run;
-  Engine engine;
-};
-
 class StoredBase : public testing::TestWithParam<const char*> {};
 
 TEST_P(StoredBase, TrainsAsOnTheMatricesThatItStandsFor) {
@@ -70,7 +32,7 @@ TEST_P(StoredBase, TrainsAsOnTheMatricesThatItStandsFor) {
   for (const auto& [recipe, scheme] : cases) {
     SCOPED_TRACE(std::string(recipe) + " " + scheme);
     const Overrides of = run_of(recipe) + Overrides{std::string("peft.scheme=") + scheme};
-    Trained coded(of + Overrides{format}), plain(of);
+    EngineOnBlanks coded(of + Overrides{format}), plain(of);
     int stored = 0;
     for (const Parameter* parameter : coded.engine.store().parameters()) {
       stored += parameter->stored ? 1 : 0;
@@ -106,15 +68,13 @@ TEST_P(StoredBase, TrainsAsOnTheMatricesThatItStandsFor) {
 TEST_P(StoredBase, HasTheBytesOfTheDryRun) {
   const Overrides overrides =
       run_of("fp32") + Overrides{std::string("peft.base_format=") + GetParam()};
-  Trained coded(overrides), plain(run_of("fp32"));
-  const auto weights = [](Trained& of) {
-    return of.rank.device->memory().bytes_by_tag[static_cast<size_t>(MemoryTag::weights)];
-  };
+  EngineOnBlanks coded(overrides), plain(run_of("fp32"));
   const int64_t elements = 2 * (4 * 128 * 128 + 3 * 128 * 128);  // of the linear layers
   const double bits = std::string(GetParam()) == "nf4"   ? 4.13
                       : std::string(GetParam()) == "fp8" ? 8.25
                                                          : 16;
-  const auto saved = static_cast<double>(weights(plain) - weights(coded));
+  const auto saved =
+      static_cast<double>(plain.bytes(MemoryTag::weights) - coded.bytes(MemoryTag::weights));
   EXPECT_NEAR(saved, elements * (32 - bits) / 8, 4096);
   coded.steps(2);
   EXPECT_EQ(dry_run(coded.setup).peak.bytes, coded.rank.device->memory().peak_bytes);
