@@ -179,7 +179,7 @@ class Communicator {
   /// anew, for what they still do together before they end. All of them call it, on the world;
   /// CommError if one has ended or does not come within `seconds`, which is also the timeout of its
   /// operations. The first cause stays the one that the run reports. Null where the backend has no
-  /// second connection, or there is one rank.
+  /// second connection.
   virtual std::shared_ptr<Communicator> reconnect(double seconds) {
     static_cast<void>(seconds);
     return nullptr;

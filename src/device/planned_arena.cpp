@@ -1,7 +1,6 @@
 #include "device/planned_arena.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace viaduct {
 namespace {
@@ -99,18 +98,22 @@ std::vector<PlannedArena::Stretch> PlannedArena::held_or_coming(int64_t least) c
 
 void* PlannedArena::take_spare(int64_t bytes, MemoryTag tag) {
   if (sequence_ < 0) return nullptr;
-  const bool kept = tag == MemoryTag::saved;
   int64_t best = -1, best_room = 0;
   int64_t begin = resident_end_;
   const auto consider = [&](int64_t end) {
     const int64_t room = end - begin;
     if (room >= bytes && (best < 0 || room < best_room)) best = begin, best_room = room;
   };
-  const int64_t none = std::numeric_limits<int64_t>::max();
-  for (const auto& [offset, end] : held_or_coming(kept ? kMuchLarger * bytes : none)) {
-    consider(offset);
-    begin = std::max(begin, (end + kAlignment - 1) / kAlignment * kAlignment);
-  }
+  const auto leave_out = [&](const auto& stretches) {
+    for (const auto& [offset, end] : stretches) {
+      consider(offset);
+      begin = std::max(begin, (end + kAlignment - 1) / kAlignment * kAlignment);
+    }
+  };
+  if (tag == MemoryTag::saved)
+    leave_out(held_or_coming(kMuchLarger * bytes));
+  else
+    leave_out(held_);
   consider(bytes_);
   return best < 0 ? nullptr : hold(best, bytes);
 }

@@ -27,8 +27,8 @@ class EmbeddingSegment final : public Segment {
   std::string_view name() const override { return "embedding"; }
 
  private:
-  /// The token of the first row of the table here.
   bool trains() const { return tokens_->trained || (positions_ && positions_->trained); }
+  /// The token of the first row of the table here.
   int64_t first_row(const RankContext& context) const;
 
   std::shared_ptr<const Parameter> tokens_, positions_;

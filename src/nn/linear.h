@@ -97,10 +97,10 @@ class Linear {
   /// come before the reduction, and all of them read the gathered rows.
   bool overlaps_backward() const { return weight_->trained && !terms_.any(); }
   bool gathers_beside_input_gradient(const RankContext& context) const;
+  bool makes_weight_gradient_early(const RankContext& context) const;
   /// weight_run of a product (nn/overlapped_gemm.h), which is one product with terms.
   int64_t run_of_weight(const RankContext& context, const GemmOverlap& row,
                         const GemmEpilogue& epilogue, int64_t columns) const;
-  bool makes_weight_gradient_early(const RankContext& context) const;
   bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue) const;

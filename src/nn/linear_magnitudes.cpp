@@ -15,10 +15,11 @@ Tensor Linear::magnitude_forward(RankContext& context, const GemmOverlap& row,
                        ? gather_and_multiply(context, row, product, in.tensor(), tag, &x)
                        : multiply(context, product, in, tag);
   const bool drops = terms_.drop(context);
-  const Tensor z =
-      drops ? multiply(context, product, terms_.dropped(context, x), MemoryTag::activations) : y;
+  Tensor seen = terms_.dropped(context, x);
+  const Tensor z = drops ? multiply(context, product, seen, MemoryTag::activations) : y;
   if (drops) terms_.add_features(context, -1, z, y);
-  terms_.add_to(context, terms_.reduce(context, x, saved), z);
+  terms_.add_to(context, terms_.reduce_dropped(context, seen, saved), z);
+  seen = {};  // its memory, before norms and exchanges have theirs
   terms_.apply_magnitudes(context, *weight_, z, saved);
   if (drops) terms_.add_features(context, 1, z, y);
   return columns() ? y : reduce_to_stream(context, y, tag);

@@ -18,13 +18,15 @@ GemmArgs added_product(GemmForm form, const Tensor& a, const Tensor& weight, con
 
 }  // namespace
 
-void LowRankTerms::scale_terms(RankContext& context, const Tensor& reduced) const {
-  const double first = terms_.front().scale;
-  if (std::ranges::all_of(terms_, [&](const Term& term) { return term.scale == first; })) {
+void scale_terms(RankContext& context, const std::vector<LowRankTerms::Term>& terms,
+                 const Tensor& reduced) {
+  using Term = LowRankTerms::Term;
+  const double first = terms.front().scale;
+  if (std::ranges::all_of(terms, [&](const Term& term) { return term.scale == first; })) {
     if (first != 1) scale(context.ops, {reduced, reduced, first});
     return;
   }
-  for (const Term& term : terms_) {
+  for (const Term& term : terms) {
     const Tensor columns = reduced.slice(1, term.first, term.rank);
     scale(context.ops, {columns, columns, term.scale});
   }
@@ -47,11 +49,12 @@ Tensor LowRankTerms::dropped(RankContext& context, const Tensor& x) const {
   return out;
 }
 
-Tensor LowRankTerms::reduce(RankContext& context, const Tensor& x, SavedStore& saved) const {
+Tensor LowRankTerms::reduce_dropped(RankContext& context, const Tensor& x,
+                                    SavedStore& saved) const {
   const Tensor reduced = context.activation({x.dim(0), a_->shape[0]}, saved.tag());
   const AcquiredWeight a(context.weights, *a_, WeightUse::forward);
-  run_product(context.ops, {GemmForm::forward, dropped(context, x), a.operand(), reduced});
-  scale_terms(context, reduced);
+  run_product(context.ops, {GemmForm::forward, x, a.operand(), reduced});
+  scale_terms(context, terms_, reduced);
   saved.keep(this, "reduced", reduced);
   return reduced;
 }
@@ -75,7 +78,7 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
                 {GemmForm::data_gradient, dy.slice(1, term.first_feature, term.features),
                  b.operand(), d_reduced.slice(1, term.first, term.rank)});
   }
-  scale_terms(context, d_reduced);
+  scale_terms(context, terms_, d_reduced);
   const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
   saved.keep(this, "d_reduced", d_reduced);
   if (!drop(context)) {

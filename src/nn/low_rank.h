@@ -32,8 +32,8 @@ class LowRankTerms {
     int64_t first_feature = 0, features = 0;  // of y as held by this rank
     int64_t first = 0, rank = 0;              // rows of A
     double scale = 1;
-    std::shared_ptr<const Parameter> b;  // [features, rank]
-    std::shared_ptr<const Parameter> m;  // [features]; null: no magnitudes
+    std::shared_ptr<const Parameter> b;       // [features, rank]
+    std::shared_ptr<const Parameter> m = {};  // [features]; null: no magnitudes
   };
   /// Of the terms' input; features are counted from the first of this rank.
   struct Dropout {
@@ -57,7 +57,11 @@ class LowRankTerms {
   Tensor dropped(RankContext& context, const Tensor& x) const;
 
   /// s · x Aᵀ [T, Σ r] of all terms for x [T, in], kept for the backward.
-  Tensor reduce(RankContext& context, const Tensor& x, SavedStore& saved) const;
+  Tensor reduce(RankContext& context, const Tensor& x, SavedStore& saved) const {
+    return reduce_dropped(context, dropped(context, x), saved);
+  }
+  /// The same of x as the terms see it.
+  Tensor reduce_dropped(RankContext& context, const Tensor& x, SavedStore& saved) const;
   /// y [T, out] += the terms, of what `reduce` gave.
   void add_to(RankContext& context, const Tensor& reduced, const Tensor& y) const;
   /// dx [T, in] += the terms' part of the gradient, from dy [T, out]; keeps what the gradients of
@@ -82,16 +86,18 @@ class LowRankTerms {
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
-  /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight`: the layer's.
-  Tensor inverse_norms(RankContext& context, const Parameter& weight, const Term& term) const;
+  /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight` [out, in]: the layer's.
+  Tensor inverse_norms(RankContext& context, const Tensor& weight, const Term& term) const;
   /// The dropout, in place if `out` is x.
   void run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const;
-  /// The columns of each term times its scale.
-  void scale_terms(RankContext& context, const Tensor& reduced) const;
 
   std::shared_ptr<const Parameter> a_;  // [Σ r, in]
   std::vector<Term> terms_;
   Dropout dropout_;
 };
+
+/// The columns of each term in reduced [T, Σ r] times its scale.
+void scale_terms(RankContext& context, const std::vector<LowRankTerms::Term>& terms,
+                 const Tensor& reduced);
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 // The magnitudes of low-rank terms (nn/low_rank.h).
 
 #include <algorithm>
+#include <optional>
 
 #include "nn/low_rank.h"
 #include "nn/row_norms.h"
@@ -9,10 +10,6 @@
 
 namespace viaduct {
 namespace {
-
-std::string numbered(const char* name, size_t i) {
-  return name + (" " + std::to_string(i));
-}
 
 /// out [T, F] = x [T, F] · factor [F].
 void multiply_columns(RankContext& context, const Tensor& x, const Tensor& factor,
@@ -55,29 +52,29 @@ void LowRankTerms::add_features(RankContext& context, double factor, const Tenso
   }
 }
 
-Tensor LowRankTerms::inverse_norms(RankContext& context, const Parameter& weight,
+Tensor LowRankTerms::inverse_norms(RankContext& context, const Tensor& weight,
                                    const Term& term) const {
-  const AcquiredWeight w(context.weights, weight, WeightUse::elementwise);
   const AcquiredWeight a(context.weights, *a_, WeightUse::elementwise);
   const AcquiredWeight b(context.weights, *term.b, WeightUse::elementwise);
   const LowRankSum added{a.tensor().slice(0, term.first, term.rank), b.tensor(), term.scale};
   // Replicas of all tensor ranks: W is cut by its inputs.
   const bool cut = term.m->parts.front().replicas == Replicas::tp;
-  return inverse_row_norms(context, w.tensor().slice(0, term.first_feature, term.features), &added,
+  return inverse_row_norms(context, weight.slice(0, term.first_feature, term.features), &added,
                            cut);
 }
 
 void LowRankTerms::apply_magnitudes(RankContext& context, const Parameter& weight, const Tensor& z,
                                     SavedStore& saved) const {
-  for (size_t i = 0; i < terms_.size(); ++i) {
-    const Term& term = terms_[i];
+  std::optional<AcquiredWeight> w;  // for all terms: a stored one is made anew each time
+  for (const Term& term : terms_) {
     const Tensor features = z.slice(1, term.first_feature, term.features);
     Tensor made, inverse;
     Tensor& factor = context.magnitude_factors != nullptr && !saved.keeps()
                          ? context.magnitude_factors->of(*term.m)
                          : made;
     if (!factor) {
-      inverse = inverse_norms(context, weight, term);
+      if (!w) w.emplace(context.weights, weight, WeightUse::elementwise);
+      inverse = inverse_norms(context, w->tensor(), term);
       const AcquiredWeight m(context.weights, *term.m, WeightUse::elementwise);
       factor = context.statistic({term.features}, MemoryTag::activations);
       multiply_columns(context, m.tensor().view({1, term.features}), inverse,
@@ -86,9 +83,9 @@ void LowRankTerms::apply_magnitudes(RankContext& context, const Parameter& weigh
     if (saved.keeps()) {
       const Tensor kept = context.activation(features.shape(), saved.tag());
       copy(context.ops, {features, kept});
-      saved.keep(this, numbered("z", i), kept);
-      saved.keep_statistic(this, numbered("inverse norms", i), inverse);
-      saved.keep_statistic(this, numbered("factors", i), factor);
+      saved.keep(term.m.get(), "z", kept);
+      saved.keep_statistic(term.m.get(), "inverse norms", inverse);
+      saved.keep_statistic(term.m.get(), "factors", factor);
     }
     multiply_columns(context, features, factor, features);
   }
@@ -98,16 +95,15 @@ Tensor LowRankTerms::magnitude_gradients(RankContext& context, const Tensor& dy,
                                          SavedStore& saved) const {
   const Tensor dz = context.activation(dy.shape(), MemoryTag::activations);
   copy(context.ops, {dy, dz});
-  for (size_t i = 0; i < terms_.size(); ++i) {
-    const Term& term = terms_[i];
+  for (const Term& term : terms_) {
     const Tensor d_features = dy.slice(1, term.first_feature, term.features);
-    const Tensor sum = sum_of_products(context, d_features, saved.take(this, numbered("z", i)));
+    const Tensor sum = sum_of_products(context, d_features, saved.take(term.m.get(), "z"));
     multiply_columns(context, sum.view({1, term.features}),
-                     saved.take(this, numbered("inverse norms", i)), sum.view({1, term.features}));
+                     saved.take(term.m.get(), "inverse norms"), sum.view({1, term.features}));
     const auto destination = context.gradients->gradient(*term.m);
     copy(context.ops, {sum, destination.tensor, destination.mode});
     context.gradients->done(*term.m);
-    multiply_columns(context, d_features, saved.take(this, numbered("factors", i)),
+    multiply_columns(context, d_features, saved.take(term.m.get(), "factors"),
                      dz.slice(1, term.first_feature, term.features));
   }
   return dz;

@@ -4,8 +4,8 @@
 // ‖W‖² + 2s · W·BA + s² · ‖BA‖². They are statistics of the RMS norm op, whose rstd of a row of N
 // elements is √N / norm.
 
-#include <map>
 #include <string>
+#include <unordered_map>
 
 #include "nn/context.h"
 
@@ -43,7 +43,7 @@ class MagnitudeFactors {
   }
 
  private:
-  std::map<std::string, Tensor> factors_;  // by path
+  std::unordered_map<std::string, Tensor> factors_;  // by path
   int64_t generation_ = -1;
 };
 

@@ -29,8 +29,8 @@ AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
 }
 
 void AdamW::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {
-  std::vector<AdamWListArgs>
-      lists;  // of one format each: few parameters have another than the rest
+  // Of one format each: few parameters have another than the rest.
+  std::vector<AdamWListArgs> lists;
   for (size_t i = runs.begin; i < runs.end; ++i) {
     if (!states()[first_].runs[i].values) continue;  // another rule's
     AdamWArgs update = update_of_run(scalars, i);

@@ -172,8 +172,10 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
   const bool trained = parameters.front()->trained;
   // Frozen weights are shards where weights are, and whole on each rank else.
   ShardingGroups groups = sharding_groups(groups_, parameters.front()->grid);
-  if (!trained && settings_.shard_weights) groups = {groups.shards, alone_, groups.shards};
-  if (!trained && !settings_.shard_weights) groups = {alone_, alone_, alone_};
+  if (!trained) {
+    const auto shards = settings_.shard_weights ? groups.shards : alone_;
+    groups = {shards, alone_, shards};
+  }
   std::vector<LayoutParameter> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = *parameters[i];

@@ -57,9 +57,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
 
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
-  /// Those of frozen parameters (Parameter::trained): each rank holds them whole, as weights
-  /// alone, in no group with others; their `master` is the weight. Without those that are stored
-  /// in another format, which `write_stored` writes.
+  /// Those of frozen parameters (Parameter::trained): weights alone, whole on each rank or its
+  /// part where weights are shards; their `master` is the weight. Without those that are stored in
+  /// another format, which `write_stored` writes.
   const std::vector<ShardRun>& frozen_runs() const { return frozen_runs_; }
   /// Writes the `wanted` ones of these others, of values that `fill` gives (frozen_weights.h).
   /// Needs `derive_weights`.

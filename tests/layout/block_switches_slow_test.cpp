@@ -5,31 +5,18 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/safetensors_reader.h"
-#include "support/golden.h"
 #include "support/layout_run.h"
-#include "support/paths.h"
 
 namespace viaduct {
 namespace {
 
 using test::layout;
-using test::LayoutCase;
-using test::test_data;
+using test::ModelLayout;
 
 constexpr double kLimit = 2e-5;
 
-struct SwitchLayout {
-  std::string model;
-  LayoutCase layout;
-};
-
-void PrintTo(const SwitchLayout& c, std::ostream* os) {
-  *os << c.model << " " << c.layout.name;
-}
-
-std::vector<SwitchLayout> cases() {
-  std::vector<SwitchLayout> list;
+std::vector<ModelLayout> cases() {
+  std::vector<ModelLayout> list;
   for (const char* model : {"gemma3_text", "smollm3", "olmo3", "phi3", "glm4", "granite"}) {
     list.push_back({model, layout(2, 1, 1, 1)});
     // The ring does not support windows.
@@ -51,19 +38,14 @@ std::vector<SwitchLayout> cases() {
   return list;
 }
 
-class BlockSwitches : public testing::TestWithParam<SwitchLayout> {};
+class BlockSwitches : public testing::TestWithParam<ModelLayout> {};
 
 TEST_P(BlockSwitches, MatchTheReference) {
-  const auto folder = test_data("golden") / GetParam().model;
-  const auto got = test::probe_layout(folder / "model", folder / "golden.safetensors", false,
-                                      GetParam().layout.overrides);
-  EXPECT_GT(test::expect_gradients_of(got, SafetensorsFile(folder / "golden.safetensors"), kLimit),
-            10);
+  EXPECT_GT(test::expect_reference(GetParam(), kLimit), 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, BlockSwitches, testing::ValuesIn(cases()), [](const auto& info) {
-  return info.param.model + "_" + info.param.layout.name;
-});
+INSTANTIATE_TEST_SUITE_P(Layouts, BlockSwitches, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace viaduct

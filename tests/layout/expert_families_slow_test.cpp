@@ -4,28 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/safetensors_reader.h"
-#include "support/golden.h"
 #include "support/layout_run.h"
-#include "support/paths.h"
 
 namespace viaduct {
 namespace {
 
 using test::layout;
 using test::LayoutCase;
-using test::test_data;
+using test::ModelLayout;
 
 constexpr double kLimit = 2e-5;
-
-struct FamilyLayout {
-  std::string model;
-  LayoutCase layout;
-};
-
-void PrintTo(const FamilyLayout& c, std::ostream* os) {
-  *os << c.model << " " << c.layout.name;
-}
 
 /// With ep ranks for experts, which are whole.
 LayoutCase experts(int ep, LayoutCase c) {
@@ -35,9 +23,9 @@ LayoutCase experts(int ep, LayoutCase c) {
   return c;
 }
 
-std::vector<FamilyLayout> cases() {
+std::vector<ModelLayout> cases() {
   const std::string two = "train.micro_batch_size=1";  // two micro-batches
-  std::vector<FamilyLayout> list;
+  std::vector<ModelLayout> list;
   for (const char* model : {"olmoe", "deepseek_v2", "gpt_oss"}) {
     const bool window = std::string(model) == "gpt_oss";  // the ring does not support them
     list.push_back({model, experts(2, layout(1, 1, 1, 2))});
@@ -69,19 +57,14 @@ std::vector<FamilyLayout> cases() {
   return list;
 }
 
-class ExpertFamilies : public testing::TestWithParam<FamilyLayout> {};
+class ExpertFamilies : public testing::TestWithParam<ModelLayout> {};
 
 TEST_P(ExpertFamilies, MatchTheReference) {
-  const auto folder = test_data("golden") / GetParam().model;
-  const auto got = test::probe_layout(folder / "model", folder / "golden.safetensors", false,
-                                      GetParam().layout.overrides);
-  EXPECT_GT(test::expect_gradients_of(got, SafetensorsFile(folder / "golden.safetensors"), kLimit),
-            20);
+  EXPECT_GT(test::expect_reference(GetParam(), kLimit), 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ExpertFamilies, testing::ValuesIn(cases()), [](const auto& info) {
-  return info.param.model + "_" + info.param.layout.name;
-});
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertFamilies, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace viaduct

@@ -1,13 +1,14 @@
 #include "support/layout_run.h"
 
-#include "support/instruction_set.h"
-
 #include <algorithm>
 #include <ostream>
 
 #include "probe/probe_setup.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
+#include "support/golden.h"
+#include "support/instruction_set.h"
+#include "support/paths.h"
 
 namespace viaduct::test {
 
@@ -55,6 +56,16 @@ std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
     if (leads) dump = std::move(values);
   });
   return dump;
+}
+
+void PrintTo(const ModelLayout& c, std::ostream* os) {
+  *os << c.name();
+}
+
+int expect_reference(const ModelLayout& c, double limit) {
+  const auto folder = test_data("golden") / c.model, golden = folder / "golden.safetensors";
+  const auto got = probe_layout(folder / "model", golden, false, c.layout.overrides);
+  return expect_gradients_of(got, SafetensorsFile(golden), limit);
 }
 
 std::vector<std::string> reference_optimizer() {

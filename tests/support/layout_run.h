@@ -29,6 +29,17 @@ void PrintTo(const LayoutCase& c, std::ostream* os);
 LayoutCase layout(int tp, int cp, int pp, int dp, std::vector<std::string> more = {},
                   const std::string& suffix = "");
 
+/// A model of the reference (tests/data/golden) in a layout.
+struct ModelLayout {
+  std::string model;
+  LayoutCase layout;
+  std::string name() const { return model + "_" + layout.name; }
+};
+void PrintTo(const ModelLayout& c, std::ostream* os);
+/// Checks that its logits, loss and gradients are the reference's up to this relative error.
+/// Returns the number of gradients.
+int expect_reference(const ModelLayout& c, double limit);
+
 /// The optimizer settings of the reference's ten steps (tests/data/golden), as overrides.
 std::vector<std::string> reference_optimizer();
 

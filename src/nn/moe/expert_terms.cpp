@@ -1,26 +1,16 @@
 #include "nn/moe/expert_terms.h"
 
 #include "nn/weight_gradient.h"
-#include "ops/elementwise.h"
 #include "ops/grouped_gemm.h"
 
 namespace viaduct {
 
-void ExpertTerms::scale_terms(RankContext& context, const Tensor& reduced) const {
-  for (const Term& term : terms_) {
-    if (term.scale == 1) continue;
-    const Tensor columns = reduced.slice(1, term.first, term.rank);
-    scale(context.ops, {columns, columns, term.scale});
-  }
-}
-
 Tensor ExpertTerms::reduce(RankContext& context, const Tensor& x, const Tensor& offsets,
                            SavedStore& saved) const {
-  const int64_t ranks = terms_.back().first + terms_.back().rank;
-  const Tensor reduced = context.activation({x.dim(0), ranks}, saved.tag());
+  const Tensor reduced = context.activation({x.dim(0), ranks()}, saved.tag());
   const AcquiredWeight a(context.weights, *a_, WeightUse::forward);
   grouped_gemm(context.ops, {GemmForm::forward, x, a.operand(), reduced, offsets});
-  scale_terms(context, reduced);
+  scale_terms(context, terms_, reduced);
   saved.keep(this, "reduced", reduced);
   return reduced;
 }
@@ -38,15 +28,14 @@ void ExpertTerms::add_to(RankContext& context, const Tensor& reduced, const Tens
 void ExpertTerms::add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& offsets,
                                      const Tensor& dx, SavedStore& saved) const {
   // d_reduced [R, Σ r] = s · dy · B, by term
-  const int64_t ranks = terms_.back().first + terms_.back().rank;
-  const Tensor d_reduced = context.activation({dy.dim(0), ranks}, MemoryTag::activations);
+  const Tensor d_reduced = context.activation({dy.dim(0), ranks()}, MemoryTag::activations);
   for (const Term& term : terms_) {
     const AcquiredWeight b(context.weights, *term.b, WeightUse::data_gradient);
     grouped_gemm(context.ops,
                  {GemmForm::data_gradient, dy.slice(1, term.first_feature, term.features),
                   b.operand(), d_reduced.slice(1, term.first, term.rank), offsets});
   }
-  scale_terms(context, d_reduced);
+  scale_terms(context, terms_, d_reduced);
   const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
   grouped_gemm(context.ops, {GemmForm::data_gradient, d_reduced, a.operand(), dx, offsets,
                              WriteMode::accumulate});

@@ -9,19 +9,14 @@
 #include <memory>
 #include <vector>
 
-#include "nn/context.h"
-#include "nn/saved.h"
+#include "nn/low_rank.h"
 
 namespace viaduct {
 
 class ExpertTerms {
  public:
-  struct Term {
-    int64_t first_feature = 0, features = 0;  // of an expert's y as held by this rank
-    int64_t first = 0, rank = 0;              // rows of each A_e
-    double scale = 1;
-    std::shared_ptr<const Parameter> b;  // [E' · features, rank]
-  };
+  /// Features are those of an expert's y, rows those of each A_e; b is [E' · features, rank].
+  using Term = LowRankTerms::Term;
 
   ExpertTerms() = default;  // none
   ExpertTerms(std::shared_ptr<const Parameter> a, std::vector<Term> terms)
@@ -47,8 +42,7 @@ class ExpertTerms {
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
-  /// The columns of each term times its scale.
-  void scale_terms(RankContext& context, const Tensor& reduced) const;
+  int64_t ranks() const { return terms_.back().first + terms_.back().rank; }
   void weight_gradient(RankContext& context, const Parameter& factor, const Tensor& dy,
                        const Tensor& x, const Tensor& offsets) const;
 

@@ -11,7 +11,7 @@ namespace viaduct {
 
 class RouterSegment final : public Segment {
  public:
-  /// `weight` [E, H]; `bias` [E] of the product and `load_bias` [E] of the choice, or null.
+  /// `product` gives E logits; `load_bias` [E] of the choice, or null.
   /// `block`: global number of the layer; `path`: of the router, the name of its random numbers.
   RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm, RouterProduct product,
                 std::shared_ptr<const Parameter> load_bias, int64_t block, const std::string& path);

@@ -6,11 +6,9 @@
 
 #include "base/error.h"
 #include "checkpoint/save_folder.h"
-#include "run/launch.h"
-#include "run/rank_device.h"
 #include "support/paths.h"
+#include "support/rank_trainers.h"
 #include "support/temporary_folder.h"
-#include "support/training.h"
 
 namespace viaduct {
 namespace {
@@ -31,31 +29,8 @@ class OneRankFailure : public testing::Test {
   }
   /// The errors of all ranks of a run; `between` is called on each rank after each of its steps.
   std::vector<std::string> errors(const Overrides& overrides,
-                                  const std::function<void(int rank, int64_t step)>& between) {
-    const RunSetup setup = setup_of(overrides);
-    std::vector<std::string> texts(static_cast<size_t>(setup.config.dist.ranks));
-    try {
-      run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-        const int number = world->rank();
-        const RankDevice rank = make_rank_device(setup.config.dist);
-        Trainer* running = nullptr;
-        TrainerHooks hooks{.peak_effort = PeakEffort::glance};
-        hooks.stop_requested = [&] {
-          between(number, running->state().step);
-          return false;
-        };
-        Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
-        running = &trainer;
-        try {
-          trainer.run();
-        } catch (const std::exception& error) {
-          texts[static_cast<size_t>(number)] = error.what();
-          throw;
-        }
-      });
-    } catch (const Error&) {  // the first rank's
-    }
-    return texts;
+                                  FunctionRef<void(int rank, int64_t step)> between) {
+    return errors_of_ranks(setup_of(overrides), between);
   }
 
   TemporaryFolder save;

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/save_folder.h"
-#include "run/launch.h"
 #include "run/rank_device.h"
 #include "support/rank_trainers.h"
 #include "support/temporary_folder.h"
@@ -55,32 +54,17 @@ class StepFailure : public testing::Test {
     const OpTable ops = make_rank_device(setup.config.dist).ops;
     Failing<NormBackwardArgs>::inner = ops.norm_backward.launch;
     Failing<AdamWListArgs>::inner = ops.adamw.launch;
-    std::vector<std::string> texts(static_cast<size_t>(setup.config.dist.ranks));
     const double begin = steady_seconds();
-    try {
-      run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-        const int number = world->rank();
-        launches_left = -1;
-        RankDevice rank = make_rank_device(setup.config.dist);
-        if (where == Where::backward) Failing<NormBackwardArgs>::replace(rank.ops.norm_backward);
-        if (where == Where::update) Failing<AdamWListArgs>::replace(rank.ops.adamw);
-        Trainer* running = nullptr;
-        TrainerHooks hooks{.peak_effort = PeakEffort::glance};
-        hooks.stop_requested = [&] {
-          if (number == bad && running->state().step == kWhole) launches_left = launches;
-          return false;
-        };
-        Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
-        running = &trainer;
-        try {
-          trainer.run();
-        } catch (const std::exception& error) {
-          texts[static_cast<size_t>(number)] = error.what();
-          throw;
-        }
-      });
-    } catch (const Error&) {  // the first rank's
-    }
+    const auto texts = errors_of_ranks(
+        setup,
+        [&](int rank, int64_t step) {
+          if (rank == bad && step == kWhole) launches_left = launches;
+        },
+        [&](OpTable& own) {
+          launches_left = -1;
+          if (where == Where::backward) Failing<NormBackwardArgs>::replace(own.norm_backward);
+          if (where == Where::update) Failing<AdamWListArgs>::replace(own.adamw);
+        });
     EXPECT_LT(steady_seconds() - begin, 30);
     return texts;
   }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "comm/world.h"
@@ -15,26 +15,36 @@
 namespace viaduct {
 namespace {
 
+/// One of two data-parallel ranks.
+struct Rank {
+  explicit Rank(const std::shared_ptr<Communicator>& world) {
+    world->record_on(device.get());
+    groups.emplace(Mesh({1, 1, 1, 2, 1}), world);
+  }
+  int64_t bytes(MemoryTag tag) const {
+    return device->memory().bytes_by_tag[static_cast<size_t>(tag)];
+  }
+
+  std::unique_ptr<Device> device = make_cpu_device(1);
+  OpTable ops = cpu_ops(test::instruction_set());
+  OpContext context{*device, ops};
+  std::optional<ParallelGroups> groups;
+};
+
 TEST(FrozenParameters, HaveAWeightAndNothingElse) {
   run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
-    const auto device = make_cpu_device(1);
-    const OpTable ops = cpu_ops(test::instruction_set());
-    OpContext context{*device, ops};
-    world->record_on(device.get());
-    const ParallelGroups groups(Mesh({1, 1, 1, 2, 1}), world);
+    Rank rank(world);
     Parameter frozen, trained, vector;
     frozen.path = "frozen", frozen.shape = {64, 32}, frozen.trained = false;
     vector.path = "vector", vector.shape = {32}, vector.trained = false;
     vector.weight_gradient = false;
     trained.path = "trained", trained.shape = {64, 4};
-    ParameterStore store(*device, precision_recipe("bf16_mixed"), {{&frozen, &trained, &vector}},
-                         {.overlap_grad_reduce = true}, groups);
-    const auto bytes = [&](MemoryTag tag) {
-      return device->memory().bytes_by_tag[static_cast<size_t>(tag)];
-    };
+    ParameterStore store(*rank.device, precision_recipe("bf16_mixed"),
+                         {{&frozen, &trained, &vector}}, {.overlap_grad_reduce = true},
+                         *rank.groups);
     // Half of each bucket's masters are this rank's.
-    EXPECT_EQ(bytes(MemoryTag::main_gradients), 4 * trained.shape.elements());
-    EXPECT_EQ(bytes(MemoryTag::master_weights), 4 * trained.shape.elements() / 2);
+    EXPECT_EQ(rank.bytes(MemoryTag::main_gradients), 4 * trained.shape.elements());
+    EXPECT_EQ(rank.bytes(MemoryTag::master_weights), 4 * trained.shape.elements() / 2);
     EXPECT_EQ(store.frozen_runs().size(), 2u);
     ASSERT_EQ(store.shard_runs().size(), 1u);
     EXPECT_EQ(store.run_of(frozen), nullptr);
@@ -42,25 +52,25 @@ TEST(FrozenParameters, HaveAWeightAndNothingElse) {
 
     for (const ShardRun& run : store.frozen_runs()) {
       EXPECT_EQ(run.range.size(), run.parameter->shape.elements());
-      fill(context, {run.master, 3});
+      fill(rank.context, {run.master, 3});
     }
-    for (const ShardRun& run : store.shard_runs()) fill(context, {run.master, 1});
-    store.publish_masters(context);
+    for (const ShardRun& run : store.shard_runs()) fill(rank.context, {run.master, 1});
+    store.publish_masters(rank.context);
     StepRecord record;
-    device->set_record(&record);
+    rank.device->set_record(&record);
     for (int step = 0; step < 2; ++step) {
-      store.begin_step(context);
+      store.begin_step(rank.context);
       store.expect_backwards(1);
       EXPECT_THROW(store.gradient(frozen), ShapeError);
-      fill(context, {store.gradient(trained).tensor, 1});
+      fill(rank.context, {store.gradient(trained).tensor, 1});
       store.done(trained);
-      store.finish_gradients(context);
+      store.finish_gradients(rank.context);
       EXPECT_EQ(store.shard_runs().front().gradient.data<float>()[0], 2);
       store.advance_generation();
       store.weights_written();
       store.finish_gathers();
     }
-    device->set_record(nullptr);
+    rank.device->set_record(nullptr);
     // What ranks exchange is the trained parameter's gradient and weight.
     EXPECT_FALSE(record.collectives().empty());
     for (const CollectiveRecord& one : record.collectives())
@@ -72,35 +82,28 @@ TEST(FrozenParameters, HaveAWeightAndNothingElse) {
 
 TEST(FrozenParameters, AreShardsWhereWeightsAre) {
   run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
-    const auto device = make_cpu_device(1);
-    const OpTable ops = cpu_ops(test::instruction_set());
-    OpContext context{*device, ops};
-    world->record_on(device.get());
-    const ParallelGroups groups(Mesh({1, 1, 1, 2, 1}), world);
+    Rank rank(world);
     Parameter frozen, trained;
     frozen.path = "frozen", frozen.shape = {64, 32}, frozen.trained = false;
     trained.path = "trained", trained.shape = {64, 4};
     const std::vector<ParameterUse> uses{&frozen, &trained};
-    ParameterStore store(*device, precision_recipe("fp32"), {uses},
-                         {.shard_gradients = true, .shard_weights = true}, groups);
-    const auto bytes = [&](MemoryTag tag) {
-      return device->memory().bytes_by_tag[static_cast<size_t>(tag)];
-    };
+    ParameterStore store(*rank.device, precision_recipe("fp32"), {uses},
+                         {.shard_gradients = true, .shard_weights = true}, *rank.groups);
     const int64_t of_frozen = frozen.shape.elements(), of_trained = trained.shape.elements();
-    EXPECT_EQ(bytes(MemoryTag::weights), 4 * (of_frozen + of_trained) / 2);
-    EXPECT_EQ(bytes(MemoryTag::main_gradients), 4 * of_trained / 2);
+    EXPECT_EQ(rank.bytes(MemoryTag::weights), 4 * (of_frozen + of_trained) / 2);
+    EXPECT_EQ(rank.bytes(MemoryTag::main_gradients), 4 * of_trained / 2);
     ASSERT_EQ(store.frozen_runs().size(), 1u);
     EXPECT_EQ(store.frozen_runs().front().range.size(), of_frozen / 2);
     // Each rank writes its half.
-    fill(context, {store.frozen_runs().front().master, 3.0 + world->rank()});
-    for (const ShardRun& run : store.shard_runs()) fill(context, {run.master, 1});
-    store.publish_masters(context);
+    fill(rank.context, {store.frozen_runs().front().master, 3.0 + world->rank()});
+    for (const ShardRun& run : store.shard_runs()) fill(rank.context, {run.master, 1});
+    store.publish_masters(rank.context);
     for (int step = 0; step < 2; ++step) {
-      store.begin_step(context);
+      store.begin_step(rank.context);
       EXPECT_THROW(store.gradient(frozen), ShapeError);
-      fill(context, {store.gradient(trained).tensor, 1});
+      fill(rank.context, {store.gradient(trained).tensor, 1});
       store.done(trained);
-      store.finish_gradients(context);
+      store.finish_gradients(rank.context);
       EXPECT_EQ(store.shard_runs().front().gradient.data<float>()[0], 2);
       store.advance_generation();
       store.weights_written();
