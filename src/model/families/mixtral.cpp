@@ -8,10 +8,10 @@
 namespace viaduct::families {
 namespace {
 
-constexpr double kBase = 1e6;
+constexpr double kRotaryBase = 1e6;
 
 ModelConfig read_mixtral(HfConfig& config) {
-  ModelConfig model = read_llama_like(config, 0, -1, {.base = kBase});
+  ModelConfig model = read_llama_like(config, 0, -1, {.base = kRotaryBase});
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.windows.assign(static_cast<size_t>(model.layers), config.integer("sliding_window", 0));
@@ -42,7 +42,7 @@ TensorNames names() {
 
 void resolve_mixtral(ModelFields& fields) {
   fields.moe.num_moe_experts.resolve(8);
-  fields.rotary_base.resolve(kBase);
+  fields.rotary_base.resolve(kRotaryBase);
 }
 
 }  // namespace
