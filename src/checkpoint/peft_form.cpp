@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "checkpoint/peft_experts.h"
+#include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
 #include "model/family.h"
 
@@ -29,7 +30,7 @@ void check_moved_targets(const PeftAdapter& adapter, const ModelConfig& model) {
   if (!model.moe.any() || model.family == "qwen2_moe") return;
   std::set<std::string> lost;
   for (const auto& [name, shape] : adapter.settings.modules) {
-    const std::string last = name.substr(name.rfind('.') + 1);
+    const std::string last = last_part(name);
     const bool moved = last == "gate_proj" || last == "up_proj" || last == "down_proj";
     if (moved && !is_expert_module(name)) lost.insert(inside_layer(name));
   }

@@ -141,10 +141,6 @@ std::vector<std::string> saved_modules(const Json& config, const std::string& wh
   return list;
 }
 
-std::string last_part(const std::string& name) {
-  return name.substr(name.rfind('.') + 1);
-}
-
 using Shapes = std::map<std::string, AdapterShape>;
 
 /// The most frequent value.

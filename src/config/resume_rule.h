@@ -1,8 +1,8 @@
 #pragma once
 // What a change of a setting means when a run resumes from a checkpoint that was saved with the
-// old value. Each field says it where it is declared: `.on_resume(…)`, or its group for all of its
-// fields. Every field of a section that decides what is computed says it for itself, so that a new
-// one needs a decision (tests/unit/run/resume_rules_test.cpp).
+// old value. Each field says it where it is declared, `.on_resume(…)`, or inherits it from its
+// group: new fields of the architecture are refused. Groups whose fields differ (data, adapters)
+// have no rule, so that a new one needs a decision (tests/unit/run/resume_rules_test.cpp).
 
 #include <string_view>
 

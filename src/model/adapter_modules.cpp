@@ -26,10 +26,6 @@ void check_model(const ModelConfig& model) {
                 model.family);
 }
 
-std::string last_part(const std::string& name) {
-  return name.substr(name.rfind('.') + 1);
-}
-
 /// Adds a block's modules to a list.
 class BlockModules {
  public:
@@ -180,6 +176,19 @@ std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
     block.add_feed_forward();
   }
   return modules;
+}
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+std::vector<std::string> last_parts(const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  for (const std::string& name : names) {
+    const std::string part = last_part(name);
+    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(part);
+  }
+  return parts;
 }
 
 bool names_module(const std::string& pattern, const std::string& module) {

@@ -28,6 +28,11 @@ struct AdaptableModule {
 /// multi-token prediction.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
+/// "q_proj" of "model.layers.0.self_attn.q_proj".
+std::string last_part(const std::string& name);
+/// The last parts of the names, each once, in order.
+std::vector<std::string> last_parts(const std::vector<std::string>& names);
+
 /// Whether a pattern is for a module: its name or last parts, with wildcards.
 bool names_module(const std::string& pattern, const std::string& module);
 

@@ -9,22 +9,6 @@
 #include "model/adapter_modules.h"
 
 namespace viaduct {
-namespace {
-
-std::string last_part(const std::string& name) {
-  return name.substr(name.rfind('.') + 1);
-}
-
-std::vector<std::string> ends_of(const std::vector<std::string>& modules) {
-  std::vector<std::string> ends;
-  for (const std::string& module : modules) {
-    const std::string end = last_part(module);
-    if (std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
-  }
-  return ends;
-}
-
-}  // namespace
 
 void check_patterns_act(const std::vector<std::pair<std::string, double>>& patterns,
                         const std::vector<std::string>& modules, const std::string& field) {
@@ -44,7 +28,7 @@ void check_patterns_act(const std::vector<std::pair<std::string, double>>& patte
                   "{}: {} has no effect: {} stands before it and matches the same layers; put the "
                   "narrower one first",
                   field, pattern.first, hidden_by);
-    const std::vector<std::string> ends = ends_of(modules);
+    const std::vector<std::string> ends = last_parts(modules);
     const auto near = nearest_name(last_part(pattern.first), ends);
     fail<ConfigError>("{}: {} matches no layer that has an adapter{} (layers: {})", field,
                       pattern.first, near ? fmt::format("; nearest: {}", *near) : "",

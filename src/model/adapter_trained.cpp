@@ -14,16 +14,6 @@
 namespace viaduct {
 namespace {
 
-/// The last parts of the names, each once.
-std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
-  std::vector<std::string> parts;
-  for (const std::string& module : modules) {
-    const std::string part = module.substr(module.rfind('.') + 1);
-    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(part);
-  }
-  return parts;
-}
-
 [[noreturn]] void refuse(const std::string& pattern, const std::vector<AdaptableModule>& linear,
                          const std::vector<std::string>& modules, const ModelConfig& model) {
   const TensorNames& names = model_family(model.family).names;

@@ -70,6 +70,10 @@ int64_t HfConfig::integer(std::string_view name, std::optional<int64_t> fallback
   return value->is_number_integer() ? value->get<int64_t>() : static_cast<int64_t>(number);
 }
 
+int64_t HfConfig::integer_or_none(std::string_view name, int64_t fallback) {
+  return integer(name, mentions(name) ? 0 : fallback);
+}
+
 double HfConfig::number(std::string_view name, std::optional<double> fallback) {
   const Json* value = state_->find(name);
   if (value == nullptr && fallback) return *fallback;

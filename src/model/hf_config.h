@@ -33,6 +33,8 @@ class HfConfig {
   /// The field, or `fallback` where it is absent or null; without fallback an absent field is a
   /// ConfigError. So is another type.
   int64_t integer(std::string_view name, std::optional<int64_t> fallback = {});
+  /// The same of a field in which null says that there is none: 0 then.
+  int64_t integer_or_none(std::string_view name, int64_t fallback);
   double number(std::string_view name, std::optional<double> fallback = {});
   bool boolean(std::string_view name, std::optional<bool> fallback = {});
   std::string text(std::string_view name, std::optional<std::string> fallback = {});

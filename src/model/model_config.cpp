@@ -61,6 +61,11 @@ void check_experts_extras(const ModelConfig& c, std::vector<std::string>& proble
     problems.push_back("model.moe_router_linear_bias: true needs num_moe_experts, which is null");
 }
 
+void check_above_zero(const char* name, double value, std::vector<std::string>& problems) {
+  if (!(value > 0 && std::isfinite(value)))
+    problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
+}
+
 /// Norms of the stream and multipliers, and which layers rotate.
 void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
   if (!c.input_norms && !c.output_norms) {
@@ -74,13 +79,10 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     counted(static_cast<int64_t>(c.no_rope.size()), "entry", "entries"),
                     counted(c.layers, "layer")));
   }
-  const auto above_zero = [&](const char* name, double value) {
-    if (!(value > 0 && std::isfinite(value)))
-      problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
-  };
-  above_zero("residual_multiplier", c.residual_scale);
-  above_zero("logit_multiplier", c.logit_scale);
-  if (c.window_rotary_base != 0) above_zero("window_rotary_base", c.window_rotary_base);
+  check_above_zero("residual_multiplier", c.residual_scale, problems);
+  check_above_zero("logit_multiplier", c.logit_scale, problems);
+  if (c.window_rotary_base != 0)
+    check_above_zero("window_rotary_base", c.window_rotary_base, problems);
 }
 
 /// Tensors that the family has no names for could neither be saved nor loaded.
@@ -119,12 +121,8 @@ void check_model_config(const ModelConfig& c) {
   positive("kv_channels", c.head_dim);
   positive("vocab_size", c.vocabulary);
   positive("max_position_embeddings", c.max_positions);
-  const auto above_zero = [&](const char* name, double value) {
-    if (!(value > 0 && std::isfinite(value)))
-      problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
-  };
-  above_zero("layernorm_epsilon", c.norm_eps);
-  if (c.positions == PositionKind::rotary) above_zero("rotary_base", c.rotary.base);
+  check_above_zero("layernorm_epsilon", c.norm_eps, problems);
+  if (c.positions == PositionKind::rotary) check_above_zero("rotary_base", c.rotary.base, problems);
   if (c.mtp_layers < 0 || c.mtp_layers > kMostMultiTokenLayers)
     problems.push_back(fmt::format("model.mtp_num_layers: {}, expected 0 to {}", c.mtp_layers,
                                    kMostMultiTokenLayers));

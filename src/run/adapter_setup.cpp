@@ -12,25 +12,6 @@
 namespace viaduct {
 namespace {
 
-/// What frozen weights in another format are not built for, beyond what adapters are not.
-void validate_base_format(const RunConfig& config, Problems& problems) {
-  const auto& format = config.peft.base_format;
-  if (!format) return;
-  const auto refuse = [&](bool asked, const std::string& setting, const std::string& instead) {
-    if (asked)
-      problems.add("peft.base_format: {} with {} is not built yet; expected {}", *format, setting,
-                   instead);
-  };
-  refuse(config.ddp.shards_weights(),
-         "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy(),
-         "optim or no_shard: each rank has all codes");
-  refuse(precision_recipe(config.mixed_precision).products.any(),
-         "mixed_precision.recipe: " + config.mixed_precision.recipe +
-             ", whose products are quantized,",
-         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
-  refuse(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
-}
-
 /// Settings of adapters without adapters. A run's own config.yaml, which has every field, says
 /// scheme: null and the defaults.
 void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Problems& problems) {
@@ -101,7 +82,9 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   later(config.optimizer.optimizer == "muon" && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
   later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
-  validate_base_format(config, problems);
+  later(peft.base_format && config.ddp.shards_weights(),
+        "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() + " and peft.base_format",
+        "optim or no_shard: each rank has all codes");
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
     problems.add(

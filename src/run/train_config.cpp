@@ -18,7 +18,6 @@ constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
 
 FieldGroup train_fields(TrainConfig& config) {
   FieldGroup group("train", "The length of a run and its batch.");
-  group.on_resume(resume::free);
   group.field("train_iters", config.train_iters, "Optimizer steps of the run.")
       .range(1, kMostSteps)
       .in("steps")
@@ -76,6 +75,7 @@ FieldGroup train_fields(TrainConfig& config) {
   rows.current = [&config, number = rows.current] {
     return config.micro_batch_is_auto ? write_value(Auto<int64_t>()) : number();
   };
+  group.on_resume(resume::free);  // what follows says when a run stops
   group
       .field("exit_interval", config.exit_interval,
              "Stop, with a checkpoint, at the next step that this divides.")

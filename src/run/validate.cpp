@@ -298,6 +298,7 @@ void validate_evaluation(const RunConfig& config, Problems& problems) {
 }
 
 void validate_allowed_changes(const std::vector<std::string>& names, Problems& problems) {
+  if (names.empty()) return;  // a search validates many configurations
   RunConfig defaults;
   const Schema schema = run_schema(defaults);
   for (const std::string& name : names) {

@@ -12,15 +12,13 @@ ModelConfig read_arcee(HfConfig& config) {
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "relu2");
   model.gated = false;
-  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+  read_llama_biases(config, model);
   return model;
 }
 
 nlohmann::ordered_json write_arcee(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model, {.gated = false});
-  json["attention_bias"] = model.qkv_bias;
-  json["mlp_bias"] = model.up_bias;
+  write_llama_biases(model, json);
   return json;
 }
 

@@ -1,7 +1,6 @@
 // EXAONE 4 (2025): Llama with norms after its branches only and on each head of q and k; its larger
 // model has layers with a sliding window, and no positions in the layers without.
 
-#include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
@@ -16,16 +15,13 @@ ModelConfig read_exaone4(HfConfig& config) {
   model.input_norms = false;
   model.output_norms = true;
   model.qk_norm = true;
-  const int64_t window =
-      config.integer("sliding_window", config.mentions("sliding_window") ? 0 : 4096);  // null: none
+  const int64_t window = config.integer_or_none("sliding_window", 4096);
   // Besides a number the field may be text ("LLLG"); then the layers are listed as well.
   int64_t every = 1;
   if (config.has("layer_types") || window == 0) {
     config.ignore({"sliding_window_pattern"});
   } else {
-    every = config.integer("sliding_window_pattern", 4);
-    VIADUCT_CHECK(ConfigError, every >= 1, "{}: sliding_window_pattern is {}, expected at least 1",
-                  config.where(), every);
+    every = read_interval(config, "sliding_window_pattern", 4);
   }
   model.windows = windows_by_layer(
       config, model.layers, window,

@@ -11,10 +11,8 @@ namespace {
 
 /// 1 for a layer with experts, 0 for a dense one.
 std::vector<int64_t> read_sparse_layers(HfConfig& config, int64_t layers) {
-  const int64_t step = config.integer("decoder_sparse_step", 1);
+  const int64_t step = read_interval(config, "decoder_sparse_step", 1);
   const std::vector<int64_t> dense = config.integers("mlp_only_layers");
-  VIADUCT_CHECK(ConfigError, step >= 1, "{}: decoder_sparse_step {}: expected at least 1",
-                config.where(), step);
   std::vector<int64_t> sparse;
   for (int64_t layer = 0; layer < layers; ++layer) {
     const bool listed = std::find(dense.begin(), dense.end(), layer) != dense.end();

@@ -1,6 +1,6 @@
 #pragma once
-// The families, one function (and one file) each, and what the descendants of Llama share
-// (llama_like.cpp).
+// The families, one function (and one file) each, and what they share: the descendants of Llama
+// (llama_like.cpp), rotary positions (rope.cpp), windows (layer_types.cpp), experts (experts.cpp).
 
 #include "config/problems.h"
 #include "model/family.h"
@@ -80,7 +80,7 @@ struct RotaryDefaults {
 /// configuration omits the field (a null padding token means none).
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
                             int64_t default_padding = -1, const RotaryDefaults& rotary = {});
-/// What a descendant of Llama has in its place.
+/// Where a descendant differs from Llama.
 struct LlamaForm {
   NormKind norm = NormKind::rms_norm;
   bool gated = true;
@@ -88,13 +88,16 @@ struct LlamaForm {
 };
 /// The same fields as a JSON object, without the epsilon of layer norms.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});
+/// `attention_bias` of all four projections and `mlp_bias`, which Llama's files leave out.
+void read_llama_biases(HfConfig& config, ModelConfig& model);
+void write_llama_biases(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Base, width, pairs and scaling of rotary positions, of a model whose heads are known.
 /// ConfigError where `rope_scaling` and `rope_parameters` are both there and differ.
 void read_rotary(HfConfig& config, const RotaryDefaults& defaults, ModelConfig& model);
 /// `partial_rotary_factor`.
 void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json);
-/// Whether the base of rotary positions is given, as rope_theta or in rope_parameters.
-bool says_rope_base(HfConfig& config);
+/// The kind of scaling that such an object names; older files call the field `type`.
+std::string rope_type(HfConfig& scaling);
 /// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
 /// supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
@@ -191,10 +194,14 @@ TensorNames deepseek_names();
 /// by `slides(layer)`.
 std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
                                       bool (*slides)(int64_t layer, int64_t from), int64_t from);
-/// `sliding_window` where `use_sliding_window` is true, else 0; `unsaid` applies if it is absent or
-/// null. ConfigError if layer_types asks for a window that is off.
+/// `sliding_window` where `use_sliding_window` is true, else 0; `unsaid` applies if it is absent.
+/// ConfigError if layer_types asks for a window that is off.
 int64_t read_switched_window(HfConfig& config, int64_t unsaid);
 /// Adds `layer_types`, and `sliding_window` if a layer has one.
 void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json);
+/// Adds `sliding_window` of a family whose layers all have the same; null: none.
+void write_common_window(const ModelConfig& model, nlohmann::ordered_json& json);
+/// A field that says every how many layers something comes; ConfigError below 1.
+int64_t read_interval(HfConfig& config, std::string_view field, int64_t unsaid);
 
 }  // namespace viaduct::families

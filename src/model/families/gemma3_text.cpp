@@ -23,12 +23,9 @@ ModelConfig read_gemma3_text(HfConfig& config) {
                 "Hugging Face's code does not apply it in this family",
                 config.where(), model.attention_softcap);
   model.qk_norm = true;
-  const int64_t pattern =
-      config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6));
-  VIADUCT_CHECK(ConfigError, pattern >= 1, "{}: sliding_window_pattern is {}, expected at least 1",
-                config.where(), pattern);
-  const int64_t window =
-      config.integer("sliding_window", config.mentions("sliding_window") ? 0 : 4096);  // null: none
+  const int64_t pattern = read_interval(config, "sliding_window_pattern",
+                                        read_interval(config, "_sliding_window_pattern", 6));
+  const int64_t window = config.integer_or_none("sliding_window", 4096);
   model.windows = windows_by_layer(
       config, model.layers, window,
       [](int64_t layer, int64_t every) { return (layer + 1) % every != 0; }, pattern);

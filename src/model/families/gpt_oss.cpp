@@ -13,6 +13,7 @@
 namespace viaduct::families {
 namespace {
 
+constexpr double kRotaryBase = 150000;
 constexpr double kClamp = 7;      // unless the file has another one
 constexpr double kSlope = 1.702;  // of the sigmoid
 
@@ -27,10 +28,9 @@ void default_positions(RotarySpec& rotary) {
 
 ModelConfig read_gpt_oss(HfConfig& config) {
   const bool scaling = config.mentions("rope_scaling") || config.mentions("rope_parameters");
-  ModelConfig model = read_llama_like(config, 64);
+  ModelConfig model = read_llama_like(config, 64, -1, {.base = kRotaryBase});
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   if (!scaling) default_positions(model.rotary);
-  if (!says_rope_base(config)) model.rotary.base = 150000;  // read_llama_like has another default
   const std::string activation = config.text("hidden_act", "silu");
   VIADUCT_CHECK(ConfigError, activation == "silu",
                 "{}: hidden_act {} is not supported (supported: silu, which stands for x · "
@@ -109,7 +109,7 @@ void resolve_gpt_oss(ModelFields& fields) {
   fields.activation_func.resolve("quick_gelu");
   fields.activation_func_clamp_value.resolve(kClamp);
   fields.glu_linear_offset.resolve(1.0);
-  fields.rotary_base.resolve(150000.0);
+  fields.rotary_base.resolve(kRotaryBase);
   fields.moe.num_moe_experts.resolve(128);
   fields.moe.moe_router_topk.resolve(4);
 }

@@ -13,8 +13,7 @@ namespace {
 ModelConfig read_granite(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
-  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+  read_llama_biases(config, model);
   const auto factor = [&](const char* field) {
     const double value = config.number(field, 1);
     VIADUCT_CHECK(ConfigError, value > 0 && std::isfinite(value),
@@ -30,8 +29,7 @@ ModelConfig read_granite(HfConfig& config) {
 
 nlohmann::ordered_json write_granite(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
-  json["attention_bias"] = model.qkv_bias;
-  json["mlp_bias"] = model.up_bias;
+  write_llama_biases(model, json);
   json["embedding_multiplier"] = model.embedding_scale;
   json["attention_multiplier"] = model.attention_scale;
   json["residual_multiplier"] = model.residual_scale;

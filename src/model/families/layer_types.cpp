@@ -37,7 +37,7 @@ std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t 
 int64_t read_switched_window(HfConfig& config, int64_t unsaid) {
   const bool on = config.boolean("use_sliding_window", false);
   config.ignore({"sliding_window"});
-  if (on) return config.integer("sliding_window", unsaid);
+  if (on) return config.integer_or_none("sliding_window", unsaid);
   const auto types = config.texts("layer_types");
   const auto slides = std::ranges::find(types, "sliding_attention");
   VIADUCT_CHECK(ConfigError, slides == types.end(),
@@ -53,6 +53,19 @@ void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json) {
     types.push_back(window > 0 ? "sliding_attention" : "full_attention");
   }
   json["layer_types"] = types;
+}
+
+void write_common_window(const ModelConfig& model, nlohmann::ordered_json& json) {
+  json["sliding_window"] = nullptr;
+  if (!model.windows.empty() && model.windows.front() > 0)
+    json["sliding_window"] = model.windows.front();
+}
+
+int64_t read_interval(HfConfig& config, std::string_view field, int64_t unsaid) {
+  const int64_t layers = config.integer(field, unsaid);
+  VIADUCT_CHECK(ConfigError, layers >= 1, "{}: {} is {}, expected at least 1", config.where(),
+                field, layers);
+  return layers;
 }
 
 }  // namespace viaduct::families

@@ -11,15 +11,13 @@ namespace {
 ModelConfig read_llama(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
-  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+  read_llama_biases(config, model);
   return model;
 }
 
 nlohmann::ordered_json write_llama(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
-  json["attention_bias"] = model.qkv_bias;
-  json["mlp_bias"] = model.up_bias;
+  write_llama_biases(model, json);
   return json;
 }
 

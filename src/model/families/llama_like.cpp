@@ -120,6 +120,16 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaFor
   return json;
 }
 
+void read_llama_biases(HfConfig& config, ModelConfig& model) {
+  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
+  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+}
+
+void write_llama_biases(const ModelConfig& model, nlohmann::ordered_json& json) {
+  json["attention_bias"] = model.qkv_bias;
+  json["mlp_bias"] = model.up_bias;
+}
+
 TensorNames llama_names() {
   TensorNames names;
   names.token_embedding = "model.embed_tokens";

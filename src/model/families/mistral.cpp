@@ -10,8 +10,7 @@ namespace {
 ModelConfig read_mistral(HfConfig& config) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
-  const int64_t window =
-      config.integer("sliding_window", config.mentions("sliding_window") ? 0 : 4096);  // null: none
+  const int64_t window = config.integer_or_none("sliding_window", 4096);
   for (const std::string& type : config.texts("layer_types")) {
     const char* expected = window > 0 ? "sliding_attention" : "full_attention";
     VIADUCT_CHECK(ConfigError, type == expected,
@@ -24,9 +23,7 @@ ModelConfig read_mistral(HfConfig& config) {
 
 nlohmann::ordered_json write_mistral(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
-  json["sliding_window"] = nullptr;
-  if (!model.windows.empty() && model.windows.front() > 0)
-    json["sliding_window"] = model.windows.front();
+  write_common_window(model, json);
   return json;
 }
 

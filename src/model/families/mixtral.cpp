@@ -8,10 +8,11 @@
 namespace viaduct::families {
 namespace {
 
+constexpr double kRotaryBase = 1e6;
+
 ModelConfig read_mixtral(HfConfig& config) {
-  ModelConfig model = read_llama_like(config);
+  ModelConfig model = read_llama_like(config, 0, -1, {.base = kRotaryBase});
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
-  if (!says_rope_base(config)) model.rotary.base = 1e6;
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.windows.assign(static_cast<size_t>(model.layers), config.integer("sliding_window", 0));
   read_local_experts(config, {.experts = 8, .topk = 2}, model);
@@ -24,9 +25,7 @@ nlohmann::ordered_json write_mixtral(const ModelConfig& model) {
   expect_local_experts(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
-  json["sliding_window"] = nullptr;
-  if (!model.windows.empty() && model.windows.front() > 0)
-    json["sliding_window"] = model.windows.front();
+  write_common_window(model, json);
   write_local_experts(model, json);
   return json;
 }
@@ -43,7 +42,7 @@ TensorNames names() {
 
 void resolve_mixtral(ModelFields& fields) {
   fields.moe.num_moe_experts.resolve(8);
-  fields.rotary_base.resolve(1e6);
+  fields.rotary_base.resolve(kRotaryBase);
 }
 
 }  // namespace

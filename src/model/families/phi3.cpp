@@ -16,8 +16,7 @@ void refuse_other_scalings(HfConfig& config) {
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(field)) continue;
     HfConfig scaling = config.object(field);
-    const std::string type =
-        scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
+    const std::string type = rope_type(scaling);
     VIADUCT_CHECK(
         ConfigError, type == "default" || type == "longrope" || type == "su",
         "{}: {}: rope_type {} is not supported in family phi3 (supported: default, longrope)",
@@ -43,9 +42,7 @@ nlohmann::ordered_json write_phi3(const ModelConfig& model) {
                                                  ? model.rotary.original_max_positions
                                                  : model.max_positions;
   json["resid_pdrop"] = model.residual_dropout;
-  json["sliding_window"] = nullptr;
-  if (!model.windows.empty() && model.windows.front() > 0)
-    json["sliding_window"] = model.windows.front();
+  write_common_window(model, json);
   return json;
 }
 

@@ -33,8 +33,7 @@ void resolve_qwen2(ModelFields& fields) {
 }  // namespace
 
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers) {
-  const int64_t unsaid = config.mentions("sliding_window") ? 0 : 4096;  // null: none
-  const int64_t window = read_switched_window(config, unsaid);
+  const int64_t window = read_switched_window(config, 4096);
   const int64_t from = config.integer("max_window_layers", 28);
   return windows_by_layer(
       config, layers, window, [](int64_t layer, int64_t first) { return layer >= first; },

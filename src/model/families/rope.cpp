@@ -80,7 +80,7 @@ void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& m
     read_rope_scaling(sliding, model.max_positions, windowed);
     VIADUCT_CHECK(ConfigError, windowed.scaling == RopeScalingKind::none,
                   "{}: rope_type {} is not supported in sliding_attention (supported: default)",
-                  kinds.where(), sliding.text("rope_type", "linear"));
+                  kinds.where(), rope_type(sliding));
   }
   model.window_rotary_base = windowed.base;
   (void)kinds.finish(UnknownFields::refused);
@@ -145,14 +145,12 @@ void write_rotated_part(const ModelConfig& model, nlohmann::ordered_json& json) 
   json["partial_rotary_factor"] = part;
 }
 
-bool says_rope_base(HfConfig& config) {
-  return config.has("rope_theta") ||
-         (config.has("rope_parameters") && config.object("rope_parameters").has("rope_theta"));
+std::string rope_type(HfConfig& scaling) {
+  return scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
 }
 
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
-  const std::string type =
-      scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
+  const std::string type = rope_type(scaling);
   scaling.ignore({"type", "rope_type"});
   rotary.base = scaling.number("rope_theta", rotary.base);
   if (type == "default") {

@@ -17,9 +17,7 @@ constexpr int64_t kPadding = 128004;
 /// 1 for layers without positions; in the file's list 1 stands for those with positions.
 std::vector<int64_t> read_no_rope(HfConfig& config, int64_t layers) {
   std::vector<int64_t> rotates = config.integers("no_rope_layers");
-  const int64_t every = config.integer("no_rope_layer_interval", 4);
-  VIADUCT_CHECK(ConfigError, every >= 1, "{}: no_rope_layer_interval is {}, expected at least 1",
-                config.where(), every);
+  const int64_t every = read_interval(config, "no_rope_layer_interval", 4);
   if (rotates.empty()) {
     for (int64_t i = 0; i < layers; ++i) rotates.push_back((i + 1) % every != 0);
   }
@@ -48,8 +46,7 @@ ModelConfig read_smollm3(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 0, kPadding, {.base = kBase});
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
-  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+  read_llama_biases(config, model);
   model.no_rope = read_no_rope(config, model.layers);
   model.windows = read_windows(config, model);
   return model;
@@ -57,8 +54,7 @@ ModelConfig read_smollm3(HfConfig& config) {
 
 nlohmann::ordered_json write_smollm3(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
-  json["attention_bias"] = model.qkv_bias;
-  json["mlp_bias"] = model.up_bias;
+  write_llama_biases(model, json);
   auto rotates = nlohmann::ordered_json::array();
   for (int64_t i = 0; i < model.layers; ++i) rotates.push_back(model.rotates(i) ? 1 : 0);
   json["no_rope_layers"] = rotates;

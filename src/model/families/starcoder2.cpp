@@ -35,9 +35,7 @@ nlohmann::ordered_json write_starcoder2(const ModelConfig& model) {
   json["use_bias"] = model.qkv_bias;
   json["embedding_dropout"] = model.embedding_dropout;
   json["residual_dropout"] = model.residual_dropout;
-  json["sliding_window"] = nullptr;
-  if (!model.windows.empty() && model.windows.front() > 0)
-    json["sliding_window"] = model.windows.front();
+  write_common_window(model, json);
   return json;
 }
 

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "model/family.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
@@ -14,95 +16,76 @@
 namespace viaduct {
 namespace {
 
-const char* const kConfigs[] = {
-    R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100, "n_positions": 32,
-        "embd_pdrop": 0.2})",
-    R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "attention_bias": true, "mlp_bias": false,
-        "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})",
-    R"({"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 100,
-        "max_position_embeddings": 128})",
-    R"({"model_type": "gemma2", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 100,
-        "max_position_embeddings": 128, "sliding_window": 16, "query_pre_attn_scalar": 48})",
-    R"({"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "sliding_window": 16})",
-    R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "num_local_experts": 5, "num_experts_per_tok": 3})",
-    R"({"model_type": "qwen3_moe", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": false,
-        "decoder_sparse_step": 2, "mlp_only_layers": [3]})",
-    R"({"model_type": "olmoe", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "num_experts": 6, "num_experts_per_tok": 2})",
-    R"({"model_type": "gpt_oss", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 20, "vocab_size": 100,
-        "max_position_embeddings": 128, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 16})",
-    R"({"model_type": "gemma3_text", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "head_dim": 32,
-        "sliding_window": 16, "query_pre_attn_scalar": 48, "rope_local_base_freq": 500.0,
-        "rope_scaling": {"rope_type": "linear", "factor": 8.0}})",
-    R"({"model_type": "smollm3", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "no_rope_layers": [1, 0, 1, 1],
-        "use_sliding_window": true, "sliding_window": 16})",
-    R"({"model_type": "olmo2", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "attention_bias": true})",
-    R"({"model_type": "olmo3", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "sliding_window": 16,
-        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}})",
-    R"({"model_type": "phi3", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "partial_rotary_factor": 0.75,
-        "sliding_window": 16, "resid_pdrop": 0.1})",
-    R"({"model_type": "glm", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "head_dim": 16})",
-    R"({"model_type": "glm4", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "head_dim": 32, "attention_bias": false})",
-    R"({"model_type": "granite", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "embedding_multiplier": 12.0,
-        "attention_multiplier": 0.3, "residual_multiplier": 0.22, "logits_scaling": 6.0})",
-    R"({"model_type": "seed_oss", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "head_dim": 32, "residual_dropout": 0.2})",
-    R"({"model_type": "arcee", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "mlp_bias": true})",
-    R"({"model_type": "ernie4_5", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "head_dim": 20, "use_bias": true})",
-    R"({"model_type": "starcoder2", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "sliding_window": 16,
-        "embedding_dropout": 0.1, "residual_dropout": 0.2})",
-    R"({"model_type": "stablelm", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "use_qkv_bias": true})",
-    R"({"model_type": "exaone4", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
-        "sliding_window": 16})",
-    R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
+/// The config.json of a small descendant of Llama, with `fields` of its family.
+std::string small(const std::string& family, int layers, const std::string& fields) {
+  return R"({"model_type": ")" + family + R"(", "num_hidden_layers": )" + std::to_string(layers) +
+         R"(, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128, )" +
+         fields + "}";
+}
+
+/// One for each family, with fields that differ from its defaults.
+const std::map<std::string, std::string> kConfigs{
+    {"arcee", small("arcee", 4, R"("mlp_bias": true)")},
+    {"deepseek_v2",
+     R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
         "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": 24,
         "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 6,
         "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
         "routed_scaling_factor": 2.5, "rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7,
-        "mscale_all_dim": 0.8, "original_max_position_embeddings": 32}})",
-};
+        "mscale_all_dim": 0.8, "original_max_position_embeddings": 32}})"},
+    {"deepseek_v3",
+     R"({"model_type": "deepseek_v3", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": 24,
+        "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 6,
+        "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+        "n_group": 2, "topk_group": 1, "num_nextn_predict_layers": 0, "routed_scaling_factor": 2.5})"},
+    {"ernie4_5", small("ernie4_5", 4, R"("head_dim": 20, "use_bias": true)")},
+    {"exaone4", small("exaone4", 4, R"("sliding_window": 16)")},
+    {"gemma", small("gemma", 2, R"("head_dim": 32)")},
+    {"gemma2", small("gemma2", 4, R"("head_dim": 32, "sliding_window": 16,
+         "query_pre_attn_scalar": 48)")},
+    {"gemma3_text", small("gemma3_text", 4, R"("head_dim": 32, "sliding_window": 16,
+         "query_pre_attn_scalar": 48, "rope_local_base_freq": 500.0,
+         "rope_scaling": {"rope_type": "linear", "factor": 8.0})")},
+    {"glm", small("glm", 4, R"("head_dim": 16)")},
+    {"glm4", small("glm4", 4, R"("head_dim": 32, "attention_bias": false)")},
+    {"gpt2",
+     R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100, "n_positions": 32,
+        "embd_pdrop": 0.2})"},
+    {"gpt_oss", small("gpt_oss", 3, R"("head_dim": 20, "num_local_experts": 6,
+         "num_experts_per_tok": 2, "sliding_window": 16)")},
+    {"granite", small("granite", 4, R"("embedding_multiplier": 12.0, "attention_multiplier": 0.3,
+         "residual_multiplier": 0.22, "logits_scaling": 6.0)")},
+    {"llama", small("llama", 2, R"("attention_bias": true, "mlp_bias": false,
+         "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+         "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})")},
+    {"mistral", small("mistral", 2, R"("sliding_window": 16)")},
+    {"mixtral", small("mixtral", 2, R"("num_local_experts": 5, "num_experts_per_tok": 3)")},
+    {"olmo2", small("olmo2", 4, R"("attention_bias": true)")},
+    {"olmo3", small("olmo3", 4, R"("sliding_window": 16, "rope_scaling": {"rope_type": "yarn",
+         "factor": 4.0, "original_max_position_embeddings": 32})")},
+    {"olmoe", small("olmoe", 2, R"("num_experts": 6, "num_experts_per_tok": 2)")},
+    {"phi3", small("phi3", 4, R"("partial_rotary_factor": 0.75, "sliding_window": 16,
+         "resid_pdrop": 0.1)")},
+    {"qwen2", small("qwen2", 4, R"("use_sliding_window": true, "sliding_window": 16,
+         "max_window_layers": 2)")},
+    {"qwen2_moe", small("qwen2_moe", 2, R"("num_experts": 6, "num_experts_per_tok": 2,
+         "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40)")},
+    {"qwen3", small("qwen3", 2, R"("head_dim": 32)")},
+    {"qwen3_moe", small("qwen3_moe", 4, R"("num_experts": 6, "num_experts_per_tok": 2,
+         "moe_intermediate_size": 24, "norm_topk_prob": false, "decoder_sparse_step": 2,
+         "mlp_only_layers": [3])")},
+    {"seed_oss", small("seed_oss", 4, R"("head_dim": 32, "residual_dropout": 0.2)")},
+    {"smollm3", small("smollm3", 4, R"("no_rope_layers": [1, 0, 1, 1], "use_sliding_window": true,
+         "sliding_window": 16)")},
+    {"stablelm", small("stablelm", 4, R"("use_qkv_bias": true)")},
+    {"starcoder2", small("starcoder2", 4, R"("sliding_window": 16, "embedding_dropout": 0.1,
+         "residual_dropout": 0.2)")}};
 
 TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
-  for (const char* text : kConfigs) {
+  EXPECT_EQ(kConfigs.size(), model_families().size());
+  for (const auto& [family, text] : kConfigs) {
     const ModelConfig model = read_hf_config(text, "config.json");
     ModelFields fields;
     take_architecture(fields, model);
@@ -136,14 +119,14 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
 }
 
 TEST(ModelFromFields, ExpertsOfAConfigJson) {
-  const ModelConfig qwen = read_hf_config(kConfigs[6], "config.json");
+  const ModelConfig qwen = read_hf_config(kConfigs.at("qwen3_moe"), "config.json");
   EXPECT_EQ(qwen.moe.experts, 6);
   EXPECT_EQ(qwen.moe.feed_forward, 24);
   EXPECT_EQ(qwen.moe.routing.topk, 2);
   EXPECT_TRUE(qwen.moe.routing.pre_softmax);
   EXPECT_EQ(qwen.moe.layers, (std::vector<int64_t>{0, 1, 0, 0}));
   EXPECT_TRUE(qwen.qk_norm);
-  const ModelConfig mixtral = read_hf_config(kConfigs[5], "config.json");
+  const ModelConfig mixtral = read_hf_config(kConfigs.at("mixtral"), "config.json");
   EXPECT_EQ(mixtral.moe.feed_forward, 96);
   EXPECT_FALSE(mixtral.moe.routing.pre_softmax);
   EXPECT_EQ(mixtral.moe.layers, (std::vector<int64_t>{1, 1}));
@@ -151,7 +134,7 @@ TEST(ModelFromFields, ExpertsOfAConfigJson) {
 
 /// A model given by fields has no config.json that a message could name.
 TEST(ModelFromFields, TooLargeASharedExpertIsNamedByItsField) {
-  ModelConfig model = read_hf_config(std::end(kConfigs)[-1], "config.json");
+  ModelConfig model = read_hf_config(kConfigs.at("deepseek_v2"), "config.json");
   model.moe.shared_feed_forward = 6 * 24;
   EXPECT_NO_THROW(write_hf_config(model));
   model.moe.shared_feed_forward = 7 * 24;
@@ -430,7 +413,7 @@ TEST(ModelFromFields, TensorsThatTheFamilyHasNoNamesForAreRefused) {
 
 TEST(ModelFromFields, TheUsersWordWinsOverTheModelFolder) {
   test::TemporaryFolder folder;
-  write_file_atomically(folder / "config.json", kConfigs[1]);
+  write_file_atomically(folder / "config.json", kConfigs.at("llama"));
   ModelFields fields;
   fields.hf_config = folder.path().string();
   fields.num_layers = 7;
@@ -447,12 +430,12 @@ TEST(ModelFromFields, TheUsersWordWinsOverTheModelFolder) {
 }
 
 TEST(ModelFromFields, WhatFieldsCannotSayIsRefused) {
-  ModelConfig model = read_hf_config(kConfigs[3], "config.json");
+  ModelConfig model = read_hf_config(kConfigs.at("gemma2"), "config.json");
   model.windows = {16, 32, 0, 0};
   ModelFields fields;
   EXPECT_THROW(take_architecture(fields, model), ConfigError);
   ModelFields scaled;
-  take_architecture(scaled, read_hf_config(kConfigs[2], "config.json"));
+  take_architecture(scaled, read_hf_config(kConfigs.at("qwen3"), "config.json"));
   scaled.rope_scaling = parse_yaml("{rope_type: dynamic, factor: 2}", "test");
   scaled.resolve();
   EXPECT_THROW(to_model_config(scaled), ConfigError);

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
 #include <set>
 
 #include "base/file.h"
 #include "device/device.h"
 #include "model/family.h"
 #include "model/model.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -137,6 +139,15 @@ TEST(PublishedConfigs, EveryFileHasItsTestAndEveryFamilyItsFiles) {
   }
   EXPECT_GE(files, 25u);
   EXPECT_EQ(families.size(), model_families().size());
+}
+
+TEST(PublishedConfigs, EveryFamilyStandsInThePagesLists) {
+  for (const char* page : {"README.md", "docs/getting-started.md"}) {
+    const std::string text = read_file(test::source_folder() / page);
+    for (const ModelFamily& family : model_families())
+      EXPECT_TRUE(std::regex_search(text, std::regex("[ (]" + family.model_type + "[ ,)]")))
+          << page << ": " << family.model_type;
+  }
 }
 
 TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
