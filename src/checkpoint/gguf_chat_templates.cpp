@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/json_reader.h"
+#include "base/json_members.h"
 
 namespace viaduct {
 namespace {
@@ -17,29 +17,40 @@ using Json = nlohmann::json;
 constexpr const char *kDefault = "default", *kToolUse = "tool_use",
                      *kTemplateKey = "tokenizer.chat_template";
 
-const Json& member(const Json& object, const char* name) {
-  static const Json none;
-  return object.is_object() && object.contains(name) ? object[name] : none;
+using Templates = std::map<std::string, std::string>;
+
+/// "chat_template" of a file: a text, a list of {name, template}, or an object of texts.
+void take_member(const Json& file, Templates& templates) {
+  const auto take = [&](const std::string& name, const Json* text) {
+    if (text != nullptr && text->is_string()) templates[name] = text->get<std::string>();
+  };
+  const Json* given = find_member(file, "chat_template");
+  if (given == nullptr) return;
+  if (given->is_object()) {
+    for (const auto& [name, text] : given->items()) take(name, &text);
+  } else if (given->is_array()) {
+    for (const Json& entry : *given) {
+      const Json* name = find_member(entry, "name");
+      if (name != nullptr && name->is_string())
+        take(name->get<std::string>(), find_member(entry, "template"));
+    }
+  } else {
+    take(kDefault, given);
+  }
 }
 
-/// The chat templates of a model by name: "default", "tool_use" …
-std::map<std::string, std::string> chat_templates(const TokenizerFiles& files) {
-  std::map<std::string, std::string> templates;
+/// The chat templates of a model by name: "default", "tool_use" … From the first of the places
+/// where conversation/chat_renderer.h looks.
+Templates chat_templates(const TokenizerFiles& files) {
+  Templates templates;
   if (files.has("chat_template.jinja")) templates[kDefault] = files.text("chat_template.jinja");
   for (const char* name : {kDefault, kToolUse}) {
     const std::string file = std::string(kTemplatesFolder) + "/" + name + kTemplateEnd;
     if (files.has(file)) templates[name] = files.text(file);
   }
-  if (!templates.empty() || !files.has(kTokenizerConfigurationFile)) return templates;
-  const auto file = parse_json<Json>(files.text(kTokenizerConfigurationFile),
-                                     files.where(kTokenizerConfigurationFile));
-  const Json& given = member(file, "chat_template");
-  if (given.is_string()) templates[kDefault] = given.get<std::string>();
-  if (!given.is_array()) return templates;
-  for (const Json& entry : given) {
-    const Json &name = member(entry, "name"), &text = member(entry, "template");
-    if (name.is_string() && text.is_string())
-      templates[name.get<std::string>()] = text.get<std::string>();
+  for (const char* name : {"chat_template.json", kTokenizerConfigurationFile}) {
+    if (!templates.empty()) break;
+    if (const auto file = files.object(name)) take_member(*file, templates);
   }
   return templates;
 }

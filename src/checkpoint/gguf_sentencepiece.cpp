@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/gguf_cuts.h"
 
 namespace viaduct {
 namespace {
 
-constexpr int32_t kUserDefined = 4, kUnused = 5;
 constexpr const char* kAddPrefix = "tokenizer.ggml.add_space_prefix";
 constexpr const char* kRemoveSpaces = "tokenizer.ggml.remove_extra_whitespaces";
 
@@ -35,7 +35,7 @@ void add_gguf_pieces(GgufHeadWriter& head, const SentencePieces& pieces, int64_t
   for (int64_t id = count; id < vocabulary; ++id) {
     texts.push_back(fmt::format("[PAD{}]", id));
     scores.push_back(-10000);
-    types.push_back(kUnused);
+    types.push_back(gguf_cuts::unused);
   }
   head.add_text("tokenizer.ggml.model", "llama");
   head.add_text("tokenizer.ggml.pre", "default");
@@ -66,7 +66,7 @@ std::map<std::string, std::string> pieces_of_gguf(const GgufKeys& keys) {
         {texts[id], static_cast<float>(scores[id]), static_cast<int32_t>(types[id])});
   }
   // The rest of the embedding has no pieces.
-  while (!pieces.pieces.empty() && pieces.pieces.back().type == kUnused &&
+  while (!pieces.pieces.empty() && pieces.pieces.back().type == gguf_cuts::unused &&
          pieces.pieces.back().text.starts_with("[PAD"))
     pieces.pieces.pop_back();
   for (const auto& [key, text] : {std::pair{"tokenizer.ggml.bos_token_id", &pieces.begin},
@@ -83,7 +83,7 @@ std::map<std::string, std::string> pieces_of_gguf(const GgufKeys& keys) {
   config["add_eos_token"] = keys.flag("tokenizer.ggml.add_eos_token", false);
   // Spaces of a text are marks before pieces are looked for: such a token is never found as one.
   for (size_t id = 0; id < texts.size(); ++id) {
-    if (types[id] != kUserDefined || texts[id].find(' ') == std::string::npos) continue;
+    if (types[id] != gguf_cuts::user_defined || texts[id].find(' ') == std::string::npos) continue;
     config["added_tokens_decoder"][std::to_string(id)] = {
         {"content", texts[id]}, {"lstrip", false},      {"normalized", false},
         {"rstrip", false},      {"single_word", false}, {"special", false}};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -107,36 +106,29 @@ bool targets_it(const std::vector<std::string>& targets, const std::string& para
   });
 }
 
-/// What a tensor of all experts of a layer is.
+/// What a tensor that PEFT has for a parameter of a layer is.
 struct FusedName {
   const LayerExperts* layer = nullptr;
+  bool routes = false;                // of the router, else of all experts
   bool inner = false, first = false;  // with base_layer; A
 };
 
-std::optional<FusedName> parse(const std::string& name, const std::vector<LayerExperts>& layers) {
+/// By name. A router's are among them where PEFT adapts it as a parameter.
+std::unordered_map<std::string, FusedName> fused_names(const std::vector<LayerExperts>& layers,
+                                                       const std::vector<std::string>& targets) {
+  std::unordered_map<std::string, FusedName> names;
   for (const LayerExperts& layer : layers) {
-    const std::string begin = kAdapterPrefix + layer.fused;
-    if (!name.starts_with(begin)) continue;
-    for (const bool inner : {false, true}) {
-      for (const bool first : {false, true}) {
-        if (name == begin + (inner ? kInner : "") + (first ? kAdapterA : kAdapterB))
-          return FusedName{&layer, inner, first};
-      }
+    for (const bool first : {false, true}) {
+      const std::string end = first ? kAdapterA : kAdapterB;
+      for (const bool inner : {false, true})
+        names[kAdapterPrefix + layer.fused + (inner ? kInner : "") + end] = {&layer, false, inner,
+                                                                             first};
+      if (targets_it(targets, layer.its_parameter))
+        names[kAdapterPrefix + module_of_parameter(layer.its_parameter) + end] = {&layer, true,
+                                                                                  false, first};
     }
   }
-  return std::nullopt;
-}
-
-/// The layer whose router's adapter has a tensor of this name, where PEFT adapts the router as a
-/// parameter; null for others.
-const LayerExperts* router_of(const std::string& name, const std::vector<std::string>& targets,
-                              const std::vector<LayerExperts>& layers) {
-  for (const LayerExperts& layer : layers) {
-    const std::string module = kAdapterPrefix + module_of_parameter(layer.its_parameter);
-    if (name != module + kAdapterA && name != module + kAdapterB) continue;
-    return targets_it(targets, layer.its_parameter) ? &layer : nullptr;
-  }
-  return nullptr;
+  return names;
 }
 
 }  // namespace
@@ -160,20 +152,22 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
   auto split = std::make_unique<SplitAdapter>(std::move(stored));
   SplitExperts result;
   const int64_t experts = model.moe.experts;
+  const auto names = fused_names(layers, targets);
   for (const TensorInfo& info : source.tensors()) {
-    const auto fused = parse(info.name, layers);
-    const LayerExperts* routed = fused ? nullptr : router_of(info.name, targets, layers);
-    if (routed != nullptr) {
-      result.parameters[routed->router] = routed->its_parameter;
-      TensorInfo own = info;
-      own.name = kAdapterPrefix + routed->router +
-                 (info.name.ends_with(kAdapterA) ? kAdapterA : kAdapterB);
-      split->add(own, {info.name});
-    } else if (!fused) {
+    const auto known = names.find(info.name);
+    if (known == names.end()) {
       split->add(info);
+      continue;
     }
-    if (!fused) continue;
-    const LayerExperts& layer = *fused->layer;
+    const FusedName& fused = known->second;
+    const LayerExperts& layer = *fused.layer;
+    if (fused.routes) {
+      result.parameters[layer.router] = layer.its_parameter;
+      TensorInfo own = info;
+      own.name = kAdapterPrefix + layer.router + (fused.first ? kAdapterA : kAdapterB);
+      split->add(own, {info.name});
+      continue;
+    }
     const std::string prefix = kAdapterPrefix + layer.fused;
     // The inner of two is gate and up; of one, what the settings say.
     const bool both = source.contains(prefix + kInner + kAdapterA);
@@ -184,27 +178,27 @@ SplitExperts split_expert_adapter(std::unique_ptr<TensorSource> stored,
                   "adapter_config.json names {} of {} and {}",
                   source.where(), shown_name(info.name), of_up ? "both" : "none",
                   layer.up_parameter(), layer.down_parameter());
-    const bool up = both ? fused->inner : of_up;
+    const bool up = both ? fused.inner : of_up;
     const std::string& module = up ? layer.together : layer.down;
     const int64_t in = up ? model.hidden : model.moe.feed_forward,
                   out = up ? layer.up_rows : model.hidden;
-    const int64_t all = info.shape.rank() == 2 ? info.shape[fused->first ? 0 : 1] : 0;
-    const int64_t width = info.shape.rank() == 2 ? info.shape[fused->first ? 1 : 0] : 0;
-    VIADUCT_CHECK(IoError, all > 0 && all % experts == 0 && width == (fused->first ? in : out),
+    const int64_t all = info.shape.rank() == 2 ? info.shape[fused.first ? 0 : 1] : 0;
+    const int64_t width = info.shape.rank() == 2 ? info.shape[fused.first ? 1 : 0] : 0;
+    VIADUCT_CHECK(IoError, all > 0 && all % experts == 0 && width == (fused.first ? in : out),
                   "{}: {} is {}, but {} experts of the model have [{}, {}]: expected {}: it is of "
                   "another model",
                   source.where(), shown_name(info.name), to_string(info.shape), experts, out, in,
-                  fused->first ? fmt::format("[{} · r, {}]", experts, in)
-                               : fmt::format("[{}, r · {}]", out, experts));
+                  fused.first ? fmt::format("[{} · r, {}]", experts, in)
+                              : fmt::format("[{}, r · {}]", out, experts));
     const int64_t rank = all / experts;
     for (int64_t e = 0; e < experts; ++e) {
       const std::string own = ParameterMaker::at(module, e);
       result.parameters[own] = up ? layer.up_parameter() : layer.down_parameter();
       TensorInfo one;
-      one.name = kAdapterPrefix + own + (fused->first ? kAdapterA : kAdapterB);
-      one.dtype = fused->first ? info.dtype : DType::f32;
-      one.shape = fused->first ? Shape{rank, in} : Shape{out, rank};
-      split->add(one, {info.name, e, experts, fused->first});
+      one.name = kAdapterPrefix + own + (fused.first ? kAdapterA : kAdapterB);
+      one.dtype = fused.first ? info.dtype : DType::f32;
+      one.shape = fused.first ? Shape{rank, in} : Shape{out, rank};
+      split->add(one, {info.name, e, experts, fused.first});
     }
   }
   result.tensors = std::move(split);

@@ -42,8 +42,6 @@ void check_moved_targets(const PeftAdapter& adapter, const ModelConfig& model) {
                 adapter.folder.string());
 }
 
-}  // namespace
-
 /// Puts the head beside a tied table that trains. PEFT ties `embed_tokens`, and other tables
 /// (GPT-2's wte) only where modules_to_save names the head.
 void add_tied_head(PeftForm& form, const PeftAdapter& adapter, const ModelConfig& model) {
@@ -68,6 +66,8 @@ std::string naming_head(const std::string& text, const TensorNames& names) {
     if (module == names.token_embedding) module = names.head;
   return config.dump(2) + "\n";
 }
+
+}  // namespace
 
 PeftForm peft_form(const PeftAdapter& adapter, const ModelConfig& model) {
   check_moved_targets(adapter, model);

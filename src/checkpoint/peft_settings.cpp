@@ -94,12 +94,13 @@ std::vector<std::pair<std::string, double>> patterns(const Json& config, const c
   return list;
 }
 
-std::vector<std::string> target_parameters(const Json& config, const std::string& where) {
-  const auto found = config.find("target_parameters");
+/// A list of names, or null.
+std::vector<std::string> names(const Json& config, const char* name, const std::string& where) {
+  const auto found = config.find(name);
   if (found == config.end() || found->is_null()) return {};
-  const bool names = found->is_array() &&
-                     std::ranges::all_of(*found, [](const Json& name) { return name.is_string(); });
-  VIADUCT_CHECK(IoError, names, "{}: target_parameters: expected a list of names, found {}", where,
+  const bool texts = found->is_array() &&
+                     std::ranges::all_of(*found, [](const Json& one) { return one.is_string(); });
+  VIADUCT_CHECK(IoError, texts, "{}: {}: expected a list of names, found {}", where, name,
                 shown(*found));
   return found->get<std::vector<std::string>>();
 }
@@ -127,18 +128,6 @@ void check_kind(const Json& config, const std::string& where) {
     VIADUCT_CHECK(ConfigError, known_members().contains(name) || is_off(value),
                   "{}: {} = {} is not supported", where, shown_name(name), shown(value));
   }
-}
-
-std::vector<std::string> saved_modules(const Json& config, const std::string& where) {
-  std::vector<std::string> list;
-  const auto found = config.find("modules_to_save");
-  if (found == config.end() || found->is_null()) return list;
-  bool texts = found->is_array();
-  for (const Json& name : *found) texts = texts && name.is_string();
-  VIADUCT_CHECK(IoError, texts, "{}: modules_to_save: expected a list of names, found {}", where,
-                shown(*found));
-  for (const Json& name : *found) list.push_back(name.get<std::string>());
-  return list;
 }
 
 using Shapes = std::map<std::string, AdapterShape>;
@@ -200,11 +189,11 @@ PeftSettings read_peft_settings(const std::string& text, const std::string& wher
                 "{}: lora_dropout: expected at least 0 and less than 1, found {}", where,
                 settings.dropout);
   settings.magnitudes = bool_member(config, "use_dora", where, false);
-  settings.saved = saved_modules(config, where);
+  settings.saved = names(config, "modules_to_save", where);
   settings.ties_saved = bool_member(config, "ensure_weight_tying", where, false);
   settings.ranks = patterns(config, "rank_pattern", where);
   settings.alphas = patterns(config, "alpha_pattern", where);
-  settings.target_parameters = target_parameters(config, where);
+  settings.target_parameters = names(config, "target_parameters", where);
   settings.targets = read_peft_targets(text, where);
   return settings;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <regex>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,15 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Whether the expression matches all of the name; nothing if it cannot be read.
-std::optional<bool> matches(const std::string& expression, const std::string& name) {
-  try {
-    return std::regex_match(name, std::regex(expression));
-  } catch (const std::regex_error&) {
-    return std::nullopt;
-  }
-}
-
 bool ends_with_part(const std::string& name, const std::string& part) {
   return name == part || name.ends_with("." + part);
 }
@@ -31,24 +21,24 @@ bool is_all_linear(std::string text) {
   return text == "all-linear";
 }
 
-/// The number of the layer that a module is in: the one after a name of `patterns`, or after any
-/// name that has another before it.
+/// The number of the layer that a module is in, by the first pattern that says it.
 std::optional<int64_t> layer_of(const std::string& module,
-                                const std::vector<std::string>& patterns) {
-  const auto number = [&](const std::string& before) -> std::optional<int64_t> {
-    std::smatch found;
-    try {
-      if (!std::regex_search(module, found, std::regex("^.*\\." + before + "\\.([0-9]{1,9})\\.")))
-        return std::nullopt;
-    } catch (const std::regex_error&) {
-      return std::nullopt;
-    }
-    return std::stoll(found[1].str());
-  };
-  if (patterns.empty()) return number("[^.]*");
-  for (const std::string& pattern : patterns)
-    if (const auto found = number(pattern)) return found;
+                                const std::vector<NamePattern>& patterns) {
+  for (const NamePattern& pattern : patterns)
+    if (const auto number = pattern.last_group(module)) return std::stoll(*number);
   return std::nullopt;
+}
+
+/// Of names before a layer's number; none: any that has another before it.
+std::vector<NamePattern> layer_numbers(std::vector<std::string> names) {
+  if (names.empty()) names = {"[^.]*"};
+  std::vector<NamePattern> patterns;
+  for (const std::string& name : names) {
+    if (auto pattern =
+            NamePattern::read(".*\\." + name + "\\.([0-9]{1,9})\\..*", NamePattern::Of::whole))
+      patterns.push_back(*std::move(pattern));
+  }
+  return patterns;
 }
 
 /// The texts of a member that is a text, a list of texts, or null.
@@ -66,7 +56,9 @@ PeftTargets::Names names(const Json& config, const char* name, const std::string
   const auto found = config.find(name);
   if (found == config.end()) return names;
   if (found->is_string()) {
-    names.expression = found->get<std::string>();
+    names.expressed = true;
+    const auto text = found->get<std::string>();
+    if (!is_all_linear(text)) names.expression = NamePattern::read(text, NamePattern::Of::whole);
   } else {
     names.parts = texts(*found, name, where);
   }
@@ -90,20 +82,16 @@ std::string PeftTargets::left_out_by(const std::string& module) const {
     return std::ranges::any_of(
         names.parts, [&](const std::string& part) { return ends_with_part(module, part); });
   };
-  const bool out =
-      excluded.expression ? matches(*excluded.expression, module).value_or(false) : among(excluded);
+  const bool out = excluded.expression ? excluded.expression->matches(module) : among(excluded);
   if (out) return "exclude_modules";
-  if (modules.expression) {
-    const bool in =
-        is_all_linear(*modules.expression) || matches(*modules.expression, module).value_or(true);
-    return in ? "" : "target_modules";
-  }
+  if (modules.expressed)
+    return !modules.expression || modules.expression->matches(module) ? "" : "target_modules";
   if (!modules.any()) return "";  // PEFT's own list for the architecture
   if (parameters && module.find(".experts") != std::string::npos) return "";
   if (!among(modules)) return "target_modules";
   // PEFT takes a whole name as it stands.
   if (layers.empty() || std::ranges::find(modules.parts, module) != modules.parts.end()) return "";
-  const auto layer = layer_of(module, layers_patterns);
+  const auto layer = layer_of(module, layer_numbers);
   const bool in = layer && std::ranges::find(layers, *layer) != layers.end();
   return in ? "" : "layers_to_transform";
 }
@@ -115,7 +103,7 @@ PeftTargets read_peft_targets(const std::string& text, const std::string& where)
   targets.excluded = names(config, "exclude_modules", where);
   const auto member = [&](const char* name) { return config.value(name, Json()); };
   targets.layers = numbers(member("layers_to_transform"), "layers_to_transform", where);
-  targets.layers_patterns = texts(member("layers_pattern"), "layers_pattern", where);
+  targets.layer_numbers = layer_numbers(texts(member("layers_pattern"), "layers_pattern", where));
   const Json parameters = member("target_parameters");
   targets.parameters = parameters.is_array() && !parameters.empty();
   return targets;

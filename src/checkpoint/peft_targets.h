@@ -8,19 +8,23 @@
 #include <string>
 #include <vector>
 
+#include "base/name_pattern.h"
+
 namespace viaduct {
 
 struct PeftTargets {
   /// A module's whole name or its last parts; or, as a text, a regular expression of whole names.
   struct Names {
     std::vector<std::string> parts;
-    std::optional<std::string> expression;
-    bool any() const { return expression.has_value() || !parts.empty(); }
+    bool expressed = false;                 // as a text
+    std::optional<NamePattern> expression;  // of that text; none: "all-linear", or it is not read
+    bool any() const { return expressed || !parts.empty(); }
   };
   Names modules, excluded;
-  std::vector<int64_t> layers;               // empty: all
-  std::vector<std::string> layers_patterns;  // names before a layer's number; empty: any
-  bool parameters = false;                   // target_parameters has more, of experts
+  std::vector<int64_t> layers;  // empty: all
+  /// Of whole names; the last group is the layer's number.
+  std::vector<NamePattern> layer_numbers;
+  bool parameters = false;  // target_parameters has more, of experts
 
   /// "" where the settings have this module adapted, else which of them leaves it out. A regular
   /// expression in Python's syntax that cannot be read here leaves out nothing.

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "base/error.h"
+#include "base/json_reader.h"
+#include "base/name_pattern.h"
 #include "base/nearest.h"
 #include "model/adapter_patterns.h"
 #include "model/adapter_trained.h"
@@ -200,12 +201,13 @@ bool names_module(const std::string& pattern, const std::string& module) {
 
 const double* pattern_number(const std::vector<std::pair<std::string, double>>& patterns,
                              const std::string& module, const std::string& where) {
-  for (const auto& [pattern, number] : patterns) {
-    try {
-      if (std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"))) return &number;
-    } catch (const std::regex_error&) {
-      fail<ConfigError>("{}: {} is not a regular expression", where, pattern);
-    }
+  for (const auto& [text, number] : patterns) {
+    const auto pattern = NamePattern::read(text, NamePattern::Of::end);
+    VIADUCT_CHECK(ConfigError, pattern,
+                  "{}: {} is not a regular expression (of at most 1000 characters, without "
+                  "references to groups)",
+                  where, shown_name(text));
+    if (pattern->matches(module)) return &number;
   }
   return nullptr;
 }

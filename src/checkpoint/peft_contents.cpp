@@ -1,0 +1,151 @@
+#include "checkpoint/peft_contents.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "checkpoint/round_tensor.h"
+#include "model/adapter_trained.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+/// The module of a tensor's name, and which of its tensors that is; nothing for other names.
+std::optional<std::pair<std::string, const TensorInfo * PeftFactors::*>> module_of(
+    const std::string& name) {
+  const std::string_view prefix = kAdapterPrefix;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  for (const auto& [suffix, factor] :
+       {std::pair(std::string_view(kAdapterA), &PeftFactors::a),
+        std::pair(std::string_view(kAdapterB), &PeftFactors::b),
+        std::pair(std::string_view(kAdapterMagnitude), &PeftFactors::m)}) {
+    if (name.ends_with(suffix) && name.size() > prefix.size() + suffix.size())
+      return std::pair(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()),
+                       factor);
+  }
+  return std::nullopt;
+}
+
+void refuse_tensor(const TensorInfo& info, const std::string& where) {
+  const char* what = info.name.find("lora_embedding_") != std::string::npos
+                         ? "the adapter of an embedding, which is not built yet"
+                         : "nothing that adapter_config.json explains";
+  fail<IoError>("{}: {} ({} {}) is {}", where, shown_name(info.name), dtype_name(info.dtype),
+                to_string(info.shape), what);
+}
+
+/// Whether `settings` says that a module was saved whole; a tied table also as the head.
+bool says_saved(const std::string& module, const PeftSettings& settings, const ModelConfig& model) {
+  const std::string& head = model_family(model.family).names.head;
+  const bool shared = settings.ties_saved && is_tied_table(model, module);
+  return std::ranges::any_of(settings.saved, [&](const std::string& end) {
+    return module.ends_with(end) || (shared && head.ends_with(end));
+  });
+}
+
+/// The module of a tensor that `settings` says was saved whole; "" for others.
+std::string saved_module(const std::string& tensor, const PeftSettings& settings,
+                         const std::vector<std::string>& trainable, const ModelConfig& model) {
+  const std::string name = without_adapter_prefix(tensor);
+  if (name == tensor) return "";
+  const std::string module = module_of_parameter(name);
+  const bool said = says_saved(module, settings, model);
+  return said && std::ranges::find(trainable, module) != trainable.end() ? module : "";
+}
+
+/// PEFT trains a saved token table and the head that shares it as one only if its file has both.
+void check_tied(const TensorSource& source, const std::string& table, bool ties_saved,
+                const ModelConfig& model) {
+  const std::string name = kAdapterPrefix + table + ".weight",
+                    head = kAdapterPrefix + model_family(model.family).names.head + ".weight";
+  VIADUCT_CHECK(ConfigError, ties_saved && source.contains(head),
+                "{}: modules_to_save has {}, which the model's head shares, and not the head ({}): "
+                "PEFT trained one of them apart from the other, which such a model cannot hold; "
+                "train with ensure_weight_tying=True{}",
+                source.where(), table, head,
+                table.ends_with("embed_tokens") ? "" : " and modules_to_save=[\"lm_head\"]");
+  const Tensor one = in_fp32(source.tensor(name)), other = in_fp32(source.tensor(head));
+  const bool same =
+      one.shape() == other.shape() &&
+      std::equal(one.data<float>(), one.data<float>() + one.elements(), other.data<float>());
+  VIADUCT_CHECK(ConfigError, same,
+                "{}: {} and {} differ, but the model has one tensor for both (tied): PEFT trained "
+                "them apart",
+                source.where(), name, head);
+}
+
+}  // namespace
+
+PeftContents peft_contents(const TensorSource& source, const PeftSettings& settings,
+                           const ModelConfig& model, bool of_run) {
+  const std::vector<std::string> trainable =
+      settings.saved.empty() ? std::vector<std::string>() : trainable_modules(model);
+  const std::string head = model_family(model.family).names.head;
+  PeftContents contents;
+  for (const TensorInfo& info : source.tensors()) {
+    if (const auto module = module_of(info.name)) {
+      contents.adapters[module->first].*(module->second) = &info;
+      continue;
+    }
+    const std::string module = saved_module(info.name, settings, trainable, model);
+    const bool tied_copy = settings.ties_saved && model.tied_embeddings &&
+                           info.name == kAdapterPrefix + head + ".weight";
+    if (module.empty() && !tied_copy) refuse_tensor(info, source.where());
+    if (!module.empty()) contents.trained.insert(module);
+  }
+  VIADUCT_CHECK(IoError, !contents.adapters.empty(),
+                "{}: holds no adapter: it has no tensors of one", source.where());
+  for (const std::string& module : contents.trained) {
+    // A checkpoint of a run has the table alone.
+    if (!of_run && is_tied_table(model, module))
+      check_tied(source, module, settings.ties_saved, model);
+  }
+  for (const std::string& end : settings.saved) {
+    const bool there = std::ranges::any_of(
+        contents.trained, [&](const std::string& module) { return module.ends_with(end); });
+    VIADUCT_CHECK(IoError,
+                  there || (model.tied_embeddings && settings.ties_saved && head.ends_with(end)),
+                  "{}: has no tensor of {}, which adapter_config.json has in modules_to_save",
+                  source.where(), shown_name(end));
+  }
+  return contents;
+}
+
+int64_t rank_of(const std::string& name, const PeftFactors& factors, const AdaptableModule& module,
+                bool magnitudes, const std::string& where) {
+  const auto demand = [&](const TensorInfo* info, const char* suffix) {
+    VIADUCT_CHECK(IoError, info != nullptr, "{}: {}{}{} is missing", where, kAdapterPrefix,
+                  shown_name(name), suffix);
+  };
+  demand(factors.a, kAdapterA);
+  demand(factors.b, kAdapterB);
+  if (magnitudes) demand(factors.m, kAdapterMagnitude);
+  VIADUCT_CHECK(IoError, magnitudes || factors.m == nullptr,
+                "{}: {} has the magnitudes of DoRA, but adapter_config.json has no use_dora", where,
+                shown_name(name));
+  VIADUCT_CHECK(
+      IoError,
+      !magnitudes || (factors.m->shape == Shape{module.out} && is_floating(factors.m->dtype)),
+      "{}: the magnitudes of {} are {} {}, but the model's weight has {} rows: it is of "
+      "another model",
+      where, shown_name(name), dtype_name(factors.m->dtype), to_string(factors.m->shape),
+      module.out);
+  const Shape &a = factors.a->shape, &b = factors.b->shape;
+  const int64_t rank = a.rank() == 2 ? a[0] : 0;
+  const bool fits = rank > 0 && a == Shape{rank, module.in} && b == Shape{module.out, rank} &&
+                    is_floating(factors.a->dtype) && is_floating(factors.b->dtype);
+  VIADUCT_CHECK(IoError, fits,
+                "{}: the adapter of {} is {} {} and {} {}, but the model's weight is [{}, {}]: "
+                "expected floating [r, {}] and [{}, r]: it is of another model",
+                where, shown_name(name), dtype_name(factors.a->dtype), to_string(a),
+                dtype_name(factors.b->dtype), to_string(b), module.out, module.in, module.in,
+                module.out);
+  return rank;
+}
+
+}  // namespace viaduct
