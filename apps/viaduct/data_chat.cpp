@@ -40,6 +40,13 @@ double percent(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
+/// Warns of the conversations that have what `what` says, if there are any.
+void warn_of(const ProblemCount& count, std::string_view what) {
+  if (count.lines == 0) return;
+  log_warning("{} {} (the first: {})",
+              counted(count.lines, "conversation has", "conversations have"), what, count.first);
+}
+
 void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& settings) {
   for (size_t i = 0; i < result.problems.size(); ++i) {
     const ProblemCount& problem = result.problems[i];
@@ -62,33 +69,18 @@ void warn_about_input(const ChatFilesResult& result, const ChatFilesSettings& se
                     : "they are encoded as control tokens, as Hugging Face does; "
                       "--user-control-tokens as-text encodes them as plain text");
   }
-  if (result.hidden_tools.lines > 0) {
-    log_warning("{} tools or tool calls that the template does not show (the first: {})",
-                counted(result.hidden_tools.lines, "conversation has", "conversations have"),
-                result.hidden_tools.first);
-  }
-  if (result.hidden_context.lines > 0) {
-    log_warning(
-        "{} thoughts (reasoning_content, thinking) or documents that the template does not show, "
-        "so that no model sees or learns them (the first: {})",
-        counted(result.hidden_context.lines, "conversation has", "conversations have"),
-        result.hidden_context.first);
-  }
-  if (result.encoded_twice.lines > 0) {
-    log_warning(
-        "{} calls whose arguments are JSON as a text, of which the template makes JSON again: what "
-        "is learned is a text of escaped JSON, \"{{\\\"…\", as transformers renders it; give "
-        "arguments as an object (the first: {})",
-        counted(result.encoded_twice.lines, "conversation has", "conversations have"),
-        result.encoded_twice.first);
-  }
-  if (result.passed_over.lines > 0) {
-    log_warning(
-        "{} messages that say \"train\": true or \"weight\": 1 and are not learned: --train-on {} "
-        "learns others (the first: {})",
-        counted(result.passed_over.lines, "conversation has", "conversations have"),
-        fmt::join(result.train_on, ", "), result.passed_over.first);
-  }
+  warn_of(result.hidden_tools, "tools or tool calls that the template does not show");
+  warn_of(result.hidden_context,
+          "thoughts (reasoning_content, thinking) or documents that the template does not show, so "
+          "that no model sees or learns them");
+  warn_of(result.encoded_twice,
+          "calls whose arguments are JSON as a text, of which the template makes JSON again: what "
+          "is learned is a text of escaped JSON, \"{\\\"…\", as transformers renders it; give "
+          "arguments as an object");
+  warn_of(result.passed_over,
+          fmt::format("messages that say \"train\": true or \"weight\": 1 and are not learned: "
+                      "--train-on {} learns others",
+                      fmt::join(result.train_on, ", ")));
   if (result.open_answers > 0) {
     log_warning(
         "{} not end with a special token: a model learns to stop from the end token that a "

@@ -89,10 +89,9 @@ void check_first(const ConversationPrefixes& prefixes, std::string_view text, si
   if (!known) {
     answer_not_found(
         0,
-        "the template puts a text before the first message that it does not put before "
-        "a later one, and has no generation prompt to tell where the answer begins; {% generation "
-        "%} blocks in "
-        "the template tell it");
+        "the template puts a text before the first message that it does not put before a later "
+        "one, and has no generation prompt to tell where the answer begins; {% generation %} "
+        "blocks in the template tell it");
   }
 }
 

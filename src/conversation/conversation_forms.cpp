@@ -11,7 +11,6 @@
 #include "conversation/line_members.h"
 #include "conversation/message_checks.h"
 #include "conversation/prompt_template.h"
-#include "template/large_integer.h"
 
 namespace viaduct {
 namespace {
@@ -243,15 +242,7 @@ Conversation parse_conversation(const TemplateMap& line, ConversationForm form,
 }
 
 Conversation parse_conversation(std::string_view line, const ConversationReading& reading) {
-  TemplateValue value;
-  try {
-    value = TemplateValue::from_json(line, "JSON");
-  } catch (const LargeInteger& error) {
-    invalid_line(Problem::wrong_member, "{}", error.what());
-  } catch (const Error& error) {
-    invalid_line(Problem::not_json, "{}", error.what());
-  }
-  if (!value.is_map()) invalid_line(Problem::not_json, "{}, expected an object", type_name(value));
+  const TemplateValue value = line_object(line);
   return parse_conversation(value.as_map(), form_of(value.as_map(), reading), reading);
 }
 

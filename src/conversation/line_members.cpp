@@ -1,11 +1,26 @@
 #include "conversation/line_members.h"
 
+#include "template/large_integer.h"
+
 namespace viaduct {
 namespace {
 
 using Problem = ConversationProblem;
 
 }  // namespace
+
+TemplateValue line_object(std::string_view line) {
+  TemplateValue value;
+  try {
+    value = TemplateValue::from_json(line, "JSON");
+  } catch (const LargeInteger& error) {
+    invalid_line(Problem::wrong_member, "{}", error.what());
+  } catch (const Error& error) {
+    invalid_line(Problem::not_json, "{}", error.what());
+  }
+  if (!value.is_map()) invalid_line(Problem::not_json, "{}, expected an object", type_name(value));
+  return value;
+}
 
 const TemplateValue* member(const TemplateMap& line, std::string_view name) {
   const TemplateValue* found = line.find(name);

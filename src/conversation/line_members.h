@@ -16,6 +16,9 @@ template <class... Args>
   throw InvalidConversation(problem, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// The JSON object of a line; InvalidConversation for anything else.
+TemplateValue line_object(std::string_view line);
+
 /// The member, nothing where it is missing or null.
 const TemplateValue* member(const TemplateMap& line, std::string_view name);
 

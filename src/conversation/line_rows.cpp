@@ -7,10 +7,10 @@
 #include "base/function_ref.h"
 #include "base/units.h"
 #include "conversation/context_visibility.h"
+#include "conversation/line_members.h"
 #include "conversation/shorten.h"
 #include "conversation/tool_visibility.h"
 #include "data/tokenizer/unicode.h"
-#include "template/large_integer.h"
 
 namespace viaduct {
 namespace {
@@ -107,18 +107,7 @@ PieceRows LineRows::convert(const ConversationPiece& piece) {
 }
 
 void LineRows::convert_line(std::string_view line, const std::string& place, PieceRows& result) {
-  TemplateValue value;
-  try {
-    value = TemplateValue::from_json(line, "JSON");
-  } catch (const LargeInteger& error) {
-    throw InvalidConversation(Problem::wrong_member, error.what());
-  } catch (const Error& error) {
-    throw InvalidConversation(Problem::not_json, error.what());
-  }
-  if (!value.is_map()) {
-    throw InvalidConversation(Problem::not_json,
-                              fmt::format("{}, expected an object", type_name(value)));
-  }
+  const TemplateValue value = line_object(line);
   const ConversationForm form = form_of(value.as_map(), settings_.reading);
   if (!result.form) {
     result.form = form;

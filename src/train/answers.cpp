@@ -5,7 +5,6 @@
 #include "generate/stop_text.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
-#include "train/base_model.h"
 #include "train/open_generator.h"
 
 namespace viaduct {
@@ -77,8 +76,7 @@ void run_answers(const RunSetup& setup, const AnswerWork& work, Device& device, 
   check_same_settings(world->host(), setup.config);
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   Generator generator = open_generator(setup, run, setup.model.max_positions, device, ops, world);
-  check_adapter_base_on_all(*world, setup);
-  read_weights(generator, setup);
+  read_weights(generator, setup, *world);
   KeptSequence kept(generator);
   // Behind this, a rank that fails does so in an operation that others are in, or ends the relay.
   world->barrier();

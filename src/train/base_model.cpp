@@ -64,4 +64,10 @@ void check_adapter_base_on_all(Communicator& world, const RunSetup& setup) {
   run_on_all(world, check, "comparing the model with the one that the adapter was trained on");
 }
 
+void read_checked_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
+                          Communicator& world) {
+  check_adapter_base_on_all(world, setup);
+  read_run_weights(context, store, setup);
+}
+
 }  // namespace viaduct

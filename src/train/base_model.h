@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "comm/communicator.h"
 #include "run/setup.h"
+#include "sharding/parameter_store.h"
 
 namespace viaduct {
 
@@ -20,5 +21,9 @@ void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const
 
 /// check_adapter_base of peft.adapter, where there is one: rank 0 reads, all ranks get its error.
 void check_adapter_base_on_all(Communicator& world, const RunSetup& setup);
+
+/// The weights of a run that only runs forwards (read_run_weights), once that check has passed.
+void read_checked_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
+                          Communicator& world);
 
 }  // namespace viaduct

@@ -65,7 +65,7 @@ RunSetup fit_micro_batch(const LoadedRunConfig& loaded, double memory_bytes, int
   const std::string device = loaded.config.dist.device.value_or("cpu");
   VIADUCT_CHECK(ConfigError, device == "cpu",
                 "train.micro_batch_size: auto measures the memory of this machine, for "
-                "dist.device=cpu, found {}; viaduct plan --largest searches for GPUs",
+                "dist.device=cpu, found {}; viaduct plan --model finds the rows for GPUs",
                 device);
   const int64_t batch = loaded.config.train.global_batch_size,
                 data_ranks = data_parallel_size(loaded.config);

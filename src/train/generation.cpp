@@ -12,7 +12,6 @@
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
-#include "train/base_model.h"
 #include "train/open_generator.h"
 
 namespace viaduct {
@@ -88,8 +87,7 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
   check_same_settings(world->host(), setup.config);
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   Generator generator = open_generator(setup, run, longest_text(work), device, ops, world);
-  check_adapter_base_on_all(*world, setup);
-  read_weights(generator, setup);
+  read_weights(generator, setup, *world);
 
   const GlobalRank rank{world->rank()};
   const bool leads = rank.value == 0;

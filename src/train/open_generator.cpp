@@ -1,6 +1,6 @@
 #include "train/open_generator.h"
 
-#include "run/adapter_setup.h"
+#include "train/base_model.h"
 
 namespace viaduct {
 
@@ -10,9 +10,9 @@ Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t 
   return {device, ops, setup.model, settings, make_groups(run, std::move(world))};
 }
 
-void read_weights(Generator& generator, const RunSetup& setup) {
+void read_weights(Generator& generator, const RunSetup& setup, Communicator& world) {
   OpContext context = generator.context();
-  read_run_weights(context, generator.store(), setup);
+  read_checked_weights(context, generator.store(), setup, world);
   generator.store().make_derived_weights();
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "run/adapter_setup.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 #include "train/base_model.h"
@@ -83,8 +82,7 @@ TaskScore evaluate_tasks(const TaskEvaluation& evaluation, Device& device, const
   const ResolvedRun resolved = resolve_run(run.config, run.model);
   Engine engine(device, ops, run.model, resolved, make_groups(resolved, world));
   OpContext context{device, ops};
-  check_adapter_base_on_all(*world, run);
-  read_run_weights(context, engine.store(), run);
+  read_checked_weights(context, engine.store(), run, *world);
   TaskScore score;
   score.texts =
       score_texts(engine, evaluation.tasks.texts,

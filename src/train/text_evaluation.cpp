@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "data/tokenizer/text_ids.h"
 #include "engine/evaluation.h"
-#include "run/adapter_setup.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 #include "train/base_model.h"
@@ -47,8 +46,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   const ResolvedRun resolved = resolve_run(run.config, run.model);
   Engine engine(device, ops, run.model, resolved, make_groups(resolved, world));
   OpContext context{device, ops};
-  check_adapter_base_on_all(*world, run);
-  read_run_weights(context, engine.store(), run);
+  read_checked_weights(context, engine.store(), run, *world);
 
   const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp().size(),
                               engine.groups().dp().rank()};

@@ -60,8 +60,10 @@ build/release/viaduct convert --from "$folder/runs/quickstart/checkpoints" --to 
 cat >"$folder/model/chat_template.jinja" <<'JINJA'
 {%- for message in messages %}{{ message.role + ': ' + message.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}
 JINJA
+# Two checkpoints stay: the script asks them whether they hold an adapter.
 VIADUCT_RUNS=$folder/runs $finetune --model "$folder/model" train.train_iters=2 scheduler.lr_warmup_iters=1 validation.eval_interval=2 \
-  validation.eval_iters=1 logger.log_interval=1 dist.threads_per_rank=1 </dev/null 2>&1 | tee "$folder/finetune_log"
+  validation.eval_iters=1 logger.log_interval=1 dist.threads_per_rank=1 checkpoint.save_interval=1 checkpoint.most_recent_k=2 </dev/null 2>&1 |
+  tee "$folder/finetune_log"
 expect "$folder/finetune_log" '== the model as it is' '^perplexity' '== three questions' '== conversations to rows' '154 conversations, 154 rows' '== training$' \
   'packed|rows of 256' 'step 0 \| validation loss' 'step 2 \| validation loss' '== the same text again' '^perplexity' '== the same questions' '== the trained model'
 [[ -f $folder/runs/finetune/model/config.json && -f $folder/runs/finetune/model.gguf ]] || { echo "finetune: no export"; exit 1; }

@@ -78,7 +78,7 @@ rm -rf "${out:?}/checkpoints"
 
 # An override may train all weights, or continue an adapter: what the run saved says which it is.
 trained=(--model "$out/checkpoints") source=(--from "$out/checkpoints")
-if [[ -n $(echo "$out"/checkpoints/step_*/adapter_config.json) && -f $(echo "$out"/checkpoints/step_*/adapter_config.json) ]]; then
+if compgen -G "$out/checkpoints/step_*/adapter_config.json" >/dev/null; then
   trained=(--model "$model" --adapter "$out/checkpoints") source=(--from "$model" --adapter "$out/checkpoints")
 fi
 say "the same text again"

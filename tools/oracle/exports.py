@@ -3,8 +3,8 @@
     ./viaduct.sh oracle exports [CASE…]
 
 A case: `viaduct train` makes one step of a small model, whose checkpoint is converted to Hugging Face folders (its own format, BF16, FP16)
-and, where llama.cpp has the architecture, to GGUF files (its own format; of a wider model in each quantized one). A family that takes adapters
-is trained with one, which is exported for PEFT, and merged. transformers (for adapters with peft) opens all; its logits are compared with those
+and, where llama.cpp has the architecture, to GGUF files (its own format; of a wider model in each quantized one). One without
+experts is trained with an adapter, which is exported for PEFT, and merged. transformers (for adapters with peft) opens all; its logits are compared with those
 of `viaduct probe` in FP32, relative L2 of at most 2e-5. A tensor that transformers misses or does not expect is an error, and so is a warning
 of `viaduct convert`. Prints a table: a line for each case, a column for each form ("read back": transformers does not read the architecture,
 Viaduct's own reading of the file is compared). Every family that the program has must have a case. Packages are the newest of PyPI at the
@@ -89,7 +89,7 @@ CASES = {
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}
 # llama.cpp has no windows in this architecture, and transformers no head beside the table.
 NOT_GGUF = {"mistral-window", "gemma2-untied"}
-ADAPTERS = GGUF  # those without experts and latent attention
+ADAPTERS = {name for name, fields in CASES.items() if not set(EXPERTS) <= set(fields)}  # those without experts
 WIDE = ["model.hidden_size=256", "model.ffn_hidden_size=512"]  # rows of whole blocks of the types with 256 elements
 
 
@@ -105,7 +105,7 @@ def check(viaduct, name, fields):
         distances = {"folder": export.folder(), "bf16": export.rounded("bf16"), "fp16": export.rounded("fp16")}
         if family in GGUF and name not in NOT_GGUF:
             distances["GGUF"] = export.gguf()
-        if family in ADAPTERS:
+        if name in ADAPTERS:
             distances["adapter"], distances["merged"] = export.adapter()
         problems = export.problems
     if name in GGUF:

@@ -5,7 +5,7 @@ learning, all weights, in FP32 and BF16. Both write their loss of every step.
     ./viaduct.sh oracle tuning --steps 10    nothing is written, a quarter of the time; neither with --recipe fp32
 
 transformers has FP32 weights; its BF16 is torch.autocast, ours `bf16_mixed`. Exit status 1 if the mean of all losses differs by 1 %, or that
-of any ten by 1 % in FP32 and 2 % in BF16: BF16 moves transformers' own means of ten by up to 2.5 % from those of FP32.
+of any ten by 1 % in FP32 and 2 % in BF16: BF16 moves transformers' own means of ten by up to 3 % from those of FP32.
 """
 
 import argparse
@@ -95,8 +95,10 @@ def compare(name, mine, other):
              for at in range(0, len(mine), MEANS)]
     apart = max(abs(a - b) / b for a, b in means)
     whole = abs(sum(mine) - sum(other)) / sum(other)
-    print(f"{name}: first {mine[0]:.6f} and {other[0]:.6f}; means of {MEANS}: " + ", ".join(f"{a:.5f} / {b:.5f}" for a, b in means) + f"; {apart:.2%}, of all {whole:.2%}")
-    return [name, f"{mine[0]:.5f} / {other[0]:.5f}", ", ".join(f"{a:.4f} / {b:.4f}" for a, b in means), f"{apart:.2%}", f"{whole:.2%}"], not (apart <= LIMIT_OF_MEANS[name] and whole <= LIMIT)
+    print(f"{name}: first {mine[0]:.6f} and {other[0]:.6f}; means of {MEANS}: " + ", ".join(f"{a:.5f} / {b:.5f}" for a, b in means)
+          + f"; {apart:.2%}, of all {whole:.2%}")
+    row = [name, f"{mine[0]:.5f} / {other[0]:.5f}", ", ".join(f"{a:.4f} / {b:.4f}" for a, b in means), f"{apart:.2%}", f"{whole:.2%}"]
+    return row, not (apart <= LIMIT_OF_MEANS[name] and whole <= LIMIT)
 
 
 def main():
