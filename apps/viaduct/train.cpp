@@ -65,7 +65,7 @@ void print_layout(const RunSetup& setup, const Launch& launch) {
                                                                : "";
   say("{}{}: {}; micro-batches of {}\n", counted(dist.ranks, "rank"), places,
       mesh_text(resolve_run(setup.config, setup.model).parallelism.mesh),
-      counted(setup.config.train.micro_batch_size, "row"));
+      counted(setup.config.train.micro_batch_rows(), "row"));
 }
 
 /// Writes `text` to standard output, and reports what the run could not write. The run is done and
@@ -311,11 +311,11 @@ Subcommand add_train(CLI::App& root) {
                   loaded.config.dist.ranks);
               check_started(loaded.config.dist, launch);
               VIADUCT_CHECK(ConfigError,
-                            !loaded.config.train.micro_batch_is_auto ||
+                            !loaded.config.train.micro_batch_size.is_auto() ||
                                 (options->cluster.empty() && options->target.empty()),
                             "train.micro_batch_size: auto is found for the memory of this machine; "
                             "with --target or --cluster expected a number of rows");
-              RunSetup prepared = loaded.config.train.micro_batch_is_auto
+              RunSetup prepared = loaded.config.train.micro_batch_size.is_auto()
                                       ? fit_micro_batch(loaded, launch)
                                       : prepare_run(std::move(loaded));
               if (!prepared.config.dist.simulated())

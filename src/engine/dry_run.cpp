@@ -255,7 +255,7 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (with_evaluation || config.train.skip_train) {
     in_window(MemorySequence::evaluate, [&] {
       engine.evaluate(evaluated_together(config), [&](int64_t) {
-        return blank_batch(config.train.micro_batch_size, row_documents(setup), false);
+        return blank_batch(config.train.micro_batch_rows(), row_documents(setup), false);
       });
     });
   }
@@ -270,7 +270,7 @@ void run_blank_batches(const RunSetup& setup, Engine& engine, std::optional<int6
   const std::vector<int32_t> of_row = row_documents(setup);
   const bool executes = engine.device().executes();
   if (!config.context_parallel.hybrid_context_parallel) {
-    const HostBatch blank = blank_batch(config.train.micro_batch_size, of_row, executes);
+    const HostBatch blank = blank_batch(config.train.micro_batch_rows(), of_row, executes);
     engine.run_micro_batches(count.value_or(micro_batches(config)), [&](int64_t) { return blank; });
     return;
   }

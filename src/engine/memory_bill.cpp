@@ -98,12 +98,14 @@ std::vector<Change> changes_of(const RunConfig& c) {
     list.push_back({Kind::gradients, "ddp.grad_reduce_in_fp32=false",
                     [](RunConfig& config) { config.ddp.grad_reduce_in_fp32 = false; }});
   }
-  if (c.train.micro_batch_size % 2 == 0) {
+  if (c.train.micro_batch_rows() % 2 == 0) {
     // Whose `auto` depends on the number of micro-batches.
     list.push_back({Kind::batch,
                     fmt::format("train.micro_batch_size={} model.packed_weights={}",
-                                c.train.micro_batch_size / 2, c.packing.packed_weights.value()),
-                    [](RunConfig& config) { config.train.micro_batch_size /= 2; }});
+                                c.train.micro_batch_rows() / 2, c.packing.packed_weights.value()),
+                    [](RunConfig& config) {
+                      config.train.micro_batch_size = config.train.micro_batch_rows() / 2;
+                    }});
   }
   if (const auto& layers = c.model.num_layers; !layers.is_auto() && !c.offload.cpu_offloading) {
     const int64_t all = layers.value();

@@ -60,7 +60,8 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
     space.pp = sizes.pipeline_model_parallel_size;
   if (given.fixes("model.virtual_pipeline_model_parallel_size"))
     space.vpp = config.pipeline.virtual_stages();
-  if (given.fixes("train.micro_batch_size")) space.micro_batch = config.train.micro_batch_size;
+  if (given.fixes("train.micro_batch_size") && !config.train.micro_batch_size.is_auto())
+    space.micro_batch = config.train.micro_batch_rows();
   space.given_recompute = given.fixes_any(
       {"model.recompute_granularity", "model.recompute_method", "model.recompute_num_layers",
        "model.num_microbatches_with_partial_activation_checkpoints"});

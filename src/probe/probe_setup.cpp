@@ -84,7 +84,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
                 "model.hybrid_context_parallel: true, but probe cuts whole rows, not documents");
   VIADUCT_CHECK(
-      ConfigError, !config.train.micro_batch_is_auto,
+      ConfigError, !config.train.micro_batch_size.is_auto(),
       "train.micro_batch_size: auto is found by viaduct train; expected a number of rows");
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
                 "train.global_batch_size: {}, but the batch has {}", config.train.global_batch_size,
@@ -109,7 +109,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   ProbeSettings& settings = setup.settings;
   settings.run = resolve_run(config, setup.model);
   settings.micro_batch_size =
-      loaded.outcome.is_given("train.micro_batch_size") ? config.train.micro_batch_size : 0;
+      loaded.outcome.is_given("train.micro_batch_size") ? config.train.micro_batch_rows() : 0;
   settings.loss_scaler = loss_scaler_settings(config.mixed_precision);
   if (request.train)
     settings.schedules =

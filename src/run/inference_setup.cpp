@@ -109,8 +109,8 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   const bool chunks = pipeline.virtual_stages() > 1 || pipeline.pipeline_model_parallel_layout;
   const int64_t micro_batches = chunks ? pipeline.group_size(stages) : 1;
   const int64_t rows = peek.outcome.is_given("train.micro_batch_size")
-                           ? peek.config.train.micro_batch_size
-                           : defaults.train.micro_batch_size;
+                           ? peek.config.train.micro_batch_rows()
+                           : defaults.train.micro_batch_rows();
   defaults.train.global_batch_size =
       std::max<int64_t>(1, rows * micro_batches * data_parallel_size(peek.config));
   if (request.few_tokens) {

@@ -22,7 +22,7 @@ bool reads_tiles(const RunConfig& config) {
 
 void resolve_packed_weights(RunConfig& config) {
   if (!config.packing.packed_weights.is_auto()) return;
-  const int64_t tokens = config.train.micro_batch_size * config.model.seq_length.value_or(0) /
+  const int64_t tokens = config.train.micro_batch_rows() * config.model.seq_length.value_or(0) /
                          config.parallel.context_parallel_size;
   const bool short_products = tokens <= kMostTokens || cpu_isa_of(config.dist) == CpuIsa::amx;
   config.packing.packed_weights.resolve(micro_batches(config) > 1 && short_products &&

@@ -198,13 +198,13 @@ void apply_packing(RunConfig& config, ConfigOutcome& outcome, Problems& problems
   packing.conversations = !found.with.empty();
   packing.plain = !found.without.empty();
   note_masks(config, outcome, found);
-  if (packing.packed_sequence_size && !found.with.empty() && config.train.micro_batch_size > 1 &&
+  if (packing.packed_sequence_size && !found.with.empty() && config.train.micro_batch_rows() > 1 &&
       !config.train.skip_train) {
     outcome.notes.push_back(
         fmt::format("train.micro_batch_size = {} with packed rows: any is allowed here; "
                     "Megatron-Bridge demands "
                     "1 of the same configuration",
-                    config.train.micro_batch_size));
+                    config.train.micro_batch_rows()));
   }
 }
 

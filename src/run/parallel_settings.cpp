@@ -30,7 +30,7 @@ int64_t document_ranks(const RunConfig& config) {
 }
 
 int64_t micro_batches(const RunConfig& config) {
-  const int64_t rows = config.train.micro_batch_size * data_parallel_size(config);
+  const int64_t rows = config.train.micro_batch_rows() * data_parallel_size(config);
   const int64_t batch = batch_schedule(config).full();
   return rows == 0 || batch % rows != 0 ? 0 : batch / rows;
 }
@@ -39,7 +39,7 @@ int64_t kept_logits_bytes(const RunConfig& config) {
   const ParallelConfig& sizes = config.parallel;
   const bool all =
       sizes.pipeline_model_parallel_size > 1 && config.pipeline.pipeline_schedule == "gpipe";
-  const int64_t tokens = config.train.micro_batch_size * config.model.seq_length.value_or(0) /
+  const int64_t tokens = config.train.micro_batch_rows() * config.model.seq_length.value_or(0) /
                          sizes.context_parallel_size * (all ? micro_batches(config) : 1);
   const int64_t columns = config.model.vocab_size.value_or(0) / sizes.tensor_model_parallel_size;
   return tokens * columns * dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation);
@@ -75,7 +75,7 @@ void resolve_parallel(RunConfig& config) {
             pp = sizes.pipeline_model_parallel_size;
   const auto& length = config.model.seq_length;
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
-                       length.value() / cp * config.train.micro_batch_size % tp == 0;
+                       length.value() / cp * config.train.micro_batch_rows() % tp == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.

@@ -14,7 +14,7 @@ BatchScheduleSettings batch_settings(const RunConfig& config) {
   settings.full = train.global_batch_size;
   if (const auto& ramp = train.rampup_batch_size; ramp && ramp->size() == 3)
     settings.ramp = BatchRamp{(*ramp)[0], (*ramp)[1], (*ramp)[2]};
-  settings.multiple = std::max<int64_t>(1, train.micro_batch_size * data_parallel_size(config));
+  settings.multiple = std::max<int64_t>(1, train.micro_batch_rows() * data_parallel_size(config));
   settings.round_down = train.decrease_batch_size_if_needed;
   return settings;
 }

@@ -200,7 +200,7 @@ void limit_conversations(RunSetup& setup) {
 RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
   RunConfig& config = setup.config;
-  VIADUCT_CHECK(ConfigError, !config.train.micro_batch_is_auto,
+  VIADUCT_CHECK(ConfigError, !config.train.micro_batch_size.is_auto(),
                 "train.micro_batch_size: auto is found by viaduct train (its --dry-run prints it); "
                 "expected a number of rows");
   const auto [base, base_text] = open_architecture(setup);

@@ -55,26 +55,16 @@ FieldGroup train_fields(TrainConfig& config) {
              "A batch that micro_batch_size · dp does not divide is rounded down to one that it "
              "does; false: it is an error.")
       .on_resume(resume::said(kBatch));
-  Field& rows = group
-                    .field("micro_batch_size", config.micro_batch_size,
-                           "Rows of one forward and backward on a rank; gradients accumulate over "
-                           "global_batch_size / (micro_batch_size · "
-                           "dp) of them. auto (viaduct train): the most that fit in memory, by a "
-                           "dry run.")
-                    .range(1, kMostRows)
-                    .in("rows")
-                    .alias("recipe.data.micro_batch_size")
-                    .on_resume(resume::free);
-  rows.type = "int or auto";
-  rows.assign = [&config, number = rows.assign](const Value& value) {
-    config.micro_batch_is_auto = value.is_plain("auto");
-    if (!config.micro_batch_is_auto) return number(value);
-    config.micro_batch_size = 1;
-    return true;
-  };
-  rows.current = [&config, number = rows.current] {
-    return config.micro_batch_is_auto ? write_value(Auto<int64_t>()) : number();
-  };
+  group
+      .field("micro_batch_size", config.micro_batch_size,
+             "Rows of one forward and backward on a rank; gradients accumulate over "
+             "global_batch_size / (micro_batch_size · "
+             "dp) of them. auto (viaduct train): the most that fit in memory, by a "
+             "dry run.")
+      .range(1, kMostRows)
+      .in("rows")
+      .alias("recipe.data.micro_batch_size")
+      .on_resume(resume::free);
   group.on_resume(resume::free);  // what follows says when a run stops
   group
       .field("exit_interval", config.exit_interval,

@@ -17,9 +17,8 @@ struct TrainConfig {
   /// [start, increment, rows of data over which the batch grows to global_batch_size].
   std::optional<std::vector<int64_t>> rampup_batch_size;
   bool decrease_batch_size_if_needed = false;
-  int64_t micro_batch_size = 2;
-  /// micro_batch_size is `auto`, and 1 until train/fit_micro_batch.h has found it.
-  bool micro_batch_is_auto = false;
+  /// auto: found by train/fit_micro_batch.h.
+  Auto<int64_t> micro_batch_size = int64_t{2};
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
   std::optional<int64_t> early_stopping_patience;
@@ -31,6 +30,9 @@ struct TrainConfig {
   std::vector<int64_t> iterations_to_skip;
   std::optional<int64_t> check_weight_hash_across_dp_replicas_interval;
   std::vector<std::string> exit_signals{"SIGHUP", "SIGUSR1", "SIGUSR2"};
+
+  /// Rows of a micro-batch. While that is `auto`: 1, which must be legal if any number is.
+  int64_t micro_batch_rows() const { return micro_batch_size.value_or(1); }
 };
 
 struct ValidationConfig {

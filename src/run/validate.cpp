@@ -69,7 +69,7 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
   constexpr double kMostTokens = 1 << 26, kMostElements = 1e16;
   constexpr double kMostLayerPasses = 1 << 21;  // of a step, which the dry run records one by one
   const ModelFields& m = config.model;
-  const double rows = static_cast<double>(config.train.micro_batch_size);
+  const double rows = static_cast<double>(config.train.micro_batch_rows());
   const double tokens = rows * number_of(m.seq_length);
   if (tokens > kMostTokens) {
     problems.add(

@@ -57,15 +57,15 @@ void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Probl
   const bool given =
       outcome.is_given("train.global_batch_size") || outcome.is_given("train.micro_batch_size");
   const int64_t data_ranks = data_parallel_size(config);
-  const int64_t rows = config.train.micro_batch_size * data_ranks;
+  const int64_t rows = config.train.micro_batch_rows() * data_ranks;
   const bool rounded = config.train.decrease_batch_size_if_needed;
   if (given && !rounded && rows > 0 && config.train.global_batch_size % rows != 0) {
     problems.add(
         "train.global_batch_size: {} is not divisible by micro_batch_size · data-parallel ranks = "
         "{} · {}; nearest: {}{}",
-        config.train.global_batch_size, config.train.micro_batch_size, data_ranks,
+        config.train.global_batch_size, config.train.micro_batch_rows(), data_ranks,
         nearest_multiple(config.train.global_batch_size, rows),
-        smaller_micro_batch(config.train.global_batch_size, config.train.micro_batch_size,
+        smaller_micro_batch(config.train.global_batch_size, config.train.micro_batch_rows(),
                             data_ranks));
   }
 }

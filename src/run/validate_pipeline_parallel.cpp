@@ -171,7 +171,7 @@ class PipelineRules {
           group, pp_, pp_);
       return;
     }
-    const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
+    const int64_t rows = config_.train.micro_batch_rows() * data_parallel_size(config_);
     const BatchSchedule batches = batch_schedule(config_);
     if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
     for (const BatchSchedule::Size& size : batches.sizes()) {
@@ -202,7 +202,7 @@ class PipelineRules {
           "messages would deadlock",
           kName);
     }
-    const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
+    const int64_t rows = config_.train.micro_batch_rows() * data_parallel_size(config_);
     const BatchSchedule batches = batch_schedule(config_);
     if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
     for (const BatchSchedule::Size& size : batches.sizes()) {

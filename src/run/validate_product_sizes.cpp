@@ -105,7 +105,7 @@ void validate_sizes_of_products(const RunConfig& config, const PrecisionRecipe& 
     check_attention_sizes(m, tp, check);
   }
   if (!m.seq_length.is_auto()) {
-    const int64_t tokens = config.train.micro_batch_size * m.seq_length.value() /
+    const int64_t tokens = config.train.micro_batch_rows() * m.seq_length.value() /
                            config.parallel.context_parallel_size;
     check("tokens of a micro-batch", tokens, all);
     const Auto<bool>& cut = config.parallel.sequence_parallel;

@@ -45,13 +45,13 @@ void validate_sequence(const RunConfig& config, Problems& problems) {
   }
   const auto& length = config.model.seq_length;
   if (length.is_auto() || length.value() % cp != 0) return;
-  const int64_t tokens = length.value() / cp * config.train.micro_batch_size;
+  const int64_t tokens = length.value() / cp * config.train.micro_batch_rows();
   if (tokens % tp != 0) {
     problems.add(
         "model.sequence_parallel: the {} tokens of a rank's micro-batch (seq_length / "
         "context_parallel_size · micro_batch_size = {} / {} · {}) are not divisible by "
         "tensor_model_parallel_size = {}; nearest: {} tokens",
-        tokens, length.value(), cp, config.train.micro_batch_size, tp,
+        tokens, length.value(), cp, config.train.micro_batch_rows(), tp,
         nearest_multiple(tokens, tp));
   }
 }

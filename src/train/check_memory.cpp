@@ -44,7 +44,7 @@ void check_memory(const RunSetup& setup, const PlannedMemory& planned, HostGroup
         "the model, its optimizer state and a step with train.micro_batch_size={} take {} on a "
         "rank{}{}, {} on the {} of this machine, which has {} of memory (viaduct train "
         "--dry-run lists the owners); {}",
-        setup.config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
+        setup.config.train.micro_batch_rows(), format_bytes(planned.plan.arena_bytes),
         in_host_memory > 0 ? fmt::format(" and {} of second memory in the host's "
                                          "(memory.offload_path is null)",
                                          format_bytes(in_host_memory))

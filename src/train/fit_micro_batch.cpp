@@ -19,7 +19,6 @@ namespace {
 /// The run with micro-batches of so many rows.
 RunSetup with_rows(LoadedRunConfig loaded, int64_t rows) {
   loaded.config.train.micro_batch_size = rows;
-  loaded.config.train.micro_batch_is_auto = false;
   return prepare_run(std::move(loaded));
 }
 
@@ -47,7 +46,7 @@ int64_t rows_of_checkpoint(const CheckpointConfig& checkpoint) {
   RunConfig then;
   Problems other_version;
   const ConfigOutcome read = read_config(run_schema(then), {file, {}}, other_version);
-  return read.is_given("train.micro_batch_size") ? then.train.micro_batch_size : 0;
+  return read.is_given("train.micro_batch_size") ? then.train.micro_batch_rows() : 0;
 }
 
 /// Sizes that divide a data-parallel rank's share of the batch, the largest first.

@@ -86,7 +86,7 @@ TaskScore evaluate_tasks(const TaskEvaluation& evaluation, Device& device, const
   TaskScore score;
   score.texts =
       score_texts(engine, evaluation.tasks.texts,
-                  {.micro_batch_tokens = run.config.train.micro_batch_size * resolved.positions,
+                  {.micro_batch_tokens = run.config.train.micro_batch_rows() * resolved.positions,
                    .requests = evaluation.tasks.requests},
                   {.stop = {}, .progress = std::move(progress)})
           .value();

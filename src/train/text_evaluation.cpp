@@ -48,7 +48,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   OpContext context{device, ops};
   read_checked_weights(context, engine.store(), run, *world);
 
-  const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp().size(),
+  const MicroBatchPlace place{run.config.train.micro_batch_rows(), engine.groups().dp().size(),
                               engine.groups().dp().rank()};
   const EvaluationSet set = each_row_once("", evaluation.data.rows, place);
   const std::vector<int32_t> bytes_of =

@@ -350,7 +350,7 @@ bool Trainer::step() {
     const int64_t micro_batches = data_->micro_batches(work.rows);
     engine_->run_micro_batches(micro_batches, [&](int64_t i) {
       count_rows(timed([&] {
-        return read_or_blank(config_.train.micro_batch_size,
+        return read_or_blank(config_.train.micro_batch_rows(),
                              [&] { return data_->train(state_.consumed_samples, i); });
       }));
       if (i + 1 == micro_batches) post();

@@ -111,7 +111,7 @@ bool Trainer::evaluate_tasks(EvaluationFigures& figures) {
   const double begin = steady_seconds();
   const auto texts =
       score_texts(*engine_, tasks_->texts,
-                  {.micro_batch_tokens = config_.train.micro_batch_size * run_.positions,
+                  {.micro_batch_tokens = config_.train.micro_batch_rows() * run_.positions,
                    .requests = tasks_->requests},
                   {.stop = [&] { return stop_requested(); }});
   if (!texts) return false;

@@ -27,7 +27,7 @@ Sampler training_sampler(const DatasetConfig& config, int64_t rows, int64_t glob
 
 TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size, int dp_rank,
                            const DataStart& start)
-    : place_{setup.config.train.micro_batch_size, dp_size, dp_rank} {
+    : place_{setup.config.train.micro_batch_rows(), dp_size, dp_rank} {
   const RunConfig& config = setup.config;
   const int64_t global = batch_schedule(config).full();
   builder_ = std::make_unique<DatasetBuilder>(config.dataset, setup.model.vocabulary,

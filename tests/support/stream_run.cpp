@@ -20,7 +20,7 @@ namespace {
 /// Rows of two documents each; some tokens are not scored.
 HostBatch make_rows(const RunSetup& setup, uint64_t number) {
   std::mt19937_64 random(number);
-  const int64_t rows = setup.config.train.micro_batch_size,
+  const int64_t rows = setup.config.train.micro_batch_rows(),
                 length = setup.config.model.seq_length.value();
   const auto vocabulary = static_cast<uint64_t>(setup.model.vocabulary);
   HostBatch batch;

@@ -134,7 +134,7 @@ Figures sizes_of(const RunSetup& setup) {
   f.pp = sizes.pipeline_model_parallel_size, f.vpp = f.config.pipeline.virtual_stages();
   f.dp = static_cast<int>(data_parallel_size(f.config));
   f.ep = sizes.expert_model_parallel_size, f.etp = f.experts() ? sizes.expert_tensor() : 1;
-  f.micro_batch = f.config.train.micro_batch_size;
+  f.micro_batch = f.config.train.micro_batch_rows();
   f.micro_batches = micro_batches(f.config);
   f.global_batch = batch_schedule(f.config).full();
   f.length = f.config.model.seq_length.value();

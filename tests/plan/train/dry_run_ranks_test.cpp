@@ -161,7 +161,7 @@ TEST(DryRunReport, StagesTogetherAreTheModel) {
 TEST(DryRunReport, ThousandsOfRanks) {
   RunSetup setup = setup_of(Sizes{.tp = 2});
   setup.config.dist.ranks = 4096;
-  setup.config.train.global_batch_size = 2048 * setup.config.train.micro_batch_size;
+  setup.config.train.global_batch_size = 2048 * setup.config.train.micro_batch_rows();
   const DryRun run = dry_run(setup, {4095});
   int64_t data_ranks = 0;
   for (const GroupTraffic& traffic : run.traffic) {

@@ -35,24 +35,23 @@ LoadedRunConfig loaded(const std::vector<std::string>& more = {}) {
 double bytes_of(int64_t rows) {
   LoadedRunConfig run = loaded();
   run.config.train.micro_batch_size = rows;
-  run.config.train.micro_batch_is_auto = false;
   return static_cast<double>(plan_memory(prepare_run(std::move(run))).plan.arena_bytes);
 }
 
 TEST(FitMicroBatch, TheLargestDivisorThatFitsWithTheMargin) {
   constexpr double kMuch = 1e12;
-  EXPECT_EQ(fit_micro_batch(loaded(), kMuch, 1).config.train.micro_batch_size, 12);
+  EXPECT_EQ(fit_micro_batch(loaded(), kMuch, 1).config.train.micro_batch_rows(), 12);
   const double four = bytes_of(4) / (1 - kFreeMemory) + 1;
   ASSERT_LT(bytes_of(4), bytes_of(6));
   const RunSetup setup = fit_micro_batch(loaded(), four, 1);
-  EXPECT_EQ(setup.config.train.micro_batch_size, 4);  // 6 and 12 are too large, 5 divides nothing
+  EXPECT_EQ(setup.config.train.micro_batch_rows(), 4);  // 6 and 12 are too large, 5 divides nothing
   EXPECT_THAT(setup.notes, Contains(AllOf(HasSubstr("train.micro_batch_size=auto: 4 rows"),
                                           HasSubstr("10 % of the memory stay free"),
                                           HasSubstr("6 rows would take"))));
   // Its configuration has the number, for checkpoints.
   EXPECT_THAT(to_yaml(setup.config), HasSubstr("micro_batch_size: 4"));
   // Two ranks share the memory.
-  EXPECT_EQ(fit_micro_batch(loaded(), 2 * four, 2).config.train.micro_batch_size, 4);
+  EXPECT_EQ(fit_micro_batch(loaded(), 2 * four, 2).config.train.micro_batch_rows(), 4);
 }
 
 TEST(FitMicroBatch, NoneThatFitsIsAnErrorThatSaysWhatTheSmallestTakes) {
@@ -74,13 +73,13 @@ TEST(FitMicroBatch, ARunThatResumesKeepsItsNumber) {
   write_file_atomically(step / "config.yaml", "train:\n  micro_batch_size: 3\n");
   const RunSetup setup =
       fit_micro_batch(loaded({"checkpoint.save=" + (folder / "run").string()}), 1e12, 1);
-  EXPECT_EQ(setup.config.train.micro_batch_size, 3);
+  EXPECT_EQ(setup.config.train.micro_batch_rows(), 3);
   EXPECT_THAT(setup.notes, Contains(HasSubstr("3 rows, as in the checkpoint")));
   // A batch that they do not divide has its own.
   const RunSetup other = fit_micro_batch(
       loaded({"checkpoint.save=" + (folder / "run").string(), "train.global_batch_size=8"}), 1e12,
       1);
-  EXPECT_EQ(other.config.train.micro_batch_size, 8);
+  EXPECT_EQ(other.config.train.micro_batch_rows(), 8);
   EXPECT_THAT(other.notes, Contains(HasSubstr("chosen anew: 3 rows of the checkpoint")));
 }
 

@@ -125,7 +125,7 @@ TEST_F(TrainingRows, EveryRowHasSequenceLengthTokens) {
                                                testing::HasSubstr("sequence_length tokens"))));
   const TrainingData data(setup, pool, 1, 0);
   EXPECT_EQ(data.train(0, 0).tokens(),
-            setup.config.train.micro_batch_size * setup.config.model.seq_length.value());
+            setup.config.train.micro_batch_rows() * setup.config.model.seq_length.value());
 }
 
 TEST_F(TrainingRows, FillInTheMiddleNeedsATokenizer) {
