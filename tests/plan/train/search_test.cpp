@@ -479,5 +479,16 @@ TEST(Search, TheWrittenConfigurationIsTheLayout) {
   EXPECT_GT(layouts.size(), 1u) << "one of them is not that of the defaults";
 }
 
+TEST(SearchSpace, AutoLeavesTheMicroBatchOpen) {
+  const auto sizes = [](const Overrides& overrides) {
+    std::set<int64_t> found;
+    for (const Layout& layout : SearchSpace(request_of(overrides)).layouts())
+      found.insert(layout.micro_batch);
+    return found;
+  };
+  EXPECT_EQ(sizes({"train.micro_batch_size=auto"}), sizes({}));
+  EXPECT_EQ(sizes({"train.micro_batch_size=2"}), std::set<int64_t>{2});
+}
+
 }  // namespace
 }  // namespace viaduct
