@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace viaduct {
@@ -38,6 +39,12 @@ std::string format_seconds(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string transfer_text(int64_t bytes, double seconds) {
+  const double rate = static_cast<double>(bytes) / std::max(seconds, 1e-9);
+  return fmt::format(" ({} in {}, {}/s)", format_bytes(bytes), format_seconds(seconds),
+                     format_bytes(static_cast<int64_t>(rate)));
 }
 
 }  // namespace viaduct

@@ -15,5 +15,7 @@ std::string format_count(double count);
 std::string counted(int64_t count, std::string_view one, std::string_view many = "");
 /// "1h02m", "3m07s", "12.3s", "450ms".
 std::string format_seconds(double seconds);
+/// " (9.51 GiB in 31.2s, 312 MiB/s)".
+std::string transfer_text(int64_t bytes, double seconds);
 
 }  // namespace viaduct

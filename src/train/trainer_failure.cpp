@@ -5,8 +5,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "checkpoint/on_all_ranks.h"
 #include "train/trainer.h"
 
 namespace viaduct {
@@ -21,7 +19,7 @@ constexpr double kMeetingSeconds = 60;
 void Trainer::save_before_failing(const std::exception& error) {
   if (!config_.checkpoint.save || config_.train.skip_train || ended_) return;
   const bool alone = world_->size() == 1;
-  if (alone && !(may_save_ && made_steps() && saved_step_ != state_.step)) return;
+  if (alone && !(may_save_ && made_steps() && !keeper_->has_saved(state_.step))) return;
   // The cause, where this rank's error is that another has failed.
   const std::string known = world_->failure(), cause = known.empty() ? error.what() : known;
   try {
@@ -31,56 +29,34 @@ void Trainer::save_before_failing(const std::exception& error) {
     const std::array<HostFigure, 3> mine{
         {{may_save_ && made_steps() ? 1.0 : 0.0},
          {static_cast<double>(state_.step)},
-         {saved_step_ == state_.step && !saver_->busy() ? 1.0 : 0.0}}};
+         {keeper_->has_saved(state_.step) && !keeper_->busy() ? 1.0 : 0.0}}};
     const std::vector<FigureOfRanks> all = again->host().post(mine).wait();
     const FigureOfRanks &whole = all.at(0), &step = all.at(1), &saved = all.at(2);
     if (saved.least > 0 || whole.most == 0) return;
     log_->note(fmt::format("the run cannot go on after step {}: {}", state_.step, cause));
     if (whole.least == 0 || step.least != step.most) {
       log_->note(fmt::format("its state is not saved: some ranks have begun an update{}",
-                             last_checkpoint()));
+                             keeper_->last_checkpoint()));
     } else {
       try {
-        alone ? save(true) : save_with(*again);
+        if (alone) {
+          save(true);
+        } else {
+          may_save_ = false;
+          keeper_->save_with(*again, saved_state(), *log_);
+        }
       } catch (const CommError&) {
         throw;
       } catch (const std::exception& second) {
         log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
       }
-      if (owns_folder()) log_->stopped(state_.step, "error");
+      if (keeper_->owns_folder(*log_)) log_->stopped(state_.step, "error");
     }
     // A launcher ends all processes with the first that ends: rank 0 has written its lines.
     again->host().most(0);
   } catch (const std::exception& second) {
     log_->note(fmt::format("warning: its state cannot be saved: {}", second.what()));
   }
-}
-
-void Trainer::save_with(Communicator& ranks) {
-  may_save_ = false;
-  run_on_all(
-      ranks, [&] { saver_->give_up(); }, "ending a save in the background");
-  // Staging uses the device, which belongs to this thread.
-  StagedCheckpoint staged;
-  std::exception_ptr mine;
-  try {
-    staged = stage(Staging::read_later);
-  } catch (const std::exception&) {
-    mine = std::current_exception();
-  }
-  run_on_all(
-      ranks,
-      [&] {
-        if (mine) std::rethrow_exception(mine);
-      },
-      "staging the last checkpoint");
-  check_finite(ranks, staged);
-  if (leads()) log_->sync();
-  save_checkpoint(ranks, staged);
-  saved_step_ = state_.step;
-  saved_ = true;
-  log_->note(
-      fmt::format("saved checkpoint of step {} to {}", state_.step, *config_.checkpoint.save));
 }
 
 }  // namespace viaduct
