@@ -145,7 +145,7 @@ TEST(PublishedConfigs, EveryFamilyStandsInThePagesLists) {
   for (const char* page : {"README.md", "docs/getting-started.md"}) {
     const std::string text = read_file(test::source_folder() / page);
     for (const ModelFamily& family : model_families())
-      EXPECT_TRUE(std::regex_search(text, std::regex("[ (]" + family.model_type + "[ ,)]")))
+      EXPECT_TRUE(std::regex_search(text, std::regex("\\b" + family.model_type + "\\b")))
           << page << ": " << family.model_type;
   }
 }
