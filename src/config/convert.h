@@ -1,7 +1,7 @@
 #pragma once
 // Conversion of values to and from the types that a field may have: bool, int, int64_t, double,
-// std::string, std::vector<T>, std::optional<T> (null), Auto<T> (`auto`), and Value itself for a
-// map that its owner reads.
+// std::string, an enum with names (choice.h), std::vector<T>, std::optional<T> (null), Auto<T>
+// (`auto`), and Value itself for a map that its owner reads.
 
 #include <cstdint>
 #include <optional>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/auto.h"
+#include "config/choice.h"
 #include "config/value.h"
 
 namespace viaduct {
@@ -21,6 +22,15 @@ bool read_value(const Value& value, int64_t& target);
 bool read_value(const Value& value, double& target);
 bool read_value(const Value& value, std::string& target);
 bool read_value(const Value& value, Value& target);
+/// A name that is none leaves the target as it is: the field names the ones there are
+/// (Field::value_problem).
+template <Choice E>
+bool read_value(const Value& value, E& target) {
+  std::string name;
+  if (!read_value(value, name)) return false;
+  target = choice_of<E>(name).value_or(target);
+  return true;
+}
 
 Value write_value(bool value);
 Value write_value(int value);
@@ -28,6 +38,10 @@ Value write_value(int64_t value);
 Value write_value(double value);
 Value write_value(const std::string& value);
 Value write_value(const Value& value);
+template <Choice E>
+Value write_value(E value) {
+  return write_value(std::string(choice_name(value)));
+}
 
 /// The type's name in messages and documentation: "int", "list of number", "bool or auto", "string
 /// or null".
@@ -53,6 +67,10 @@ template <>
 struct TypeName<std::string> {
   static std::string text() { return "string"; }
 };
+template <Choice E>
+struct TypeName<E> {
+  static std::string text() { return "string"; }
+};
 template <>
 struct TypeName<Value> {
   static std::string text() { return "map or null"; }
@@ -69,6 +87,22 @@ template <class T>
 struct TypeName<Auto<T>> {
   static std::string text() { return TypeName<T>::text() + " or auto"; }
 };
+
+/// The names of a type's values; empty for types that are no choices.
+template <class T>
+struct NamesOf {
+  static std::vector<std::string> list() { return {}; }
+};
+template <Choice E>
+struct NamesOf<E> {
+  static std::vector<std::string> list() { return all_choices<E>(); }
+};
+template <class T>
+struct NamesOf<std::vector<T>> : NamesOf<T> {};
+template <class T>
+struct NamesOf<std::optional<T>> : NamesOf<T> {};
+template <class T>
+struct NamesOf<Auto<T>> : NamesOf<T> {};
 
 template <class T>
 bool read_value(const Value& value, std::vector<T>& target);

@@ -3,7 +3,7 @@
 // initializers, and declares them in one function, one line a field:
 //
 //   struct OptimizerConfig {                       // optim/optimizer_config.h
-//     std::string optimizer = "adam";
+//     OptimizerKind optimizer = OptimizerKind::adam;  // an enum with names (config/choice.h)
 //     double lr = 3e-4;
 //     std::optional<int64_t> lr_decay_steps;       // null unless given
 //     Auto<bool> overlap;                          // `auto` until resolved
@@ -11,7 +11,7 @@
 //
 //   FieldGroup optimizer_fields(OptimizerConfig& config) {          // optim/optimizer_config.cpp
 //     FieldGroup group("optimizer", "How weights are updated.");
-//     group.field("optimizer", config.optimizer, "The update rule.").one_of({"adam", "sgd"});
+//     group.field("optimizer", config.optimizer, "The update rule.");
 //     group.field("lr", config.lr, "Peak learning rate.").range(0, 1).alias("learning_rate");
 //     group.field("overlap", config.overlap, "Gather beside the forward.").planned("needs dp > 1");
 //     return group;
@@ -85,6 +85,7 @@ struct Field {
   /// An older name that was a bool, of a field with choices: `enable_cuda_graph=true` is
   /// `cuda_graph_impl=local`. The field's own values are accepted under that name, too.
   Field& alias_switch(std::string other, std::string when_true, std::string when_false);
+  /// The values of a text. An enum (choice.h) has its own.
   Field& one_of(std::vector<std::string> choices);
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
   Field& positive();                               // greater than zero
@@ -114,6 +115,7 @@ class FieldGroup {
   template <class T>
   Field& field(std::string name, T& member, std::string doc) {
     Field& added = add(std::move(name), TypeName<T>::text(), write_value(member), std::move(doc));
+    added.allowed = NamesOf<T>::list();
     added.assign = [target = &member](const Value& value) { return read_value(value, *target); };
     added.current = [target = &member] { return write_value(*target); };
     return added;

@@ -11,54 +11,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/units.h"
 
 namespace viaduct {
 namespace {
-
-template <class Enum, size_t N>
-Enum by_name(std::string_view what, std::string_view name,
-             const std::array<std::pair<std::string_view, Enum>, N>& table) {
-  std::vector<std::string> names;
-  for (const auto& [known, value] : table) {
-    if (known == name) return value;
-    names.emplace_back(known);
-  }
-  const auto nearest = nearest_name(name, names);
-  fail<ConfigError>("{}: unknown style \"{}\"{}; known: {}", what, name,
-                    nearest ? fmt::format(" (did you mean \"{}\"?)", *nearest) : "",
-                    fmt::join(names, ", "));
-}
-
-template <class Enum, size_t N>
-std::string_view known_name(Enum value,
-                            const std::array<std::pair<std::string_view, Enum>, N>& table) {
-  return std::find_if(table.begin(), table.end(),
-                      [&](const auto& entry) { return entry.second == value; })
-      ->first;
-}
-
-constexpr std::array<std::pair<std::string_view, DecayStyle>, 5> kDecayStyles{{
-    {"constant", DecayStyle::constant},
-    {"linear", DecayStyle::linear},
-    {"cosine", DecayStyle::cosine},
-    {"inverse-square-root", DecayStyle::inverse_square_root},
-    {"WSD", DecayStyle::warmup_stable_decay},
-}};
-
-constexpr std::array<std::pair<std::string_view, AnnealStyle>, 4> kAnnealStyles{{
-    {"linear", AnnealStyle::linear},
-    {"cosine", AnnealStyle::cosine},
-    {"exponential", AnnealStyle::exponential},
-    {"minus_sqrt", AnnealStyle::minus_sqrt},
-}};
-
-constexpr std::array<std::pair<std::string_view, DecayGrowth>, 3> kGrowths{{
-    {"constant", DecayGrowth::constant},
-    {"linear", DecayGrowth::linear},
-    {"cosine", DecayGrowth::cosine},
-}};
 
 /// Half a cosine wave from 1 at r = 0 to 0 at r = 1.
 double half_cosine(double r) {
@@ -80,30 +36,6 @@ double anneal_factor(AnnealStyle style, double a) {
 }
 
 }  // namespace
-
-DecayStyle decay_style(std::string_view name) {
-  return by_name("scheduler.lr_decay_style", name, kDecayStyles);
-}
-
-AnnealStyle anneal_style(std::string_view name) {
-  return by_name("scheduler.lr_wsd_decay_style", name, kAnnealStyles);
-}
-
-DecayGrowth decay_growth(std::string_view name) {
-  return by_name("scheduler.weight_decay_incr_style", name, kGrowths);
-}
-
-std::string_view name_of(DecayStyle style) {
-  return known_name(style, kDecayStyles);
-}
-
-std::string_view name_of(AnnealStyle style) {
-  return known_name(style, kAnnealStyles);
-}
-
-std::string_view name_of(DecayGrowth growth) {
-  return known_name(growth, kGrowths);
-}
 
 double LearningRateSchedule::rate(int64_t samples) const {
   const double n = static_cast<double>(samples);

@@ -8,6 +8,7 @@
 // skipped update (FP16 overflow) consumes its samples but does not advance the schedule: callers
 // keep the schedule's own count.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -18,22 +19,20 @@ namespace viaduct {
 
 /// How the rate falls from its maximum (`scheduler.lr_decay_style`).
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, warmup_stable_decay };
+constexpr auto choice_names(DecayStyle) {
+  return std::to_array<std::string_view>(
+      {"constant", "linear", "cosine", "inverse-square-root", "WSD"});
+}
 /// How the rate falls in the last phase of warm-up-stable-decay (`scheduler.lr_wsd_decay_style`).
 enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };
+constexpr auto choice_names(AnnealStyle) {
+  return std::to_array<std::string_view>({"linear", "cosine", "exponential", "minus_sqrt"});
+}
 /// How weight decay grows (`scheduler.weight_decay_incr_style`).
 enum class DecayGrowth { constant, linear, cosine };
-
-/// "constant", "linear", "cosine", "inverse-square-root", "WSD"; ConfigError names the nearest one
-/// otherwise.
-DecayStyle decay_style(std::string_view name);
-/// "linear", "cosine", "exponential", "minus_sqrt".
-AnnealStyle anneal_style(std::string_view name);
-/// "constant", "linear", "cosine".
-DecayGrowth decay_growth(std::string_view name);
-// And back.
-std::string_view name_of(DecayStyle style);
-std::string_view name_of(AnnealStyle style);
-std::string_view name_of(DecayGrowth growth);
+constexpr auto choice_names(DecayGrowth) {
+  return std::to_array<std::string_view>({"constant", "linear", "cosine"});
+}
 
 /// The settings of the configuration, in iterations and rates.
 struct LearningRateSettings {

@@ -44,14 +44,16 @@ void put_back(OpContext& context, const Tensor& wide, const StateValues& state) 
 double muon_scale(const MuonSettings& settings, int64_t out, int64_t in) {
   const auto rows = static_cast<double>(out), columns = static_cast<double>(in);
   double factor = 0;
-  if (settings.scale_mode == "spectral") {
-    factor = std::sqrt(std::max(rows, columns));
-  } else if (settings.scale_mode == "unit_rms_norm") {
-    factor = std::sqrt(rows / columns);
-  } else if (settings.scale_mode == "shape_scaling") {
-    factor = std::sqrt(std::max(1.0, rows / columns));
-  } else {
-    fail<ConfigError>("optimizer.muon_scale_mode={}: unknown", settings.scale_mode);
+  switch (settings.scale_mode) {
+    case MuonScale::spectral:
+      factor = std::sqrt(std::max(rows, columns));
+      break;
+    case MuonScale::unit_rms_norm:
+      factor = std::sqrt(rows / columns);
+      break;
+    case MuonScale::shape_scaling:
+      factor = std::sqrt(std::max(1.0, rows / columns));
+      break;
   }
   return factor * settings.extra_scale;
 }

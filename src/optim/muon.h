@@ -5,6 +5,7 @@
 #include "comm/parallel_groups.h"
 #include "optim/adamw.h"
 #include "optim/matrix_exchange.h"
+#include "optim/optimizer_kind.h"
 
 namespace viaduct {
 
@@ -12,14 +13,11 @@ struct MuonSettings {
   double momentum = 0.95;
   bool nesterov = false;
   int steps = 5;  // Newton–Schulz iterations
-  /// What an orthogonal update is multiplied by: "spectral" √max(out, in), "unit_rms_norm"
-  /// √(out / in), "shape_scaling" √max(1, out / in), for a matrix with these numbers of out- and
-  /// in-features.
-  std::string scale_mode = "spectral";
+  MuonScale scale_mode = MuonScale::spectral;
   double extra_scale = 1;
 };
 
-/// The factor for a matrix [out, in]. ConfigError for an unknown mode.
+/// The factor for a matrix [out, in].
 double muon_scale(const MuonSettings& settings, int64_t out, int64_t in);
 
 class Muon final : public AdamW {

@@ -42,7 +42,6 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "hidden matrices by the orthogonal factor of their momentum, the rest by AdamW; "
              "`adafactor` keeps the row and column means of a matrix's squared gradients, and no "
              "momentum.")
-      .one_of({"adam", "sgd", "lion", "muon", "adafactor"})
       .planned_values({"soap"}, "roadmap: other optimizers")
       .on_resume(resume::refused("its state belongs to the old value"));
   group.field("lr", config.lr, "Highest learning rate.").range(0);
@@ -71,12 +70,10 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .field("muon_num_ns_steps", config.muon_num_ns_steps,
              "Newton-Schulz iterations that make muon's momentum orthogonal.")
       .range(1, 100);
-  group
-      .field("muon_scale_mode", config.muon_scale_mode,
-             "What muon's orthogonal update of a matrix [out, in] is multiplied by. spectral: "
-             "sqrt(max(out, in)); unit_rms_norm: sqrt(out / in); shape_scaling: "
-             "sqrt(max(1, out / in)).")
-      .one_of({"spectral", "unit_rms_norm", "shape_scaling"});
+  group.field("muon_scale_mode", config.muon_scale_mode,
+              "What muon's orthogonal update of a matrix [out, in] is multiplied by. spectral: "
+              "sqrt(max(out, in)); unit_rms_norm: sqrt(out / in); shape_scaling: "
+              "sqrt(max(1, out / in)).");
   group
       .field(
           "muon_extra_scale_factor", config.muon_extra_scale_factor,
@@ -122,8 +119,7 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
 FieldGroup scheduler_fields(SchedulerConfig& config) {
   FieldGroup group("scheduler", "How learning rate and weight decay move over the run.");
   group.on_resume(resume::free);
-  group.field("lr_decay_style", config.lr_decay_style, "Shape of the fall from lr to min_lr.")
-      .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
+  group.field("lr_decay_style", config.lr_decay_style, "Shape of the fall from lr to min_lr.");
   group
       .field("lr_decay_iters", config.lr_decay_iters,
              "Step at which min_lr is reached, warm-up included; null: train.train_iters, unless "
@@ -159,8 +155,7 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
   group.field("lr_warmup_init", config.lr_warmup_init, "Learning rate at the start of the warm-up.")
       .range(0)
       .constraint("at most optimizer.lr");
-  group.field("lr_wsd_decay_style", config.lr_wsd_decay_style, "Shape of the last stretch of WSD.")
-      .one_of({"linear", "cosine", "exponential", "minus_sqrt"});
+  group.field("lr_wsd_decay_style", config.lr_wsd_decay_style, "Shape of the last stretch of WSD.");
   group
       .field("lr_wsd_decay_iters", config.lr_wsd_decay_iters,
              "Length of the last stretch of WSD, in steps of the full batch.")
@@ -176,10 +171,8 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
              "Weight decay at the end; null: optimizer.weight_decay.")
       .range(0)
       .constraint("at least start_weight_decay");
-  group
-      .field("weight_decay_incr_style", config.weight_decay_incr_style,
-             "How weight decay grows over train.train_iters.")
-      .one_of({"constant", "linear", "cosine"});
+  group.field("weight_decay_incr_style", config.weight_decay_incr_style,
+              "How weight decay grows over train.train_iters.");
   group
       .field("override_opt_param_scheduler", config.override_opt_param_scheduler,
              "A run that resumes takes the schedule (optimizer.lr and min_lr, warm-up, decay, "

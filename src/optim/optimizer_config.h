@@ -3,14 +3,15 @@
 // Names and defaults are those of Megatron-Bridge's pre-training recipe.
 
 #include <optional>
-#include <string>
 
 #include "config/field.h"
+#include "optim/learning_rate.h"
+#include "optim/optimizer_kind.h"
 
 namespace viaduct {
 
 struct OptimizerConfig {
-  std::string optimizer = "adam";
+  OptimizerKind optimizer = OptimizerKind::adam;
   double lr = 3e-4;
   /// `auto`: a tenth of lr.
   Auto<double> min_lr;
@@ -24,7 +25,7 @@ struct OptimizerConfig {
   double muon_momentum = 0.95;
   bool muon_use_nesterov = false;
   int64_t muon_num_ns_steps = 5;
-  std::string muon_scale_mode = "spectral";
+  MuonScale muon_scale_mode = MuonScale::spectral;
   double muon_extra_scale_factor = 1.0;
   double adafactor_decay_rate = -0.8;
   double adafactor_clip_threshold = 1.0;
@@ -42,7 +43,7 @@ struct OptimizerConfig {
 };
 
 struct SchedulerConfig {
-  std::string lr_decay_style = "cosine";
+  DecayStyle lr_decay_style = DecayStyle::cosine;
   /// Null: train.train_iters, unless rows give it.
   std::optional<int64_t> lr_decay_iters;
   /// The same in rows. Null: train.train_samples where that is given.
@@ -52,11 +53,11 @@ struct SchedulerConfig {
   int64_t lr_warmup_samples = 0;
   std::optional<double> lr_warmup_fraction;
   double lr_warmup_init = 0;
-  std::string lr_wsd_decay_style = "exponential";
+  AnnealStyle lr_wsd_decay_style = AnnealStyle::exponential;
   std::optional<int64_t> lr_wsd_decay_iters;
   /// Null: optimizer.weight_decay.
   std::optional<double> start_weight_decay, end_weight_decay;
-  std::string weight_decay_incr_style = "constant";
+  DecayGrowth weight_decay_incr_style = DecayGrowth::constant;
   /// `auto`: true unless use_checkpoint_opt_param_scheduler.
   Auto<bool> override_opt_param_scheduler;
   bool use_checkpoint_opt_param_scheduler = false;

@@ -5,8 +5,8 @@ namespace viaduct {
 Schedules schedules(const OptimizerConfig& optimizer, const SchedulerConfig& scheduler,
                     int64_t train_iters, const BatchSchedule& batches) {
   LearningRateSettings settings;
-  settings.style = decay_style(scheduler.lr_decay_style);
-  settings.anneal = anneal_style(scheduler.lr_wsd_decay_style);
+  settings.style = scheduler.lr_decay_style;
+  settings.anneal = scheduler.lr_wsd_decay_style;
   settings.maximum_rate = optimizer.lr;
   settings.minimum_rate = optimizer.min_lr.value();
   settings.initial_rate = scheduler.lr_warmup_init;
@@ -16,11 +16,11 @@ Schedules schedules(const OptimizerConfig& optimizer, const SchedulerConfig& sch
   settings.decay_iterations = scheduler.lr_decay_iters.value_or(0);
   settings.decay_samples = scheduler.lr_decay_samples;
   settings.anneal_iterations = scheduler.lr_wsd_decay_iters.value_or(0);
-  Schedules result{learning_rate_schedule(settings, batches),
-                   {},
-                   weight_decay_schedule(decay_growth(scheduler.weight_decay_incr_style),
-                                         scheduler.start_weight_decay.value(),
-                                         scheduler.end_weight_decay.value(), train_iters, batches)};
+  Schedules result{
+      learning_rate_schedule(settings, batches),
+      {},
+      weight_decay_schedule(scheduler.weight_decay_incr_style, scheduler.start_weight_decay.value(),
+                            scheduler.end_weight_decay.value(), train_iters, batches)};
   if (optimizer.decoupled_lr) {
     settings.maximum_rate = *optimizer.decoupled_lr;
     settings.minimum_rate = optimizer.decoupled_min_lr.value_or(settings.minimum_rate);

@@ -70,7 +70,7 @@ void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe) {
   }
 }
 
-std::vector<std::string> state_problems(const StateConfig& config, const std::string& optimizer,
+std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind optimizer,
                                         const std::string& recipe, bool fp32_gradients) {
   std::vector<std::string> problems;
   const auto add = [&]<class... T>(fmt::format_string<T...> text, T&&... values) {
@@ -88,9 +88,9 @@ std::vector<std::string> state_problems(const StateConfig& config, const std::st
     }
     return problems;
   }
-  if (optimizer != "adam" && optimizer != "muon") {
+  if (optimizer != OptimizerKind::adam && optimizer != OptimizerKind::muon) {
     add("optimizer.use_precision_aware_optimizer: true needs optimizer=adam or muon, found {}",
-        optimizer);
+        choice_name(optimizer));
   }
   if (recipe == "fp64") {
     add("optimizer.use_precision_aware_optimizer: true, but all state of "

@@ -25,7 +25,7 @@ void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe);
 /// Combinations that are not allowed, one text each: formats without use_precision_aware_optimizer,
 /// with another optimizer than `adam` and `muon`, or with a recipe whose weights are the masters.
 /// `fp32_gradients`: ddp.grad_reduce_in_fp32.
-std::vector<std::string> state_problems(const StateConfig& config, const std::string& optimizer,
+std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind optimizer,
                                         const std::string& recipe, bool fp32_gradients);
 
 }  // namespace viaduct

@@ -56,7 +56,6 @@ void add_order(FieldGroup& group, PipelineConfig& config) {
              "backwards), zero_bubble (ZB-H1: 1f1b whose weight gradients fill the bubble), "
              "dualpipe_v (two chunks a stage, down the stages and back up, forwards beside "
              "backwards). dualpipe is refused: it holds all parameters twice.")
-      .one_of({"1f1b", "gpipe", "zero_bubble", "dualpipe_v", "dualpipe"})
       .constraint(
           "gpipe and zero_bubble have one chunk a stage; dualpipe_v has two, at least 2 · pp "
           "micro-batches and overlapped messages");

@@ -9,6 +9,7 @@
 
 #include "config/field.h"
 #include "config/one_or_list.h"
+#include "pipeline/pipeline_order.h"
 
 namespace viaduct {
 
@@ -24,8 +25,7 @@ struct PipelineConfig {
   std::optional<OneOrList<std::string>> pipeline_model_parallel_layout;
 
   // The order of work.
-  /// "1f1b" (interleaved where a stage has several chunks), "gpipe", "zero_bubble" or "dualpipe_v".
-  std::string pipeline_schedule = "1f1b";
+  PipelineOrder pipeline_schedule = PipelineOrder::one_f_one_b;
   /// Micro-batches that a stage runs on a chunk before the next one; null: pp.
   std::optional<int> microbatch_group_size_per_vp_stage;
   bool deallocate_pipeline_outputs = true;
@@ -53,6 +53,11 @@ struct PipelineConfig {
   int virtual_stages() const { return virtual_pipeline_model_parallel_size.value_or(1); }
   /// The same before `resolve`: where only the layout says how many each of `pp` stages has.
   int virtual_stages(int pp) const;
+  /// Whether the schedule itself runs weight gradients later than input gradients.
+  bool delays_weight_gradients() const {
+    return pipeline_schedule == PipelineOrder::zero_bubble ||
+           pipeline_schedule == PipelineOrder::dualpipe_v;
+  }
   int group_size(int pp) const { return microbatch_group_size_per_vp_stage.value_or(pp); }
   /// Replaces each `auto` for `pp` stages.
   void resolve(int pp);

@@ -4,9 +4,17 @@ namespace viaduct {
 namespace {
 
 ScheduleKind kind_of(const PipelineConfig& config, int virtual_stages) {
-  if (config.pipeline_schedule == "gpipe") return ScheduleKind::gpipe;
-  if (config.pipeline_schedule == "zero_bubble") return ScheduleKind::zb_h1;
-  if (config.pipeline_schedule == "dualpipe_v") return ScheduleKind::dualpipe_v;
+  switch (config.pipeline_schedule) {
+    case PipelineOrder::gpipe:
+      return ScheduleKind::gpipe;
+    case PipelineOrder::zero_bubble:
+      return ScheduleKind::zb_h1;
+    case PipelineOrder::dualpipe_v:
+      return ScheduleKind::dualpipe_v;
+    case PipelineOrder::one_f_one_b:
+    case PipelineOrder::dualpipe:  // refused before
+      break;
+  }
   return virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
 }
 

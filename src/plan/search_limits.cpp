@@ -77,11 +77,11 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
   space.given_stages = pipeline.pipeline_model_parallel_layout.has_value() ||
                        pipeline.num_layers_in_first_pipeline_stage.has_value() ||
                        pipeline.num_layers_in_last_pipeline_stage.has_value();
-  if (pipeline.pipeline_schedule != "1f1b" && !space.vpp)  // others have a fixed number of chunks
-    space.vpp = pipeline.pipeline_schedule == "dualpipe_v" ? 2 : 1;
-  limits.has_bubble =
-      pipeline.pipeline_schedule != "zero_bubble" && pipeline.pipeline_schedule != "dualpipe_v";
-  limits.all_in_flight = pipeline.pipeline_schedule == "gpipe";
+  if (pipeline.pipeline_schedule != PipelineOrder::one_f_one_b &&
+      !space.vpp)  // others have a fixed number of chunks
+    space.vpp = pipeline.pipeline_schedule == PipelineOrder::dualpipe_v ? 2 : 1;
+  limits.has_bubble = !pipeline.delays_weight_gradients();
+  limits.all_in_flight = pipeline.pipeline_schedule == PipelineOrder::gpipe;
   if (whole.model.moe.any()) {
     space.experts = whole.model.moe.experts;
     space.expert_feed_forward = whole.model.moe.feed_forward;

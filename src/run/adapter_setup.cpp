@@ -79,7 +79,7 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   later(precision_recipe(config.mixed_precision).products.any(),
         "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
-  later(config.optimizer.optimizer == "muon" && peft.lora_plus_ratio != 1,
+  later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
   later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
   later(peft.base_format && config.ddp.shards_weights(),

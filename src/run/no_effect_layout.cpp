@@ -68,7 +68,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          const auto& number = c.recompute.num_microbatches_with_partial_activation_checkpoints;
          return reason_if(c.parallel.pipeline_model_parallel_size == 1 && number.value_or(0) > 0 &&
-                              c.pipeline.pipeline_schedule == "1f1b",
+                              c.pipeline.pipeline_schedule == PipelineOrder::one_f_one_b,
                           "one pipeline stage holds one micro-batch at a time");
        }},
       {{"model.cpu_offloading"},

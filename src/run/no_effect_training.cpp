@@ -38,7 +38,7 @@ std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
 }
 
 bool constant_rate(const RunConfig& c) {
-  return c.scheduler.lr_decay_style == "constant";
+  return c.scheduler.lr_decay_style == DecayStyle::constant;
 }
 
 }  // namespace
@@ -87,38 +87,40 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.optimizer.optimizer != "adam" && c.optimizer.optimizer != "muon",
-                          "optimizer.optimizer = " + c.optimizer.optimizer);
+         return reason_if(c.optimizer.optimizer != OptimizerKind::adam &&
+                              c.optimizer.optimizer != OptimizerKind::muon,
+                          stated("optimizer.optimizer", c.optimizer.optimizer));
        }},
       {{"optimizer.sgd_momentum"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.optimizer.optimizer != "sgd",
-                          "optimizer.optimizer = " + c.optimizer.optimizer);
+         return reason_if(c.optimizer.optimizer != OptimizerKind::sgd,
+                          stated("optimizer.optimizer", c.optimizer.optimizer));
        }},
       {{"optimizer.lion_beta1", "optimizer.lion_beta2"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.optimizer.optimizer != "lion",
-                          "optimizer.optimizer = " + c.optimizer.optimizer);
+         return reason_if(c.optimizer.optimizer != OptimizerKind::lion,
+                          stated("optimizer.optimizer", c.optimizer.optimizer));
        }},
       {{"optimizer.muon_momentum", "optimizer.muon_use_nesterov", "optimizer.muon_num_ns_steps",
         "optimizer.muon_scale_mode", "optimizer.muon_extra_scale_factor"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.optimizer.optimizer != "muon",
-                          "optimizer.optimizer = " + c.optimizer.optimizer);
+         return reason_if(c.optimizer.optimizer != OptimizerKind::muon,
+                          stated("optimizer.optimizer", c.optimizer.optimizer));
        }},
       {{"optimizer.adafactor_decay_rate", "optimizer.adafactor_clip_threshold",
         "optimizer.adafactor_eps1", "optimizer.adafactor_scale_parameter",
         "optimizer.adafactor_relative_step"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.optimizer.optimizer != "adafactor",
-                          "optimizer.optimizer = " + c.optimizer.optimizer);
+         return reason_if(c.optimizer.optimizer != OptimizerKind::adafactor,
+                          stated("optimizer.optimizer", c.optimizer.optimizer));
        }},
       {{"optimizer.adafactor_eps2"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(
-             c.optimizer.optimizer != "adafactor" || !c.optimizer.adafactor_scale_parameter,
-             c.optimizer.optimizer != "adafactor" ? "optimizer.optimizer = " + c.optimizer.optimizer
-                                                  : "optimizer.adafactor_scale_parameter = false");
+         return reason_if(c.optimizer.optimizer != OptimizerKind::adafactor ||
+                              !c.optimizer.adafactor_scale_parameter,
+                          c.optimizer.optimizer != OptimizerKind::adafactor
+                              ? stated("optimizer.optimizer", c.optimizer.optimizer)
+                              : std::string("optimizer.adafactor_scale_parameter = false"));
        }},
       {{"model.window_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -188,8 +190,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"scheduler.lr_wsd_decay_style", "scheduler.lr_wsd_decay_iters"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.scheduler.lr_decay_style != "WSD",
-                          "scheduler.lr_decay_style = " + c.scheduler.lr_decay_style);
+         return reason_if(c.scheduler.lr_decay_style != DecayStyle::warmup_stable_decay,
+                          stated("scheduler.lr_decay_style", c.scheduler.lr_decay_style));
        }},
       {{"dataset.split"}, no_blend},
       {{"dataset.path_to_cache", "dataset.fast_cache_load", "dataset.defer_npy_index_mmap",

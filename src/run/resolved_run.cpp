@@ -98,7 +98,7 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
   // The decay itself comes with each step: its schedule need not start from optimizer.weight_decay.
   return {.adamw = {c.adam_beta1, c.adam_beta2, c.adam_eps, 1, decoupled},
           .clip_norm = c.clip_grad,
-          .name = c.optimizer,
+          .kind = c.optimizer,
           .momentum = {c.sgd_momentum, c.lion_beta1, c.lion_beta2, 1, decoupled},
           .muon = {c.muon_momentum, c.muon_use_nesterov, static_cast<int>(c.muon_num_ns_steps),
                    c.muon_scale_mode, c.muon_extra_scale_factor},

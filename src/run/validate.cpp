@@ -121,7 +121,7 @@ void validate_schedule_in_rows(const RunConfig& config, Problems& problems) {
         warmup);
   }
   const BatchSchedule batches = batch_schedule(config);
-  if (scheduler.lr_decay_style == "constant" || !batches.problems().empty()) return;
+  if (scheduler.lr_decay_style == DecayStyle::constant || !batches.problems().empty()) return;
   std::optional<int64_t> decay = scheduler.lr_decay_samples;
   if (!decay && !scheduler.lr_decay_iters) decay = config.train.train_samples;
   if (!decay)
@@ -180,7 +180,7 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     }
     const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
     if (warmup > 0 && warmup >= decay && !scheduler.lr_decay_samples &&
-        !config.train.train_samples && scheduler.lr_decay_style != "constant") {
+        !config.train.train_samples && scheduler.lr_decay_style != DecayStyle::constant) {
       const char* end = scheduler.lr_decay_iters ? "scheduler.lr_decay_iters" : "train.train_iters";
       problems.add(
           "scheduler.lr_warmup_iters: {} is not below {} = {}; expected a shorter warm-up, such as "
@@ -192,14 +192,16 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
        state_problems(config.optimizer_state, optimizer.optimizer, config.mixed_precision.recipe,
                       config.ddp.grad_reduce_in_fp32))
     problems.add("{}", problem);
-  if ((optimizer.optimizer == "muon" || optimizer.optimizer == "adafactor") &&
+  if ((optimizer.optimizer == OptimizerKind::muon ||
+       optimizer.optimizer == OptimizerKind::adafactor) &&
       config.mixed_precision.recipe == "fp64") {
     problems.add("optimizer.optimizer: {} has FP32 arithmetic, but mixed_precision.recipe = fp64",
-                 optimizer.optimizer);
+                 choice_name(optimizer.optimizer));
   }
   validate_schedule_in_rows(config, problems);
   validate_decoupled_rate(optimizer, scheduler, problems);
-  if (scheduler.lr_decay_style == "WSD" && !scheduler.lr_wsd_decay_iters) {
+  if (scheduler.lr_decay_style == DecayStyle::warmup_stable_decay &&
+      !scheduler.lr_wsd_decay_iters) {
     problems.add("scheduler.lr_wsd_decay_iters: required by lr_decay_style=WSD");
   }
   if (scheduler.use_checkpoint_opt_param_scheduler &&

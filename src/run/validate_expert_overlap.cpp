@@ -40,12 +40,12 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
 void validate_order(const RunConfig& config, Problems& problems) {
   const PipelineConfig& pipeline = config.pipeline;
   const int pp = config.parallel.pipeline_model_parallel_size;
-  const std::string& schedule = pipeline.pipeline_schedule;
-  if (schedule != "1f1b" && schedule != "dualpipe_v") {
+  const PipelineOrder schedule = pipeline.pipeline_schedule;
+  if (schedule != PipelineOrder::one_f_one_b && schedule != PipelineOrder::dualpipe_v) {
     problems.add(
         "{} needs model.pipeline_schedule = 1f1b or dualpipe_v, found {}, which never runs a "
         "forward beside a backward",
-        kOverlap, schedule);
+        kOverlap, choice_name(schedule));
   } else if (pp > 1 && pipeline.virtual_stages(pp) == 1) {
     problems.add(
         "{} with model.pipeline_model_parallel_size = {} needs "

@@ -142,16 +142,16 @@ class PipelineRules {
   }
 
   void check_schedule() {
-    if (pipeline_.pipeline_schedule == "dualpipe") {
+    if (pipeline_.pipeline_schedule == PipelineOrder::dualpipe) {
       problems_.add("model.pipeline_schedule: {}", kDualPipeRefused);
       return;
     }
-    if (pipeline_.pipeline_schedule == "dualpipe_v") return check_dualpipe_v();
-    if (chunks_ > 1 && pipeline_.pipeline_schedule != "1f1b") {
+    if (pipeline_.pipeline_schedule == PipelineOrder::dualpipe_v) return check_dualpipe_v();
+    if (chunks_ > 1 && pipeline_.pipeline_schedule != PipelineOrder::one_f_one_b) {
       problems_.add(
           "model.pipeline_schedule: {} has one chunk a stage, and "
           "virtual_pipeline_model_parallel_size is {}; 1f1b has several, and dualpipe_v two",
-          pipeline_.pipeline_schedule, chunks_);
+          choice_name(pipeline_.pipeline_schedule), chunks_);
     }
     const auto& given = pipeline_.microbatch_group_size_per_vp_stage;
     if (chunks_ == 1) {
@@ -246,7 +246,7 @@ class PipelineRules {
           "model.overlap_p2p_comm_warmup_flush: true needs comm_overlap.overlap_p2p_comm, which is "
           "off");
     }
-    if (pp_ > 1 && pipeline_.pipeline_schedule == "zero_bubble" && !overlap &&
+    if (pp_ > 1 && pipeline_.pipeline_schedule == PipelineOrder::zero_bubble && !overlap &&
         !pipeline_.batch_p2p_comm.value_or(true)) {
       problems_.add(
           "model.batch_p2p_comm: false needs comm_overlap.overlap_p2p_comm where "
@@ -264,13 +264,12 @@ class PipelineRules {
       }
       return;
     }
-    if (pipeline_.pipeline_schedule == "zero_bubble" ||
-        pipeline_.pipeline_schedule == "dualpipe_v") {
+    if (pipeline_.delays_weight_gradients()) {
       problems_.add(
           "comm_overlap.defer_embedding_wgrad_compute: pipeline_schedule = {} weight gradients "
           "already; 1f1b and gpipe do not",
-          pipeline_.pipeline_schedule == "zero_bubble" ? "zero_bubble delays all"
-                                                       : "dualpipe_v delays");
+          pipeline_.pipeline_schedule == PipelineOrder::zero_bubble ? "zero_bubble delays all"
+                                                                    : "dualpipe_v delays");
     }
     if (pp_ < 2) {
       problems_.add(

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "config/choice.h"
 
 namespace viaduct {
 namespace {
@@ -59,10 +60,10 @@ std::vector<std::string> differences(const Schedules& stored, const Schedules& c
     };
     add(name, text(stored), text(configured));
   }
-  add("scheduler.lr_decay_style", name_of(then.style), name_of(now.style));
-  add("scheduler.lr_wsd_decay_style", name_of(then.anneal), name_of(now.anneal));
-  add("scheduler.weight_decay_incr_style", name_of(stored.weight_decay.growth),
-      name_of(configured.weight_decay.growth));
+  add("scheduler.lr_decay_style", choice_name(then.style), choice_name(now.style));
+  add("scheduler.lr_wsd_decay_style", choice_name(then.anneal), choice_name(now.anneal));
+  add("scheduler.weight_decay_incr_style", choice_name(stored.weight_decay.growth),
+      choice_name(configured.weight_decay.growth));
   return texts;
 }
 
@@ -88,9 +89,9 @@ std::string with_schedules(const std::string& state, const Schedules& schedules)
     stored["decoupled_maximum_rate"] = schedules.decoupled_rate->maximum_rate;
     stored["decoupled_minimum_rate"] = schedules.decoupled_rate->minimum_rate;
   }
-  stored["lr_decay_style"] = name_of(schedules.learning_rate.style);
-  stored["lr_wsd_decay_style"] = name_of(schedules.learning_rate.anneal);
-  stored["weight_decay_incr_style"] = name_of(schedules.weight_decay.growth);
+  stored["lr_decay_style"] = choice_name(schedules.learning_rate.style);
+  stored["lr_wsd_decay_style"] = choice_name(schedules.learning_rate.anneal);
+  stored["weight_decay_incr_style"] = choice_name(schedules.weight_decay.growth);
   return json.dump();
 }
 
@@ -103,21 +104,23 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     for_each_number([&](const char* key, const char*, auto of) {
       of(schedules) = stored.at(key).get<double>();
     });
-    schedules.learning_rate.style = decay_style(stored.at("lr_decay_style").get<std::string>());
-    schedules.learning_rate.anneal =
-        anneal_style(stored.at("lr_wsd_decay_style").get<std::string>());
+    const auto read = [&]<Choice E>(const char* key, E& target) {
+      const auto name = stored.at(key).get<std::string>();
+      const auto value = choice_of<E>(name);
+      VIADUCT_CHECK(IoError, value, "{}: its schedules are damaged: {} = \"{}\"", where, key, name);
+      target = *value;
+    };
+    read("lr_decay_style", schedules.learning_rate.style);
+    read("lr_wsd_decay_style", schedules.learning_rate.anneal);
+    read("weight_decay_incr_style", schedules.weight_decay.growth);
     if (stored.contains("decoupled_maximum_rate")) {
       schedules.decoupled_rate = schedules.learning_rate;  // except the rates
       schedules.decoupled_rate->maximum_rate = stored.at("decoupled_maximum_rate").get<double>();
       schedules.decoupled_rate->minimum_rate = stored.at("decoupled_minimum_rate").get<double>();
     }
-    schedules.weight_decay.growth =
-        decay_growth(stored.at("weight_decay_incr_style").get<std::string>());
     VIADUCT_CHECK(IoError, makes_sense(schedules), "{}: its schedules are invalid", where);
     return schedules;
   } catch (const Json::exception& error) {
-    fail<IoError>("{}: its schedules are damaged: {}", where, error.what());
-  } catch (const ConfigError& error) {
     fail<IoError>("{}: its schedules are damaged: {}", where, error.what());
   }
 }

@@ -176,7 +176,8 @@ Finding offload_balance(const Figures& f, const Thresholds&) {
 }
 
 Finding precision_aware(const Figures& f, const Thresholds& limits) {
-  if (!bf16_weights(f) || f.config.optimizer.optimizer != "adam" || !f.distributed_optimizer)
+  if (!bf16_weights(f) || f.config.optimizer.optimizer != OptimizerKind::adam ||
+      !f.distributed_optimizer)
     return not_applicable("not BF16 weights with Adam and sharded state");
   if (f.config.optimizer_state.use_precision_aware_optimizer) return not_applicable("it is on");
   if (!f.machine) return unknown(kNoCapacity);

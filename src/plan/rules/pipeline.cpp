@@ -28,7 +28,7 @@ std::vector<int> more_virtual_stages(const Figures& f) {
 
 Finding pp_without_vpp(const Figures& f, const Thresholds& limits) {
   if (f.pp == 1 || f.vpp > 1) return not_applicable("pp = 1, or there are virtual stages");
-  if (f.config.pipeline.pipeline_schedule != "1f1b")
+  if (f.config.pipeline.pipeline_schedule != PipelineOrder::one_f_one_b)
     return not_applicable("the schedule has one chunk a stage");
   const std::vector<int> legal = more_virtual_stages(f);
   if (f.model.layers / f.pp < 2 || legal.empty())

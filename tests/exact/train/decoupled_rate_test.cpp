@@ -63,7 +63,7 @@ TEST(DecoupledRate, FollowsTheScheduleBetweenItsOwnEnds) {
   SchedulerConfig scheduler;
   optimizer.lr = 1, optimizer.min_lr = 0.5;
   optimizer.decoupled_lr = 4, optimizer.decoupled_min_lr = 2;
-  scheduler.lr_decay_style = "linear", scheduler.lr_warmup_iters = 10;
+  scheduler.lr_decay_style = DecayStyle::linear, scheduler.lr_warmup_iters = 10;
   optimizer.resolve();
   scheduler.resolve(110, 0.1);
   Schedules s = schedules(optimizer, scheduler, 110, 2);

@@ -127,7 +127,7 @@ std::vector<Values> weights_after(int steps, const AdafactorSettings& settings) 
   run.mesh = Mesh({1, 1, 1, 1, 1});
   run.recipe = "fp32";
   run.steps = steps, run.micro_batches = 1;
-  run.optimizer.name = "adafactor";
+  run.optimizer.kind = OptimizerKind::adafactor;
   run.optimizer.adafactor = settings;
   return toy_weights(train_toy(run)[0].weights);
 }
@@ -233,7 +233,7 @@ TEST(AdafactorShards, ReduceRowsAndColumnsAlone) {
   ToyRun run;
   run.mesh = Mesh({1, 1, 1, 4, 1});
   run.store.distributed_optimizer = true;
-  run.optimizer.name = "adafactor";
+  run.optimizer.kind = OptimizerKind::adafactor;
   const auto ranks = train_toy(run);
   int64_t most = 0, values = 0;
   for (const Shape& shape : toy_shapes())

@@ -119,20 +119,6 @@ TEST(LearningRate, ReportsEveryProblem) {
   EXPECT_THROW(learning_rate_schedule(s, kBatch), ConfigError);
 }
 
-TEST(LearningRate, StylesByName) {
-  EXPECT_EQ(decay_style("WSD"), DecayStyle::warmup_stable_decay);
-  EXPECT_EQ(decay_style("inverse-square-root"), DecayStyle::inverse_square_root);
-  EXPECT_EQ(anneal_style("minus_sqrt"), AnnealStyle::minus_sqrt);
-  EXPECT_EQ(decay_growth("cosine"), DecayGrowth::cosine);
-  try {
-    decay_style("cosin");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean \"cosine\""), std::string::npos)
-        << error.what();
-  }
-}
-
 TEST(WeightDecay, GrowsAndStays) {
   const auto linear = weight_decay_schedule(DecayGrowth::linear, 0.1, 0.5, 100, kBatch);
   EXPECT_DOUBLE_EQ(linear.decay(0), 0.1);

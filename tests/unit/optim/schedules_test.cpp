@@ -32,11 +32,12 @@ TEST(Schedules, DefaultsAreTheRecipe) {
 TEST(Schedules, EveryFieldArrives) {
   Configuration c;
   c.optimizer.lr = 1, c.optimizer.min_lr = 0.5;
-  c.scheduler.lr_decay_style = "WSD", c.scheduler.lr_wsd_decay_style = "linear";
+  c.scheduler.lr_decay_style = DecayStyle::warmup_stable_decay,
+  c.scheduler.lr_wsd_decay_style = AnnealStyle::linear;
   c.scheduler.lr_warmup_iters = 10, c.scheduler.lr_warmup_init = 0.25;
   c.scheduler.lr_decay_iters = 80, c.scheduler.lr_wsd_decay_iters = 20;
   c.scheduler.start_weight_decay = 0.0, c.scheduler.end_weight_decay = 1.0;
-  c.scheduler.weight_decay_incr_style = "linear";
+  c.scheduler.weight_decay_incr_style = DecayGrowth::linear;
   const Schedules s = c.resolved(100, 4);
   EXPECT_DOUBLE_EQ(s.learning_rate.rate(0), 0.25);
   EXPECT_DOUBLE_EQ(s.learning_rate.rate(5 * 4), 0.625);
@@ -55,7 +56,7 @@ TEST(Schedules, WarmupFraction) {
 TEST(Schedules, RowsInPlaceOfSteps) {
   Configuration c;
   c.optimizer.lr = 1, c.optimizer.min_lr = 0;
-  c.scheduler.lr_decay_style = "linear";
+  c.scheduler.lr_decay_style = DecayStyle::linear;
   c.scheduler.lr_warmup_samples = 30, c.scheduler.lr_decay_samples = 130;
   const Schedules s = c.resolved(1000, 4);
   EXPECT_DOUBLE_EQ(s.learning_rate.rate(15), 0.5);
@@ -72,10 +73,10 @@ TEST(Schedules, StepsAreTheRowsOfARamp) {
   Configuration c;
   c.optimizer.resolve();
   c.optimizer.lr = 1, c.optimizer.min_lr = 0;
-  c.scheduler.lr_decay_style = "linear";
+  c.scheduler.lr_decay_style = DecayStyle::linear;
   c.scheduler.lr_warmup_iters = 5;
   c.scheduler.start_weight_decay = 0.0, c.scheduler.end_weight_decay = 1.0;
-  c.scheduler.weight_decay_incr_style = "linear";
+  c.scheduler.weight_decay_incr_style = DecayGrowth::linear;
   c.scheduler.resolve(10, 0.1);
   const Schedules s = schedules(c.optimizer, c.scheduler, 10, ramp);
   EXPECT_DOUBLE_EQ(s.learning_rate.rate(6), 0.5) << "warm-up: 5 steps are 12 rows";

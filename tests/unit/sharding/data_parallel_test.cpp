@@ -237,7 +237,7 @@ TEST(OptimizerInstances, ShareTheirState) {
 TEST(OptimizerInstances, ShareTheMatricesOfMuon) {
   for (const int instances : {2, 4}) {
     ToyRun run = sharded(4);
-    run.optimizer.name = "muon";
+    run.optimizer.kind = OptimizerKind::muon;
     run.change = [](std::vector<Parameter>& parameters, const ParallelGroups&) {
       for (Parameter& p : parameters) p.multiplied = p.shape.rank() == 2;
     };
