@@ -186,11 +186,11 @@ int run(const Arguments& arguments) {
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")
                                         : fmt::format("dataset.split is {}", dataset.split));
   for (const std::string& warning : separator_warnings(builder)) log_warning("{}", warning);
-  if (dataset.dataloader_type != "single") {
+  if (dataset.dataloader_type != DataOrder::single) {
     log_warning(
         "dataset.dataloader_type={}: these are the rows by their numbers; a run takes the numbers "
         "in another order in each pass",
-        dataset.dataloader_type);
+        choice_name(dataset.dataloader_type));
   }
   const int64_t count =
       arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());

@@ -107,7 +107,7 @@ class SimulatedRun {
     metrics.with_rates = config_.logger.log_throughput;
     metrics.set_rates(p.step_seconds, rows, rows * length,
                       training_flops(flop_sizes(setup_.model, config_.peft.resolved), rows, length),
-                      config_.dist.ranks, peak_, config_.logger.flops == "full");
+                      config_.dist.ranks, peak_, config_.logger.flops == CountedFlops::full);
     metrics.communication_seconds = waits(first);
     metrics.communication_busy_seconds = first.busy_communication;
     const FigureOfRanks peak = figure_of_ranks(p, peak_bytes);

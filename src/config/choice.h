@@ -30,6 +30,12 @@ constexpr std::string_view choice_name(E value) {
   return choice_names(value)[static_cast<size_t>(value)];
 }
 
+/// The same; `none` where there is no value.
+template <Choice E>
+constexpr std::string_view choice_name_or(const std::optional<E>& value, std::string_view none) {
+  return value ? choice_name(*value) : none;
+}
+
 /// "optimizer.optimizer = adam", for messages.
 template <Choice E>
 std::string stated(std::string_view setting, E value) {

@@ -124,7 +124,6 @@ FieldGroup dataset_fields(DatasetConfig& config) {
           "repeated passes, each shuffled by its number (`batch`: and by random_seed), the "
           "part of a pass that fills no global batch (of the last size of train.rampup_batch_size) "
           "left out. `external`, a loader passed in by a Python program, is an error here.")
-      .one_of({"single", "cyclic", "batch", "external"})
       .on_resume(resume::said(kOrder));
   group
       .field("fast_cache_load", config.fast_cache_load,
@@ -238,7 +237,7 @@ std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
   }
   if (config.fim_rate > 0 && config.mock)
     problems.push_back("dataset.fim_rate: above 0, but mock data (dataset.mock) have no text");
-  if (config.dataloader_type == "external") {
+  if (config.dataloader_type == DataOrder::external) {
     problems.push_back(
         "dataset.dataloader_type: external is a loader that a Python program hands over, and no "
         "program stands above this one; make a data set of its rows (viaduct data tokenize, or "

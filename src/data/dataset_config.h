@@ -1,6 +1,7 @@
 #pragma once
 // Settings of training data: the `dataset` section, under Megatron-Bridge's names.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,17 @@
 #include "data/packing_config.h"
 
 namespace viaduct {
+
+/// The order of training rows (`dataset.dataloader_type`).
+enum class DataOrder {
+  single,    // one pass in the order of the index
+  cyclic,    // passes, each shuffled by its number
+  batch,     // the same, and by the seed
+  external,  // refused
+};
+constexpr auto choice_names(DataOrder) {
+  return std::to_array<std::string_view>({"single", "cyclic", "batch", "external"});
+}
 
 struct DatasetConfig {
   /// Indexed data sets, one list for all splits: prefixes `[A, B]` (blended in proportion to their
@@ -44,7 +56,7 @@ struct DatasetConfig {
   std::optional<std::string> path_to_cache;
   /// Order of training rows: `single`: one pass in index order; `cyclic` and `batch`: repeated
   /// passes, each newly shuffled.
-  std::string dataloader_type = "single";
+  DataOrder dataloader_type = DataOrder::single;
   /// Fill in the middle (data/fill_in_middle.h): the share of segments that are rearranged, and
   /// among those the share with the suffix first.
   double fim_rate = 0, fim_spm_rate = 0.5;

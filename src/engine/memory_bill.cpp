@@ -42,7 +42,7 @@ void add_recompute(const RunConfig& c, std::vector<Change>& list) {
         {Kind::recompute,
          fmt::format("model.recompute_granularity=selective model.recompute_modules=[{}]", names),
          [modules](RunConfig& config) {
-           config.recompute.recompute_granularity = "selective";
+           config.recompute.recompute_granularity = RecomputeGranularity::selective;
            config.recompute.recompute_modules = modules;
          }});
   };
@@ -52,8 +52,8 @@ void add_recompute(const RunConfig& c, std::vector<Change>& list) {
                   "model.recompute_granularity=full model.recompute_method=uniform "
                   "model.recompute_num_layers=1",
                   [](RunConfig& config) {
-                    config.recompute.recompute_granularity = "full";
-                    config.recompute.recompute_method = "uniform";
+                    config.recompute.recompute_granularity = RecomputeGranularity::full;
+                    config.recompute.recompute_method = RecomputeMethod::uniform;
                     config.recompute.recompute_num_layers = 1;
                   }});
 }

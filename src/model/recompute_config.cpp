@@ -45,7 +45,7 @@ void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, b
                       SavedPolicy& policy) {
   const bool apart = config.recompute_segments_apart;
   const int64_t number = all ? chunk.blocks : config.recompute_num_layers.value();
-  if (config.recompute_method == "uniform") {
+  if (config.recompute_method == RecomputeMethod::uniform) {
     for (int64_t i = 0; i < chunk.blocks; i += number)
       policy.recompute_layers({chunk.first_block + i, std::min(number, chunk.blocks - i), apart});
     return;
@@ -58,7 +58,7 @@ void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, b
 /// each by itself, block none, unless it means every layer.
 void recompute_further(const RecomputeConfig& config, int64_t first, int64_t blocks, bool all,
                        SavedPolicy& policy) {
-  if (!all && config.recompute_method != "uniform") return;
+  if (!all && config.recompute_method != RecomputeMethod::uniform) return;
   for (int64_t i = 0; i < blocks; ++i)
     policy.recompute_layers({first + i, 1, config.recompute_segments_apart});
 }
@@ -78,7 +78,6 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
              "What the backward recomputes instead of the forward keeping it, with the same bits. "
              "full: whole layers, in groups that keep only their input; selective: "
              "recompute_modules, in every layer.")
-      .one_of({"full", "selective"})
       .alias("recompute_granuality")
       .constraint("full needs recompute_method and recompute_num_layers");
   group
@@ -86,7 +85,6 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
              "uniform: every group of recompute_num_layers layers of a chunk keeps its input, and "
              "is recomputed as one; block: the first recompute_num_layers layers of each chunk do, "
              "each by itself, and the others are kept.")
-      .one_of({"uniform", "block"})
       .constraint("no effect without recompute_granularity=full");
   group
       .field("recompute_num_layers", config.recompute_num_layers, "The number in recompute_method.")

@@ -2,6 +2,7 @@
 // Which activations are recomputed in the backward instead of being kept (section `model`), as in
 // Megatron.
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,18 +14,28 @@
 
 namespace viaduct {
 
+enum class RecomputeGranularity { full, selective };
+constexpr auto choice_names(RecomputeGranularity) {
+  return std::to_array<std::string_view>({"full", "selective"});
+}
+
+enum class RecomputeMethod { uniform, block };
+constexpr auto choice_names(RecomputeMethod) {
+  return std::to_array<std::string_view>({"uniform", "block"});
+}
+
 struct RecomputeConfig {
-  std::optional<std::string> recompute_granularity;         // full or selective; null: all are kept
-  std::optional<std::string> recompute_method;              // of full: uniform or block
-  std::optional<int64_t> recompute_num_layers;              // the number in recompute_method
-  std::vector<std::string> recompute_modules{"core_attn"};  // of selective
-  bool distribute_saved_activations = false;                // of full: over tensor ranks
-  bool recompute_segments_apart = false;                    // of full: attention and feed-forward
+  std::optional<RecomputeGranularity> recompute_granularity;  // null: all activations are kept
+  std::optional<RecomputeMethod> recompute_method;            // of full
+  std::optional<int64_t> recompute_num_layers;                // the number in recompute_method
+  std::vector<std::string> recompute_modules{"core_attn"};    // of selective
+  bool distribute_saved_activations = false;                  // of full: over tensor ranks
+  bool recompute_segments_apart = false;                      // of full: attention and feed-forward
   /// How many of the micro-batches that a stage holds at one time keep more; null: all are alike.
   std::optional<int64_t> num_microbatches_with_partial_activation_checkpoints;
 
-  bool full() const { return recompute_granularity == "full"; }
-  bool selective() const { return recompute_granularity == "selective"; }
+  bool full() const { return recompute_granularity == RecomputeGranularity::full; }
+  bool selective() const { return recompute_granularity == RecomputeGranularity::selective; }
 };
 
 FieldGroup recompute_fields(RecomputeConfig& config);

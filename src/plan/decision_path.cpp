@@ -119,7 +119,7 @@ class Walk {
                     c.ddp.grad_reduce_in_fp32
                         ? "FP32 (BF16 frees 2 bytes a parameter and takes 4/dp for the update)"
                         : "BF16",
-                    c.recompute.recompute_granularity.value_or("none")));
+                    choice_name_or(c.recompute.recompute_granularity, "none")));
   }
 
   void data_ranks() {

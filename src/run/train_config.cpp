@@ -84,11 +84,9 @@ FieldGroup train_fields(TrainConfig& config) {
       .range(1)
       .in("evaluations")
       .constraint("needs validation data or validation.tasks");
-  group
-      .field("nan_loss_action", config.nan_loss_action,
-             "What a loss or gradient with NaN or infinity does: `stop` the run, or `skip` the "
-             "update and count it.")
-      .one_of({"stop", "skip"});
+  group.field("nan_loss_action", config.nan_loss_action,
+              "What a loss or gradient with NaN or infinity does: `stop` the run, or `skip` the "
+              "update and count it.");
   group
       .field("max_skipped_in_a_row", config.max_skipped_in_a_row,
              "With nan_loss_action=skip: the run stops when more than this many updates in a row "
@@ -205,11 +203,9 @@ FieldGroup logger_fields(LoggerConfig& config) {
   group.field(
       "tensorboard_dir", config.tensorboard_dir,
       "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");
-  group
-      .field("flops", config.flops,
-             "FLOPs shown: `model` counts causal attention half, `full` adds the uncausal count "
-             "beside it.")
-      .one_of({"model", "full"});
+  group.field("flops", config.flops,
+              "FLOPs shown: `model` counts causal attention half, `full` adds the uncausal count "
+              "beside it.");
   return group;
 }
 

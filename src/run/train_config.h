@@ -1,6 +1,7 @@
 #pragma once
 // Sections `train`, `validation`, `logger`, `profiling` and `rng`: the loop and its reports.
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,18 @@
 #include "config/field.h"
 
 namespace viaduct {
+
+/// What values that are not finite do.
+enum class NanAction { stop, skip };
+constexpr auto choice_names(NanAction) {
+  return std::to_array<std::string_view>({"stop", "skip"});
+}
+
+/// Which FLOPs a rate counts (model/flops.h): `full` also those that causal attention skips.
+enum class CountedFlops { model, full };
+constexpr auto choice_names(CountedFlops) {
+  return std::to_array<std::string_view>({"model", "full"});
+}
 
 struct TrainConfig {
   int64_t train_iters = 300'000;
@@ -22,7 +35,7 @@ struct TrainConfig {
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
   std::optional<int64_t> early_stopping_patience;
-  std::string nan_loss_action = "stop";
+  NanAction nan_loss_action = NanAction::stop;
   std::optional<int64_t> max_skipped_in_a_row = 10;
   double max_skipped_rate = 0.2;
   bool skip_train = false;
@@ -60,7 +73,7 @@ struct LoggerConfig {
   bool moe_per_layer_logging = false;
   /// `auto`: checkpoint.save/tensorboard, none without checkpoint.save.
   Auto<std::optional<std::string>> tensorboard_dir;
-  std::string flops = "model";
+  CountedFlops flops = CountedFlops::model;
 };
 
 struct ProfilingConfig {

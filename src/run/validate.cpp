@@ -156,7 +156,7 @@ void validate_decoupled_rate(const OptimizerConfig& optimizer, const SchedulerCo
 }
 
 void validate_logger(const LoggerConfig& logger, Problems& problems) {
-  if (!logger.log_throughput && logger.flops == "full")
+  if (!logger.log_throughput && logger.flops == CountedFlops::full)
     problems.add("logger.flops: full adds a rate, but log_throughput = false leaves rates out");
 }
 
@@ -347,7 +347,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_transport(config, problems);
   for (const std::string& problem : problems_of(loss_scaler_settings(config.mixed_precision)))
     problems.add_text(problem);
-  if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&
+  if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == NanAction::skip &&
       !has_loss_scale(config.mixed_precision)) {
     problems.add(
         "ddp.check_for_nan_in_grad: false applies gradients that are not finite, but "

@@ -99,7 +99,7 @@ void validate_offload(const RunConfig& config, Problems& problems) {
   if (offload.moves_weights()) validate_weights(config, problems);
   if (offload.fine_grained_activation_offloading) validate_modules(config, problems);
   if (offload.fine_grained_activation_offloading && config.recompute.full() &&
-      config.recompute.recompute_method == "uniform") {
+      config.recompute.recompute_method == RecomputeMethod::uniform) {
     problems.add(
         "model.fine_grained_activation_offloading: true, but recompute_granularity = full with "
         "recompute_method = uniform recomputes every layer: no module is left to offload "

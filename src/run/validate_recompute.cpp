@@ -88,7 +88,7 @@ void validate_shares(const RunConfig& config, Problems& problems) {
   if (!config.recompute.full()) {
     problems.add(
         "model.distribute_saved_activations: true needs recompute_granularity = full, found {}",
-        config.recompute.recompute_granularity.value_or("null"));
+        choice_name_or(config.recompute.recompute_granularity, "null"));
   }
   if (config.parallel.tensor_model_parallel_size > 1 &&
       config.parallel.sequence_parallel.value_or(false)) {
@@ -102,8 +102,8 @@ void validate_apart(const RecomputeConfig& recompute, Problems& problems) {
   if (!recompute.full()) {
     problems.add(
         "model.recompute_segments_apart: true needs recompute_granularity = full, found {}",
-        recompute.recompute_granularity.value_or("null"));
-  } else if (recompute.recompute_method == "uniform" &&
+        choice_name_or(recompute.recompute_granularity, "null"));
+  } else if (recompute.recompute_method == RecomputeMethod::uniform &&
              recompute.recompute_num_layers.value_or(1) != 1) {
     problems.add(
         "model.recompute_segments_apart: true with recompute_method = uniform needs "
@@ -113,14 +113,16 @@ void validate_apart(const RecomputeConfig& recompute, Problems& problems) {
 }
 
 void validate_partial(const RecomputeConfig& recompute, Problems& problems) {
-  if (recompute.selective() || (recompute.full() && recompute.recompute_method == "block")) return;
+  if (recompute.selective() ||
+      (recompute.full() && recompute.recompute_method == RecomputeMethod::block))
+    return;
   problems.add(
       "model.num_microbatches_with_partial_activation_checkpoints: {} needs recompute_granularity "
       "= "
       "selective, or full with recompute_method = block, found {} with {}",
       *recompute.num_microbatches_with_partial_activation_checkpoints,
-      recompute.recompute_granularity.value_or("null"),
-      recompute.recompute_method.value_or("null"));
+      choice_name_or(recompute.recompute_granularity, "null"),
+      choice_name_or(recompute.recompute_method, "null"));
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ void StepReporter::complete(StepMetrics& metrics, const StepWork& work, const Tr
   if (leads() && peak_.measures())
     peak_.update(tflops_per_rank(merged_.flops.model(), seconds, ranks));
   metrics.set_rates(seconds, work.rows, tokens(), merged_.flops, ranks, peak_.value(),
-                    config_.logger.flops == "full");
+                    config_.logger.flops == CountedFlops::full);
   local_.last = {state.step, seconds, metrics.data_seconds, metrics.communication_seconds};
 }
 

@@ -195,7 +195,7 @@ void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
   const std::string what = fmt::format(
       "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,
       result.loss, result.grad_norm, first.empty() ? "none in the last micro-batch" : first);
-  if (config_.train.nan_loss_action != "skip")
+  if (config_.train.nan_loss_action != NanAction::skip)
     throw Error(what + " (train.nan_loss_action=skip continues without such updates)" +
                 keeper_->last_checkpoint());
   log_->note("warning: " + what + "; update skipped");

@@ -17,8 +17,8 @@ namespace viaduct {
 namespace {
 
 Sampler training_sampler(const DatasetConfig& config, int64_t rows, int64_t global_batch_size) {
-  if (config.dataloader_type == "single") return Sampler(rows);
-  const bool seeded = config.dataloader_type == "batch";
+  if (config.dataloader_type == DataOrder::single) return Sampler(rows);
+  const bool seeded = config.dataloader_type == DataOrder::batch;
   return Sampler(rows, EpochShuffle{global_batch_size,
                                     seeded ? static_cast<uint64_t>(config.random_seed) : 0});
 }
@@ -42,7 +42,7 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
       ConfigError, training_ != nullptr || config.train.skip_train,
       "dataset: no training data (set dataset.blend, dataset.blend_per_split or dataset.mock)");
   if (training_) {
-    shuffles_ = config.dataset.dataloader_type != "single";
+    shuffles_ = config.dataset.dataloader_type != DataOrder::single;
     training_rows_ = training_sampler(config.dataset, training_->size(), global);
     VIADUCT_CHECK(
         ConfigError,

@@ -320,16 +320,25 @@ void add_memory(std::vector<RuleCase>& c) {
   add(c, "oom-smallest-change", peak(90e9), nothing, share(1), kNot);
   add(
       c, "recompute-cheapest", peak(90e9), nothing,
-      [](Figures& f) { f.config.recompute.recompute_granularity = "full"; }, kFires);
+      [](Figures& f) { f.config.recompute.recompute_granularity = RecomputeGranularity::full; },
+      kFires);
   add(
       c, "recompute-too-much",
-      [](Figures& f) { f.config.recompute.recompute_granularity = "full"; }, nothing,
-      [=](Figures& f) { share(0.95)(f), f.config.recompute.recompute_granularity = "full"; }, kNot);
+      [](Figures& f) { f.config.recompute.recompute_granularity = RecomputeGranularity::full; },
+      nothing,
+      [=](Figures& f) {
+        share(0.95)(f), f.config.recompute.recompute_granularity = RecomputeGranularity::full;
+      },
+      kNot);
   add(
       c, "recompute-core-attn-moot",
-      [](Figures& f) { f.config.recompute.recompute_granularity = "selective"; }, nothing,
       [](Figures& f) {
-        f.config.recompute.recompute_granularity = "selective", f.model.flash_attention = false;
+        f.config.recompute.recompute_granularity = RecomputeGranularity::selective;
+      },
+      nothing,
+      [](Figures& f) {
+        f.config.recompute.recompute_granularity = RecomputeGranularity::selective,
+        f.model.flash_attention = false;
       },
       kNot);
   const auto keeps = [](double step) {

@@ -108,7 +108,7 @@ Finding recompute_too_much(const Figures& f, const Thresholds& limits) {
   return if_gain(
       Level::warn,
       fmt::format("{} recomputation leaves {} of {} free",
-                  *f.config.recompute.recompute_granularity,
+                  choice_name(*f.config.recompute.recompute_granularity),
                   bytes(f.machine->capacity_bytes - f.peak()), bytes(f.machine->capacity_bytes)),
       {{"peak", f.peak(), "bytes"}, {"capacity", f.machine->capacity_bytes, "bytes"}},
       std::move(advice));
