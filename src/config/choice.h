@@ -20,30 +20,30 @@
 namespace viaduct {
 
 template <class E>
-concept Choice = std::is_enum_v<E> && requires {
+concept NamedEnum = std::is_enum_v<E> && requires {
   choice_names(E{});
 };
 
 /// Its name in configurations and messages.
-template <Choice E>
+template <NamedEnum E>
 constexpr std::string_view choice_name(E value) {
   return choice_names(value)[static_cast<size_t>(value)];
 }
 
 /// The same; `none` where there is no value.
-template <Choice E>
+template <NamedEnum E>
 constexpr std::string_view choice_name_or(const std::optional<E>& value, std::string_view none) {
   return value ? choice_name(*value) : none;
 }
 
 /// "optimizer.optimizer = adam", for messages.
-template <Choice E>
+template <NamedEnum E>
 std::string stated(std::string_view setting, E value) {
   return std::string(setting) + " = " + std::string(choice_name(value));
 }
 
 /// The value of a name; nothing for other names.
-template <Choice E>
+template <NamedEnum E>
 constexpr std::optional<E> choice_of(std::string_view name) {
   constexpr auto names = choice_names(E{});
   const auto found = std::ranges::find(names, name);
@@ -51,7 +51,7 @@ constexpr std::optional<E> choice_of(std::string_view name) {
   return static_cast<E>(found - names.begin());
 }
 
-template <Choice E>
+template <NamedEnum E>
 std::vector<std::string> all_choices() {
   constexpr auto names = choice_names(E{});
   return {names.begin(), names.end()};

@@ -24,7 +24,7 @@ bool read_value(const Value& value, std::string& target);
 bool read_value(const Value& value, Value& target);
 /// A name that is none leaves the target as it is: the field names the ones there are
 /// (Field::value_problem).
-template <Choice E>
+template <NamedEnum E>
 bool read_value(const Value& value, E& target) {
   std::string name;
   if (!read_value(value, name)) return false;
@@ -38,7 +38,7 @@ Value write_value(int64_t value);
 Value write_value(double value);
 Value write_value(const std::string& value);
 Value write_value(const Value& value);
-template <Choice E>
+template <NamedEnum E>
 Value write_value(E value) {
   return write_value(std::string(choice_name(value)));
 }
@@ -67,7 +67,7 @@ template <>
 struct TypeName<std::string> {
   static std::string text() { return "string"; }
 };
-template <Choice E>
+template <NamedEnum E>
 struct TypeName<E> {
   static std::string text() { return "string"; }
 };
@@ -93,7 +93,7 @@ template <class T>
 struct NamesOf {
   static std::vector<std::string> list() { return {}; }
 };
-template <Choice E>
+template <NamedEnum E>
 struct NamesOf<E> {
   static std::vector<std::string> list() { return all_choices<E>(); }
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "optim/optimizer_kind.h"
 #include "precision/recipe.h"
 
 namespace viaduct {

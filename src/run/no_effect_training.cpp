@@ -134,7 +134,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
       {{"train.max_skipped_in_a_row", "train.max_skipped_rate"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.train.nan_loss_action != NanAction::skip,
-                          "train.nan_loss_action = " + c.train.nan_loss_action);
+                          stated("train.nan_loss_action", c.train.nan_loss_action));
        }},
       {{"validation.eval_interval"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -216,7 +216,7 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
   if (first_decay > last_decay) {
     problems.add("scheduler.end_weight_decay: {}{} is below start_weight_decay = {}", last_decay,
                  scheduler.end_weight_decay ? "" : " (of optimizer.weight_decay)", first_decay);
-  } else if (first_decay != last_decay && scheduler.weight_decay_incr_style == "constant") {
+  } else if (first_decay != last_decay && scheduler.weight_decay_incr_style == DecayGrowth::constant) {
     problems.add(
         "scheduler.weight_decay_incr_style: constant, but weight decay goes from {} to {}; "
         "expected linear or cosine",

@@ -104,7 +104,7 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     for_each_number([&](const char* key, const char*, auto of) {
       of(schedules) = stored.at(key).get<double>();
     });
-    const auto read = [&]<Choice E>(const char* key, E& target) {
+    const auto read = [&]<NamedEnum E>(const char* key, E& target) {
       const auto name = stored.at(key).get<std::string>();
       const auto value = choice_of<E>(name);
       VIADUCT_CHECK(IoError, value, "{}: its schedules are damaged: {} = \"{}\"", where, key, name);
