@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/given_path.h"
+#include "base/units.h"
 #include "before_ranks.h"
 #include "hardware/cluster.h"
 #include "number_checks.h"
@@ -156,7 +157,7 @@ int run(const Options& options) {
     cluster = calibrated_cluster(cluster, *table);
     const CalibratedMachine& of = table->machine;
     const std::string machine = of.gpu.empty()
-                                    ? fmt::format("{}, {} threads a rank", of.cpu, of.threads)
+                                    ? fmt::format("{}, {} a rank", of.cpu, counted(of.threads, "thread"))
                                     : fmt::format("{}, {}", of.gpu, of.libraries);
     return predict_one(options, cluster,
                        fmt::format("{}: {}, {}", options.calibration, machine, of.measured_at),

@@ -1,4 +1,5 @@
 #include "hardware/matmul_peak.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +12,7 @@ std::string MatmulPeak::describe() const {
   std::string text = fmt::format("{}, {:.4g} TFLOP/s", name, tflops);
   if (measured) text += " measured";
   if (measured && threads > 0)
-    text += fmt::format(" on {} thread{}", threads, threads == 1 ? "" : "s");
+    text += " on " + counted(threads, "thread");
   return text;
 }
 

@@ -179,13 +179,13 @@ LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
   if (s.style != DecayStyle::constant) {
     const std::string decay = s.decay_samples
                                   ? fmt::format("lr_decay_samples = {}", *s.decay_samples)
-                                  : fmt::format("lr_decay_iters {} = {} samples",
-                                                s.decay_iterations, schedule.decay_samples);
+                                  : fmt::format("lr_decay_iters {} = {}", s.decay_iterations,
+                                                counted(static_cast<int64_t>(schedule.decay_samples), "sample"));
     expect(schedule.decay_samples > 0,
            fmt::format("scheduler: the decay must be longer than 0, found {}", decay));
     expect(schedule.warmup_samples < schedule.decay_samples,
-           fmt::format("scheduler: warm-up ({} samples) must end before the decay does ({})",
-                       schedule.warmup_samples, decay));
+           fmt::format("scheduler: warm-up ({}) must end before the decay does ({})",
+                       counted(static_cast<int64_t>(schedule.warmup_samples), "sample"), decay));
   }
   if (s.style == DecayStyle::warmup_stable_decay) {
     expect(s.anneal_iterations > 0 && schedule.anneal_samples <= schedule.decay_samples,

@@ -1,4 +1,5 @@
 #include "run/unusual_settings.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 
@@ -48,9 +49,9 @@ std::vector<std::string> unusual_settings(const RunConfig& config) {
   const int64_t warmup = config.scheduler.lr_warmup_iters.value_or(0);
   if (warmup > 0 && warmup >= config.train.train_iters) {
     lines.push_back(
-        fmt::format("scheduler.lr_warmup_iters = {}: the run of {} steps ends before the learning "
+        fmt::format("scheduler.lr_warmup_iters = {}: the run of {} ends before the learning "
                     "rate reaches optimizer.lr",
-                    warmup, config.train.train_iters));
+                    warmup, counted(config.train.train_iters, "step")));
   }
   return lines;
 }

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/output_file.h"
+#include "support/chat_tokenizer.h"
 #include "support/command.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
@@ -141,6 +144,34 @@ TEST_F(TrainConversations, StepsWithoutAScoredTokenAreCountedAndSaid) {
                       "updated; 1 step of this kind so far"),
             HasSubstr("16 steps of this kind so far"), Not(HasSubstr("17 steps of this kind"))));
   EXPECT_GE(metric(folder / "run" / "metrics.jsonl", "nothing_scored").size(), 30u);
+}
+
+TEST_F(TrainConversations, TemplatesAndEndsOfTextsThatMisleadAreSaid) {
+  const std::string model = (folder / "model").string(), made = (folder / "made").string(),
+                    lines = (folder / "lines.jsonl").string(),
+                    other = (folder / "other.jinja").string();
+  write_chat_model(model, kChatMl);
+  write_file_atomically(
+      lines,
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]})"
+      "\n");
+  write_file_atomically(other, std::string(kChatMl) + "-");
+  const auto run = [&](const std::string& kind, const std::string& more) {
+    const CommandResult data = run_viaduct("data " + kind + " --overwrite --input " + lines +
+                                           " --tokenizer " + model + " --output " + made);
+    EXPECT_EQ(data.status, 0) << data.err;
+    const CommandResult trained =
+        train("'dataset.blend=[" + made + "]' dataset.split=1,0,0 validation.eval_iters=0 " +
+              "train.train_iters=1 model.seq_length=32 tokenizer.tokenizer_model=" + model + more);
+    EXPECT_EQ(trained.status, 0) << trained.err;
+    return trained.err;
+  };
+  const auto warns = HasSubstr("its conversations were made with another chat template than that");
+  EXPECT_THAT(run("chat", ""), Not(warns));
+  EXPECT_THAT(run("chat --template " + other, ""), warns);
+  write_file_atomically(lines, R"({"text": "Hi<|im_end|>Yo"})" "\n");
+  EXPECT_THAT(run("tokenize", " dataset.reset_attention_mask=true"),
+              HasSubstr("its documents hold 1 more of it inside"));
 }
 
 TEST_F(TrainConversations, SamplesShowRows) {

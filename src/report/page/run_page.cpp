@@ -286,7 +286,7 @@ std::string run_page(const RunPageInput& input) {
   const MeasuredSteps run = measured_steps(log);
   HtmlPage page(
       "Run " + input.name,
-      fmt::format("{} logged steps, {} to {}{}", log.steps.size(), log.steps.front().step,
+      fmt::format("{}, {} to {}{}", counted(std::ssize(log.steps), "logged step"), log.steps.front().step,
                   log.steps.back().step, log.stopped.empty() ? "" : ", stopped: " + log.stopped));
   add_headlines(page, log, run);
   if (log.truncated)
