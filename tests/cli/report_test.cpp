@@ -86,6 +86,25 @@ TEST(ReportCommand, ExpertsAreDrawnAndTheirRoutersFiguresAreCharts) {
                           Not(HasSubstr("spread of biases by step"))));
 }
 
+TEST(ReportCommand, ARunShowsWhereItResumedAndWhichSymptomsAreSeen) {
+  const test::TemporaryFolder folder;
+  const std::string train = "train " + kModel +
+                            "train.global_batch_size=2 train.micro_batch_size=1 dataset.mock=true "
+                            "validation.eval_iters=0 logger.log_interval=1 "
+                            "optimizer.lr=1e-3 scheduler.lr_warmup_iters=0 checkpoint.save=" +
+                            in_quotes(folder.path());
+  for (const char* more : {" train.train_iters=2", " train.train_iters=4 optimizer.clip_grad=0.5"}) {
+    const auto trained = test::run_viaduct(train + more);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+  }
+  ASSERT_EQ(test::run_viaduct("report " + in_quotes(folder.path())).status, 0);
+  EXPECT_THAT(read_file(folder / "report.html"),
+              AllOf(HasSubstr("<h3>Loss by step</h3>"), HasSubstr("<h3>Gradient norm by step</h3>"),
+                    HasSubstr(">resumed, settings changed</text>"),
+                    HasSubstr("optimizer.clip_grad: was 1, is 0.5"),
+                    HasSubstr("<td>not seen</td>")));
+}
+
 TEST(ReportCommand, ASearchIsShown) {
   const test::TemporaryFolder folder;
   print_into(
