@@ -76,7 +76,7 @@ TEST(Pages, CommandsHaveTheOptionsThatTheyAreGiven) {
         ADD_FAILURE() << page.filename() << ": viaduct " << (*at)[1] << " has no " << option;
     }
   }
-  EXPECT_GT(commands, 200);
+  EXPECT_GT(commands, 150);
 }
 
 }  // namespace
