@@ -70,7 +70,8 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
                   fmt::join(given, ", "));
     RunSetup prepared =
         prepare_run(load_run_config(options.config, common.overrides, planning_defaults(cluster)));
-    check_conversations(prepared);
+    for (const std::string& warning : check_conversations(prepared))
+      prepared.notes.push_back(warning);
     return prepared;
   });
   VIADUCT_CHECK(ConfigError, !options.timeline || common.json,

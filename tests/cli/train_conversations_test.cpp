@@ -98,15 +98,24 @@ TEST_F(TrainConversations, TooLongOnesEndTheRunBeforeItsFirstStep) {
             0);
 }
 
-TEST_F(TrainConversations, APlanRefusesWhatDoesNotFit) {
-  const CommandResult plan = run_viaduct(
-      "plan --cluster cpu model.family=llama model.num_layers=2 model.hidden_size=32 "
-      "model.ffn_hidden_size=64 model.num_attention_heads=4 model.vocab_size=2048 "
-      "train.global_batch_size=4 train.micro_batch_size=2 train.train_iters=8 "
-      "model.seq_length=16 'dataset.blend=[" +
-      chat + "]'");
-  EXPECT_EQ(plan.status, 2);
-  EXPECT_THAT(plan.err, HasSubstr("longer than a row of 16 tokens"));
+TEST_F(TrainConversations, APlanRefusesAndSaysWhatARunDoes) {
+  const auto plan = [](const std::string& data) {
+    return run_viaduct(
+        "plan --cluster cpu model.family=llama model.num_layers=2 model.hidden_size=32 "
+        "model.ffn_hidden_size=64 model.num_attention_heads=4 model.vocab_size=2048 "
+        "train.global_batch_size=4 train.micro_batch_size=2 train.train_iters=8 " +
+        data);
+  };
+  const CommandResult longer = plan("model.seq_length=16 'dataset.blend=[" + chat + "]'");
+  EXPECT_EQ(longer.status, 2);
+  EXPECT_THAT(longer.err, HasSubstr("longer than a row of 16 tokens"));
+  auto blank = conversations_of(random_lengths(20, 5, 30), 500);
+  for (auto& one : blank) one.mask.assign(one.mask.size(), 0);
+  const std::string none = write_conversations(folder / "none", blank);
+  const CommandResult unscored =
+      plan("model.seq_length=32 'dataset.blend=[0.5," + chat + ",0.5," + none + "]'");
+  EXPECT_EQ(unscored.status, 0) << unscored.err;
+  EXPECT_THAT(unscored.out, HasSubstr("note: dataset " + none + ": no token of the train split"));
 }
 
 TEST_F(TrainConversations, WithoutAScoredTokenAreRefused) {
