@@ -223,7 +223,7 @@ WeightDecaySchedule weight_decay_schedule(DecayGrowth growth, double start, doub
   }
   if (growth != DecayGrowth::constant && growth_iterations <= 0) {
     problems.push_back(
-        fmt::format("scheduler.wd_incr_iters must be positive, found {}", growth_iterations));
+        fmt::format("train.train_iters must be positive, found {}", growth_iterations));
   }
   if (batches.full() <= 0) {
     problems.push_back(
