@@ -77,7 +77,7 @@ TEST(ReportCommand, ExpertsAreDrawnAndTheirRoutersFiguresAreCharts) {
   const auto page = test::run_viaduct("report " + in_quotes(folder.path()));
   ASSERT_EQ(page.status, 0) << page.err;
   const std::string html = read_file(folder / "report.html");
-  EXPECT_THAT(html, AllOf(HasSubstr("Load of experts, as last drawn by the run."),
+  EXPECT_THAT(html, AllOf(HasSubstr("<h3>Load of experts</h3>"),
                           HasSubstr("largest load by step"), HasSubstr("entropy by step"),
                           HasSubstr("dropped choices by step"), HasSubstr("balancing loss by step"),
                           HasSubstr("z-loss by step")));

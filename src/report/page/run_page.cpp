@@ -310,7 +310,8 @@ std::string run_page(const RunPageInput& input) {
       true, true);
   if (!input.router_load.empty()) {
     page.section("Experts");
-    page.image(input.router_load, "Load of experts, as last drawn by the run.");
+    page.image("Load of experts", input.router_load,
+               "Share of each expert in each layer, as last drawn by the run.");
     chart_of(page, log, "largest load", "equal shares",
              "Load of the most loaded expert of any layer; 1 is an equal share.",
              [](const LoggedStep& s) { return s.expert_load; });
