@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <regex>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/file.h"
 #include "run/run_config.h"
@@ -49,9 +50,36 @@ std::string literals(const std::string& code) {
   return texts;
 }
 
+bool in_name(char c) {
+  return is_alnum(c) || c == '_';
+}
+
+/// The names `SECTION.FIELD` in `text` whose section is one of these.
+std::vector<std::string> names_in(const std::string& text,
+                                  const std::vector<std::string>& sections) {
+  std::vector<std::string> names;
+  for (size_t dot = text.find('.'); dot != text.npos; dot = text.find('.', dot + 1)) {
+    size_t begin = dot, end = dot + 1;
+    while (begin > 0 && in_name(text[begin - 1])) --begin;
+    while (end < text.size() && in_name(text[end])) ++end;
+    const std::string section = text.substr(begin, dot - begin);
+    if (end == dot + 1 || std::ranges::count(sections, section) == 0) continue;
+    // A part of a path, a longer name of something else, or one that is put together.
+    const auto is_one_of = [](char c, std::string_view chars) {
+      return chars.find(c) != chars.npos;
+    };
+    const char next = end < text.size() ? text[end] : ' ';
+    const char behind = end + 1 < text.size() ? text[end + 1] : ' ';
+    if (begin > 0 && is_one_of(text[begin - 1], "./-")) continue;
+    if (is_one_of(next, "/({*") || (next == '.' && (is_alnum(behind) || behind == '{'))) continue;
+    names.push_back(text.substr(begin, end - begin));
+  }
+  return names;
+}
+
 TEST(MessageFields, Exist) {
-  // Files, members of tokenizer.json, tensors, keys of GGUF files; and what checkpoint.allow_changes
-  // has besides fields.
+  // Files, members of tokenizer.json, tensors, keys of GGUF files; and what
+  // checkpoint.allow_changes has besides fields.
   const std::set<std::string> others{
       "tokenizer.json", "tokenizer.model", "model.safetensors", "profiling.md",
       "model.merges", "model.vocab", "model.unk_id", "model.dropout",
@@ -59,25 +87,13 @@ TEST(MessageFields, Exist) {
       "dataset.content", "tokenizer.content"};
   RunConfig config;
   const Schema schema = run_schema(config);
-  std::string sections;
-  for (const std::string& section : schema.sections())
-    sections += (sections.empty() ? "" : "|") + section;
-  const std::regex name("(^|[^A-Za-z0-9_./-])((" + sections + ")\\.[A-Za-z0-9_]+)");
   int named = 0;
   for (const char* folder : {"src", "apps"}) {
     for (const auto& file : test::files_below(folder, {".cpp", ".h"})) {
-      const std::string texts = literals(read_file(file));
-      for (std::sregex_iterator at(texts.begin(), texts.end(), name), end; at != end; ++at) {
-        const auto after = static_cast<size_t>(at->position(0) + at->length(0));
-        const char next = after < texts.size() ? texts[after] : ' ';
-        // A longer name of something else, or one that is put together.
-        if (next == '/' || next == '(' || next == '{' || next == '*') continue;
-        const bool longer = next == '.' && after + 1 < texts.size() &&
-                            (is_alnum(texts[after + 1]) || texts[after + 1] == '{');
-        const std::string found = (*at)[2].str();
-        if (longer || others.contains(found)) continue;
+      for (const std::string& name : names_in(literals(read_file(file)), schema.sections())) {
+        if (others.contains(name)) continue;
         ++named;
-        EXPECT_NE(schema.find(found), nullptr) << test::shown(file) << " names " << found;
+        EXPECT_NE(schema.find(name), nullptr) << test::shown(file) << " names " << name;
       }
     }
   }
