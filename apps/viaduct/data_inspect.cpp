@@ -139,7 +139,8 @@ void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
     masks.emplace(mask_prefix);
     VIADUCT_CHECK(IoError, masks->sequence_count() == dataset.sequence_count(),
                   "{}: {}, but {} has {}: the mask belongs to other data", mask_prefix,
-                  counted(masks->sequence_count(), "sequence"), dataset.prefix(), dataset.sequence_count());
+                  counted(masks->sequence_count(), "sequence"), dataset.prefix(),
+                  dataset.sequence_count());
   }
   for (int64_t row = begin; row < end; ++row) {
     const auto length = static_cast<size_t>(dataset.sequence_length(row));

@@ -81,8 +81,9 @@ void run_task_evaluation(const TaskEvaluation& evaluation, const Launch& launch,
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
     const TaskScore score = evaluate_tasks(
         evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
-          if (shows) say("\r{} of {}{}", done, counted(of, "micro-batch", "micro-batches"),
-                         done < of ? "" : "\n");
+          if (shows)
+            say("\r{} of {}{}", done, counted(of, "micro-batch", "micro-batches"),
+                done < of ? "" : "\n");
         });
     if (leads) (json ? print_document : print_table)(evaluation.tasks.file, score, rows);
   });

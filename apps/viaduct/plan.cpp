@@ -157,9 +157,9 @@ int run(const Options& options) {
     const auto table = std::make_shared<const Calibration>(load_calibration(options.calibration));
     cluster = calibrated_cluster(cluster, *table);
     const CalibratedMachine& of = table->machine;
-    const std::string machine = of.gpu.empty()
-                                    ? fmt::format("{}, {} a rank", of.cpu, counted(of.threads, "thread"))
-                                    : fmt::format("{}, {}", of.gpu, of.libraries);
+    const std::string machine =
+        of.gpu.empty() ? fmt::format("{}, {} a rank", of.cpu, counted(of.threads, "thread"))
+                       : fmt::format("{}, {}", of.gpu, of.libraries);
     return predict_one(options, cluster,
                        fmt::format("{}: {}, {}", options.calibration, machine, of.measured_at),
                        table);

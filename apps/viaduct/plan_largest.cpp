@@ -86,8 +86,8 @@ int run_plan_largest(const PlanSearchOptions& options, const Cluster& cluster, i
         "{} on {} × {} ({}): {} fit{}\n  {}: {} of {}; step {}, {:.0f} tokens/s a GPU, predicted "
         "from {}\n  {}\n",
         options.model, ranks, cluster.gpu.name, cluster.name, value_text(question, fit.value),
-        question == LargestOf::layers && fit.value == 1 ? "s" : "",
-        describe(fit.layout), format_bytes(static_cast<int64_t>(fit.bytes)),
+        question == LargestOf::layers && fit.value == 1 ? "s" : "", describe(fit.layout),
+        format_bytes(static_cast<int64_t>(fit.bytes)),
         format_bytes(static_cast<int64_t>(fit.capacity_bytes)),
         format_seconds(prediction->step_seconds), prediction->tokens_per_second_per_gpu, basis,
         next_text(fit, question));

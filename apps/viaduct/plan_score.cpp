@@ -78,8 +78,8 @@ void print_summary(std::string_view of, size_t rows, const std::optional<ErrorSu
   fmt::print(
       "{}{}: mean error {:.1f} %, median {:.1f} %, 90 % of rows within {:.1f} %, bias {:+.1f} "
       "%\n",
-      of, counted(static_cast<int64_t>(rows), "row"), 100 * summary->mape, 100 * summary->median, 100 * summary->p90,
-      100 * summary->bias);
+      of, counted(static_cast<int64_t>(rows), "row"), 100 * summary->mape, 100 * summary->median,
+      100 * summary->p90, 100 * summary->bias);
 }
 
 void print_score(const Score& score) {
@@ -104,11 +104,11 @@ void print_score(const Score& score) {
     if (row.fits() != row.published_fits) (row.published_fits ? wrongly : missed) += 1;
   }
   if (!score.memory.empty())
-    fmt::print(
-        "memory: {}, predicted not to fit: {}; {} out of memory, predicted to fit: {}\n",
-        counted(fitting, "row ran", "rows ran"), wrongly, counted(failed, "row ran", "rows ran"),
-        missed);
-  if (!score.unsupported.empty()) fmt::print("not predicted, {}:\n", counted(std::ssize(score.unsupported), "row"));
+    fmt::print("memory: {}, predicted not to fit: {}; {} out of memory, predicted to fit: {}\n",
+               counted(fitting, "row ran", "rows ran"), wrongly,
+               counted(failed, "row ran", "rows ran"), missed);
+  if (!score.unsupported.empty())
+    fmt::print("not predicted, {}:\n", counted(std::ssize(score.unsupported), "row"));
   for (const UnsupportedEntry& row : score.unsupported)
     fmt::print("{:<26} {}\n", row.id, row.reason);
 }

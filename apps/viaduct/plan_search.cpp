@@ -30,7 +30,8 @@ std::string proof_text(const SearchResult& result, const SearchSettings& setting
   return fmt::format(
       "not complete: the time limit of {:.3g} s was reached with {} left, of which the "
       "fastest takes at least {}; --time-limit raises it",
-      settings.time_limit_seconds, counted(result.left, "layout"), format_seconds(result.next_bound));
+      settings.time_limit_seconds, counted(result.left, "layout"),
+      format_seconds(result.next_bound));
 }
 
 /// Which of the first `count` rows are the fastest of all layouts, and which only of those that
@@ -90,12 +91,10 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
   const Cluster& cluster = request.cluster;
   fmt::print("{} on {} × {} ({}), {} of {} a step, predicted from {}\n", options.model,
              result.ranks, cluster.gpu.name, cluster.name, counted(result.global_batch, "row"),
-             counted(result.length, "token"),
-             basis);
+             counted(result.length, "token"), basis);
   fmt::print("{}: {} predicted, {} too large, {} left; {:.1f} s\n{}\n",
-             counted(result.layouts, "layout"),
-             result.dry_runs, result.rejected.size(), result.left, result.seconds,
-             proof_text(result, settings));
+             counted(result.layouts, "layout"), result.dry_runs, result.rejected.size(),
+             result.left, result.seconds, proof_text(result, settings));
   for (const Layout& layout : result.given_up)
     fmt::print("given up at the time limit while it was predicted: {}\n", describe(layout));
   fmt::print("\n");

@@ -69,8 +69,8 @@ void print_profile(const Profile& profile, const MeasuredPeaks& peaks) {
   fmt::print(
       "\nprofile of {}, of {} each; roofline: {}; memory read {:.1f}, copy {:.1f}, "
       "triad {:.1f} GB/s\n",
-      counted(profile.steps, "step"), format_seconds(step_seconds), peaks.matmul_names, stream.read * 1e-9,
-      stream.copy * 1e-9, stream.triad * 1e-9);
+      counted(profile.steps, "step"), format_seconds(step_seconds), peaks.matmul_names,
+      stream.read * 1e-9, stream.copy * 1e-9, stream.triad * 1e-9);
   std::string phase;
   for (const ProfileRow& row : profile.rows) {
     if (row.phase != phase) {

@@ -106,7 +106,8 @@ std::vector<std::string> changed_data(const std::vector<DatasetFingerprint>& bef
                                       const std::vector<DatasetFingerprint>& now) {
   std::vector<std::string> changes;
   if (before.size() != now.size()) {
-    changes.push_back(fmt::format("{} then, {} now", counted(std::ssize(before), "file"), now.size()));
+    changes.push_back(
+        fmt::format("{} then, {} now", counted(std::ssize(before), "file"), now.size()));
     return changes;
   }
   for (size_t i = 0; i < now.size(); ++i) {
@@ -115,7 +116,8 @@ std::vector<std::string> changed_data(const std::vector<DatasetFingerprint>& bef
         old.tokens != file.tokens) {
       changes.push_back(fmt::format(
           "{}: {}, {}, {} then, {}, {}, {} now", file.prefix, counted(old.tokens, "token"),
-          counted(old.sequences, "sequence"), counted(old.documents, "document"), file.tokens, file.sequences, file.documents));
+          counted(old.sequences, "sequence"), counted(old.documents, "document"), file.tokens,
+          file.sequences, file.documents));
     } else if (old.index_hash != file.index_hash) {
       changes.push_back(
           fmt::format("{}.idx: the same number of entries, but different ones", file.prefix));

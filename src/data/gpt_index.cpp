@@ -103,8 +103,7 @@ void check_memory(const IndexedDataset& dataset, Split split, DocumentRange rang
                 "dataset {}: the order of its {} split ({} for {}, {}) "
                 "would take {:.0f} GiB, more than this machine's memory",
                 dataset.prefix(), split_name(split), counted(range.size(), "sequence"),
-                counted(plan.epochs, "epoch"), counted(plan.samples, "sample"),
-                bytes / (1 << 30));
+                counted(plan.epochs, "epoch"), counted(plan.samples, "sample"), bytes / (1 << 30));
 }
 
 }  // namespace

@@ -150,8 +150,8 @@ void IndexedDataset::validate_sequences() {
                   i, length);
     VIADUCT_CHECK(
         IoError, offset >= 0 && offset <= bin_bytes && length * item <= bin_bytes - offset,
-        "{}.idx: sequence {} ({} of {} at byte {}) lies outside of {}.bin ({} bytes)",
-        prefix_, i, counted(length, "token"), counted(item, "byte"), offset, prefix_, bin_bytes);
+        "{}.idx: sequence {} ({} of {} at byte {}) lies outside of {}.bin ({} bytes)", prefix_, i,
+        counted(length, "token"), counted(item, "byte"), offset, prefix_, bin_bytes);
     VIADUCT_CHECK(IoError, !__builtin_add_overflow(total_tokens_, length, &total_tokens_),
                   "{}.idx: the sequence lengths up to {} overflow", prefix_, i);
   }
@@ -186,7 +186,8 @@ const std::byte* IndexedDataset::range(int64_t sequence, int64_t offset, int64_t
   VIADUCT_CHECK(IoError, begin >= 0 && begin <= bytes && length * item <= bytes - begin,
                 "{}.idx: sequence {} ({} of {} at byte {}) lies outside of {}.bin ({} "
                 "bytes)",
-                prefix_, sequence, counted(length, "token"), counted(item, "byte"), begin, prefix_, bytes);
+                prefix_, sequence, counted(length, "token"), counted(item, "byte"), begin, prefix_,
+                bytes);
   return bin_.data() + begin + offset * item;
 }
 

@@ -11,8 +11,7 @@ std::string MatmulPeak::describe() const {
   if (!known()) return "peak unknown";
   std::string text = fmt::format("{}, {:.4g} TFLOP/s", name, tflops);
   if (measured) text += " measured";
-  if (measured && threads > 0)
-    text += " on " + counted(threads, "thread");
+  if (measured && threads > 0) text += " on " + counted(threads, "thread");
   return text;
 }
 

@@ -44,12 +44,11 @@ std::vector<std::string> BatchSchedule::problems() const {
                      "increment {}",
                      name, s.full, ramp.start, growth, ramp.increment));
   if (s.round_down) {
-    expect(
-        ramp.start >= s.multiple,
-        fmt::format("{}: {} below micro_batch_size · data-parallel ranks = "
-                    "{}: rounded down 0 are left",
-                    name, counted(ramp.start, "row at the start is", "rows at the start are"),
-                    s.multiple));
+    expect(ramp.start >= s.multiple,
+           fmt::format("{}: {} below micro_batch_size · data-parallel ranks = "
+                       "{}: rounded down 0 are left",
+                       name, counted(ramp.start, "row at the start is", "rows at the start are"),
+                       s.multiple));
   } else {
     expect(ramp.start % s.multiple == 0 && (growth <= 0 || ramp.increment % s.multiple == 0),
            fmt::format("{}: start {} and increment {} are not both multiples of micro_batch_size · "

@@ -177,10 +177,11 @@ LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
   schedule.anneal_samples =
       static_cast<double>(s.anneal_iterations) * static_cast<double>(batches.full());
   if (s.style != DecayStyle::constant) {
-    const std::string decay = s.decay_samples
-                                  ? fmt::format("lr_decay_samples = {}", *s.decay_samples)
-                                  : fmt::format("lr_decay_iters {} = {}", s.decay_iterations,
-                                                counted(static_cast<int64_t>(schedule.decay_samples), "sample"));
+    const std::string decay =
+        s.decay_samples
+            ? fmt::format("lr_decay_samples = {}", *s.decay_samples)
+            : fmt::format("lr_decay_iters {} = {}", s.decay_iterations,
+                          counted(static_cast<int64_t>(schedule.decay_samples), "sample"));
     expect(schedule.decay_samples > 0,
            fmt::format("scheduler: the decay must be longer than 0, found {}", decay));
     expect(schedule.warmup_samples < schedule.decay_samples,

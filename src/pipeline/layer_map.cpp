@@ -62,7 +62,8 @@ std::vector<int64_t> sizes_with_ends(const LayerMapSettings& s) {
                 "model.num_layers: {} − {} of num_layers_in_first/last_pipeline_stage = {} for the "
                 "other {} of {}; nearest: {}",
                 s.layers, counted(given, "layer"), rest, counted(others, "stage"),
-                counted(s.virtual_stages, "chunk"), counted(nearest_valid(s.layers, fits), "layer"));
+                counted(s.virtual_stages, "chunk"),
+                counted(nearest_valid(s.layers, fits), "layer"));
   std::vector<int64_t> sizes;
   for (int chunk = 0; chunk < s.virtual_stages; ++chunk) {
     for (int stage = 0; stage < s.pp; ++stage) {

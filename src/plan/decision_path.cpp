@@ -138,7 +138,8 @@ class Walk {
     if (now_.fits) return at.lines.emplace_back("not needed"), void();
     const rules::TensorLimit limit = rules::tensor_limit(base_);
     at.lines.push_back(fmt::format("{} hides communication up to tp {:.1f}; a domain has {}",
-                                   limit.product, limit.ranks, counted(request_.cluster.domain, "GPU")));
+                                   limit.product, limit.ranks,
+                                   counted(request_.cluster.domain, "GPU")));
     std::vector<int> sizes;
     for (int tp = 2; tp <= request_.cluster.domain; tp *= 2) {
       if (base_.model.heads % tp != 0 || base_.ranks % tp != 0) break;

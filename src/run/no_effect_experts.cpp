@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "run/no_effect_rules.h"
 #include "base/units.h"
+#include "run/no_effect_rules.h"
 
 namespace viaduct {
 namespace {

@@ -77,7 +77,8 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
     problems.add(
         "train.micro_batch_size: {} of model.seq_length = {}: {:.4g} tokens at a time, at "
         "most {:.0f} are possible",
-        counted(config.train.micro_batch_size, "row"), number_of(m.seq_length), tokens, kMostTokens);
+        counted(config.train.micro_batch_size, "row"), number_of(m.seq_length), tokens,
+        kMostTokens);
   }
   const double hidden = number_of(m.hidden_size), ffn = number_of(m.ffn_hidden_size),
                heads = number_of(m.num_attention_heads) * number_of(m.kv_channels);
@@ -97,8 +98,7 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
         "train.global_batch_size: {} in micro-batches of {}, through model.num_layers = {} on "
         "{}: {:.3g} passes through layers in a step on each rank, at most {:.0f} are planned",
         counted(config.train.global_batch_size, "row"), rows, number_of(m.num_layers),
-        counted(config.dist.ranks, "rank"), passes,
-        kMostLayerPasses);
+        counted(config.dist.ranks, "rank"), passes, kMostLayerPasses);
   }
 }
 

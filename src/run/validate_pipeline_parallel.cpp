@@ -226,7 +226,8 @@ class PipelineRules {
           "model.microbatch_group_size_per_vp_stage: groups of {} cut the {} of a "
           "step and leave {}, fewer than pipeline_model_parallel_size = {}; nearest: {} "
           "micro-batches",
-          group, counted(count, "micro-batch", "micro-batches"), remainder, pp_, nearest_valid(count, [&](int64_t n) {
+          group, counted(count, "micro-batch", "micro-batches"), remainder, pp_,
+          nearest_valid(count, [&](int64_t n) {
             return n >= group && (n % group == 0 || n % group >= pp_);
           }));
       return false;

@@ -38,9 +38,8 @@ PreparedTasks prepare_tasks(TaskFile file, std::vector<ScoredTokens> tokens, int
 
 std::string shortened_text(const PreparedTasks& tasks, int64_t row) {
   if (tasks.shortened == 0) return "";
-  return fmt::format(
-      "{}: texts longer than a row of {} lose tokens on the left: {} of {}", tasks.file.name,
-      counted(row, "token"), tasks.shortened, tasks.requests);
+  return fmt::format("{}: texts longer than a row of {} lose tokens on the left: {} of {}",
+                     tasks.file.name, counted(row, "token"), tasks.shortened, tasks.requests);
 }
 
 TaskEvaluation prepare_task_evaluation(const TaskEvaluationRequest& request) {

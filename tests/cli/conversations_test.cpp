@@ -238,9 +238,9 @@ TEST_F(ConversationCommands, DataChatSaysWhatBecomesOfRows) {
                         "{% for m in messages %}{{ m.role }}:{% if loop.last or m.role == 'user' "
                         "%}{{ m.content }}{% else %}-{% endif %}<|im_end|>{% endfor %}");
   const std::string turn = R"({"role": "user", "content": "a"}, {"role": "assistant", "content": )";
-  const Result own = run("data chat --input - --template " + path("short.jinja") + model() +
-                             "--output " + path("own"),
-                         R"({"messages": [)" + turn + R"("b"}, )" + turn + R"("c"}]})" + "\n");
+  const Result own = run(
+      "data chat --input - --template " + path("short.jinja") + model() + "--output " + path("own"),
+      R"({"messages": [)" + turn + R"("b"}, )" + turn + R"("c"}]})" + "\n");
   ASSERT_EQ(own.status, 0) << own.err;
   EXPECT_THAT(own.out, HasSubstr("1 conversation, 2 rows"));
   EXPECT_THAT(own.out, HasSubstr("1 row of a single answer, with what is before it"));

@@ -71,8 +71,10 @@ TEST_F(OneOfEach, TextsAndAnswers) {
   check("eval" + model + "--sequence-length 8 --data " + path("text"));
   check("eval" + model + "--tasks " + path("task.jsonl"));
   check("generate" + model + "--prompt a --max-new-tokens 1");
-  check(one_step("train") + "dataset.mock=false model.vocab_size=300 model.seq_length=2 "
-                            "dataset.split=1,0,0 'dataset.blend=[" + path("data") + "]'");
+  check(one_step("train") +
+        "dataset.mock=false model.vocab_size=300 model.seq_length=2 "
+        "dataset.split=1,0,0 'dataset.blend=[" +
+        path("data") + "]'");
 }
 
 TEST_F(OneOfEach, Conversations) {

@@ -178,7 +178,8 @@ TEST_F(TrainConversations, TemplatesAndEndsOfTextsThatMisleadAreSaid) {
   const auto warns = HasSubstr("its conversations were made with another chat template than that");
   EXPECT_THAT(run("chat", ""), Not(warns));
   EXPECT_THAT(run("chat --template " + other, ""), warns);
-  write_file_atomically(lines, R"({"text": "Hi<|im_end|>Yo"})" "\n");
+  write_file_atomically(lines, R"({"text": "Hi<|im_end|>Yo"})"
+                               "\n");
   EXPECT_THAT(run("tokenize", " dataset.reset_attention_mask=true"),
               HasSubstr("its documents hold 1 more of it inside"));
 }

@@ -25,9 +25,8 @@ Finding fusion_off(const Figures& f, const Thresholds&) {
   if (off.empty()) return not_applicable("all fusions that are legal are on");
   // Before the list is moved from: the order of arguments is not given.
   const auto count = static_cast<double>(off.size());
-  std::string text =
-      fmt::format("{} off: more passes over activations, and {} launches a step",
-                  counted(std::ssize(off), "fusion is", "fusions are"), f.launches);
+  std::string text = fmt::format("{} off: more passes over activations, and {} launches a step",
+                                 counted(std::ssize(off), "fusion is", "fusions are"), f.launches);
   return if_gain(Level::warn, std::move(text), {{"off", count, ""}}, {change(std::move(off))});
 }
 

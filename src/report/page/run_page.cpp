@@ -284,10 +284,10 @@ void add_symptoms(HtmlPage& page, const std::vector<Symptom>& symptoms) {
 std::string run_page(const RunPageInput& input) {
   const RunLog& log = input.log;
   const MeasuredSteps run = measured_steps(log);
-  HtmlPage page(
-      "Run " + input.name,
-      fmt::format("{}, {} to {}{}", counted(std::ssize(log.steps), "logged step"), log.steps.front().step,
-                  log.steps.back().step, log.stopped.empty() ? "" : ", stopped: " + log.stopped));
+  HtmlPage page("Run " + input.name,
+                fmt::format("{}, {} to {}{}", counted(std::ssize(log.steps), "logged step"),
+                            log.steps.front().step, log.steps.back().step,
+                            log.stopped.empty() ? "" : ", stopped: " + log.stopped));
   add_headlines(page, log, run);
   if (log.truncated)
     page.note(NoteKind::warning,

@@ -80,11 +80,20 @@ std::vector<std::string> names_in(const std::string& text,
 TEST(MessageFields, Exist) {
   // Files, members of tokenizer.json, tensors, keys of GGUF files; and what
   // checkpoint.allow_changes has besides fields.
-  const std::set<std::string> others{
-      "tokenizer.json", "tokenizer.model", "model.safetensors", "profiling.md",
-      "model.merges", "model.vocab", "model.unk_id", "model.dropout",
-      "model.embed_tokens", "model.norm", "tokenizer.chat_template", "tokenizer.chat_templates",
-      "dataset.content", "tokenizer.content"};
+  const std::set<std::string> others{"tokenizer.json",
+                                     "tokenizer.model",
+                                     "model.safetensors",
+                                     "profiling.md",
+                                     "model.merges",
+                                     "model.vocab",
+                                     "model.unk_id",
+                                     "model.dropout",
+                                     "model.embed_tokens",
+                                     "model.norm",
+                                     "tokenizer.chat_template",
+                                     "tokenizer.chat_templates",
+                                     "dataset.content",
+                                     "tokenizer.content"};
   RunConfig config;
   const Schema schema = run_schema(config);
   int named = 0;
