@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/physical_memory.h"
+#include "base/units.h"
 #include "hardware/cpu_features.h"
 #include "ops/elementwise.h"
 #include "run/rank_device.h"
@@ -65,8 +66,8 @@ BenchDevice::BenchDevice(const std::string& device, int threads, CpuIsa isa) : i
 
 std::string BenchDevice::describe() const {
   if (gpu_) return fmt::format("{} ({}; {})", gpu_->name, ops_.traits.name, gpu_->libraries);
-  return fmt::format("{} ({}; {} threads)", viaduct::describe(detect_cpu_features()),
-                     ops_.traits.name, device_->pool().threads());
+  return fmt::format("{} ({}; {})", viaduct::describe(detect_cpu_features()), ops_.traits.name,
+                     counted(device_->pool().threads(), "thread"));
 }
 
 double BenchDevice::memory_bytes() const {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/terminal_text.h"
+#include "base/units.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -78,8 +79,8 @@ void ChatTerminal::run() {
     }
   }
   if (answers_ > 0 && seconds_ > 0) {
-    say("{} {}, {} tokens, {:.1f} tokens/s\n", answers_, answers_ == 1 ? "answer" : "answers",
-        tokens_, static_cast<double>(tokens_) / seconds_);
+    say("{}, {}, {:.1f} tokens/s\n", counted(answers_, "answer"), counted(tokens_, "token"),
+        static_cast<double>(tokens_) / seconds_);
   }
 }
 
@@ -130,8 +131,7 @@ void ChatTerminal::save(const std::string& name) {
     return say("({})\n", problem.what());
   }
   saved_.insert(path);
-  const size_t messages = session_.conversation().messages.size();
-  say("({} {} in {})\n", messages, messages == 1 ? "message" : "messages", name);
+  say("({} in {})\n", counted(std::ssize(session_.conversation().messages), "message"), name);
 }
 
 void ChatTerminal::ask(const std::string& text) {
@@ -157,7 +157,8 @@ void ChatTerminal::ask(const std::string& text) {
   } else if (asked.context_full) {
     say("(the context of the model is full: /reset begins a new conversation)\n");
   } else if (answer.generated.reason == StopReason::length) {
-    say("(stopped after {} tokens: --max-new-tokens)\n", answer.generated.tokens.size());
+    say("(stopped after {}: --max-new-tokens)\n",
+        counted(std::ssize(answer.generated.tokens), "token"));
   }
 }
 

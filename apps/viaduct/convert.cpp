@@ -58,7 +58,7 @@ int run(Arguments& arguments) {
   const Converted result = convert_model(arguments.settings);
   for (const std::string& note : result.notes) log_warning("{}", note);
   if (result.rounding) fmt::print("{}: {}\n", arguments.dtype, result.rounding->text());
-  fmt::print("{} tensors ({}) in {}\n", result.tensors, format_bytes(result.bytes),
+  fmt::print("{} ({}) in {}\n", counted(result.tensors, "tensor"), format_bytes(result.bytes),
              result.path.string());
   return 0;
 }

@@ -92,7 +92,10 @@ void print_table(const IndexedDataset& dataset, bool tokens) {
   fmt::print("{}\n", dataset.prefix());
   fmt::print("  type       {}\n", token_type_name(dataset.token_type()));
   fmt::print("  documents  {}\n", dataset.document_count());
-  fmt::print("  sequences  {} of {} to {} tokens{}\n", dataset.sequence_count(), shortest, longest,
+  const std::string lengths = shortest == longest
+                                  ? counted(longest, "token")
+                                  : fmt::format("{} to {} tokens", shortest, longest);
+  fmt::print("  sequences  {} of {}{}\n", dataset.sequence_count(), lengths,
              dataset.has_modes() ? ", with modes" : "");
   fmt::print("  tokens     {} ({})\n", dataset.total_tokens(),
              format_bytes(dataset.total_tokens() * token_type_bytes(dataset.token_type())));
@@ -135,8 +138,9 @@ void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
   if (std::filesystem::exists(mask_prefix + ".idx")) {
     masks.emplace(mask_prefix);
     VIADUCT_CHECK(IoError, masks->sequence_count() == dataset.sequence_count(),
-                  "{}: {} sequences, but {} has {}: the mask belongs to other data", mask_prefix,
-                  masks->sequence_count(), dataset.prefix(), dataset.sequence_count());
+                  "{}: {}, but {} has {}: the mask belongs to other data", mask_prefix,
+                  counted(masks->sequence_count(), "sequence"), dataset.prefix(),
+                  dataset.sequence_count());
   }
   for (int64_t row = begin; row < end; ++row) {
     const auto length = static_cast<size_t>(dataset.sequence_length(row));
@@ -144,8 +148,8 @@ void print_texts(const Arguments& arguments, const IndexedDataset& dataset) {
     dataset.read(row, 0, std::span<int64_t>(values));
     if (masks) {
       VIADUCT_CHECK(IoError, masks->sequence_length(row) == dataset.sequence_length(row),
-                    "{}: sequence {} has {} elements, expected {}: the mask belongs to other data",
-                    mask_prefix, row, masks->sequence_length(row), length);
+                    "{}: sequence {} has {}, expected {}: the mask belongs to other data",
+                    mask_prefix, row, counted(masks->sequence_length(row), "element"), length);
       masks->read(row, 0, std::span<int64_t>(learned));
     }
     std::vector<int32_t> ids;

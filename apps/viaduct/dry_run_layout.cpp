@@ -81,9 +81,9 @@ std::string mesh_text(const Mesh& mesh) {
 void print_groups(const Mesh& mesh, const DistConfig& dist) {
   fmt::print("groups of {}, order {}: {}{}\n", counted(mesh.ranks(), "rank"), dist.mesh_order(),
              mesh_text(mesh),
-             dist.nvlink_domain_size
-                 ? fmt::format("; `in` is the domain of {} ranks", *dist.nvlink_domain_size)
-                 : "");
+             dist.nvlink_domain_size ? fmt::format("; `in` is the domain of {}",
+                                                   counted(*dist.nvlink_domain_size, "rank"))
+                                     : "");
   std::vector<std::string_view> alone;
   for (const GroupKind kind : shown_kinds(mesh)) {
     const auto groups = all_groups(mesh, kind);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "before_ranks.h"
 #include "dry_run_stages.h"
 #include "engine/dry_run.h"
@@ -79,7 +80,9 @@ void evaluate_data(const TextEvaluation& evaluation, const Launch& launch, bool 
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
     const TextScore score = evaluate_text(
         evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
-          if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
+          if (shows)
+            say("\r{} of {}{}", done, counted(of, "micro-batch", "micro-batches"),
+                done < of ? "" : "\n");
         });
     if (leads) (json ? print_document : print_table)(evaluation.data, score);
   });

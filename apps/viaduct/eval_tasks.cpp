@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/json.h"
+#include "base/units.h"
 #include "model_options.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
@@ -80,7 +81,9 @@ void run_task_evaluation(const TaskEvaluation& evaluation, const Launch& launch,
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
     const TaskScore score = evaluate_tasks(
         evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
-          if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
+          if (shows)
+            say("\r{} of {}{}", done, counted(of, "micro-batch", "micro-batches"),
+                done < of ? "" : "\n");
         });
     if (leads) (json ? print_document : print_table)(evaluation.tasks.file, score, rows);
   });

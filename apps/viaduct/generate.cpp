@@ -136,7 +136,7 @@ void run_rank(const Prepared& prepared, const Arguments& arguments,
   const double seconds = run_generation(prepared.setup, prepared.work, *rank.device, rank.ops,
                                         std::move(world), hooks);
   if (leads && !json && ::isatty(STDERR_FILENO) == 1) {
-    say("{} tokens, {:.1f} tokens/s\n", output.tokens(),
+    say("{}, {:.1f} tokens/s\n", counted(output.tokens(), "token"),
         static_cast<double>(output.tokens()) / std::max(seconds, 1e-9));
   }
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/given_path.h"
+#include "base/units.h"
 #include "before_ranks.h"
 #include "hardware/cluster.h"
 #include "number_checks.h"
@@ -69,7 +70,8 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
                   fmt::join(given, ", "));
     RunSetup prepared =
         prepare_run(load_run_config(options.config, common.overrides, planning_defaults(cluster)));
-    check_conversations(prepared);
+    for (const std::string& warning : check_conversations(prepared))
+      prepared.notes.push_back(warning);
     return prepared;
   });
   VIADUCT_CHECK(ConfigError, !options.timeline || common.json,
@@ -155,9 +157,9 @@ int run(const Options& options) {
     const auto table = std::make_shared<const Calibration>(load_calibration(options.calibration));
     cluster = calibrated_cluster(cluster, *table);
     const CalibratedMachine& of = table->machine;
-    const std::string machine = of.gpu.empty()
-                                    ? fmt::format("{}, {} threads a rank", of.cpu, of.threads)
-                                    : fmt::format("{}, {}", of.gpu, of.libraries);
+    const std::string machine =
+        of.gpu.empty() ? fmt::format("{}, {} a rank", of.cpu, counted(of.threads, "thread"))
+                       : fmt::format("{}, {}", of.gpu, of.libraries);
     return predict_one(options, cluster,
                        fmt::format("{}: {}, {}", options.calibration, machine, of.measured_at),
                        table);

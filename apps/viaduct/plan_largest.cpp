@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 std::string value_text(LargestOf question, int64_t value) {
   return question == LargestOf::tokens ? fmt::format("rows of {} tokens", value)
-                                       : fmt::format("{} layers", value);
+                                       : counted(value, "layer");
 }
 
 /// What is known about the next larger value.
@@ -83,10 +83,11 @@ int run_plan_largest(const PlanSearchOptions& options, const Cluster& cluster, i
                            .dump(2));
   } else if (prediction) {
     fmt::print(
-        "{} on {} × {} ({}): {} fit\n  {}: {} of {}; step {}, {:.0f} tokens/s a GPU, predicted "
+        "{} on {} × {} ({}): {} fit{}\n  {}: {} of {}; step {}, {:.0f} tokens/s a GPU, predicted "
         "from {}\n  {}\n",
         options.model, ranks, cluster.gpu.name, cluster.name, value_text(question, fit.value),
-        describe(fit.layout), format_bytes(static_cast<int64_t>(fit.bytes)),
+        question == LargestOf::layers && fit.value == 1 ? "s" : "", describe(fit.layout),
+        format_bytes(static_cast<int64_t>(fit.bytes)),
         format_bytes(static_cast<int64_t>(fit.capacity_bytes)),
         format_seconds(prediction->step_seconds), prediction->tokens_per_second_per_gpu, basis,
         next_text(fit, question));

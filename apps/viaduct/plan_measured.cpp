@@ -47,7 +47,7 @@ Json measured_json(const Prediction& planned, const MeasuredSteps& measured) {
 
 void print_measured(const Prediction& planned, const MeasuredSteps& measured) {
   fmt::print(
-      "measured, the median of {} step{}{}:\n", measured.steps, measured.steps == 1 ? "" : "s",
+      "measured, the median of {}{}:\n", counted(measured.steps, "step"),
       measured.simulated ? " of a simulated run: its seconds were not measured on a machine" : "");
   fmt::print("  {:<26} {:>12} {:>12} {:>11}\n", "", "planned", "measured", "difference");
   for (const PlannedFigure& figure : planned_figures(planned, measured)) {

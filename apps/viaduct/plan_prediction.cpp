@@ -62,9 +62,9 @@ void print_stage(const StagePrediction& stage, size_t number, double step, doubl
       fmt::print("  {:<24} {:>10} {:>7.1f} %\n", name, format_seconds(seconds),
                  100 * seconds / step);
   };
-  fmt::print("stage {}, rank {}: {} of {} of memory, {} launches a step\n", number,
-             stage.run.rank.value, format_bytes(stage.run.peak.bytes),
-             format_bytes(static_cast<int64_t>(capacity)), stage.run.launches);
+  fmt::print("stage {}, rank {}: {} of {} of memory, {} a step\n", number, stage.run.rank.value,
+             format_bytes(stage.run.peak.bytes), format_bytes(static_cast<int64_t>(capacity)),
+             counted(stage.run.launches, "launch", "launches"));
   row("compute", stage.time.compute);
   for (int kind = 0; kind < kOpKinds; ++kind)
     row(fmt::format("  {}", op_kind_name(OpKind(kind))),

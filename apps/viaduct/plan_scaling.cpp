@@ -31,10 +31,9 @@ struct Point {
 /// Rows of a step on `ranks`, if the first number of ranks has --global-batch of them.
 int64_t batch_on(const PlanSearchOptions& options, int64_t ranks, int64_t first) {
   if (!options.weak) return *options.global_batch;
-  VIADUCT_CHECK(
-      ConfigError, *options.global_batch * ranks % first == 0,
-      "viaduct plan --weak: {} rows on {} ranks do not scale to a whole number of rows on {}",
-      *options.global_batch, first, ranks);
+  VIADUCT_CHECK(ConfigError, *options.global_batch * ranks % first == 0,
+                "viaduct plan --weak: {} on {} would not be a whole number of rows on {}",
+                counted(*options.global_batch, "row"), counted(first, "rank"), ranks);
   return *options.global_batch * ranks / first;
 }
 
@@ -113,7 +112,7 @@ std::string money_text(double usd) {
 
 /// "128 GPUs, 25.0 days, $1.10M".
 std::string bill_text(const Point& point, const Bill& bill) {
-  return fmt::format("{} GPUs, {:.1f} days{}", point.result.ranks, *bill.days,
+  return fmt::format("{}, {:.1f} days{}", counted(point.result.ranks, "GPU"), *bill.days,
                      bill.usd ? ", " + money_text(*bill.usd) : "");
 }
 
@@ -124,9 +123,10 @@ void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
     return point ? bill_text(*point, point->bill(options, cluster))
                  : "none of these numbers of GPUs qualifies";
   };
-  const std::string within = !options.deadline ? ""
-                                               : fmt::format("within {} day{}", *options.deadline,
-                                                             *options.deadline == 1 ? "" : "s");
+  const std::string within =
+      !options.deadline
+          ? ""
+          : fmt::format("within {} {}", *options.deadline, *options.deadline == 1 ? "day" : "days");
   const std::string for_budget = options.budget ? "for at most " + money_text(*options.budget) : "";
   if (options.deadline && options.budget) {
     if (const Point* both = answers.cheapest_in_both())

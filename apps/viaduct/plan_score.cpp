@@ -76,10 +76,10 @@ Json score_json(const Score& score) {
 void print_summary(std::string_view of, size_t rows, const std::optional<ErrorSummary>& summary) {
   if (!summary) return;
   fmt::print(
-      "{}{} rows: mean error {:.1f} %, median {:.1f} %, 90 % of rows within {:.1f} %, bias {:+.1f} "
+      "{}{}: mean error {:.1f} %, median {:.1f} %, 90 % of rows within {:.1f} %, bias {:+.1f} "
       "%\n",
-      of, rows, 100 * summary->mape, 100 * summary->median, 100 * summary->p90,
-      100 * summary->bias);
+      of, counted(static_cast<int64_t>(rows), "row"), 100 * summary->mape, 100 * summary->median,
+      100 * summary->p90, 100 * summary->bias);
 }
 
 void print_score(const Score& score) {
@@ -104,12 +104,11 @@ void print_score(const Score& score) {
     if (row.fits() != row.published_fits) (row.published_fits ? wrongly : missed) += 1;
   }
   if (!score.memory.empty())
-    fmt::print(
-        "memory: of {} rows that ran, {} are predicted not to fit; of {} that ran out of memory, "
-        "{} "
-        "are predicted to fit\n",
-        fitting, wrongly, failed, missed);
-  if (!score.unsupported.empty()) fmt::print("not predicted, {} rows:\n", score.unsupported.size());
+    fmt::print("memory: {}, predicted not to fit: {}; {} out of memory, predicted to fit: {}\n",
+               counted(fitting, "row ran", "rows ran"), wrongly,
+               counted(failed, "row ran", "rows ran"), missed);
+  if (!score.unsupported.empty())
+    fmt::print("not predicted, {}:\n", counted(std::ssize(score.unsupported), "row"));
   for (const UnsupportedEntry& row : score.unsupported)
     fmt::print("{:<26} {}\n", row.id, row.reason);
 }

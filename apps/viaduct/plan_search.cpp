@@ -23,13 +23,15 @@ namespace {
 std::string proof_text(const SearchResult& result, const SearchSettings& settings) {
   if (result.left == 0) return "all layouts were predicted or rejected";
   if (result.complete) {
-    return fmt::format("{} further layouts take at least {}: none is faster than the best",
-                       result.left, format_seconds(result.next_bound));
+    return fmt::format("{} at least {}: none is faster than the best",
+                       counted(result.left, "further layout takes", "further layouts take"),
+                       format_seconds(result.next_bound));
   }
   return fmt::format(
-      "not complete: the time limit of {:.3g} s was reached with {} layouts left, of which the "
+      "not complete: the time limit of {:.3g} s was reached with {} left, of which the "
       "fastest takes at least {}; --time-limit raises it",
-      settings.time_limit_seconds, result.left, format_seconds(result.next_bound));
+      settings.time_limit_seconds, counted(result.left, "layout"),
+      format_seconds(result.next_bound));
 }
 
 /// Which of the first `count` rows are the fastest of all layouts, and which only of those that
@@ -87,12 +89,12 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
                 const SearchResult& result, const SearchSettings& settings,
                 const std::string& basis) {
   const Cluster& cluster = request.cluster;
-  fmt::print("{} on {} × {} ({}), {} rows of {} tokens a step, predicted from {}\n", options.model,
-             result.ranks, cluster.gpu.name, cluster.name, result.global_batch, result.length,
-             basis);
-  fmt::print("{} layouts: {} predicted, {} too large, {} left; {:.1f} s\n{}\n", result.layouts,
-             result.dry_runs, result.rejected.size(), result.left, result.seconds,
-             proof_text(result, settings));
+  fmt::print("{} on {} × {} ({}), {} of {} a step, predicted from {}\n", options.model,
+             result.ranks, cluster.gpu.name, cluster.name, counted(result.global_batch, "row"),
+             counted(result.length, "token"), basis);
+  fmt::print("{}: {} predicted, {} too large, {} left; {:.1f} s\n{}\n",
+             counted(result.layouts, "layout"), result.dry_runs, result.rejected.size(),
+             result.left, result.seconds, proof_text(result, settings));
   for (const Layout& layout : result.given_up)
     fmt::print("given up at the time limit while it was predicted: {}\n", describe(layout));
   fmt::print("\n");
@@ -110,7 +112,7 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
     fmt::print("  changes of the run that were not tried within the time limit: {}\n",
                fitting.not_tried);
   for (const auto& [message, layouts] : result.refused)
-    fmt::print("refused, {} layouts: {}\n", layouts, message);
+    fmt::print("refused, {}: {}\n", counted(layouts, "layout"), message);
   for (const std::string& text : result.not_searched) fmt::print("not searched: {}\n", text);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
 #include "model_options.h"
@@ -67,13 +68,13 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
   write_safetensors(out, dump);
   std::FILE* report = out == "-" ? stderr : stdout;  // the file itself has standard output
   const Tensor& loss = dump.at("loss");
+  const std::string tensors = counted(std::ssize(dump), "tensor");
   if (request.train) {
-    fmt::print(report, "loss {:.6f} at step 1, {:.6f} at step {}; {} tensors in {}\n",
+    fmt::print(report, "loss {:.6f} at step 1, {:.6f} at step {}; {} in {}\n",
                loss.data<float>()[0], loss.data<float>()[loss.elements() - 1], loss.elements(),
-               dump.size(), out.string());
+               tensors, out.string());
   } else {
-    fmt::print(report, "loss {:.6f}; {} tensors in {}\n", *loss.data<float>(), dump.size(),
-               out.string());
+    fmt::print(report, "loss {:.6f}; {} in {}\n", *loss.data<float>(), tensors, out.string());
   }
   return 0;
 }

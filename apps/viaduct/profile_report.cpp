@@ -67,10 +67,10 @@ void print_profile(const Profile& profile, const MeasuredPeaks& peaks) {
   const double step_seconds = profile.seconds / steps;
   const StreamBandwidth& stream = peaks.stream;
   fmt::print(
-      "\nprofile of {} steps, of {} each; roofline: {}; memory read {:.1f}, copy {:.1f}, "
+      "\nprofile of {}, of {} each; roofline: {}; memory read {:.1f}, copy {:.1f}, "
       "triad {:.1f} GB/s\n",
-      profile.steps, format_seconds(step_seconds), peaks.matmul_names, stream.read * 1e-9,
-      stream.copy * 1e-9, stream.triad * 1e-9);
+      counted(profile.steps, "step"), format_seconds(step_seconds), peaks.matmul_names,
+      stream.read * 1e-9, stream.copy * 1e-9, stream.triad * 1e-9);
   std::string phase;
   for (const ProfileRow& row : profile.rows) {
     if (row.phase != phase) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/units.h"
 #include "number_checks.h"
 #include "plan/rules/markdown.h"
 
@@ -82,10 +83,10 @@ double rule_seconds(const RuleOptions& options, double elapsed) {
 void print_rules(const rules::Evaluation& evaluation, bool verbose) {
   fmt::print(
       "rules of the tuning guides: {} with a finding, {} without gain, {} unknown, {} do not "
-      "apply; {} changes predicted in {:.1f} s{}\n",
+      "apply; {} predicted in {:.1f} s{}\n",
       evaluation.count(rules::Outcome::fires), evaluation.count(rules::Outcome::no_gain),
       evaluation.count(rules::Outcome::unknown), evaluation.count(rules::Outcome::not_applicable),
-      evaluation.predictions, evaluation.seconds,
+      counted(evaluation.predictions, "change"), evaluation.seconds,
       evaluation.limit.empty()
           ? ""
           : fmt::format(", {} left out after {}{}", evaluation.not_predicted, evaluation.limit,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "number_checks.h"
 #include "pipeline/draw_schedule.h"
 #include "pipeline/validate_schedule.h"
@@ -121,9 +122,9 @@ void print_json(const Result& r) {
 
 std::string title(const Result& r) {
   const ScheduleSettings& s = r.settings;
-  std::string text = fmt::format("{}: {} stages", schedule_kind_name(s.kind), s.pp);
+  std::string text = fmt::format("{}: {}", schedule_kind_name(s.kind), counted(s.pp, "stage"));
   if (s.virtual_stages > 1) text += fmt::format(" of {} chunks", s.virtual_stages);
-  return text + fmt::format(", {} micro-batches", s.micro_batches);
+  return text + ", " + counted(s.micro_batches, "micro-batch", "micro-batches");
 }
 
 std::string bubble(const Result& r) {

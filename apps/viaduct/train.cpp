@@ -157,6 +157,12 @@ StopAnswer stop_answer(const RunConfig& config, const Launch& launch) {
   return answer;
 }
 
+/// What becomes of a run without a folder; "" with one, or where nothing is trained.
+std::string unsaved_warning(const RunConfig& config) {
+  if (config.checkpoint.save || config.train.skip_train) return "";
+  return "checkpoint.save is not set: nothing of this run is kept, neither weights nor metrics";
+}
+
 int run_training(const RunSetup& setup, const Launch& launch) {
   const StopSignals signals(setup.config.train.exit_signals, stop_answer(setup.config, launch));
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
@@ -166,9 +172,8 @@ int run_training(const RunSetup& setup, const Launch& launch) {
       for (const std::string& warning : setup.warnings) log_warning("{}", warning);
       if (const std::string advice = notice_advice(setup.config, launch); !advice.empty())
         log_warning("{}", advice);
-      if (!setup.config.checkpoint.save && !setup.config.train.skip_train)
-        log_warning(
-            "checkpoint.save is not set: nothing of this run is kept, neither weights nor metrics");
+      if (const std::string unsaved = unsaved_warning(setup.config); !unsaved.empty())
+        log_warning("{}", unsaved);
     }
     const RankDevice rank = make_rank_device(setup.config.dist);
     TrainerHooks hooks;
@@ -322,8 +327,11 @@ Subcommand add_train(CLI::App& root) {
                 (options->dry_run ? warn_of_folders : check_folders)(prepared.config);
               std::vector<std::string> warnings = check_conversations(prepared);
               // A run's trainer gives them.
-              if (options->dry_run)
+              if (options->dry_run) {
                 std::ranges::move(warnings, std::back_inserter(prepared.warnings));
+                if (std::string unsaved = unsaved_warning(prepared.config); !unsaved.empty())
+                  prepared.warnings.push_back(std::move(unsaved));
+              }
               return prepared;
             });
             if (!options->dry_run)

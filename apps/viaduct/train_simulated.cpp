@@ -147,10 +147,11 @@ int simulate_training(const RunSetup& setup) {
   run.run();
   const Prediction& last = run.last();
   fmt::print(
-      "{} steps on {} × {} ({}) in virtual time: {} a step, {:.0f} tokens/s a GPU; nothing was "
+      "{} on {} × {} ({}) in virtual time: {} a step, {:.0f} tokens/s a GPU; nothing was "
       "computed or saved\n",
-      setup.config.train.train_iters, setup.config.dist.ranks, run.cluster().gpu.name,
-      run.cluster().name, format_seconds(last.step_seconds), last.tokens_per_second_per_gpu);
+      counted(setup.config.train.train_iters, "step"), setup.config.dist.ranks,
+      run.cluster().gpu.name, run.cluster().name, format_seconds(last.step_seconds),
+      last.tokens_per_second_per_gpu);
   if (!last.fits)
     fmt::print("it would not fit: the fullest stage needs more than the {} of a GPU\n",
                format_bytes(static_cast<int64_t>(last.capacity_bytes)));

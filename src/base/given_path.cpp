@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
@@ -39,8 +40,7 @@ std::string folder_text(const std::filesystem::path& path) {
     if (files++ == 0 || name < first) first = name;
   }
   if (files == 0) return "; it is a folder without files";
-  return fmt::format("; it is a folder with {} file{}, for example {}", files,
-                     files == 1 ? "" : "s", first);
+  return fmt::format("; it is a folder with {}, for example {}", counted(files, "file"), first);
 }
 
 std::string nearest_path_text(const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/run_tasks.h"
+#include "base/units.h"
 #include "checkpoint/gguf_blocks.h"
 #include "checkpoint/gguf_search.h"
 
@@ -138,9 +139,11 @@ Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& tota
     block += kQ8BlockBytes;
   });
   VIADUCT_CHECK(IoError, bad_blocks == 0,
-                "tensor \"{}\": {} of its {} blocks have elements that are not finite, or a scale "
-                "outside fp16's range; q8_0 cannot store them",
-                shown_name(name), bad_blocks, tensor.elements() / kQ8Block);
+                "tensor \"{}\": {} of its {} elements that are not finite, or a scale "
+                "outside fp16's range; q8_0 cannot store {}",
+                shown_name(name), bad_blocks,
+                counted(tensor.elements() / kQ8Block, "block has", "blocks have"),
+                bad_blocks == 1 ? "it" : "them");
   count.finish(total);
   return result;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "checkpoint/parameter_io.h"
 #include "model/family.h"
 #include "model/parameter_maker.h"
@@ -65,9 +66,9 @@ void heed_further_layers(ModelConfig& config, const TensorSource& weights, const
     config.mtp_layers = 0;
   } else if (found > config.mtp_layers) {
     config.notes.push_back(
-        fmt::format("{}: {} {}: the folder has weights of {} layers of multi-token prediction; "
+        fmt::format("{}: {} {}: the folder has weights of {} of multi-token prediction; "
                     "those of the others are not read",
-                    where, kFurtherLayers, config.mtp_layers, found));
+                    where, kFurtherLayers, config.mtp_layers, counted(found, "layer")));
   }
   const std::string head = config.tied_embeddings ? names.token_embedding : names.head;
   for (int64_t layer = config.layers; layer < config.layers + config.mtp_layers; ++layer) {

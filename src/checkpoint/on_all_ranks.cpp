@@ -67,8 +67,8 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
     if (ranks == 0) break;
     if (group.rank() > 0 || steady_seconds() < speak) continue;
     speak = steady_seconds() + kQuietSeconds;
-    log_info("{}: {} of {} ranks are still busy after {:.0f} s", what, ranks, group.size(),
-             steady_seconds() - begin);
+    log_info("{}: {} of {} ranks {} still busy after {:.0f} s", what, ranks, group.size(),
+             ranks == 1 ? "is" : "are", steady_seconds() - begin);
   }
   thread.join();
   return error;

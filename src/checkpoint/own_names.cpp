@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "checkpoint/parameter_io.h"
 #include "model/family.h"
 #include "model/further_fields.h"
@@ -34,8 +35,8 @@ std::string own_names_text(const ModelConfig& model, const std::string& config) 
   if (own.empty()) return "";
   const std::vector<std::string> first(own.begin(),
                                        own.begin() + std::min<std::ptrdiff_t>(3, std::ssize(own)));
-  return fmt::format(", without {} tensor{} under {} of Viaduct's own ({}{})", own.size(),
-                     own.size() == 1 ? "" : "s", own.size() == 1 ? "a name" : "names",
+  return fmt::format(", without {} under {} of Viaduct's own ({}{})",
+                     counted(std::ssize(own), "tensor"), own.size() == 1 ? "a name" : "names",
                      fmt::join(first, ", "), own.size() > 3 ? ", …" : "");
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "checkpoint/logical_values.h"
 #include "model/family.h"
 #include "model/model.h"
@@ -158,8 +159,7 @@ std::vector<std::string> check_fit(const TensorFit& fit, const std::string& wher
   if (problems.empty()) return warnings;
   std::string text =
       fmt::format("{}: {} the configuration: ", where,
-                  problems.size() == 1 ? std::string("1 tensor does not fit")
-                                       : fmt::format("{} tensors do not fit", problems.size()));
+                  counted(std::ssize(problems), "tensor does not fit", "tensors do not fit"));
   // Where tensors are missing, what is there instead explains it best.
   const bool both = !fit.lacking.empty() && !fit.additional.empty();
   if (both) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "tensor/round_once.h"
 
 namespace viaduct {
@@ -22,8 +23,11 @@ void Rounding::add(const Rounding& other) {
 }
 
 std::string Rounding::text() const {
-  if (changed == 0) return fmt::format("all {} elements are exact", elements);
-  std::string text = fmt::format("{} of {} elements were rounded", changed, elements);
+  if (changed == 0)
+    return elements == 1 ? "the one element is exact"
+                         : fmt::format("all {} elements are exact", elements);
+  std::string text = fmt::format("{} of {} {} rounded", changed, counted(elements, "element"),
+                                 changed == 1 ? "was" : "were");
   if (value_squares > 0)
     text +=
         fmt::format(", by {:.3g} % over all (L2)", 100 * std::sqrt(error_squares / value_squares));
@@ -55,9 +59,10 @@ void RoundingCount::add(double value, double stored) {
 
 void RoundingCount::finish(Rounding& total) {
   VIADUCT_CHECK(IoError, overflows_ == 0,
-                "tensor \"{}\": {} of its {} elements are beyond the largest number of {} (the "
+                "tensor \"{}\": {} of its {} {} beyond the largest number of {} (the "
                 "largest is {:.6g}); use a format with a wider range, bf16 or fp32",
-                shown_name(tensor_), overflows_, rounding_.elements, format_, largest_overflow_);
+                shown_name(tensor_), overflows_, counted(rounding_.elements, "element"),
+                overflows_ == 1 ? "is" : "are", format_, largest_overflow_);
   total.add(rounding_);
 }
 

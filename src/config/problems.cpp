@@ -1,6 +1,7 @@
 #include "config/problems.h"
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace viaduct {
 
@@ -16,7 +17,7 @@ void Problems::add_text(std::string problem) {
 void Problems::throw_if_any() const {
   if (problems_.empty()) return;
   std::vector<std::string> lines = problems_;
-  if (dropped_ > 0) lines.push_back(fmt::format("… and {} more problems", dropped_));
+  if (dropped_ > 0) lines.push_back("… and " + counted(dropped_, "more problem"));
   throw ConfigError(std::move(lines));
 }
 

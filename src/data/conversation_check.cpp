@@ -113,10 +113,12 @@ void check_split(const DatasetConfig& config, Split split, const SplitChoice& ch
     }
   }
   if (unscored.empty()) return;
-  const std::string nothing = fmt::format("dataset {}: no token of the {} split is scored",
-                                          fmt::join(unscored, ", "), split_name(split));
+  const bool one = unscored.size() == 1;
+  const std::string nothing =
+      fmt::format("{} {}: no token of the {} split is scored", one ? "dataset" : "datasets",
+                  fmt::join(unscored, ", "), split_name(split));
   if (any) {
-    warnings.push_back(nothing + ": its rows change nothing");
+    warnings.push_back(fmt::format("{}: {} rows change nothing", nothing, one ? "its" : "their"));
     return;
   }
   fail<ConfigError>(

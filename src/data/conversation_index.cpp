@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/physical_memory.h"
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
@@ -28,9 +29,9 @@ std::vector<int32_t> lengths_of(const ConversationRequest& request) {
   const auto& asked = request.num_samples;
   VIADUCT_CHECK(ConfigError, tokens > 0,
                 "dataset {}: its {} split is empty: conversations [{}, {}) of {} hold no token "
-                "({} rows asked for)",
+                "({} asked for)",
                 dataset.prefix(), split_name(request.split), request.range.first, request.range.end,
-                dataset.sequence_count(), asked ? std::to_string(*asked) : std::string("all"));
+                dataset.sequence_count(), asked ? counted(*asked, "row") : std::string("all rows"));
   return lengths;
 }
 

@@ -52,8 +52,8 @@ std::string advice(const std::string& prefix) {
   if (std::filesystem::is_directory(path, ignored)) {
     const std::vector<std::string> inside = neighbours(path / "x");
     if (inside.empty()) return folder_text(path) + ", and no data set";
-    return fmt::format("; it is a folder, with the data set{} {}", inside.size() == 1 ? "" : "s",
-                       fmt::join(inside, ", "));
+    return fmt::format("; it is a folder, with the {} {}",
+                       inside.size() == 1 ? "data set" : "data sets", fmt::join(inside, ", "));
   }
   const auto near = nearest_name(prefix, neighbours(path));
   return near ? "; nearest: " + *near : "";

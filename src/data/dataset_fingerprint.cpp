@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/units.h"
 #include "data/blend.h"
 
 namespace viaduct {
@@ -105,7 +106,8 @@ std::vector<std::string> changed_data(const std::vector<DatasetFingerprint>& bef
                                       const std::vector<DatasetFingerprint>& now) {
   std::vector<std::string> changes;
   if (before.size() != now.size()) {
-    changes.push_back(fmt::format("{} files then, {} now", before.size(), now.size()));
+    changes.push_back(
+        fmt::format("{} then, {} now", counted(std::ssize(before), "file"), now.size()));
     return changes;
   }
   for (size_t i = 0; i < now.size(); ++i) {
@@ -113,8 +115,9 @@ std::vector<std::string> changed_data(const std::vector<DatasetFingerprint>& bef
     if (old.documents != file.documents || old.sequences != file.sequences ||
         old.tokens != file.tokens) {
       changes.push_back(fmt::format(
-          "{}: {} tokens, {} sequences, {} documents then, {}, {}, {} now", file.prefix, old.tokens,
-          old.sequences, old.documents, file.tokens, file.sequences, file.documents));
+          "{}: {}, {}, {} then, {}, {}, {} now", file.prefix, counted(old.tokens, "token"),
+          counted(old.sequences, "sequence"), counted(old.documents, "document"), file.tokens,
+          file.sequences, file.documents));
     } else if (old.index_hash != file.index_hash) {
       changes.push_back(
           fmt::format("{}.idx: the same number of entries, but different ones", file.prefix));

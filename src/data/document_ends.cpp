@@ -55,7 +55,7 @@ std::string inner_text(const IndexedDataset& dataset, const std::optional<TokenR
   const InnerSeparators found = find_inner(dataset, separator, max_tokens);
   if (found.count == 0) return "";
   return fmt::format("{} of the first {} {} it inside, {} (first: document {})", found.sequences,
-                     found.looked_at, found.sequences == 1 ? "documents holds" : "documents hold",
+                     counted(found.looked_at, "document"), found.sequences == 1 ? "holds" : "hold",
                      counted(found.count, "time"), found.first);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/physical_memory.h"
+#include "base/units.h"
 #include "data/numpy_random.h"
 
 namespace viaduct {
@@ -99,10 +100,10 @@ void check_memory(const IndexedDataset& dataset, Split split, DocumentRange rang
   const double bytes = documents * sizeof(int32_t) +
                        static_cast<double>(plan.samples) * (2 * sizeof(int32_t) + sizeof(int32_t));
   VIADUCT_CHECK(ConfigError, bytes < physical_memory_bytes(),
-                "dataset {}: the order of its {} split ({} sequences for {} epochs, {} samples) "
+                "dataset {}: the order of its {} split ({} for {}, {}) "
                 "would take {:.0f} GiB, more than this machine's memory",
-                dataset.prefix(), split_name(split), range.size(), plan.epochs, plan.samples,
-                bytes / (1 << 30));
+                dataset.prefix(), split_name(split), counted(range.size(), "sequence"),
+                counted(plan.epochs, "epoch"), counted(plan.samples, "sample"), bytes / (1 << 30));
 }
 
 }  // namespace
@@ -145,14 +146,14 @@ GptIndexPlan plan_gpt_index(const IndexedDataset& dataset, Split split, Document
     plan.tokens_per_epoch += dataset.sequence_length(i);
   VIADUCT_CHECK(
       ConfigError, plan.tokens_per_epoch >= 2,
-      "dataset {}: its {} split is empty: sequences [{}, {}) of {} hold {} of {} tokens{} "
-      "({} samples asked for)",
+      "dataset {}: its {} split is empty: sequences [{}, {}) of {} hold {} of {}{} "
+      "({} asked for)",
       dataset.prefix(), split_name(split), range.first, range.end, dataset.sequence_count(),
-      plan.tokens_per_epoch, dataset.total_tokens(),
+      plan.tokens_per_epoch, counted(dataset.total_tokens(), "token"),
       dataset.total_tokens() < 2
           ? ", fewer than the two of one prediction: the text that it was made from is empty"
           : "",
-      num_samples ? std::to_string(*num_samples) : std::string("all"));
+      num_samples ? counted(*num_samples, "sample") : std::string("all samples"));
   const EpochPlan epochs = plan_epochs(plan.tokens_per_epoch, num_samples, sequence_length);
   plan.epochs = epochs.count;
   plan.samples = (epochs.count * plan.tokens_per_epoch - 1) / sequence_length;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
@@ -149,8 +150,8 @@ void IndexedDataset::validate_sequences() {
                   i, length);
     VIADUCT_CHECK(
         IoError, offset >= 0 && offset <= bin_bytes && length * item <= bin_bytes - offset,
-        "{}.idx: sequence {} ({} tokens of {} bytes at byte {}) lies outside of {}.bin ({} bytes)",
-        prefix_, i, length, item, offset, prefix_, bin_bytes);
+        "{}.idx: sequence {} ({} of {} at byte {}) lies outside of {}.bin ({} bytes)", prefix_, i,
+        counted(length, "token"), counted(item, "byte"), offset, prefix_, bin_bytes);
     VIADUCT_CHECK(IoError, !__builtin_add_overflow(total_tokens_, length, &total_tokens_),
                   "{}.idx: the sequence lengths up to {} overflow", prefix_, i);
   }
@@ -183,9 +184,10 @@ const std::byte* IndexedDataset::range(int64_t sequence, int64_t offset, int64_t
                 bytes = static_cast<int64_t>(bin_.size());
   if (begin < 0 || begin > bytes || length * item > bytes - begin) check_known_faults();
   VIADUCT_CHECK(IoError, begin >= 0 && begin <= bytes && length * item <= bytes - begin,
-                "{}.idx: sequence {} ({} tokens of {} bytes at byte {}) lies outside of {}.bin ({} "
+                "{}.idx: sequence {} ({} of {} at byte {}) lies outside of {}.bin ({} "
                 "bytes)",
-                prefix_, sequence, length, item, begin, prefix_, bytes);
+                prefix_, sequence, counted(length, "token"), counted(item, "byte"), begin, prefix_,
+                bytes);
   return bin_.data() + begin + offset * item;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace viaduct {
 
@@ -26,9 +27,8 @@ Sampler::Sampler(int64_t source_size, const EpochShuffle& shuffle)
     : source_size_(source_size), epochs_(std::make_shared<Epochs>()) {
   epochs_->shuffle = shuffle;
   epochs_->rows = source_size / shuffle.global_batch_size * shuffle.global_batch_size;
-  VIADUCT_CHECK(ConfigError, epochs_->rows > 0,
-                "the data have {} samples, fewer than a global batch of {}", source_size,
-                shuffle.global_batch_size);
+  VIADUCT_CHECK(ConfigError, epochs_->rows > 0, "the data have {}, fewer than a global batch of {}",
+                counted(source_size, "sample"), shuffle.global_batch_size);
 }
 
 std::vector<RowRef> Sampler::rows(int64_t consumed, int64_t count) const {

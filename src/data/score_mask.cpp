@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "data/dataset_fingerprint.h"
 #include "data/token_record.h"
 
@@ -73,9 +74,9 @@ ScoreMask::ScoreMask(std::shared_ptr<const IndexedDataset> tokens,
                 "data set {}: a mask of {}, expected uint8 (one byte for each token of {})",
                 mask_->prefix(), token_type_name(mask_->token_type()), tokens_->prefix());
   VIADUCT_CHECK(IoError, mask_->sequence_count() == tokens_->sequence_count(),
-                "{}.idx has {} sequences, and its mask {}.idx has {}: they are not of the same "
+                "{}.idx has {}, and its mask {}.idx has {}: they are not of the same "
                 "data; make both again (viaduct data chat)",
-                tokens_->prefix(), tokens_->sequence_count(), mask_->prefix(),
+                tokens_->prefix(), counted(tokens_->sequence_count(), "sequence"), mask_->prefix(),
                 mask_->sequence_count());
   if (check == IndexCheck::on_use || tokens_->length_bytes() == mask_->length_bytes()) return;
   for (int64_t i = 0; i < tokens_->sequence_count(); ++i) check_length(i);
@@ -88,9 +89,10 @@ void ScoreMask::check_length(int64_t sequence) const {
   tokens_->check_read();
   mask_->check_read();
   fail<IoError>(
-      "{}.idx: sequence {} has {} tokens, and in its mask {}.idx {} entries: they are not of the "
+      "{}.idx: sequence {} has {}, and in its mask {}.idx {}: they are not of the "
       "same data; make both again (viaduct data chat)",
-      tokens_->prefix(), sequence, tokens, mask_->prefix(), entries);
+      tokens_->prefix(), sequence, counted(tokens, "token"), mask_->prefix(),
+      counted(entries, "entry", "entries"));
 }
 
 void ScoreMask::read(int64_t sequence, int64_t offset, std::span<int32_t> out) const {

@@ -4,14 +4,15 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace viaduct {
 
 TokenWindows::TokenWindows(TokenStream stream, int64_t length, int64_t stride)
     : stream_(std::move(stream)), length_(length), stride_(stride) {
   VIADUCT_CHECK(ConfigError, stream_.size() >= 2,
-                "the data have {} token{}; at least 2 are needed, one to predict and one before it",
-                stream_.size(), stream_.size() == 1 ? "" : "s");
+                "the data have {}; at least 2 are needed, one to predict and one before it",
+                counted(stream_.size(), "token"));
   VIADUCT_CHECK(ConfigError, stride >= 1 && stride <= length,
                 "stride: expected 1 to {} (the sequence length), found {}", length, stride);
 }

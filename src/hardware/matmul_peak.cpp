@@ -1,4 +1,5 @@
 #include "hardware/matmul_peak.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +11,7 @@ std::string MatmulPeak::describe() const {
   if (!known()) return "peak unknown";
   std::string text = fmt::format("{}, {:.4g} TFLOP/s", name, tflops);
   if (measured) text += " measured";
-  if (measured && threads > 0)
-    text += fmt::format(" on {} thread{}", threads, threads == 1 ? "" : "s");
+  if (measured && threads > 0) text += " on " + counted(threads, "thread");
   return text;
 }
 

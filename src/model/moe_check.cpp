@@ -42,9 +42,9 @@ void check_groups(const MoeConfig& moe, Problems& problems) {
   const int64_t size = moe.experts / routing.groups, k = routing.topk;
   if (routing.group_best > size) {
     problems.add(
-        "model.moe_router_group_score_topk: {} of the {} experts of a group (num_moe_experts = {}, "
+        "model.moe_router_group_score_topk: {} of the {} of a group (num_moe_experts = {}, "
         "moe_router_num_groups = {}); nearest: {}",
-        routing.group_best, size, moe.experts, routing.groups, size);
+        routing.group_best, counted(size, "expert"), moe.experts, routing.groups, size);
   }
   const auto fits = [&](int64_t groups) {
     return groups <= routing.groups && (routing.group_best > 0 || k % groups == 0) &&
@@ -52,9 +52,9 @@ void check_groups(const MoeConfig& moe, Problems& problems) {
   };
   if (!fits(routing.group_topk)) {
     problems.add(
-        "model.moe_router_group_topk: {} of {} groups of {} experts for moe_router_topk = {}: "
+        "model.moe_router_group_topk: {} of {} of {} for moe_router_topk = {}: "
         "expected {} whose groups have at least that many experts; nearest: {}",
-        routing.group_topk, routing.groups, size, k,
+        routing.group_topk, counted(routing.groups, "group"), counted(size, "expert"), k,
         routing.group_best > 0 ? "a number" : "a divisor of it",
         nearest_valid(routing.group_topk, fits, routing.groups));
   }
@@ -158,9 +158,9 @@ void check_balancing(const MoeFields& fields, Problems& problems) {
   const bool none = !fields.moe_aux_loss_coeff.is_list() && coefficients.front() == 0;
   if (!none && coefficients.size() != types.size()) {
     problems.add(
-        "model.moe_aux_loss_coeff: {} coefficients for {} types of "
+        "model.moe_aux_loss_coeff: {} for {} of "
         "moe_router_load_balancing_type; expected one for each",
-        coefficients.size(), types.size());
+        counted(std::ssize(coefficients), "coefficient"), counted(std::ssize(types), "type"));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "optim/batch_schedule.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 
@@ -36,18 +37,18 @@ std::vector<std::string> BatchSchedule::problems() const {
                      name, ramp.start, ramp.increment, ramp.samples));
   if (!found.empty()) return found;
   const int64_t growth = s.full - ramp.start;
-  expect(growth >= 0, fmt::format("{}: starts with {} rows, above global_batch_size = {}", name,
-                                  ramp.start, s.full));
+  expect(growth >= 0, fmt::format("{}: starts with {}, above global_batch_size = {}", name,
+                                  counted(ramp.start, "row"), s.full));
   expect(growth < 0 || growth % ramp.increment == 0,
          fmt::format("{}: global_batch_size - start = {} - {} = {} is not a multiple of the "
                      "increment {}",
                      name, s.full, ramp.start, growth, ramp.increment));
   if (s.round_down) {
-    expect(
-        ramp.start >= s.multiple,
-        fmt::format("{}: {} rows at the start are below micro_batch_size · data-parallel ranks = "
-                    "{}: rounded down they are 0",
-                    name, ramp.start, s.multiple));
+    expect(ramp.start >= s.multiple,
+           fmt::format("{}: {} below micro_batch_size · data-parallel ranks = "
+                       "{}: rounded down 0 are left",
+                       name, counted(ramp.start, "row at the start is", "rows at the start are"),
+                       s.multiple));
   } else {
     expect(ramp.start % s.multiple == 0 && (growth <= 0 || ramp.increment % s.multiple == 0),
            fmt::format("{}: start {} and increment {} are not both multiples of micro_batch_size · "

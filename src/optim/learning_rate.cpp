@@ -109,15 +109,16 @@ LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
   schedule.anneal_samples =
       static_cast<double>(s.anneal_iterations) * static_cast<double>(batches.full());
   if (s.style != DecayStyle::constant) {
-    const std::string decay = s.decay_samples
-                                  ? fmt::format("lr_decay_samples = {}", *s.decay_samples)
-                                  : fmt::format("lr_decay_iters {} = {} samples",
-                                                s.decay_iterations, schedule.decay_samples);
+    const std::string decay =
+        s.decay_samples
+            ? fmt::format("lr_decay_samples = {}", *s.decay_samples)
+            : fmt::format("lr_decay_iters {} = {}", s.decay_iterations,
+                          counted(static_cast<int64_t>(schedule.decay_samples), "sample"));
     expect(schedule.decay_samples > 0,
            fmt::format("scheduler: the decay must be longer than 0, found {}", decay));
     expect(schedule.warmup_samples < schedule.decay_samples,
-           fmt::format("scheduler: warm-up ({} samples) must end before the decay does ({})",
-                       schedule.warmup_samples, decay));
+           fmt::format("scheduler: warm-up ({}) must end before the decay does ({})",
+                       counted(static_cast<int64_t>(schedule.warmup_samples), "sample"), decay));
   }
   if (s.style == DecayStyle::warmup_stable_decay) {
     expect(s.anneal_iterations > 0 && schedule.anneal_samples <= schedule.decay_samples,
@@ -155,7 +156,7 @@ WeightDecaySchedule weight_decay_schedule(DecayGrowth growth, double start, doub
   }
   if (growth != DecayGrowth::constant && growth_iterations <= 0) {
     problems.push_back(
-        fmt::format("scheduler.wd_incr_iters must be positive, found {}", growth_iterations));
+        fmt::format("train.train_iters must be positive, found {}", growth_iterations));
   }
   if (batches.full() <= 0) {
     problems.push_back(

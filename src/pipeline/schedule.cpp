@@ -166,9 +166,9 @@ void check_schedule_settings(const ScheduleSettings& s) {
   const std::string_view kind = schedule_kind_name(s.kind);
   if (s.kind == ScheduleKind::interleaved) {
     if (s.pp == 1) {
-      problems.push_back(
-          fmt::format("{} virtual stages need pipeline_model_parallel_size above 1, which is {}",
-                      s.virtual_stages, s.pp));
+      problems.push_back(fmt::format(
+          "{} pipeline_model_parallel_size above 1, which is {}",
+          counted(s.virtual_stages, "virtual stage needs", "virtual stages need"), s.pp));
     } else if (s.virtual_stages == 1) {
       problems.push_back(
           "interleaved schedule: virtual_pipeline_model_parallel_size is 1; use 2 or more, or the "
@@ -199,10 +199,10 @@ void check_schedule_settings(const ScheduleSettings& s) {
   }
   if (s.combines && s.backward && s.kind != ScheduleKind::interleaved &&
       s.kind != ScheduleKind::dualpipe_v && (s.kind != ScheduleKind::one_f_one_b || s.pp > 1)) {
-    problems.push_back(fmt::format(
-        "schedule {} of {} stages does not combine forwards with backwards; interleaved "
-        "and dualpipe_v do, and 1f1b of one stage",
-        kind, s.pp));
+    problems.push_back(
+        fmt::format("schedule {} of {} does not combine forwards with backwards; interleaved "
+                    "and dualpipe_v do, and 1f1b of one stage",
+                    kind, counted(s.pp, "stage")));
   }
   // Its stages are not in step, so neighbours would both send first.
   if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {

@@ -130,15 +130,16 @@ class Walk {
     if (now_.fits) at.lines.emplace_back("enough: the largest products, and the least traffic");
     if (base_.ranks > base_.global_batch)
       at.lines.push_back(
-          fmt::format("{} GPUs are more than {} rows", base_.ranks, base_.global_batch));
+          fmt::format("{} GPUs are more than {}", base_.ranks, counted(base_.global_batch, "row")));
   }
 
   void tensor_ranks() {
     PathStep& at = step("2 tensor ranks, with sequence parallelism");
     if (now_.fits) return at.lines.emplace_back("not needed"), void();
     const rules::TensorLimit limit = rules::tensor_limit(base_);
-    at.lines.push_back(fmt::format("{} hides communication up to tp {:.1f}; a domain has {} GPUs",
-                                   limit.product, limit.ranks, request_.cluster.domain));
+    at.lines.push_back(fmt::format("{} hides communication up to tp {:.1f}; a domain has {}",
+                                   limit.product, limit.ranks,
+                                   counted(request_.cluster.domain, "GPU")));
     std::vector<int> sizes;
     for (int tp = 2; tp <= request_.cluster.domain; tp *= 2) {
       if (base_.model.heads % tp != 0 || base_.ranks % tp != 0) break;

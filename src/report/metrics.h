@@ -38,8 +38,9 @@ struct StepMetrics {
   /// Mean of the steps since the last logged one, which the display shows; `loss` where there is
   /// none.
   std::optional<double> interval_loss;
-  /// Of multi-token prediction, by depth, over the tokens that each scores; empty without it.
-  std::vector<double> mtp_losses;
+  /// Of multi-token prediction, by depth, over the tokens that each scores; empty without it. And
+  /// their means of the steps since the last logged one, or `mtp_losses` where there are none.
+  std::vector<double> mtp_losses, interval_mtp_losses;
   /// Global, before clipping; no value where it was not computed.
   std::optional<double> grad_norm;
   double learning_rate = 0;

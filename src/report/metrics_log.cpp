@@ -168,20 +168,32 @@ void MetricsLog::sync() {
   }
 }
 
+void MetricsLog::Mean::add(double value) {
+  if (!std::isfinite(value)) return;
+  sum += value;
+  ++count;
+}
+
+double MetricsLog::Mean::value_or(double otherwise) const {
+  return count > 0 ? sum / static_cast<double>(count) : otherwise;
+}
+
 void MetricsLog::step(const StepMetrics& metrics) {
   skipped_ += metrics.skipped;
   nothing_scored_ += metrics.nothing_scored;
-  if (metrics.loss && std::isfinite(*metrics.loss)) {
-    losses_ += *metrics.loss;
-    ++steps_with_loss_;
-  }
+  if (metrics.loss) loss_.add(*metrics.loss);
+  mtp_losses_.resize(metrics.mtp_losses.size());
+  for (size_t depth = 0; depth < mtp_losses_.size(); ++depth)
+    mtp_losses_[depth].add(metrics.mtp_losses[depth]);
   if (display_) display_->advance(metrics.step, metrics.step_seconds);
   if (metrics.step % options_.log_interval != 0 && metrics.step != options_.total_steps) return;
   StepMetrics logged = metrics;
   logged.skipped = std::exchange(skipped_, 0);
   logged.nothing_scored = std::exchange(nothing_scored_, 0);
-  if (steps_with_loss_ > 0) logged.interval_loss = losses_ / static_cast<double>(steps_with_loss_);
-  losses_ = 0, steps_with_loss_ = 0;
+  if (loss_.count > 0) logged.interval_loss = loss_.value_or(0);
+  for (size_t depth = 0; depth < mtp_losses_.size(); ++depth)
+    logged.interval_mtp_losses.push_back(mtp_losses_[depth].value_or(metrics.mtp_losses[depth]));
+  loss_ = {}, mtp_losses_.clear();
   if (write_line(json_line(logged))) write_event(logged.step, scalars_of(logged));
   if (display_) display_->log(logged);
 }

@@ -88,8 +88,16 @@ class MetricsLog {
   MetricsLogOptions options_;
   Losses lost_lines_, lost_events_;
   int64_t skipped_ = 0, nothing_scored_ = 0;
-  double losses_ = 0;  // since the last logged step
-  int64_t steps_with_loss_ = 0;
+  /// Of the finite values of a figure since the last logged step.
+  struct Mean {
+    void add(double value);
+    /// `otherwise` where there are none.
+    double value_or(double otherwise) const;
+    double sum = 0;
+    int64_t count = 0;
+  };
+  Mean loss_;
+  std::vector<Mean> mtp_losses_;
   std::unique_ptr<MetricsFile> file_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   std::unique_ptr<ProgressDisplay> display_;

@@ -30,8 +30,9 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
   std::string text = fmt::format("step {:>{}}/{}", m.step, total.size(), total);
   const auto loss = m.interval_loss ? m.interval_loss : m.loss;
   text += loss ? fmt::format(" | loss {:.4f}", *loss) : " | loss -";
-  for (size_t depth = 0; depth < m.mtp_losses.size(); ++depth)
-    text += fmt::format(" | mtp {} loss {:.4f}", depth + 1, m.mtp_losses[depth]);
+  const auto& further = m.interval_mtp_losses.empty() ? m.mtp_losses : m.interval_mtp_losses;
+  for (size_t depth = 0; depth < further.size(); ++depth)
+    text += fmt::format(" | mtp {} loss {:.4f}", depth + 1, further[depth]);
   text += fmt::format(" | lr {:.3g}", m.learning_rate);
   if (m.grad_norm) text += fmt::format(" | grad norm {:.3g}", *m.grad_norm);
   text += m.with_rates ? fmt::format(" | {} tokens/s", format_count(m.tokens_per_second))

@@ -12,8 +12,8 @@ namespace viaduct {
 
 /// "step 120/2000 | loss 3.4567 | lr 0.0003 | grad norm 1.25 | 12.3k tokens/s | MFU 23.1 % of FP32
 /// FMA AVX2, 0.4 TFLOP/s … | 1.20 GiB | ETA 3m07s". With several ranks "… TFLOP/s … a rank | at
-/// most 1.20 GiB a rank"; with experts "… | experts 0.41 to 1.83 of an even load". The loss is the
-/// mean of the steps since the last line.
+/// most 1.20 GiB a rank"; with experts "… | experts 0.41 to 1.83 of an even load". Losses are
+/// means of the steps since the last line.
 std::string progress_line(const StepMetrics& metrics, int64_t total_steps,
                           double remaining_seconds);
 

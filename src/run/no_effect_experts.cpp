@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "run/no_effect_rules.h"
 
 namespace viaduct {
@@ -52,8 +53,8 @@ std::string no_full_rank(const RunConfig& c, const ConfigOutcome& outcome) {
   return reason_if(
       moe.moe_expert_rank_capacity_factor.value_or(0) * share >= static_cast<double>(most),
       fmt::format("model.moe_expert_rank_capacity_factor: tokens have at most {} times an equal "
-                  "share of their choices among the {} experts of a rank",
-                  static_cast<double>(most) / share, moe.experts() / ep));
+                  "share of their choices among the {} of a rank",
+                  static_cast<double>(most) / share, counted(moe.experts() / ep, "expert")));
 }
 
 std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {

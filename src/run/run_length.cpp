@@ -45,9 +45,9 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
   const auto& ramp = train.rampup_batch_size;
   if (ramp && ramp->size() != 3) {
     problems.add(
-        "train.rampup_batch_size: {} numbers, expected [start, increment, rows of data over which "
+        "train.rampup_batch_size: {}, expected [start, increment, rows of data over which "
         "the batch grows], for example [8, 8, 10000]",
-        ramp->size());
+        counted(std::ssize(*ramp), "number"));
     return;
   }
   if (data_parallel_size(config) == 0) return;  // reported elsewhere

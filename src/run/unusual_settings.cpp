@@ -1,4 +1,5 @@
 #include "run/unusual_settings.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 
@@ -37,7 +38,10 @@ std::vector<std::string> unusual_settings(const RunConfig& config) {
         by_rate ? "1e-5 to 1e-2" : "values below 1"));
   };
   check_rate("optimizer.lr", optimizer.lr);
-  if (optimizer.decoupled_lr) check_rate("optimizer.decoupled_lr", *optimizer.decoupled_lr);
+  if (optimizer.decoupled_lr)
+    check_rate(config.peft.lora_plus_ratio == 1 ? "optimizer.decoupled_lr"
+                                                : "peft.lora_plus_ratio · optimizer.lr",
+               *optimizer.decoupled_lr);
   if (optimizer.lr == 0) lines.push_back("optimizer.lr = 0: the weights stay what they are");
   if (optimizer.weight_decay * optimizer.lr >= 1) {
     lines.push_back(
@@ -48,9 +52,9 @@ std::vector<std::string> unusual_settings(const RunConfig& config) {
   const int64_t warmup = config.scheduler.lr_warmup_iters.value_or(0);
   if (warmup > 0 && warmup >= config.train.train_iters) {
     lines.push_back(
-        fmt::format("scheduler.lr_warmup_iters = {}: the run of {} steps ends before the learning "
+        fmt::format("scheduler.lr_warmup_iters = {}: the run of {} ends before the learning "
                     "rate reaches optimizer.lr",
-                    warmup, config.train.train_iters));
+                    warmup, counted(config.train.train_iters, "step")));
   }
   return lines;
 }

@@ -1,6 +1,7 @@
 #include "run/validate.h"
 
 #include "base/error.h"
+#include "base/units.h"
 #include "config/nearest_valid.h"
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
@@ -34,8 +35,9 @@ void validate_model(const ModelFields& model, Problems& problems) {
   if (!model.num_layers.is_auto() && !model.window_layers.is_auto() &&
       !model.window_layers.value().empty() &&
       static_cast<int64_t>(model.window_layers.value().size()) != model.num_layers.value()) {
-    problems.add("model.window_layers: {} entries for {} layers",
-                 model.window_layers.value().size(), model.num_layers.value());
+    problems.add("model.window_layers: {} for {}",
+                 counted(std::ssize(model.window_layers.value()), "entry", "entries"),
+                 counted(model.num_layers.value(), "layer"));
   }
   const auto& positions = model.position_embedding_type;
   const bool learned = positions.is_auto() ? model.family.value_or("llama") == "gpt2"
@@ -73,9 +75,10 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
   const double tokens = rows * number_of(m.seq_length);
   if (tokens > kMostTokens) {
     problems.add(
-        "train.micro_batch_size: {} rows of model.seq_length = {} are {:.4g} tokens at a time, at "
+        "train.micro_batch_size: {} of model.seq_length = {}: {:.4g} tokens at a time, at "
         "most {:.0f} are possible",
-        rows, number_of(m.seq_length), tokens, kMostTokens);
+        counted(config.train.micro_batch_size, "row"), number_of(m.seq_length), tokens,
+        kMostTokens);
   }
   const double hidden = number_of(m.hidden_size), ffn = number_of(m.ffn_hidden_size),
                heads = number_of(m.num_attention_heads) * number_of(m.kv_channels);
@@ -92,10 +95,10 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
                         static_cast<double>(config.dist.ranks);
   if (passes > kMostLayerPasses) {
     problems.add(
-        "train.global_batch_size: {} rows in micro-batches of {}, through model.num_layers = {} on "
-        "{} ranks: {:.3g} passes through layers in a step on each rank, at most {:.0f} are planned",
-        config.train.global_batch_size, rows, number_of(m.num_layers), config.dist.ranks, passes,
-        kMostLayerPasses);
+        "train.global_batch_size: {} in micro-batches of {}, through model.num_layers = {} on "
+        "{}: {:.3g} passes through layers in a step on each rank, at most {:.0f} are planned",
+        counted(config.train.global_batch_size, "row"), rows, number_of(m.num_layers),
+        counted(config.dist.ranks, "rank"), passes, kMostLayerPasses);
   }
 }
 
@@ -128,9 +131,9 @@ void validate_schedule_in_rows(const RunConfig& config, Problems& problems) {
     decay = batches.samples_after(scheduler.lr_decay_iters.value_or(config.train.train_iters));
   if (warmup >= *decay) {
     problems.add(
-        "scheduler.lr_warmup_samples: {} is not below the {} rows of the decay; expected a shorter "
+        "scheduler.lr_warmup_samples: {} is not below the {} of the decay; expected a shorter "
         "warm-up, such as scheduler.lr_warmup_samples={}",
-        warmup, *decay, shorter_warmup(*decay));
+        warmup, counted(*decay, "row"), shorter_warmup(*decay));
   }
 }
 
@@ -238,9 +241,9 @@ void validate_profiling(const RunConfig& config, Problems& problems) {
   if (!p.trace && !p.record_memory_history && !p.use_nsys_profiler) return;
   if (p.profile_step_start >= config.train.train_iters) {
     problems.add(
-        "profiling.profile_step_start: {} steps come before the first recorded one, but "
+        "profiling.profile_step_start: {} before the first recorded one, but "
         "the run ends with step {} (train.train_iters)",
-        p.profile_step_start, config.train.train_iters);
+        counted(p.profile_step_start, "step comes", "steps come"), config.train.train_iters);
   }
   if (p.profile_ranks.empty()) problems.add("profiling.profile_ranks: no rank is named");
   for (const int rank : p.profile_ranks) {

@@ -66,8 +66,8 @@ class PipelineRules {
     if (given && *given != chunks_) {
       problems_.add(
           "model.virtual_pipeline_model_parallel_size: {}, but pipeline_model_parallel_layout has "
-          "{} stages over {} ranks = {}",
-          *given, stages.size(), pp_, chunks_);
+          "{} over {} = {}",
+          *given, counted(std::ssize(stages), "stage"), counted(pp_, "rank"), chunks_);
     }
     if (ends_given() || accounts()) {
       problems_.add(
@@ -83,16 +83,17 @@ class PipelineRules {
     const int64_t extra = (embedding ? 1 : 0) + (loss ? 1 : 0);
     const int64_t stages = int64_t{pp_} * chunks_;
     if ((layers_ + extra) % stages == 0) return;
-    const std::string counted =
+    const std::string further =
         extra == 0 ? ""
                    : fmt::format(" + {} ({}{}{})", extra, embedding ? "embedding" : "",
                                  extra == 2 ? " and " : "", loss ? "loss" : "");
     problems_.add(
         "model.num_layers: {}{} is not divisible by pipeline_model_parallel_size · "
-        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {} layers, or set "
+        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {}, or set "
         "num_layers_in_first/last_pipeline_stage or pipeline_model_parallel_layout",
-        layers_, counted, pp_, chunks_,
-        nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }));
+        layers_, further, pp_, chunks_,
+        counted(nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }),
+                "layer"));
   }
 
   void check_ends() {
@@ -127,10 +128,11 @@ class PipelineRules {
     } else if (stages > 0 && (rest <= 0 || rest % step != 0)) {
       problems_.add(
           "model.num_layers: {} - {} of num_layers_in_first/last_pipeline_stage = {} for the other "
-          "{} is not a positive multiple of stages · virtual stages = {} · {}; nearest: {} layers",
+          "{} is not a positive multiple of stages · virtual stages = {} · {}; nearest: {}",
           layers_, counted(at_ends, "layer"), rest, counted(stages, "stage"), stages, chunks_,
-          nearest_valid(layers_,
-                        [&](int64_t n) { return n > at_ends && (n - at_ends) % step == 0; }));
+          counted(nearest_valid(
+                      layers_, [&](int64_t n) { return n > at_ends && (n - at_ends) % step == 0; }),
+                  "layer"));
     }
   }
 
@@ -221,10 +223,11 @@ class PipelineRules {
     const int64_t remainder = count % group;
     if (count < group || (remainder != 0 && remainder < pp_)) {
       problems_.add(
-          "model.microbatch_group_size_per_vp_stage: groups of {} cut the {} micro-batches of a "
+          "model.microbatch_group_size_per_vp_stage: groups of {} cut the {} of a "
           "step and leave {}, fewer than pipeline_model_parallel_size = {}; nearest: {} "
           "micro-batches",
-          group, count, remainder, pp_, nearest_valid(count, [&](int64_t n) {
+          group, counted(count, "micro-batch", "micro-batches"), remainder, pp_,
+          nearest_valid(count, [&](int64_t n) {
             return n >= group && (n % group == 0 || n % group >= pp_);
           }));
       return false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "base/units.h"
 #include "ops/cuda/product_layout.h"
 
 namespace viaduct {
@@ -129,9 +130,9 @@ void validate_plain_layers(const RunConfig& config, Problems& problems) {
       continue;
     const auto near = nearest_name(name, known);
     problems.add(
-        "mixed_precision.layers_in_bf16: no linear layer of the {} blocks has \"{}\" in its path "
+        "mixed_precision.layers_in_bf16: no linear layer of the {} has \"{}\" in its path "
         "blocks.NUMBER.LAYER, where LAYER is one of {}{}",
-        config.model.num_layers.value(), name, fmt::join(layers, ", "),
+        counted(config.model.num_layers.value(), "block"), name, fmt::join(layers, ", "),
         near ? fmt::format("; did you mean {}?", *near) : "");
   }
 }

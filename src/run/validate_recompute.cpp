@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "pipeline/layer_map.h"
 #include "run/validate_parallel.h"
 
@@ -40,9 +41,9 @@ void validate_full(const RunConfig& config, Problems& problems) {
         range);
   } else if (most > 0 && *recompute.recompute_num_layers > most) {
     problems.add(
-        "model.recompute_num_layers: {} is more than the {} layers of a pipeline stage's chunk; "
+        "model.recompute_num_layers: {} is more than the {} of a pipeline stage's chunk; "
         "expected {}",
-        *recompute.recompute_num_layers, most, range);
+        *recompute.recompute_num_layers, counted(most, "layer"), range);
   }
 }
 

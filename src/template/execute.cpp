@@ -1,5 +1,6 @@
 // Statements.
 
+#include "base/units.h"
 #include "template/interpreter.h"
 #include "template/operators.h"
 #include "template/printing.h"
@@ -147,7 +148,8 @@ void Interpreter::assign(const Target& target, const TemplateValue& value, Scope
   if (target.is_tuple) {
     const std::vector<TemplateValue> items = iterate(*this, value);
     if (items.size() != target.parts.size()) {
-      template_fault("expected {} values to assign, found {}", target.parts.size(), items.size());
+      template_fault("expected {} to assign, found {}", counted(std::ssize(target.parts), "value"),
+                     items.size());
     }
     for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i], scope);
     return;

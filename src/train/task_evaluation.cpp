@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
 #include "train/base_model.h"
@@ -37,10 +38,8 @@ PreparedTasks prepare_tasks(TaskFile file, std::vector<ScoredTokens> tokens, int
 
 std::string shortened_text(const PreparedTasks& tasks, int64_t row) {
   if (tasks.shortened == 0) return "";
-  return fmt::format(
-      "{}: {} of {} texts are longer than a row of {} tokens and lose tokens on the "
-      "left",
-      tasks.file.name, tasks.shortened, tasks.requests, row);
+  return fmt::format("{}: texts longer than a row of {} lose tokens on the left: {} of {}",
+                     tasks.file.name, counted(row, "token"), tasks.shortened, tasks.requests);
 }
 
 TaskEvaluation prepare_task_evaluation(const TaskEvaluationRequest& request) {

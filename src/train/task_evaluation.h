@@ -25,7 +25,7 @@ struct PreparedTasks {
 
 /// For a model that reads at most `row` tokens. Errors of `task_tokens` and `cut_to_row`.
 PreparedTasks prepare_tasks(TaskFile file, std::vector<ScoredTokens> tokens, int64_t row);
-/// "12 of 40 texts are longer than a row of 2048 tokens and lose tokens on the left"; "" if none
+/// "FILE: texts longer than a row of 2048 tokens lose tokens on the left: 12 of 40"; "" if none
 /// is.
 std::string shortened_text(const PreparedTasks& tasks, int64_t row);
 

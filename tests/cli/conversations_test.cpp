@@ -211,6 +211,54 @@ TEST_F(ConversationCommands, DataChatSaysWhichMessagesAskInVain) {
                                   "\"weight\": 1 and are not learned: --train-on assistant"));
 }
 
+TEST_F(ConversationCommands, DataChatWarnsOfWhatAModelSeesOtherwise) {
+  write_file_atomically(path("calls.jinja"),
+                        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+                        "{{ c.function.arguments | tojson }}{% endfor %}<|im_end|>{% endfor %}");
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "a<|im_end|>"}, {"role": "assistant", )"
+      R"("content": "b", "reasoning_content": "hm", "tool_calls": [{"type": "function", )"
+      R"("function": {"name": "f", "arguments": "{\"x\": 1}"}}]}]})"
+      "\n";
+  const std::string command = "data chat --input - --overwrite --template " + path("calls.jinja") +
+                              model() + "--output " + path("calls");
+  const Result made = run(command, line);
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("control tokens in the text of messages: <|im_end|> 1 time; "
+                                  "they are encoded as control tokens"));
+  EXPECT_THAT(made.err, HasSubstr("1 conversation has thoughts (reasoning_content, thinking) or "
+                                  "documents that the template does not show"));
+  EXPECT_THAT(made.err, HasSubstr("1 conversation has calls whose arguments are JSON as a text"));
+  EXPECT_THAT(run(command + " --user-control-tokens as-text", line).err,
+              HasSubstr("they are encoded as plain text"));
+}
+
+TEST_F(ConversationCommands, DataChatSaysWhatBecomesOfRows) {
+  write_file_atomically(path("short.jinja"),
+                        "{% for m in messages %}{{ m.role }}:{% if loop.last or m.role == 'user' "
+                        "%}{{ m.content }}{% else %}-{% endif %}<|im_end|>{% endfor %}");
+  const std::string turn = R"({"role": "user", "content": "a"}, {"role": "assistant", "content": )";
+  const Result own = run(
+      "data chat --input - --template " + path("short.jinja") + model() + "--output " + path("own"),
+      R"({"messages": [)" + turn + R"("b"}, )" + turn + R"("c"}]})" + "\n");
+  ASSERT_EQ(own.status, 0) << own.err;
+  EXPECT_THAT(own.out, HasSubstr("1 conversation, 2 rows"));
+  EXPECT_THAT(own.out, HasSubstr("1 row of a single answer, with what is before it"));
+  std::string long_one = kChat;
+  long_one.replace(long_one.find("Hi"), 2, std::string(40, 'h') + "\u00fc");
+  const std::string command = "data chat --input - --overwrite" + model() + "--output " +
+                              path("rows") + " --max-length 25 --overlong ";
+  const Result dropped = run(command + "drop", kChat + long_one);
+  ASSERT_EQ(dropped.status, 0) << dropped.err;
+  EXPECT_THAT(dropped.out, HasSubstr("2 conversations, 1 row"));
+  EXPECT_THAT(dropped.out, HasSubstr("1 row longer than 25 tokens: dropped"));
+  EXPECT_THAT(dropped.err, HasSubstr("1 byte without a token in this vocabulary: "));
+  const Result cut = run(command + "truncate_end", kChat + long_one);
+  ASSERT_EQ(cut.status, 0) << cut.err;
+  EXPECT_THAT(cut.out, HasSubstr("1 row longer than 25 tokens: cut"));
+  EXPECT_THAT(cut.out, HasSubstr("1 row without a learned token: dropped"));
+}
+
 TEST_F(ConversationCommands, EmptyValuesDoNotPassForOptionsThatAreNotGiven) {
   const std::string data = "data chat --input -" + model() + "--output " + path("empty");
   for (const auto& [command, option] :

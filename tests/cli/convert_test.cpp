@@ -364,7 +364,7 @@ TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
   write_safetensors(folder_ / "model/model.safetensors", tensors);
   write_file_atomically(folder_ / "model/config.json", read_file(good / "config.json"));
   expect_refused(run(folder_ / "model", "new", "--to-format hf --dtype fp16"), 1,
-                 "tensor \"model.norm.weight\": 1 of its 64 elements are beyond the largest number "
+                 "tensor \"model.norm.weight\": 1 of its 64 elements is beyond the largest number "
                  "of f16");
   auto config = nlohmann::json::parse(read_file(good / "config.json"));
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};

@@ -60,6 +60,11 @@ TEST(KnobsCommand, PartsOfNamesAndWordsOfHuggingFace) {
               testing::AllOf(HasSubstr("(Hugging Face) is train.global_batch_size: "),
                              HasSubstr("state        built")));
   EXPECT_THAT(knobs("learning-rate").out, HasSubstr("is optimizer.lr\n"));
+  for (const auto& [word, field] : {std::pair{"eval_strategy", "validation.eval_interval"},
+                                    {"attn_implementation", "model.attention_backend"},
+                                    {"n_routed_experts", "model.num_moe_experts"},
+                                    {"resid_pdrop", "model.hidden_dropout"}})
+    EXPECT_THAT(knobs(word).out, HasSubstr(std::string(" (Hugging Face) is ") + field));
   // A word of a field's text, where no name has it.
   EXPECT_THAT(knobs("wildcards").out, HasSubstr("peft.target_modules"));
 }

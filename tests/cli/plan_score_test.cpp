@@ -59,7 +59,7 @@ TEST_F(PlanScore, TheTableNamesWhatIsNotPredicted) {
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("first"), HasSubstr("2 rows: mean error"),
-                    HasSubstr("not predicted, 1 rows"), HasSubstr("unknown model mpt-2b")));
+                    HasSubstr("not predicted, 1 row:"), HasSubstr("unknown model mpt-2b")));
 }
 
 TEST_F(PlanScore, WrongFilesAndOptionsAreRefused) {

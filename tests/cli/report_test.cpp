@@ -77,13 +77,32 @@ TEST(ReportCommand, ExpertsAreDrawnAndTheirRoutersFiguresAreCharts) {
   const auto page = test::run_viaduct("report " + in_quotes(folder.path()));
   ASSERT_EQ(page.status, 0) << page.err;
   const std::string html = read_file(folder / "report.html");
-  EXPECT_THAT(html, AllOf(HasSubstr("Load of experts, as last drawn by the run."),
-                          HasSubstr("largest load by step"), HasSubstr("entropy by step"),
-                          HasSubstr("dropped choices by step"), HasSubstr("balancing loss by step"),
-                          HasSubstr("z-loss by step")));
+  EXPECT_THAT(html, AllOf(HasSubstr("<h3>Load of experts</h3>"), HasSubstr("largest load by step"),
+                          HasSubstr("entropy by step"), HasSubstr("dropped choices by step"),
+                          HasSubstr("balancing loss by step"), HasSubstr("z-loss by step")));
   // A figure that no layer has gets no chart.
   EXPECT_THAT(html, AllOf(Not(HasSubstr("padded rows by step")),
                           Not(HasSubstr("spread of biases by step"))));
+}
+
+TEST(ReportCommand, ARunShowsWhereItResumedAndWhichSymptomsAreSeen) {
+  const test::TemporaryFolder folder;
+  const std::string train = "train " + kModel +
+                            "train.global_batch_size=2 train.micro_batch_size=1 dataset.mock=true "
+                            "validation.eval_iters=0 logger.log_interval=1 "
+                            "optimizer.lr=1e-3 scheduler.lr_warmup_iters=0 checkpoint.save=" +
+                            in_quotes(folder.path());
+  for (const char* more :
+       {" train.train_iters=2", " train.train_iters=4 optimizer.clip_grad=0.5"}) {
+    const auto trained = test::run_viaduct(train + more);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+  }
+  ASSERT_EQ(test::run_viaduct("report " + in_quotes(folder.path())).status, 0);
+  EXPECT_THAT(
+      read_file(folder / "report.html"),
+      AllOf(HasSubstr("<h3>Loss by step</h3>"), HasSubstr("<h3>Gradient norm by step</h3>"),
+            HasSubstr(">resumed, settings changed</text>"),
+            HasSubstr("optimizer.clip_grad: was 1, is 0.5"), HasSubstr("<td>not seen</td>")));
 }
 
 TEST(ReportCommand, ASearchIsShown) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/output_file.h"
+#include "support/chat_tokenizer.h"
 #include "support/command.h"
 #include "support/conversations.h"
 #include "support/temporary_folder.h"
@@ -95,15 +98,24 @@ TEST_F(TrainConversations, TooLongOnesEndTheRunBeforeItsFirstStep) {
             0);
 }
 
-TEST_F(TrainConversations, APlanRefusesWhatDoesNotFit) {
-  const CommandResult plan = run_viaduct(
-      "plan --cluster cpu model.family=llama model.num_layers=2 model.hidden_size=32 "
-      "model.ffn_hidden_size=64 model.num_attention_heads=4 model.vocab_size=2048 "
-      "train.global_batch_size=4 train.micro_batch_size=2 train.train_iters=8 "
-      "model.seq_length=16 'dataset.blend=[" +
-      chat + "]'");
-  EXPECT_EQ(plan.status, 2);
-  EXPECT_THAT(plan.err, HasSubstr("longer than a row of 16 tokens"));
+TEST_F(TrainConversations, APlanRefusesAndSaysWhatARunDoes) {
+  const auto plan = [](const std::string& data) {
+    return run_viaduct(
+        "plan --cluster cpu model.family=llama model.num_layers=2 model.hidden_size=32 "
+        "model.ffn_hidden_size=64 model.num_attention_heads=4 model.vocab_size=2048 "
+        "train.global_batch_size=4 train.micro_batch_size=2 train.train_iters=8 " +
+        data);
+  };
+  const CommandResult longer = plan("model.seq_length=16 'dataset.blend=[" + chat + "]'");
+  EXPECT_EQ(longer.status, 2);
+  EXPECT_THAT(longer.err, HasSubstr("longer than a row of 16 tokens"));
+  auto blank = conversations_of(random_lengths(20, 5, 30), 500);
+  for (auto& one : blank) one.mask.assign(one.mask.size(), 0);
+  const std::string none = write_conversations(folder / "none", blank);
+  const CommandResult unscored =
+      plan("model.seq_length=32 'dataset.blend=[0.5," + chat + ",0.5," + none + "]'");
+  EXPECT_EQ(unscored.status, 0) << unscored.err;
+  EXPECT_THAT(unscored.out, HasSubstr("note: dataset " + none + ": no token of the train split"));
 }
 
 TEST_F(TrainConversations, WithoutAScoredTokenAreRefused) {
@@ -141,6 +153,35 @@ TEST_F(TrainConversations, StepsWithoutAScoredTokenAreCountedAndSaid) {
                       "updated; 1 step of this kind so far"),
             HasSubstr("16 steps of this kind so far"), Not(HasSubstr("17 steps of this kind"))));
   EXPECT_GE(metric(folder / "run" / "metrics.jsonl", "nothing_scored").size(), 30u);
+}
+
+TEST_F(TrainConversations, TemplatesAndEndsOfTextsThatMisleadAreSaid) {
+  const std::string model = (folder / "model").string(), made = (folder / "made").string(),
+                    lines = (folder / "lines.jsonl").string(),
+                    other = (folder / "other.jinja").string();
+  write_chat_model(model, kChatMl);
+  write_file_atomically(
+      lines,
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]})"
+      "\n");
+  write_file_atomically(other, std::string(kChatMl) + "-");
+  const auto run = [&](const std::string& kind, const std::string& more) {
+    const CommandResult data = run_viaduct("data " + kind + " --overwrite --input " + lines +
+                                           " --tokenizer " + model + " --output " + made);
+    EXPECT_EQ(data.status, 0) << data.err;
+    const CommandResult trained =
+        train("'dataset.blend=[" + made + "]' dataset.split=1,0,0 validation.eval_iters=0 " +
+              "train.train_iters=1 model.seq_length=32 tokenizer.tokenizer_model=" + model + more);
+    EXPECT_EQ(trained.status, 0) << trained.err;
+    return trained.err;
+  };
+  const auto warns = HasSubstr("its conversations were made with another chat template than that");
+  EXPECT_THAT(run("chat", ""), Not(warns));
+  EXPECT_THAT(run("chat --template " + other, ""), warns);
+  write_file_atomically(lines, R"({"text": "Hi<|im_end|>Yo"})"
+                               "\n");
+  EXPECT_THAT(run("tokenize", " dataset.reset_attention_mask=true"),
+              HasSubstr("its documents hold 1 more of it inside"));
 }
 
 TEST_F(TrainConversations, SamplesShowRows) {

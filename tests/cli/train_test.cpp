@@ -262,6 +262,18 @@ TEST(TrainCommand, AWarningThatIsNotAskedForEndsTheProcess) {
   EXPECT_EQ(process.finish(), -SIGUSR1);
 }
 
+TEST(TrainCommand, ARunThatKeepsNothingSaysSoBeforeItsFirstStep) {
+  const auto says = HasSubstr("warning: checkpoint.save is not set: nothing of this run is kept");
+  EXPECT_THAT(train(tiny_run() + Overrides{"--dry-run"}).out, says);
+  const Overrides one_step = tiny_run() + Overrides{"train.train_iters=1"};
+  const Result run = train(one_step);
+  EXPECT_THAT(run.err, says);
+  EXPECT_LT(run.err.find("checkpoint.save is not set"), run.err.find("step 1/1"));
+  TemporaryFolder folder;
+  EXPECT_THAT(train(one_step + Overrides{"checkpoint.save=" + (folder / "run").string()}).err,
+              Not(says));
+}
+
 TEST(TrainCommand, DryRunPrintsAndWritesNothing) {
   TemporaryFolder folder;
   const auto save = folder / "run";

@@ -3,8 +3,9 @@
 in the pages named:
 
 - a relative link leads to a file or folder of the repository, and its #part to a heading of that page;
-- a file named in backticks as a path from the root (`src/…`, `docs/…`, `tests/…`, …) exists; `NAME`, `SUITE`, `*` and
-  the like in it match anything; a line with "(later)" may name files that do not exist yet;
+- a file named in backticks as a path from the root (`src/…`, `docs/…`, `tests/…`, …), or C++ of a room of `src` from there
+  (`ops/norm.h`), exists; `NAME`, `SUITE`, `*` and the like in it match anything; a line with "(later)" may name files that do not exist
+  yet;
 - a block that begins with ```cpp from=PATH is a quotation: its lines occur in that file, in sequence, except for trailing spaces. A line
   that is only `…` stands for omitted lines.
 """
@@ -57,12 +58,13 @@ def check_names(root, text):
             continue
         for name in re.findall(r"`([\w./*{}-]+)`", line):
             folder = name.split("/")[0]
-            if "/" not in name or folder not in FOLDERS or not os.path.isdir(os.path.join(root, folder)):
+            of_room = name.endswith((".h", ".cpp", ".cu", ".cuh")) and os.path.isdir(os.path.join(root, "src", folder))
+            if "/" not in name or not (of_room or folder in FOLDERS and os.path.isdir(os.path.join(root, folder))):
                 continue
             pattern = re.sub(r"\{[^}]*\}", "*", PATTERN_WORDS.sub("*", name))
             if name.endswith("README.md") or name.endswith("CMakeLists.txt"):
                 pattern = name
-            if not glob.glob(os.path.join(root, pattern)):
+            if not glob.glob(os.path.join(root, "src" if of_room else "", pattern)):
                 yield number, f"names `{name}`, which does not exist"
 
 
@@ -111,7 +113,8 @@ def main():
             for number, problem in check:
                 print(f"{os.path.relpath(page, root)}:{number}: {problem}")
                 problems += 1
-    print(f"{len(pages)} pages, {problems} problems")
+    counts = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((len(pages), "page"), (problems, "problem"))]
+    print(", ".join(counts))
     sys.exit(1 if problems else 0)
 
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/exit_watchdog.h"
+#include "base/units.h"
 #include "comm/failed_rank.h"
 #include "comm/launcher.h"
 #include "comm/mpi/mpi_communicator.h"
@@ -32,9 +33,9 @@ void check_world_size(MpiNetwork& network) {
   if (launch.launcher != Launcher::mpi || launch.ranks == size) return;
   network.finish();
   fail<CommError>(
-      "{}={}, but MPI sees {} rank(s): this launcher does not work with {}; use the mpirun "
+      "{}={}, but MPI sees {}: this launcher does not work with {}; use the mpirun "
       "of that library, or `srun --mpi=pmix`",
-      launch.variable, launch.ranks, size, mpi_library());
+      launch.variable, launch.ranks, counted(size, "rank"), mpi_library());
 }
 
 }  // namespace

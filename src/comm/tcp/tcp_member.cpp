@@ -161,13 +161,16 @@ std::string TcpMember::wait(Call& call, int (*name_of_place)(const void* group, 
   if (call.merged) return std::move(*call.merged);
   if (!cause_.empty()) throw CommError(cause_);
   std::string names;
+  int missing = 0;
   std::istringstream places(call.missing.value_or(""));
-  for (int place = 0; places >> place;)
+  for (int place = 0; places >> place; ++missing)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of_place(group, place));
   viaduct::fail<CommError>(
       "{} on rank {}: not complete after {:g} s (dist.distributed_timeout_minutes): {}", call.what,
       rank_, timeout_seconds_,
-      names.empty() ? "rank 0 does not pass it on" : "rank(s) " + names + " did not join");
+      missing == 0   ? "rank 0 does not pass it on"
+      : missing == 1 ? "rank " + names + " did not join"
+                     : "ranks " + names + " did not join");
 }
 
 void TcpMember::fail(const std::string& cause) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "comm/rank_order_sum.h"
 
 namespace viaduct {
@@ -141,8 +142,8 @@ std::string mismatch_of_rows(Asks asks) {
     for (size_t to = 0; to < asks.size(); ++to) {
       const CommRequest &sender = *asks[from].request, &receiver = *asks[to].request;
       if (sender.send_rows[to] != receiver.receive_rows[from])
-        return fmt::format("rank {} sends {} rows to rank {}, which expects {}", from,
-                           sender.send_rows[to], to, receiver.receive_rows[from]);
+        return fmt::format("rank {} sends {} to rank {}, which expects {}", from,
+                           counted(sender.send_rows[to], "row"), to, receiver.receive_rows[from]);
       if (sender.send_rows[to] > 0 && row_bytes(sender.in) != row_bytes(receiver.out))
         return fmt::format("rank {} sends rows of {} bytes to rank {}, which expects {}", from,
                            row_bytes(sender.in), to, row_bytes(receiver.out));

@@ -54,7 +54,7 @@ void predict_all(std::vector<Verdict>& verdicts, const Figures& f,
         continue;
       }
       if (result.limit.empty() && result.predictions >= settings.most_predictions)
-        result.limit = fmt::format("{} changes", settings.most_predictions);
+        result.limit = counted(settings.most_predictions, "change");
       if (result.limit.empty() && seconds() >= settings.most_seconds) result.limit = limit;
       if (!result.limit.empty()) {
         ++result.not_predicted;

@@ -87,9 +87,9 @@ Finding expert_grid(const Figures& f, const Thresholds&) {
 Finding moe_grouped_gemm_off(const Figures& f, const Thresholds&) {
   if (!f.experts()) return not_applicable(kNoExperts);
   return not_applicable(
-      fmt::format("all products of a rank's {} experts are one launch in this trainer, whatever "
+      fmt::format("all products of a rank's {} are one launch in this trainer, whatever "
                   "model.moe_grouped_gemm says",
-                  f.local_experts()));
+                  counted(f.local_experts(), "expert")));
 }
 
 Finding ep_raise_first(const Figures& f, const Thresholds&) {
@@ -122,7 +122,8 @@ Finding ep_dispatcher(const Figures& f, const Thresholds&) {
     return not_applicable("tokens are exchanged, not gathered");
   if (f.ep - 1 <= k)
     return not_applicable(
-        fmt::format("{} ranks gather no more than {} experts a token receive", f.ep, k));
+        fmt::format("gathering the tokens of {} ranks moves no more than sending each to {}", f.ep,
+                    counted(k, "expert")));
   return if_gain(
       Level::hint,
       fmt::format("every rank gathers the tokens of {} ranks, {} a layer; an exchange moves {}",

@@ -23,12 +23,11 @@ Finding fusion_off(const Figures& f, const Thresholds&) {
   if (!f.config.model.apply_rope_fusion && f.model.positions == PositionKind::rotary)
     off.emplace_back("model.apply_rope_fusion=true");
   if (off.empty()) return not_applicable("all fusions that are legal are on");
+  // Before the list is moved from: the order of arguments is not given.
   const auto count = static_cast<double>(off.size());
-  return if_gain(
-      Level::warn,
-      fmt::format("{} fusion{} off: more passes over activations, and {} launches a step",
-                  off.size(), off.size() == 1 ? " is" : "s are", f.launches),
-      {{"off", count, ""}}, {change(std::move(off))});
+  std::string text = fmt::format("{} off: more passes over activations, and {} launches a step",
+                                 counted(std::ssize(off), "fusion is", "fusions are"), f.launches);
+  return if_gain(Level::warn, std::move(text), {{"off", count, ""}}, {change(std::move(off))});
 }
 
 Finding ce_unfused(const Figures& f, const Thresholds&) {

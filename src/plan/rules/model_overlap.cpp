@@ -73,10 +73,10 @@ Finding tp_overlap_sms(const Figures& f, const Thresholds& limits) {
                                      {"exposed", exposed, "of the step"}};
   if (exposed > limits[Limit::exposed_min])
     return fires(Level::hint,
-                 fmt::format("exchanges of tensor ranks have {} multiprocessors (num_sm), and are "
+                 fmt::format("exchanges of tensor ranks have {} (num_sm), and are "
                              "exposed {:.1f} %: measure with more; a plan does not know how much "
                              "faster they are",
-                             number, 100 * exposed),
+                             counted(number, "multiprocessor"), 100 * exposed),
                  values, {with_num_sm(std::min(2 * number, kMostSm))});
   if (number == 1) return not_applicable("one multiprocessor hides all exchanges");
   return if_gain(Level::hint,

@@ -81,10 +81,11 @@ Finding vpp_too_large(const Figures& f, const Thresholds& limits) {
   int half = f.vpp / 2;
   while (half > 1 && f.model.layers % (int64_t{1} * f.pp * half) != 0) --half;
   return if_gain(Level::hint,
-                 fmt::format("with {} micro-batches the ideal bubble is {:.2f} %, exposed messages "
+                 fmt::format("with {} the ideal bubble is {:.2f} %, exposed messages "
                              "are {:.2f} %: fewer "
                              "than {} virtual stages send less (about {:.1f} balance both)",
-                             f.micro_batches, 100 * ideal, 100 * f.times->share(p2p), f.vpp, best),
+                             counted(f.micro_batches, "micro-batch", "micro-batches"), 100 * ideal,
+                             100 * f.times->share(p2p), f.vpp, best),
                  {{"ideal bubble", ideal, "of the step"},
                   {"exposed pp", f.times->share(p2p), "of the step"},
                   {"balanced", best, "virtual stages"}},

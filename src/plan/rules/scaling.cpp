@@ -44,9 +44,12 @@ Finding profile_window(const Figures& f, const Thresholds&) {
                  fmt::format("all {} ranks are profiled; one a stage shows as much", f.ranks),
                  {{"ranks", static_cast<double>(profiled), ""}});
   if (profiled < f.pp)
-    return fires(Level::hint, fmt::format("{} of {} stages have a profiled rank", profiled, f.pp),
+    return fires(Level::hint,
+                 fmt::format("{} of {} stages {} a profiled rank", profiled, f.pp,
+                             profiled == 1 ? "has" : "have"),
                  {{"ranks", static_cast<double>(profiled), ""}});
-  return not_applicable(fmt::format("{} steps from step {} on", steps, p.profile_step_start + 1));
+  return not_applicable(
+      fmt::format("{} from step {} on", counted(steps, "step"), p.profile_step_start + 1));
 }
 
 Finding scale_few_microbatches(const Figures& f, const Thresholds& limits) {
@@ -112,23 +115,26 @@ Finding scale_cost(const Figures& f, const Thresholds&) {
 Finding goodput(const Figures& f, const Thresholds&) {
   if (!f.times) return unknown(kNoTimes);
   const double days = f.times->step * static_cast<double>(f.config.train.train_iters) / 86400;
-  if (days <= 1) return not_applicable(fmt::format("the run takes {:.2g} days", days));
+  if (days <= 1)
+    return not_applicable(fmt::format("the run takes {}", format_seconds(86400 * days)));
   // Meta, Llama 3 (arXiv 2407.21783, section 3.3.4): 419 interruptions in 54 days on 16,384 GPUs.
   const double hours = 54.0 * 24 / 419 * 16384 / f.ranks;
   const double checkpoint = 12 * f.parameters_in_all / f.ranks / 1e9;  // seconds, at 1 GB/s a rank
   const double every = std::sqrt(2 * checkpoint * hours * 3600);
   const double lost = checkpoint / every + every / 2 / (hours * 3600);
-  return fires(Level::note,
-               fmt::format("{:.1f} days without failures; with one in {:.0f} h and checkpoints of "
-                           "{:.0f} s, save every {:.0f} s ({} steps) and lose {:.1f} %",
-                           days, hours, checkpoint, every,
-                           std::max<int64_t>(1, std::llround(every / f.times->step)), 100 * lost),
-               {{"days", days, ""},
-                {"between failures", hours, "hours"},
-                {"save every", every, "s"},
-                {"lost", lost, ""}},
-               {change({fmt::format("checkpoint.save_interval={}",
-                                    std::max<int64_t>(1, std::llround(every / f.times->step)))})});
+  return fires(
+      Level::note,
+      fmt::format("{:.1f} days without failures; with one in {:.0f} h and checkpoints of "
+                  "{:.0f} s, save every {:.0f} s ({}) and lose {:.1f} %",
+                  days, hours, checkpoint, every,
+                  counted(std::max<int64_t>(1, std::llround(every / f.times->step)), "step"),
+                  100 * lost),
+      {{"days", days, ""},
+       {"between failures", hours, "hours"},
+       {"save every", every, "s"},
+       {"lost", lost, ""}},
+      {change({fmt::format("checkpoint.save_interval={}",
+                           std::max<int64_t>(1, std::llround(every / f.times->step)))})});
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ Finding fsdp_hybrid(const Figures& f, const Thresholds&) {
   const double states = f.fullest().states() * static_cast<double>(instances);
   if (f.peak() - f.fullest().states() + states > f.machine->capacity_bytes)
     return not_applicable(
-        fmt::format("states shared by {} ranks alone need {}", inner, bytes(states)));
+        fmt::format("states shared by {} alone need {}", counted(inner, "rank"), bytes(states)));
   return if_gain(
       Level::hint,
       fmt::format(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "plan/score/published_features.h"
 
 namespace viaduct {
@@ -45,7 +46,8 @@ void add_stages(int64_t layers, int64_t pp, int64_t vpp, PublishedRun& run) {
     return;
   }
   if (layers < stages)
-    throw UnsupportedRow(fmt::format("{} layers on {} stages of {} chunks", layers, pp, vpp));
+    throw UnsupportedRow(fmt::format("{} on {} of {}", counted(layers, "layer"),
+                                     counted(pp, "stage"), counted(vpp, "chunk")));
   run.overrides.push_back(
       fmt::format("model.pipeline_model_parallel_layout=\"{}\"", layout_text(layers, stages)));
   run.notes.push_back(
@@ -112,7 +114,8 @@ void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
   if (row.text("vpp").empty() && pp > 1 && row.text("framework").starts_with("Meta") &&
       (layers + 2) % pp == 0) {
     vpp = (layers + 2) / pp;
-    run.notes.push_back(fmt::format("virtual stages not stated: {} chunks of one layer", vpp));
+    run.notes.push_back(
+        fmt::format("virtual stages not stated: {} of one layer", counted(vpp, "chunk")));
   }
   add_stages(layers, pp, vpp, run);
   if (tp > 1) {

@@ -1,4 +1,5 @@
 #include "plan/score/published_memory.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 
@@ -87,7 +88,7 @@ void add_chunks(const PublishedRow& row, PublishedRun& run) {
   if (!each) return;
   const int64_t chunk = row.count("pp").value_or(1) * *each, layers = row.needed_count("layers");
   if (layers % chunk != 0)
-    throw UnsupportedRow(fmt::format("{} layers in chunks of {}", layers, *each));
+    throw UnsupportedRow(fmt::format("{} in chunks of {}", counted(layers, "layer"), *each));
   if (layers / chunk > 1)
     run.overrides.push_back(
         fmt::format("model.virtual_pipeline_model_parallel_size={}", layers / chunk));

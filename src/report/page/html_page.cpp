@@ -132,12 +132,12 @@ void HtmlPage::figure(std::string_view title, std::string_view svg, std::string_
                        escaped_markup(heading), svg, escaped_markup(caption));
 }
 
-void HtmlPage::image(std::string_view svg, std::string_view caption) {
+void HtmlPage::image(std::string_view title, std::string_view svg, std::string_view caption) {
   body_ += fmt::format(
-      "<figure>\n<img src=\"data:image/svg+xml;base64,{}\" "
+      "<figure>\n<h3>{}</h3>\n<img src=\"data:image/svg+xml;base64,{}\" "
       "alt=\"{}\">\n<figcaption>{}</figcaption>\n"
       "</figure>\n",
-      base64(svg), escaped_markup(caption), escaped_markup(caption));
+      escaped_markup(title), base64(svg), escaped_markup(caption), escaped_markup(caption));
 }
 
 void HtmlPage::details(std::string_view summary, std::string_view text) {

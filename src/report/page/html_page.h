@@ -30,7 +30,7 @@ class HtmlPage {
   /// An SVG element that our own code drew, with a title over it and its caption below.
   void figure(std::string_view title, std::string_view svg, std::string_view caption);
   /// An SVG document that was read from a file: as an image, so that nothing in it can run.
-  void image(std::string_view svg, std::string_view caption);
+  void image(std::string_view title, std::string_view svg, std::string_view caption);
   /// A preformatted text, folded under `summary`.
   void details(std::string_view summary, std::string_view text);
 

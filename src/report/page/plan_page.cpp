@@ -186,13 +186,13 @@ void search_page(HtmlPage& page, const Json& document) {
   }
   const Json& search = document.at("search");
   page.section("The search");
-  page.paragraph(
-      fmt::format("{} layouts, {} predicted, in {}. {}", text(search.at("layouts")),
-                  text(search.at("dry_runs")), format_seconds(search.at("seconds").get<double>()),
-                  search.at("complete").get<bool>()
-                      ? "All others are proven to be slower or too large."
-                      : fmt::format("The search reached its time limit: {} layouts are left.",
-                                    text(search.at("left")))));
+  page.paragraph(fmt::format(
+      "{}, {} predicted, in {}. {}", counted(search.at("layouts").get<int64_t>(), "layout"),
+      text(search.at("dry_runs")), format_seconds(search.at("seconds").get<double>()),
+      search.at("complete").get<bool>()
+          ? "All others are proven to be slower or too large."
+          : fmt::format("The search reached its time limit: {} left.",
+                        counted(search.at("left").get<int64_t>(), "layout is", "layouts are"))));
   for (const char* name : {"rejected", "refused", "changes"}) {
     const auto found = document.find(name);
     if (found == document.end() || found->empty()) continue;

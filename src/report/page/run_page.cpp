@@ -284,10 +284,10 @@ void add_symptoms(HtmlPage& page, const std::vector<Symptom>& symptoms) {
 std::string run_page(const RunPageInput& input) {
   const RunLog& log = input.log;
   const MeasuredSteps run = measured_steps(log);
-  HtmlPage page(
-      "Run " + input.name,
-      fmt::format("{} logged steps, {} to {}{}", log.steps.size(), log.steps.front().step,
-                  log.steps.back().step, log.stopped.empty() ? "" : ", stopped: " + log.stopped));
+  HtmlPage page("Run " + input.name,
+                fmt::format("{}, {} to {}{}", counted(std::ssize(log.steps), "logged step"),
+                            log.steps.front().step, log.steps.back().step,
+                            log.stopped.empty() ? "" : ", stopped: " + log.stopped));
   add_headlines(page, log, run);
   if (log.truncated)
     page.note(NoteKind::warning,
@@ -310,7 +310,8 @@ std::string run_page(const RunPageInput& input) {
       true, true);
   if (!input.router_load.empty()) {
     page.section("Experts");
-    page.image(input.router_load, "Load of experts, as last drawn by the run.");
+    page.image("Load of experts", input.router_load,
+               "Share of each expert in each layer, as last drawn by the run.");
     chart_of(page, log, "largest load", "equal shares",
              "Load of the most loaded expert of any layer; 1 is an equal share.",
              [](const LoggedStep& s) { return s.expert_load; });

@@ -53,10 +53,10 @@ Symptom slow_steps(const RunLog& log, const MeasuredSteps& run, const SymptomLim
   const auto most =
       std::max_element(intervals.begin(), intervals.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  std::string evidence = fmt::format("{} of {} steps took more than {} times the median",
-                                     slow.size(), log.steps.size() - 1, limits.slow_step);
+  std::string evidence = fmt::format("{} of {} took more than {} times the median", slow.size(),
+                                     counted(std::ssize(log.steps) - 1, "step"), limits.slow_step);
   if (most != intervals.end() && most->second * 2 > static_cast<int64_t>(slow.size()))
-    evidence += fmt::format(", most of them {} steps apart", most->first);
+    evidence += fmt::format(", most of them {} apart", counted(most->first, "step"));
   return found("some steps take much longer",
                slow.size() * 100 > log.steps.size() && slow.size() > 1, evidence,
                "Compare the interval with those of checkpoints, evaluation and logging; save "

@@ -121,7 +121,7 @@ TEST(ThreadMismatch, OfRowsAndMessages) {
                            const std::vector<int64_t> send{1, 1}, receive{1, 2};
                            world->all_to_all(f32(2), f32(3), send, receive).wait();
                          }),
-              HasSubstr("rank 1 sends 1 rows to rank 0, which expects 2"));
+              HasSubstr("rank 1 sends 1 row to rank 0, which expects 2"));
   EXPECT_THAT(failure_of(2, 60,
                          [](auto world) {
                            if (world->rank() == 0)

@@ -29,5 +29,12 @@ TEST(Units, ReadAsPeopleWriteThem) {
   EXPECT_EQ(format_seconds(187), "3m07s");
 }
 
+TEST(Units, OneOfAThingIsNotMany) {
+  EXPECT_EQ(counted(1, "row"), "1 row");
+  EXPECT_EQ(counted(0, "row"), "0 rows");
+  EXPECT_EQ(counted(2, "micro-batch", "micro-batches"), "2 micro-batches");
+  EXPECT_EQ(counted(1, "entry is", "entries are"), "1 entry is");
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -104,7 +104,8 @@ TEST(HeedWeights, LayersOfMultiTokenPredictionThatTheFileDoesNotNameAreSaid) {
   const ModelConfig model = read_model_config(write(folder, "deepseek_v3", tensors));
   EXPECT_EQ(model.mtp_layers, 0);
   EXPECT_THAT(model.notes,
-              ElementsAre(HasSubstr("num_nextn_predict_layers 0: the folder has weights of 1 ")));
+              ElementsAre(HasSubstr("num_nextn_predict_layers 0: the folder has weights of 1 "
+                                    "layer of")));
 }
 
 TEST(HeedWeights, CopiesInSuchLayersThatDifferAreSaid) {

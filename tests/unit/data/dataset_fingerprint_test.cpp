@@ -41,7 +41,7 @@ TEST(DatasetFingerprint, SaysWhatChanged) {
               ElementsAre(HasSubstr("b.bin: the same number of tokens, but different ones")));
   EXPECT_THAT(changed_data({one}, {write_and_read(folder / "b", {{1, 2}, {3, 4, 5}})}),
               ElementsAre(HasSubstr("b.idx: the same number of entries, but different ones")));
-  EXPECT_THAT(changed_data({one}, {one, one}), ElementsAre(HasSubstr("1 files then, 2 now")));
+  EXPECT_THAT(changed_data({one}, {one, one}), ElementsAre(HasSubstr("1 file then, 2 now")));
   EXPECT_EQ(fingerprints_from_json(to_json({one, one}), "x"),
             (std::vector<DatasetFingerprint>{one, one}));
   for (const char* damaged : {"", "{}", "{\"files\":[{}]}", "{\"files\":[1]}"})

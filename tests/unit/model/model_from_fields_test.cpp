@@ -312,8 +312,8 @@ TEST(ModelFromFields, SeveralBalancingLossesHaveACoefficientEach) {
   expect(problem(Types{}, 0.5), "expected at least one type");
   expect(problem(Types{"aux_loss", "sinkhorn"}, Coefficients{0.25, 0.5}), "or sinkhorn alone");
   expect(problem(Types{"aux_loss", "aux_loss"}, Coefficients{0.25, 0.5}), "aux_loss twice");
-  expect(problem(Types{"aux_loss", "seq_aux_loss"}, 0.5), "1 coefficients for 2 types");
-  expect(problem(std::string("aux_loss"), Coefficients{0.5, 0.25}), "2 coefficients for 1 types");
+  expect(problem(Types{"aux_loss", "seq_aux_loss"}, 0.5), "1 coefficient for 2 types");
+  expect(problem(std::string("aux_loss"), Coefficients{0.5, 0.25}), "2 coefficients for 1 type of");
 }
 
 TEST(ModelFromFields, ABiasAtAQuantileComparesScoresOfAllExperts) {

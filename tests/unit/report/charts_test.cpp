@@ -88,7 +88,7 @@ TEST(HtmlPage, TextIsNeverMarkup) {
       draw(LineChart{evil, evil, evil, {{evil, {{0, 1}}, false}, {evil, {{0, 1}}, false}}, {}}),
       evil);
   page.figure(evil, draw(BarChart{evil, {evil}, {{evil, evil, {1}}}, 1, evil}), evil);
-  page.image(evil, evil);
+  page.image(evil, evil, evil);
   page.details(evil, evil);
   EXPECT_THAT(page.document(), Not(HasSubstr("<script")));
   EXPECT_THAT(page.document(), Not(HasSubstr("\x01")));
@@ -98,8 +98,9 @@ TEST(HtmlPage, TextIsNeverMarkup) {
 TEST(HtmlPage, ImagesAreInThePage) {
   for (const auto& [text, code] : {std::pair("M", "TQ=="), {"Ma", "TWE="}, {"Man", "TWFu"}}) {
     HtmlPage page("t", "s");
-    page.image(text, "c");
+    page.image("Load", text, "c");
     EXPECT_THAT(page.document(), HasSubstr(std::string("base64,") + code + "\""));
+    EXPECT_THAT(page.document(), HasSubstr("<h3>Load</h3>"));
   }
 }
 

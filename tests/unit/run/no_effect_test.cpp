@@ -75,7 +75,7 @@ TEST(NoEffect, ALimitThatNoRankReaches) {
   EXPECT_THAT(notes(flex + Overrides{"dist.ranks=4", "model.expert_model_parallel_size=4",
                                      "train.global_batch_size=8", factor + "2"}),
               ElementsAre(HasSubstr("at most 2 times an equal share of their choices among the 1 "
-                                    "experts of a rank")));
+                                    "expert of a rank")));
   const std::string policy = "model.moe_token_drop_policy=position";
   EXPECT_THAT(notes(two + Overrides{factor + "1", policy}), IsEmpty());
   EXPECT_THAT(notes(two + Overrides{factor + "2", policy}),

@@ -31,5 +31,12 @@ TEST(UnusualSettings, AreSaidAndUsualOnesAreNot) {
       ElementsAre(HasSubstr("optimizer.weight_decay = 100")));
 }
 
+TEST(UnusualSettings, TheRateOfAdaptersIsCalledWhatItCameFrom) {
+  EXPECT_THAT(said({"scheduler.lr_warmup_iters=0", "peft.scheme=lora", "peft.dim=2",
+                    "optimizer.lr=0.05", "peft.lora_plus_ratio=16"}),
+              ElementsAre(HasSubstr("random weights"),
+                          HasSubstr("peft.lora_plus_ratio · optimizer.lr = 0.8: adam moves")));
+}
+
 }  // namespace
 }  // namespace viaduct

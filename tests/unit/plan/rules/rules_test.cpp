@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "plan/rules/evaluate.h"
 #include "plan/rules/markdown.h"
+#include "support/english.h"
 #include "support/guide_rule_cases.h"
 #include "support/paths.h"
 
@@ -288,6 +289,17 @@ TEST(RuleGains, TwiceTheGpusAndUnshardedWeightsAreCompared) {
   EXPECT_EQ(outcome({"", 1.05, 60e9, true}, "scale-efficiency"), Outcome::not_applicable);
   EXPECT_EQ(outcome({"", 1, 50e9, true}, "fsdp-buffers"), Outcome::fires);
   EXPECT_EQ(outcome({"", 1, 70e9, true}, "fsdp-buffers"), Outcome::not_applicable);
+}
+
+TEST(GuideRules, OneOfAThingIsNotMany) {
+  for (const RuleCase& one : test::rule_cases())
+    EXPECT_EQ(viaduct::test::one_called_many(found(one).text), "") << one.id;
+  Figures f = dense();
+  f.config.fusion.bias_dropout_fusion = false;
+  EXPECT_THAT(rule_of("fusion-off").check(f, {}).text, HasSubstr("1 fusion is off: "));
+  test::add_experts(f);
+  f.model.moe.experts = f.ep;
+  EXPECT_THAT(rule_of("moe-grouped-gemm-off").check(f, {}).text, HasSubstr("rank's 1 expert are"));
 }
 
 TEST(GuideScenarios, EachConfigurationIsTakenAndHasAClaim) {
