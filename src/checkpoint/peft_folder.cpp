@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "base/json.h"
+#include "base/json_members.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
 #include "checkpoint/check_finite.h"
@@ -90,6 +92,22 @@ AdapterFiles open_files(const std::filesystem::path& given) {
 
 bool holds_adapter(const std::filesystem::path& folder) {
   return has(folder, kAdapterConfigFile) && !has(folder, kAdapterWeightsFile);
+}
+
+std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::path& given) {
+  std::filesystem::path folder = find_model(given).value_or(given);
+  if (holds_hugging_face_model(folder)) return std::nullopt;
+  if (!has(folder, kAdapterConfigFile)) folder = resolve_model_folder(folder).path;
+  if (!has(folder, kAdapterConfigFile)) return std::nullopt;
+  const std::string where = (folder / kAdapterConfigFile).string();
+  const auto config = parse_json<nlohmann::json>(read_file(where, size_t{1} << 22), where);
+  std::string base = string_member(config, "base_model_name_or_path", where);
+  VIADUCT_CHECK(ConfigError, !base.empty(),
+                "{}: names no model under the adapter; give it: --model MODEL --adapter {}", where,
+                given.string());
+  const std::string revision = string_member(config, "revision", where);
+  if (!revision.empty() && !find_model(base)) base += "@" + revision;
+  return model_path(where + ": base_model_name_or_path: ", base, "the model under the adapter");
 }
 
 int64_t adapter_vocabulary(const std::filesystem::path& given, const ModelConfig& model) {

@@ -126,6 +126,14 @@ TEST_F(AddTokensCommands, NamesOfTheHub) {
   expect_fine(trained);
   const json config = json::parse(read_file(folder_ / "run/step_00000001/adapter_config.json"));
   EXPECT_EQ(config.at("base_model_name_or_path"), "org/tiny");
+  // An adapter names its model, which is found in the same way.
+  const Result adapted = run_viaduct("generate --model " + at("run") + " --prompt A");
+  expect_fine(adapted);
+  EXPECT_THAT(adapted.err, HasSubstr("is an adapter on the model"));
+  std::filesystem::rename(repository, folder_ / "models--org--gone");
+  const Result gone = run_viaduct("generate --model " + at("run") + " --prompt A");
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_THAT(gone.err, HasSubstr("hf download org/tiny"));
   const Result missing = run_viaduct("generate --model org/other --prompt A");
   EXPECT_EQ(missing.status, 2);
   EXPECT_THAT(missing.err, HasSubstr("hf download org/other"));
