@@ -25,6 +25,7 @@
 #include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "checkpoint/write_shards.h"
+#include "data/tokenizer/llama_pipeline.h"
 #include "data/tokenizer/qwen2_pipeline.h"
 #include "data/tokenizer/stored_configuration.h"
 #include "model/family.h"
@@ -261,6 +262,8 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
     if (std::string text = qwen2_pipeline_warning(files); !text.empty())
       notes.push_back(std::move(text));
   }
+  if (std::string text = llama_pipeline_warning(files); !text.empty())
+    notes.push_back(std::move(text));
   const RotaryPairs pairs = model_family(model.family).rotary_pairs;
   const bool neighbours = model.rotary.interleaved;
   if (model.positions == PositionKind::rotary && pairs != RotaryPairs::as_config_says &&
