@@ -140,8 +140,9 @@ class Change {
           json[kAdditional].push_back(content);
     }
     for (const std::string& content : contents) {
+      const Json& list = json[name];
       const bool there =
-          std::ranges::any_of(json[name], [&](const Json& each) { return each == content; });
+          std::any_of(list.begin(), list.end(), [&](const Json& each) { return each == content; });
       if (!there) json[name].push_back(content);
     }
     store(file, json);
