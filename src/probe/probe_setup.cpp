@@ -96,13 +96,13 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
   setup.notes = resolve_adapters(config, setup.model);
-  if (const int64_t rows = setup.model.vocabulary; rows > model.vocabulary) {
-    setup.weights =
-        grow_tables(std::move(setup.weights), model, rows, rows_like_all(model.vocabulary, rows));
+  if (const int64_t tokens = setup.model.vocabulary; tokens > model.vocabulary) {
+    setup.weights = grow_tables(std::move(setup.weights), model, tokens,
+                                rows_like_all(model.vocabulary, tokens));
     setup.notes.push_back(
         fmt::format("model.vocab_size: {}, and the model has {}: the rows beyond are the mean of "
                     "all rows",
-                    rows, model.vocabulary));
+                    tokens, model.vocabulary));
   }
   note_longrope(setup.model.rotary, "rows of", ids->shape[rank - 1], setup.notes);
   if (config.peft.adapter) {
