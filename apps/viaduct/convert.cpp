@@ -20,7 +20,8 @@ namespace {
 
 struct Arguments {
   ConvertSettings settings;
-  std::string format, dtype;
+  std::string format, dtype, new_row_start;
+  std::filesystem::path new_tokens;
   std::vector<std::string> overrides;
 };
 
@@ -51,12 +52,21 @@ int run(Arguments& arguments) {
                 "needs dist.ranks above 1; without them it has one shard");
   if (!arguments.format.empty()) arguments.settings.format = kFormats.at(arguments.format);
   if (!arguments.dtype.empty()) arguments.settings.dtype = export_format(arguments.dtype);
+  VIADUCT_CHECK(ConfigError, arguments.new_row_start.empty() || !arguments.new_tokens.empty(),
+                "viaduct convert: --add-tokens-init {} without --add-tokens FILE",
+                arguments.new_row_start);
+  if (!arguments.new_tokens.empty()) {
+    const bool all = arguments.new_row_start == "all";
+    arguments.settings.new_tokens =
+        NewTokensRequest{arguments.new_tokens, all ? NewRowStart::all : NewRowStart::pieces};
+  }
   if (loaded.config.dist.ranks > 1) {
     arguments.settings.plan =
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
   }
   const Converted result = convert_model(arguments.settings);
   for (const std::string& note : result.notes) log_warning("{}", note);
+  if (!result.vocabulary.empty()) fmt::print("{}\n", result.vocabulary);
   if (result.rounding) fmt::print("{}: {}\n", arguments.dtype, result.rounding->text());
   fmt::print("{} ({}) in {}\n", counted(result.tensors, "tensor"), format_bytes(result.bytes),
              result.path.string());
@@ -69,8 +79,10 @@ Subcommand add_convert(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand(
       "convert", "Convert a model between Hugging Face folder, Viaduct checkpoint and GGUF file");
-  app->add_option("--from", arguments->settings.from,
-                  "Hugging Face folder, checkpoint, save folder or FILE.gguf")
+  app->add_option(
+         "--from", arguments->settings.from,
+         "Hugging Face folder, checkpoint, save folder or FILE.gguf, or the name of a model "
+         "of the Hugging Face Hub in the local cache (ORG/NAME[@REVISION])")
       ->required();
   app->add_option("--to", arguments->settings.to,
                   "What to write: a new or empty folder (a Hugging Face folder, or a save folder "
@@ -91,6 +103,15 @@ Subcommand add_convert(CLI::App& root) {
   app->add_flag("--adapter-only", arguments->settings.adapter_only,
                 "With --adapter and --to FILE.gguf: only the adapter, as the file that llama.cpp "
                 "reads beside the model (--lora FILE.gguf)");
+  app->add_option("--add-tokens", arguments->new_tokens,
+                  "Tokens that model and tokenizer get: FILE.jsonl with objects {\"content\", "
+                  "\"special\"}, or any other file with one token a line")
+      ->check(not_empty());
+  app->add_option("--add-tokens-init", arguments->new_row_start,
+                  "What the rows of new tokens start as: pieces (default), the mean of the rows of "
+                  "the tokens into which the tokenizer cut their text so far; all, the mean of all "
+                  "rows")
+      ->check(CLI::IsMember({"pieces", "all"}));
   app->add_option("--dtype", arguments->dtype,
                   "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 "
                   "blocks with scales), or of a GGUF file " +
@@ -117,7 +138,8 @@ Subcommand add_convert(CLI::App& root) {
       "any checkpoint.\n\n"
       "Example:\n  viaduct convert --from models/llama --to runs/llama\n  viaduct convert --from "
       "runs/llama --to models/llama-tuned --dtype bf16\n  viaduct convert --from runs/llama --to "
-      "llama.gguf --dtype q4_k_m");
+      "llama.gguf --dtype q4_k_m\n  viaduct convert --from Qwen/Qwen3-0.6B --to models/qwen3-more "
+      "--to-format hf --add-tokens words.txt");
   return {app, [arguments] { return run(*arguments); }};
 }
 

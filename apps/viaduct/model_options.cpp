@@ -8,7 +8,8 @@ namespace viaduct::cli {
 void add_model_option(CLI::App& app, std::filesystem::path& model) {
   app.add_option(
          "--model", model,
-         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best")
+         "Hugging Face folder, FILE.gguf, checkpoint, save folder (its latest step) or RUN/best; "
+         "or the name of a model of the Hugging Face Hub in the local cache (ORG/NAME[@REVISION])")
       ->check(not_empty())
       ->required();
 }

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/hub_cache.h"
 #include "plan/model_catalog.h"
 #include "plan/variants.h"
 
@@ -64,7 +65,8 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
   if (model.ends_with(".yaml") || model.ends_with(".yml")) {
     request.file = model;
   } else if (model.ends_with(".json") || model.ends_with(".gguf") ||
-             std::filesystem::is_directory(model)) {
+             std::filesystem::is_directory(model) ||
+             (model.find('/') != std::string::npos && find_model(model))) {
     fields.push_back("model.hf_config=" + model);
   } else {
     fields = catalog_model(model);

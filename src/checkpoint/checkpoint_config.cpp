@@ -14,7 +14,8 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
               "null: start from scratch.");
   group.field(
       "pretrained_checkpoint", config.pretrained_checkpoint,
-      "Hugging Face folder, GGUF file or checkpoint that fine-tuning starts from: architecture, "
+      "Hugging Face folder, GGUF file or checkpoint that fine-tuning starts from, or the name of a "
+      "model of the Hugging Face Hub in the local cache: architecture, "
       "tokenizer and weights come from there, optimizer and data start fresh.");
   group
       .field("save_interval", config.save_interval,

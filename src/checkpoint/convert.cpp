@@ -6,14 +6,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/given_path.h"
+#include "base/hub_cache.h"
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/adapter_base.h"
+#include "checkpoint/convert_adapter.h"
 #include "checkpoint/fp8_blocks.h"
 #include "checkpoint/fused_experts.h"
-#include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
@@ -25,7 +25,9 @@
 #include "checkpoint/save_folder.h"
 #include "checkpoint/unfinished_folder.h"
 #include "checkpoint/write_shards.h"
+#include "data/tokenizer/llama_pipeline.h"
 #include "data/tokenizer/qwen2_pipeline.h"
+#include "data/tokenizer/stored_configuration.h"
 #include "model/family.h"
 #include "model/further_fields.h"
 #include "model/hf_config.h"
@@ -120,6 +122,55 @@ std::string with_fp8_blocks(const std::string& config, const std::vector<std::st
   return json.dump(2) + "\n";
 }
 
+/// The files of a tokenizer of the input, by name.
+std::map<std::string, std::string> tokenizer_texts(const Input& input) {
+  std::map<std::string, std::string> texts = input.side_texts;
+  for (const std::string& name : input.side_files)
+    texts[name] = read_file(input.folder.path / name);
+  if (input.folder.kind == ModelFolderKind::gguf) return texts;
+  if (auto config = stored_tokenizer_configuration(TokenizerFiles(input.folder.path)))
+    texts[kTokenizerConfigurationFile] = *std::move(config);
+  return texts;
+}
+
+/// The same for who reads them. `changed`: not as the folder has them.
+TokenizerFiles tokenizer_files_of(const Input& input, bool changed) {
+  if (!changed && input.folder.kind != ModelFolderKind::gguf)
+    return TokenizerFiles(input.folder.path);
+  std::map<std::string, std::string> texts = input.side_texts;
+  if (input.folder.kind != ModelFolderKind::gguf) texts["config.json"] = input.config;
+  return {input.folder.path, std::move(texts)};
+}
+
+/// Gives the input further tokens; what that changed, for people.
+std::string take_new_tokens(Input& input, const NewTokensRequest& request) {
+  ExtendedModel extended =
+      extend_vocabulary(request, std::move(input.weights), input.model, input.config,
+                        tokenizer_texts(input), input.folder.path);
+  input.weights = std::move(extended.weights);
+  input.model = std::move(extended.model);
+  input.config = std::move(extended.config);
+  input.side_files.clear();
+  input.side_texts = std::move(extended.files);
+  input.notes.insert(input.notes.end(), extended.notes.begin(), extended.notes.end());
+  return extended.summary;
+}
+
+/// Gives the input the rows that an adapter has for further tokens.
+void take_rows_of(const std::filesystem::path& adapter, Input& input) {
+  const int64_t rows = adapter_vocabulary(adapter, input.model), before = input.model.vocabulary;
+  if (rows == before) return;
+  input.weights =
+      grow_tables(std::move(input.weights), input.model, rows, rows_like_all(before, rows));
+  input.model.vocabulary = rows;
+  input.config = with_vocabulary(input.config, rows);
+  input.notes.push_back(
+      fmt::format("{}: has {} rows of tokens, and the model {}: the result has the adapter's, and "
+                  "the tokenizer "
+                  "files of {}, which may lack these tokens",
+                  adapter.string(), rows, before, input.folder.path.string()));
+}
+
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
   VIADUCT_CHECK(ConfigError, is_absent_or_empty(to),
@@ -211,6 +262,8 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
     if (std::string text = qwen2_pipeline_warning(files); !text.empty())
       notes.push_back(std::move(text));
   }
+  if (std::string text = llama_pipeline_warning(files); !text.empty())
+    notes.push_back(std::move(text));
   const RotaryPairs pairs = model_family(model.family).rotary_pairs;
   const bool neighbours = model.rotary.interleaved;
   if (model.positions == PositionKind::rotary && pairs != RotaryPairs::as_config_says &&
@@ -245,6 +298,16 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
   VIADUCT_CHECK(ConfigError, !checkpoint || !settings.adapter,
                 "convert: a model with an adapter merged into it is written as a Hugging Face "
                 "folder or a GGUF file (--to-format hf or gguf), not as a checkpoint");
+  VIADUCT_CHECK(
+      ConfigError,
+      !checkpoint || !settings.new_tokens || from.folder.kind != ModelFolderKind::checkpoint,
+      "convert: with --add-tokens the model of a checkpoint is written as a Hugging Face folder or "
+      "a GGUF file (--to-format hf or gguf): moments and the place in the data are of the model "
+      "without them; a run starts from the folder with checkpoint.pretrained_checkpoint");
+  VIADUCT_CHECK(ConfigError, !settings.plan || !settings.new_tokens,
+                "convert: --add-tokens writes one shard, and {} were requested: any layout loads "
+                "it; leave out dist.ranks",
+                settings.plan->shards);
   VIADUCT_CHECK(ConfigError, (format == ModelFormat::gguf) == is_gguf(settings.to),
                 "convert: {} is written as {}; names of GGUF files, and no others, end in .gguf",
                 settings.to.string(),
@@ -262,65 +325,11 @@ ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
   return format;
 }
 
-/// The adapter of a run, as PEFT has it.
-Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& from) {
-  VIADUCT_CHECK(
-      ConfigError,
-      settings.format.value_or(is_gguf(settings.to) ? ModelFormat::gguf : ModelFormat::peft) ==
-          ModelFormat::peft,
-      "convert: {} holds an adapter, which is written as a folder of PEFT (--to-format "
-      "peft); to merge it: --from MODEL --adapter {}",
-      settings.from.string(), settings.from.string());
-  VIADUCT_CHECK(
-      ConfigError, !settings.adapter_only,
-      "convert: --adapter-only needs the model that llama.cpp has: --from MODEL --adapter "
-      "{} --to FILE.gguf --adapter-only",
-      settings.from.string());
-  VIADUCT_CHECK(ConfigError, !settings.adapter,
-                "convert: --from {} holds an adapter, and --adapter {} another; --from is the "
-                "model that one is merged into",
-                settings.from.string(), settings.adapter->string());
-  VIADUCT_CHECK(ConfigError, !settings.dtype && !settings.plan,
-                "convert: an adapter of PEFT is written as it is stored, in one file; leave out "
-                "{}",
-                settings.dtype ? "--dtype" : "the layout");
-  const ModelConfig model = read_model_config(from);
-  const PeftAdapter adapter = open_adapter(from.path, model);
-  const WrittenAdapter written = write_peft_folder(adapter, model, settings.to);
-  return {settings.to, written.tensors, written.bytes, {}, {}};
-}
-
-/// An adapter for the model `from`, as llama.cpp has it.
-Converted convert_adapter_only(const ConvertSettings& settings, const ModelFolder& from) {
-  VIADUCT_CHECK(ConfigError, settings.adapter,
-                "convert: --adapter-only without --adapter DIR: expected the adapter to write");
-  VIADUCT_CHECK(
-      ConfigError,
-      is_gguf(settings.to) && settings.format.value_or(ModelFormat::gguf) == ModelFormat::gguf,
-      "convert: {}: --adapter-only writes llama.cpp's file of an adapter, whose name ends "
-      "in .gguf; --from RUN --to DIR writes a run's adapter as a folder of PEFT",
-      settings.to.string());
-  VIADUCT_CHECK(ConfigError, !settings.dtype && !settings.plan,
-                "convert: an adapter for llama.cpp is written in FP32; leave out {}",
-                settings.dtype ? "--dtype" : "the layout");
-  std::error_code absent;
-  const auto size = std::filesystem::file_size(settings.to, absent);
-  VIADUCT_CHECK(ConfigError, absent || size == 0, "{}: exists and is not empty; name a new file",
-                settings.to.string());
-  const ModelConfig model = read_model_config(from);
-  const PeftAdapter adapter = open_adapter(*settings.adapter, model);
-  check_adapter_base(adapter.folder, {from});
-  const WrittenAdapter written =
-      write_gguf_adapter(settings.to, settings.to.stem().string(), model, adapter);
-  return {settings.to, written.tensors, written.bytes, {}, model.notes};
-}
-
 }  // namespace
 
 Converted convert_model(const ConvertSettings& settings) {
-  check_given_path("--from ", settings.from,
-                   "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf");
-  const ModelFolder given = resolve_model_folder(settings.from);
+  const ModelFolder given = resolve_model_folder(model_path(
+      "--from ", settings.from, "a Hugging Face folder, a checkpoint, a save folder or FILE.gguf"));
   if (given.kind == ModelFolderKind::checkpoint && holds_adapter(given.path))
     return convert_adapter(settings, given);
   if (settings.adapter_only) return convert_adapter_only(settings, given);
@@ -330,10 +339,13 @@ Converted convert_model(const ConvertSettings& settings) {
   if (settings.adapter) {
     // In FP32 where the export rounds: once.
     const auto wide = settings.dtype ? std::optional(DType::f32) : std::nullopt;
+    take_rows_of(*settings.adapter, from);
     PeftAdapter adapter = open_adapter(*settings.adapter, from.model);
     check_adapter_base(adapter.folder, {given});
     from.weights = merge_adapter(std::move(from.weights), std::move(adapter), from.model, wide);
   }
+  Converted result;
+  if (settings.new_tokens) result.vocabulary = take_new_tokens(from, *settings.new_tokens);
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
@@ -341,12 +353,9 @@ Converted convert_model(const ConvertSettings& settings) {
   if (std::filesystem::is_symlink(to) && std::filesystem::exists(to))
     to = std::filesystem::canonical(to);
 
-  Converted result;
   result.notes = from.model.notes;
   result.notes.insert(result.notes.end(), from.notes.begin(), from.notes.end());
-  const TokenizerFiles side_files = from.folder.kind == ModelFolderKind::gguf
-                                        ? TokenizerFiles(from.folder.path, from.side_texts)
-                                        : TokenizerFiles(from.folder.path);
+  const TokenizerFiles side_files = tokenizer_files_of(from, settings.new_tokens.has_value());
   if (format == ModelFormat::hugging_face)
     add_export_notes(from.model, settings.to, side_files, result.notes);
   if (format == ModelFormat::gguf) {

@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/export_tensors.h"
+#include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors_writer.h"
 
@@ -35,6 +36,8 @@ struct ConvertSettings {
   std::optional<std::filesystem::path> adapter = {};
   /// The adapter is not merged but written alone, as llama.cpp's file (checkpoint/gguf_adapter.h).
   bool adapter_only = false;
+  /// Tokens that the result has besides.
+  std::optional<NewTokensRequest> new_tokens = {};
   /// Absent: gguf if `to` ends in .gguf; peft from a run with adapters; else a checkpoint for a
   /// Hugging Face folder without an adapter, and a Hugging Face folder for others.
   std::optional<ModelFormat> format;
@@ -50,6 +53,7 @@ struct Converted {
   int64_t tensors = 0, bytes = 0;
   std::optional<Rounding> rounding;  // where a format was requested
   std::vector<std::string> notes;    // messages: ModelConfig::notes of the input, and more
+  std::string vocabulary = {};       // what new tokens changed
 };
 
 /// Writes `to`: a Hugging Face folder or a GGUF file (weights only), or a save folder with one step

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/given_path.h"
+#include "base/hub_cache.h"
 #include "base/json.h"
 #include "base/json_members.h"
 #include "base/json_reader.h"
@@ -26,6 +26,8 @@
 
 namespace viaduct {
 namespace {
+
+constexpr const char* kTokenizerPlaces = "a folder with tokenizer files, or FILE.gguf";
 
 bool has(const std::filesystem::path& folder, const char* name) {
   std::error_code ignored;
@@ -55,8 +57,9 @@ std::optional<std::filesystem::path> named_step(const std::filesystem::path& pat
   return save / step_folder_name(*best);
 }
 
-/// Where the tokenizer files are that `path` means: of a save folder in its latest step.
-std::filesystem::path tokenizer_place(const std::filesystem::path& path) {
+/// Where the tokenizer files are that `given` means: of a save folder in its latest step.
+std::filesystem::path tokenizer_place(const std::filesystem::path& given) {
+  const std::filesystem::path path = find_model(given).value_or(given);
   if (const auto step = named_step(path)) return *step;
   const bool save = has_latest(path) && tokenizer_files(path).empty();
   return save ? path / step_folder_name(latest_step(path)) : path;
@@ -75,11 +78,12 @@ class OpenedWeights : private OwnedCheckpoint, public CheckpointWeights {
 
 }  // namespace
 
-ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
+ModelFolder resolve_model_folder(const std::filesystem::path& given) {
+  const std::filesystem::path folder =
+      model_path("", given, "a Hugging Face folder, FILE.gguf, a checkpoint or a save folder");
   const std::string name = folder.string();
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
-  check_given_path("", folder, "a Hugging Face folder, FILE.gguf, a checkpoint or a save folder");
   if (is_gguf(folder) && !std::filesystem::is_directory(status))
     return {ModelFolderKind::gguf, folder};
   if (const auto step = named_step(folder)) return {ModelFolderKind::checkpoint, *step};
@@ -113,8 +117,8 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   refuse_pickle(folder);
   fail<IoError>(
       "{}: not a model: has neither config.json (Hugging Face folder), nor {} (checkpoint), nor "
-      "\"latest\" (save folder)",
-      name, kCheckpointIndexFile);
+      "\"latest\" (save folder){}",
+      name, kCheckpointIndexFile, complete_snapshot_text(folder));
 }
 
 bool holds_hugging_face_model(const std::filesystem::path& folder) {
@@ -141,6 +145,8 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
       fail<IoError>("{}: has no safetensors; its weights are GGUF files: name one of them: {}",
                     folder.path.string(), (folder.path / file).string());
     }
+    VIADUCT_CHECK(IoError, hub_repository(folder.path).empty(), "{}: has no safetensors{}",
+                  folder.path.string(), complete_snapshot_text(folder.path));
   }
   std::unique_ptr<TensorSource> weights = std::make_unique<SafetensorsFolder>(folder.path);
   if (!has(folder.path, "config.json")) return weights;
@@ -198,13 +204,15 @@ std::string model_name(const ModelFolder& folder) {
     const std::string name = (said.has_filename() ? said : said.parent_path()).filename().string();
     if (!name.empty() && name != "." && name != "..") return name;
   }
+  if (const std::string name = hub_repository(folder.path); !name.empty())
+    return std::filesystem::path(name).filename().string();
   const std::filesystem::path path = std::filesystem::weakly_canonical(folder.path);
   const bool step = parse_step_folder_name(path.filename().string()).has_value();
   return (step ? path.parent_path() : path).filename().string();
 }
 
-TokenizerFiles open_tokenizer_files(const std::filesystem::path& path) {
-  check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
+TokenizerFiles open_tokenizer_files(const std::filesystem::path& given) {
+  const std::filesystem::path path = model_path("", given, kTokenizerPlaces);
   if (!names_gguf_file(path)) return TokenizerFiles(tokenizer_place(path));
   const GgufFile file(path);
   std::vector<std::string> notes;
@@ -215,20 +223,22 @@ TokenizerFiles open_tokenizer_files(const std::filesystem::path& path) {
   return {path, std::move(texts)};
 }
 
-Tokenizer open_tokenizer(const std::filesystem::path& path) {
-  check_given_path("", path, "a folder with tokenizer files, or FILE.gguf");
+Tokenizer open_tokenizer(const std::filesystem::path& given) {
+  const std::filesystem::path path = model_path("", given, kTokenizerPlaces);
   return names_gguf_file(path) ? load_tokenizer(open_tokenizer_files(path))
                                : load_tokenizer(tokenizer_place(path));
 }
 
-bool has_tokenizer(const std::filesystem::path& path) {
+bool has_tokenizer(const std::filesystem::path& given) {
+  const std::filesystem::path path = find_model(given).value_or(given);
   if (!names_gguf_file(path)) return !tokenizer_files(tokenizer_place(path)).empty();
   std::vector<std::string> notes;
   tokenizer_of_gguf(GgufFile(path).head().keys, notes);
   return notes.empty();
 }
 
-std::map<std::string, std::string> model_side_texts(const std::filesystem::path& path) {
+std::map<std::string, std::string> model_side_texts(const std::filesystem::path& given) {
+  const std::filesystem::path path = find_model(given).value_or(given);
   if (names_gguf_file(path)) {
     std::vector<std::string> notes;
     return tokenizer_of_gguf(GgufFile(path).head().keys, notes);

@@ -1,7 +1,8 @@
 #pragma once
 // DIR of the command line: a Hugging Face folder, a GGUF file, a checkpoint step folder, a save
-// folder (= its latest step), or SAVE/latest or SAVE/best (= the step that it names). And the files
-// that belong to a model beside its weights.
+// folder (= its latest step), SAVE/latest or SAVE/best (= the step that it names), or the name of a
+// model in the local cache of the Hugging Face Hub (base/hub_cache.h). And the files that belong to
+// a model beside its weights.
 
 #include <filesystem>
 #include <map>

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/given_path.h"
+#include "base/hub_cache.h"
+#include "base/json.h"
+#include "base/json_members.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
 #include "checkpoint/check_finite.h"
@@ -20,6 +22,7 @@
 #include "checkpoint/unfinished_folder.h"
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
+#include "model/family.h"
 
 namespace viaduct {
 namespace {
@@ -56,38 +59,86 @@ void check_inside_run(const std::filesystem::path& folder) {
       (run / step_folder_name(latest_step(run))).string());
 }
 
+/// The folder of an adapter's files, and its tensors as stored.
+struct AdapterFiles {
+  std::filesystem::path folder;
+  std::unique_ptr<TensorSource> tensors;
+};
+
+AdapterFiles open_files(const std::filesystem::path& given) {
+  const std::filesystem::path folder =
+      model_path("", given, "a folder of PEFT, or of a run with adapters");
+  if (has(folder, kAdapterWeightsFile)) {
+    VIADUCT_CHECK(IoError, has(folder, kAdapterConfigFile), "{}: {} without {}", folder.string(),
+                  kAdapterWeightsFile, kAdapterConfigFile);
+    return {folder, std::make_unique<SafetensorsFile>(folder / kAdapterWeightsFile)};
+  }
+  VIADUCT_CHECK(ConfigError, !has(folder, "adapter_model.bin"),
+                "{}: adapter_model.bin is a pickle, which is not read; save it with PEFT as "
+                "safetensors: model.save_pretrained(DIR, safe_serialization=True)",
+                folder.string());
+  VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
+                "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
+  check_inside_run(folder);
+  const ModelFolder found = resolve_model_folder(folder);
+  VIADUCT_CHECK(ConfigError, found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
+                "{}: holds a model and no adapter (expected {}, or the checkpoint of a run with "
+                "peft.scheme)",
+                folder.string(), kAdapterConfigFile);
+  return {found.path, std::make_unique<CheckpointAdapter>(found.path)};
+}
+
 }  // namespace
 
 bool holds_adapter(const std::filesystem::path& folder) {
   return has(folder, kAdapterConfigFile) && !has(folder, kAdapterWeightsFile);
 }
 
-PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig& model) {
-  check_given_path("", folder, "a folder of PEFT, or of a run with adapters");
-  PeftAdapter adapter;
-  std::filesystem::path place = folder;
-  if (has(folder, kAdapterWeightsFile)) {
-    VIADUCT_CHECK(IoError, has(folder, kAdapterConfigFile), "{}: {} without {}", folder.string(),
-                  kAdapterWeightsFile, kAdapterConfigFile);
-    adapter.tensors = std::make_unique<SafetensorsFile>(folder / kAdapterWeightsFile);
-  } else {
-    VIADUCT_CHECK(ConfigError, !has(folder, "adapter_model.bin"),
-                  "{}: adapter_model.bin is a pickle, which is not read; save it with PEFT as "
-                  "safetensors: model.save_pretrained(DIR, safe_serialization=True)",
-                  folder.string());
-    VIADUCT_CHECK(IoError, !has(folder, kAdapterConfigFile) || has(folder, kCheckpointIndexFile),
-                  "{}: {} without {}", folder.string(), kAdapterConfigFile, kAdapterWeightsFile);
-    check_inside_run(folder);
-    const ModelFolder found = resolve_model_folder(folder);
-    VIADUCT_CHECK(ConfigError,
-                  found.kind == ModelFolderKind::checkpoint && holds_adapter(found.path),
-                  "{}: holds a model and no adapter (expected {}, or the checkpoint of a run with "
-                  "peft.scheme)",
-                  folder.string(), kAdapterConfigFile);
-    place = found.path;
-    adapter.tensors = std::make_unique<CheckpointAdapter>(place);
+std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::path& given) {
+  std::filesystem::path folder = find_model(given).value_or(given);
+  if (holds_hugging_face_model(folder)) return std::nullopt;
+  if (!has(folder, kAdapterConfigFile)) folder = resolve_model_folder(folder).path;
+  if (!has(folder, kAdapterConfigFile)) return std::nullopt;
+  const std::string where = (folder / kAdapterConfigFile).string();
+  const auto config = parse_json<nlohmann::json>(read_file(where, size_t{1} << 22), where);
+  std::string base = string_member(config, "base_model_name_or_path", where);
+  VIADUCT_CHECK(ConfigError, !base.empty(),
+                "{}: names no model under the adapter; give it: --model MODEL --adapter {}", where,
+                given.string());
+  const std::string revision = string_member(config, "revision", where);
+  if (!revision.empty() && !find_model(base)) base += "@" + revision;
+  return model_path(where + ": base_model_name_or_path: ", base, "the model under the adapter");
+}
+
+int64_t adapter_vocabulary(const std::filesystem::path& given, const ModelConfig& model) {
+  const AdapterFiles files = open_files(given);
+  const TensorNames& names = model_family(model.family).names;
+  const auto rows_of = [&](const std::string& module) -> int64_t {
+    const TensorInfo* info = files.tensors->find(kAdapterPrefix + module + ".weight");
+    return info == nullptr || info->shape.rank() == 0 ? 0 : info->shape[0];
+  };
+  const int64_t table = rows_of(names.token_embedding);
+  const int64_t head = model.tied_embeddings ? table : rows_of(names.head);
+  int64_t rows = std::max({model.vocabulary, table, head});
+  if (holds_adapter(files.folder) && has(files.folder, "config.json")) {
+    const std::string text = read_config_text({ModelFolderKind::checkpoint, files.folder});
+    const std::string where = (files.folder / "config.json").string();
+    rows = std::max(rows, read_hf_config(text, where).vocabulary);
   }
-  adapter.folder = place;
+  VIADUCT_CHECK(
+      ConfigError, rows == model.vocabulary || (table == rows && head == rows),
+      "{}: is the adapter of a model with {} tokens, and the model here has {}: the rows "
+      "of the others are not all in the adapter (peft.train: the embedding and the head); "
+      "give the model with these tokens, as viaduct convert --add-tokens writes it",
+      files.folder.string(), rows, model.vocabulary);
+  return rows;
+}
+
+PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& model) {
+  AdapterFiles files = open_files(given);
+  PeftAdapter adapter;
+  adapter.tensors = std::move(files.tensors);
+  const std::filesystem::path place = adapter.folder = std::move(files.folder);
   adapter.config = read_file(place / kAdapterConfigFile, size_t{1} << 22);
   const PeftSettings settings =
       read_peft_settings(adapter.config, (place / kAdapterConfigFile).string());

@@ -33,6 +33,16 @@ bool holds_adapter(const std::filesystem::path& folder);
 /// the model or that the settings do not explain: which, their shapes, the nearest names.
 PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig& model);
 
+/// The model under an adapter: what base_model_name_or_path of its adapter_config.json names, a
+/// path or a name of the Hub (base/hub_cache.h). Nothing if `folder` (as of open_adapter) holds a
+/// model. ConfigError if the file names none, or one that is not there.
+std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::path& folder);
+
+/// The vocabulary of the model that an adapter was trained on, where its files have the embedding
+/// and the head of a larger one than `model`; else that of `model`. ConfigError where only the
+/// model under it had them. Errors as open_adapter.
+int64_t adapter_vocabulary(const std::filesystem::path& folder, const ModelConfig& model);
+
 /// The adapter_config.json of an adapter. `base`: the model's path; "" if there is none.
 /// `parameters`: those of fused experts that have adapters, by name.
 std::string peft_config_text(const AdapterSettings& settings, const ModelConfig& model,

@@ -17,6 +17,9 @@ constexpr std::string_view kRecipe = "bf16_mixed, fp16_mixed or fp32";
 constexpr std::string_view kChat =
     "prefixes of data sets that `viaduct data chat` made, whose --template and --prompt-template "
     "say how";
+constexpr std::string_view kNewTokens =
+    "`viaduct convert --add-tokens` gives model and tokenizer further tokens; vocab_size alone "
+    "further rows";
 constexpr std::string_view kTrainOn = "`viaduct data chat --train-on` chooses what is learned";
 constexpr std::string_view kLonger = "`viaduct data chat --max-length` treats longer conversations";
 
@@ -89,7 +92,13 @@ constexpr ForeignWord kWords[] = {
     {"dataset_name", "dataset.blend", "prefixes of data sets that `viaduct data tokenize` made"},
     {"nproc_per_node", "dist.ranks", "of all machines"},
     // axolotl, LLaMA-Factory, Megatron-Bridge
-    {"base_model", "checkpoint.pretrained_checkpoint", "a folder or a .gguf file"},
+    {"base_model", "checkpoint.pretrained_checkpoint",
+     "a folder, a .gguf file, or a name of the Hub in the local cache"},
+    {"resize_vocab", "model.vocab_size", kNewTokens},
+    {"add_tokens", "model.vocab_size", kNewTokens},
+    {"add_special_tokens", "model.vocab_size", kNewTokens},
+    {"new_special_tokens_config", "model.vocab_size", kNewTokens},
+    {"resize_token_embeddings_to_32x", "model.make_vocab_size_divisible_by", "32"},
     {"datasets", "dataset.blend", kChat},
     {"chat", "dataset.blend", kChat},
     {"chat_template", "dataset.blend", kChat},

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "config/value_json.h"
@@ -149,7 +150,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
 
 void take_hf_config(ModelFields& fields) {
   if (!fields.hf_config) return;
-  std::filesystem::path path = *fields.hf_config;
+  std::filesystem::path path = find_model(*fields.hf_config).value_or(*fields.hf_config);
   if (std::filesystem::is_directory(path)) path /= "config.json";
   constexpr size_t kMostBytes = size_t{16} << 20;
   take_architecture(fields, read_hf_config(read_file(path, kMostBytes), path.string()));

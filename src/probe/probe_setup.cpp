@@ -6,6 +6,8 @@
 #include "base/given_path.h"
 #include "base/units.h"
 #include "checkpoint/adapter_base.h"
+#include "checkpoint/grown_tables.h"
+#include "checkpoint/peft_folder.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "run/adapter_setup.h"
@@ -89,9 +91,19 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
                 "train.global_batch_size: {}, but the batch has {}", config.train.global_batch_size,
                 counted(rows, "row"));
+  if (config.peft.adapter && config.model.vocab_size.is_auto())
+    config.model.vocab_size.resolve(adapter_vocabulary(*config.peft.adapter, model));
   setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
   setup.notes = resolve_adapters(config, setup.model);
+  if (const int64_t tokens = setup.model.vocabulary; tokens > model.vocabulary) {
+    setup.weights = grow_tables(std::move(setup.weights), model, tokens,
+                                rows_like_all(model.vocabulary, tokens));
+    setup.notes.push_back(
+        fmt::format("model.vocab_size: {}, and the model has {}: the rows beyond are the mean of "
+                    "all rows",
+                    tokens, model.vocabulary));
+  }
   note_longrope(setup.model.rotary, "rows of", ids->shape[rank - 1], setup.notes);
   if (config.peft.adapter) {
     PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);

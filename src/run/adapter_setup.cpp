@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hub_cache.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
+#include "run/grown_vocabulary.h"
 
 namespace viaduct {
 namespace {
@@ -51,9 +53,7 @@ PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
                           std::vector<std::string>& notes) {
   const std::filesystem::path given = *config.peft.adapter;
   const auto& load = config.checkpoint.load.value_or(std::nullopt);
-  std::error_code ignored;
-  if (std::filesystem::exists(given, ignored) || !load || !has_latest(*load))
-    return open_adapter(given, model);
+  if (find_model(given) || !load || !has_latest(*load)) return open_adapter(given, model);
   const auto& step = config.checkpoint.ckpt_step;
   const std::filesystem::path own =
       std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
@@ -122,14 +122,19 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
 }
 
 void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup& setup) {
-  load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
+  load_parameters(context, store, *open_pretrained(setup), setup.model);
   const auto& adapter = setup.config.peft.adapter;
   if (adapter) load_adapter(context, store, *open_adapter(*adapter, setup.model).tensors);
 }
 
 std::string adapter_config_of(const RunSetup& setup) {
-  return peft_config_text(setup.config.peft.resolved, setup.model,
-                          setup.pretrained ? setup.pretrained->path.string() : "");
+  std::string base;
+  if (setup.pretrained) {
+    // PEFT takes a name of the Hub as well, on any machine.
+    base = hub_repository(setup.pretrained->path);
+    if (base.empty()) base = setup.pretrained->path.string();
+  }
+  return peft_config_text(setup.config.peft.resolved, setup.model, base);
 }
 
 }  // namespace viaduct

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/peft_folder.h"
 #include "config/problems.h"
 #include "data/split.h"
 #include "run/packed_weights.h"
@@ -56,6 +57,18 @@ std::string length_given_by(const InferenceRequest& request, const RunConfig& gi
   return given.model.seq_length.is_auto() ? "--sequence-length " : "model.seq_length=";
 }
 
+/// An adapter in the place of the model names the model under it.
+InferenceRequest with_model_of_adapter(InferenceRequest request) {
+  const auto base = model_under_adapter(request.model);
+  if (!base) return request;
+  VIADUCT_CHECK(ConfigError, !request.adapter,
+                "--model {} is an adapter, and --adapter {} another; give the model under them",
+                request.model.string(), request.adapter.value_or(""));
+  request.adapter = request.model.string();
+  request.model = *base;
+  return request;
+}
+
 /// The conversations as validation data of the run.
 void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
                         DatasetConfig& dataset) {
@@ -72,7 +85,8 @@ int64_t row_that_holds(int64_t longest, int64_t positions) {
   return std::min(positions, (longest + kRowMultiple - 1) / kRowMultiple * kRowMultiple);
 }
 
-RunSetup prepare_inference(const InferenceRequest& request) {
+RunSetup prepare_inference(const InferenceRequest& given) {
+  const InferenceRequest request = with_model_of_adapter(given);
   RunConfig defaults;
   defaults.dist = request.dist;
   const ModelFolder folder = resolve_model_folder(request.model);
@@ -124,6 +138,10 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   }
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
+  if (!given.adapter && request.adapter) {
+    setup.notes.push_back(
+        fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));
+  }
   if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
     setup.notes.push_back(
         fmt::format("computing in {}, the type of the weights in {} (mixed_precision=fp32 computes "

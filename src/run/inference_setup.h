@@ -19,7 +19,8 @@ struct EvaluatedConversations {
 };
 
 struct InferenceRequest {
-  std::filesystem::path model;              // as of resolve_model_folder
+  /// As of resolve_model_folder; or an adapter, without `adapter`: the model that it names.
+  std::filesystem::path model;
   std::vector<std::string> overrides;       // section.field=value
   std::optional<std::string> adapter = {};  // as of open_adapter
   DistConfig dist;                          // defaults, as a launcher gives them

@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/given_path.h"
+#include "base/hub_cache.h"
 #include "base/log.h"
+#include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
+#include "checkpoint/peft_folder.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
 #include "data/document_ends.h"
@@ -18,6 +20,7 @@
 #include "ops/cpu/amx_problem.h"
 #include "run/adapter_setup.h"
 #include "run/check_name_patterns.h"
+#include "run/grown_vocabulary.h"
 #include "run/longrope_note.h"
 #include "run/no_effect.h"
 #include "run/nsys_command.h"
@@ -33,9 +36,10 @@ namespace {
 constexpr int64_t kDefaultSequenceLength = 2048;
 
 /// The text of a config.json, given as a file, as the folder that holds it, or as a GGUF file.
-std::pair<std::string, std::filesystem::path> read_config_json(std::filesystem::path path) {
-  if (std::filesystem::is_directory(path)) path /= "config.json";
-  check_given_path("", path, "a config.json of Hugging Face, its folder, or FILE.gguf");
+std::pair<std::string, std::filesystem::path> read_config_json(const std::filesystem::path& given) {
+  constexpr const char* kExpected = "a config.json of Hugging Face, its folder, or FILE.gguf";
+  std::filesystem::path path = model_path("", given, kExpected);
+  if (std::filesystem::is_directory(path)) path = model_path("", path / "config.json", kExpected);
   if (is_gguf(path)) return {gguf_config_text(GgufFile(path)), path};
   return {read_file(path, 1 << 20), path};
 }
@@ -99,6 +103,9 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
   if (!config.dataset.sequence_length.is_auto())
     config.model.seq_length.resolve(config.dataset.sequence_length.value());
   if (base) {
+    const auto& adapter = config.peft.adapter;
+    if (adapter && config.model.vocab_size.is_auto() && find_model(*adapter))
+      config.model.vocab_size.resolve(adapter_vocabulary(*adapter, *base));
     take_architecture(config.model, *base);
     config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
   }
@@ -158,8 +165,12 @@ void check_fit(const RunSetup& setup) {
                  config.model.seq_length.value(), setup.model.max_positions);
   }
   if (const auto tokens = tokens_of(setup); tokens && *tokens > setup.model.vocabulary) {
-    problems.add("tokenizer {}: its vocabulary of {} is larger than the model's of {}",
-                 setup.tokenizer_folder.string(), *tokens, setup.model.vocabulary);
+    problems.add(
+        "tokenizer {}: its vocabulary of {} is larger than the model's of {}{}",
+        setup.tokenizer_folder.string(), *tokens, setup.model.vocabulary,
+        setup.pretrained
+            ? fmt::format("; model.vocab_size={} gives the model rows for the others", *tokens)
+            : "");
   }
   // A dry run needs no data set, but given settings must be valid.
   const DatasetConfig& data = config.dataset;
@@ -222,6 +233,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
     setup.model.begin_token = special.bos.value_or(-1);
   }
+  if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);
   setup.conversations = conversation_figures(config.dataset);
@@ -249,7 +261,15 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
                   setup.notes);
   // The original file, unless overrides changed the model.
   setup.hf_config = write_hf_config(setup.model);
-  if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;
+  if (base) {
+    ModelConfig same = *base;
+    same.vocabulary = setup.model.vocabulary;
+    if (setup.hf_config == write_hf_config(same)) {
+      setup.hf_config = same.vocabulary == base->vocabulary
+                            ? base_text
+                            : with_vocabulary(base_text, same.vocabulary);
+    }
+  }
   return setup;
 }
 

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "checkpoint/grown_tables.h"
 #include "checkpoint/model_folder.h"
 #include "data/conversation_figures.h"
 #include "data/tokenizer/tokenizer.h"
@@ -20,6 +22,10 @@ struct RunSetup {
   /// The Hugging Face config.json that checkpoints of the run carry.
   std::string hf_config;
   std::optional<ModelFolder> pretrained;  // of checkpoint.pretrained_checkpoint
+  /// Where model.vocab_size is above the pretrained folder's vocabulary: that one, and what the
+  /// rows beyond it start as.
+  int64_t stored_vocabulary = 0;
+  std::vector<NewRow> new_rows;
   std::optional<Tokenizer> tokenizer;
   std::filesystem::path tokenizer_folder;  // or GGUF file; empty without tokenizer
   /// Of the training data, where rows hold conversations and the files can be read.

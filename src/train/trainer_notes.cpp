@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/model_folder.h"
+#include "data/tokenizer/llama_pipeline.h"
 #include "data/tokenizer/qwen2_pipeline.h"
 #include "train/trainer.h"
 
@@ -28,11 +29,11 @@ void Trainer::note_data() {
   if (!setup_.tokenizer_folder.empty()) {
     for (const std::string& text : data_->template_warnings(setup_.tokenizer_folder))
       log_->note("warning: " + text);
-    if (setup_.model.family == "qwen2") {
-      const std::string text =
-          qwen2_pipeline_warning(open_tokenizer_files(setup_.tokenizer_folder));
+    const TokenizerFiles files = open_tokenizer_files(setup_.tokenizer_folder);
+    for (const std::string& text :
+         {setup_.model.family == "qwen2" ? qwen2_pipeline_warning(files) : std::string(),
+          llama_pipeline_warning(files)})
       if (!text.empty()) log_->note("warning: " + text);
-    }
   }
 }
 

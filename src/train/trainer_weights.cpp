@@ -11,6 +11,7 @@
 #include "model/initialize.h"
 #include "model/initialize_magnitudes.h"
 #include "run/adapter_setup.h"
+#include "run/grown_vocabulary.h"
 #include "train/base_model.h"
 #include "train/check_resume.h"
 #include "train/resume_schedules.h"
@@ -57,7 +58,7 @@ bool Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
   if (config_.peft.any()) return false;
   if (setup_.pretrained) {
     OpContext context = engine_->context(false, false).ops;
-    const auto weights = open_weights(*setup_.pretrained);
+    const auto weights = open_pretrained(setup_);
     load_parameters(context, engine_->store(), *weights, setup_.model);
     if (leads()) log_info("fine-tuning from {}", setup_.pretrained->path.string());
   } else {
@@ -70,7 +71,7 @@ void Trainer::begin_adapters(bool resumes) {
   RankContext rank = engine_->context(false, false);
   OpContext context = rank.ops;
   if (setup_.pretrained) {
-    load_parameters(context, engine_->store(), *open_weights(*setup_.pretrained), setup_.model);
+    load_parameters(context, engine_->store(), *open_pretrained(setup_), setup_.model);
   } else {
     engine_->initialize();
   }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/tokenizer/llama_pipeline.h"
 #include "data/tokenizer/qwen2_pipeline.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -172,6 +173,29 @@ TEST_F(LoadTokenizer, SaysWhatTransformersTakesAsQwen2s) {
   copy("gpt2", "merges.txt");
   EXPECT_THAT(warning(), HasSubstr("is not the tokenizer of Qwen2"));
   write("config.json", {{"model_type", "qwen2"}});
+  EXPECT_EQ(warning(), "");
+}
+
+TEST_F(LoadTokenizer, SaysWhatTransformersMakesOfLlamas) {
+  const auto warning = [&] { return llama_pipeline_warning(TokenizerFiles(folder_.path())); };
+  EXPECT_EQ(warning(), "");
+  copy("spm_bpe", "tokenizer.json");  // Prepend and Replace, as in Llama 2's
+  EXPECT_EQ(warning(), "");
+  write("tokenizer_config.json", {{"tokenizer_class", "LlamaTokenizer"}, {"legacy", false}});
+  EXPECT_THAT(warning(), HasSubstr("before the first words of a text alone"));
+  write("config.json", {{"model_type", "mistral"}});  // transformers follows the file
+  EXPECT_EQ(warning(), "");
+  write("config.json", {{"model_type", "llama"}});
+  json document = json::parse(read_file(folder_ / "tokenizer.json"));
+  document["normalizer"] = nullptr;
+  document["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"prepend_scheme", "first"}, {"split", false}};
+  write("tokenizer.json", document);
+  EXPECT_EQ(warning(), "");
+  write("tokenizer_config.json", {{"tokenizer_class", "LlamaTokenizer"}, {"legacy", true}});
+  EXPECT_THAT(warning(), HasSubstr("behind special tokens"));
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  copy("llama3_style", "tokenizer.json");
   EXPECT_EQ(warning(), "");
 }
 

@@ -1,0 +1,85 @@
+#include "run/grown_vocabulary.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "checkpoint/extend_vocabulary.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+/// The texts that the run's own tokenizer has for rows from `begin` to `end`.
+std::vector<std::pair<int64_t, std::string>> texts_of_rows(const Tokenizer& tokenizer,
+                                                           int64_t begin, int64_t end) {
+  std::vector<std::pair<int64_t, std::string>> texts;
+  for (int64_t row = begin; row < std::min<int64_t>(end, tokenizer.vocab_size()); ++row) {
+    const auto id = static_cast<int32_t>(row);
+    if (!tokenizer.token(id)) continue;
+    const AddedToken* added = tokenizer.added_tokens().find(id);
+    texts.emplace_back(row, added != nullptr ? added->content : tokenizer.decode({&id, 1}));
+  }
+  return texts;
+}
+
+/// Whether the files of the run's adapter have the rows of new tokens.
+bool has_tables(const RunSetup& setup) {
+  const std::string& table = model_family(setup.model.family).names.token_embedding;
+  return setup.config.peft.adapter && setup.config.peft.resolved.trained.contains(table);
+}
+
+/// Whether adapters are all that trains: new rows stay as they begin.
+bool freezes_tables(const RunSetup& setup) {
+  return setup.config.peft.any() && setup.config.peft.resolved.trained.empty() &&
+         !setup.config.train.skip_train;
+}
+
+}  // namespace
+
+void take_new_rows(RunSetup& setup, int64_t rows) {
+  const int64_t wanted = setup.model.vocabulary;
+  const std::string where = setup.pretrained->path.string();
+  VIADUCT_CHECK(ConfigError, wanted >= rows,
+                "model.vocab_size: {}, but the model in {} has {} tokens; expected {} or more: no "
+                "token is left out",
+                wanted, where, rows, rows);
+  setup.stored_vocabulary = rows;
+  if (wanted == rows) return;
+  std::vector<std::pair<int64_t, std::string>> texts;
+  if (setup.tokenizer && setup.config.tokenizer.tokenizer_model && has_tokenizer(where))
+    texts = texts_of_rows(*setup.tokenizer, rows, wanted);
+  std::vector<NewRow> of_texts;
+  if (!texts.empty()) of_texts = rows_of_texts(open_tokenizer(where), texts, rows, setup.notes);
+  setup.new_rows = rows_like_all(rows, wanted);
+  for (NewRow& row : of_texts) setup.new_rows[static_cast<size_t>(row.row - rows)] = std::move(row);
+  const int64_t others = wanted - rows - std::ssize(texts);
+  std::string start = texts.empty()
+                          ? ""
+                          : "the mean of the rows of the pieces into which the tokenizer of " +
+                                where + " cuts the text of their token";
+  if (others > 0 && !texts.empty())
+    start += fmt::format(", and {} without a token as ", counted(others, "row"));
+  if (others > 0) start += "the mean of all rows";
+  if (has_tables(setup)) start = "the adapter has them";
+  setup.notes.push_back(fmt::format(
+      "model.vocab_size: {}, and the model in {} has {}: the {} of the embedding and of the head "
+      "start as {}{}",
+      wanted, where, rows, counted(wanted - rows, "new row"), start,
+      freezes_tables(setup) ? "; they do not train: peft.train with the embedding and the head "
+                              "trains them, and saves them with the adapter"
+                            : ""));
+}
+
+std::unique_ptr<TensorSource> open_pretrained(const RunSetup& setup) {
+  auto weights = open_weights(*setup.pretrained);
+  if (setup.new_rows.empty()) return weights;
+  ModelConfig stored = setup.model;
+  stored.vocabulary = setup.stored_vocabulary;
+  return grow_tables(std::move(weights), stored, setup.model.vocabulary, setup.new_rows);
+}
+
+}  // namespace viaduct
