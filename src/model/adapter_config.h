@@ -29,8 +29,12 @@ struct PeftConfig {
   /// What these settings or the adapter's files are for the run's model; no field. Empty until the
   /// model is known.
   AdapterSettings resolved;
+  /// Prompts of the command name adapters (RunSetup::adapters); no field.
+  bool prompts_choose = false;
 
-  bool any() const { return scheme.has_value() || adapter.has_value(); }
+  /// Whether the model itself has adapters.
+  bool adapts() const { return scheme.has_value() || adapter.has_value(); }
+  bool any() const { return adapts() || prompts_choose; }
 };
 
 FieldGroup peft_fields(PeftConfig& config);

@@ -57,7 +57,7 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
                   config_.family, p.path);
   }
   const AdapterSettings& adapters = settings_.adapters;
-  if (!adapters.any() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
+  if (!adapters.freezes() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
   if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
   p.trained = adapters.trained.contains(module_of_parameter(name));
   const std::optional<BaseFormat>& format = adapters.base_format;

@@ -42,6 +42,9 @@ struct AdapterSettings {
 
   /// Whether the run has adapters; then all other parameters are frozen but those of `trained`.
   bool any() const { return !modules.empty(); }
+  /// Whether parameters are frozen: beside adapters, and those of a model in a format of its own
+  /// beside which others have adapters (generate/adapted_model.h).
+  bool freezes() const { return any() || base_format.has_value(); }
   const AdapterShape* of(const std::string& module) const {
     const auto found = modules.find(module);
     return found == modules.end() ? nullptr : &found->second;

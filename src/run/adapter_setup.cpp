@@ -98,8 +98,9 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   PeftConfig& peft = config.peft;
   std::vector<std::string> notes;
   if (!peft.any()) return notes;
-  peft.resolved =
-      peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
+  if (peft.adapts())
+    peft.resolved =
+        peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   check_dropout(peft);
   peft.resolved.base_format = base_format(peft);
   if (peft.resolved.base_format)
@@ -125,6 +126,12 @@ void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup&
   load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
   const auto& adapter = setup.config.peft.adapter;
   if (adapter) load_adapter(context, store, *open_adapter(*adapter, setup.model).tensors);
+}
+
+void read_adapter_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
+                          const NamedAdapter& adapter) {
+  load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
+  load_adapter(context, store, *open_adapter(adapter.folder, setup.model).tensors);
 }
 
 std::string adapter_config_of(const RunSetup& setup) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/peft_folder.h"
 #include "config/problems.h"
 #include "data/split.h"
 #include "run/packed_weights.h"
@@ -83,6 +84,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
+  defaults.peft.prompts_choose = !request.adapters.empty();
   const Peek peek(defaults, request.overrides);
   int64_t length = row_length(request, peek.config);
   if (request.few_tokens) {
@@ -124,6 +126,11 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   }
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
+  for (const NamedAdapter& named : request.adapters) {
+    NamedAdapter& adapter = setup.adapters.emplace_back(named);
+    adapter.settings = open_adapter(adapter.folder, setup.model).settings;
+    adapter.settings.base_format = setup.config.peft.resolved.base_format;
+  }
   if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
     setup.notes.push_back(
         fmt::format("computing in {}, the type of the weights in {} (mixed_precision=fp32 computes "
