@@ -33,6 +33,7 @@ struct AdapterSettings {
   InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
   bool magnitudes = false;                    // all have them (DoRA)
   double dropout = 0;                         // on their inputs, in training
+  bool dropout_after = false;                 // on what they add instead
   /// Modules of the model itself that train as well, by the same names ("model.norm").
   std::set<std::string> trained;
   /// Of the frozen linear layers of blocks; none: their own.

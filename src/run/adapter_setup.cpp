@@ -30,20 +30,21 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
   }
 }
 
-/// Adapters of experts see the rows that the experts get, whole.
-void check_dropout(const PeftConfig& peft) {
-  const AdapterSettings& adapters = peft.resolved;
+/// Where dropout is, which no file of an adapter says; and what PEFT does not have.
+void take_dropout_position(PeftConfig& peft, std::vector<std::string>& notes) {
+  AdapterSettings& adapters = peft.resolved;
+  adapters.dropout_after = peft.dropout_position == "post";
+  if (adapters.dropout == 0) return;
+  VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
+                "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
+                "expected pre, or peft.scheme=lora");
   const auto expert = std::ranges::find_if(
       adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (adapters.dropout == 0 || expert == adapters.modules.end()) return;
-  const std::string from = peft.adapter ? fmt::format("peft.adapter: {} has lora_dropout {}",
-                                                      *peft.adapter, adapters.dropout)
-                                        : fmt::format("peft.dropout: {}", adapters.dropout);
-  fail<ConfigError>(
-      "{}: dropout on adapters of experts ({}) is not built yet, and PEFT has none; expected {}",
-      from, expert->first,
-      peft.adapter ? "0 in its adapter_config.json"
-                   : "0, or peft.exclude_modules=[\"*.experts.*\"]");
+  if (expert != adapters.modules.end())
+    notes.push_back(fmt::format(
+        "peft.dropout: {} on adapters of experts ({}), which PEFT does not have: it cannot hold "
+        "this adapter, and convert refuses to write it for PEFT (merging and GGUF work)",
+        adapters.dropout, expert->first));
 }
 
 /// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
@@ -101,7 +102,7 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (peft.adapts())
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
-  check_dropout(peft);
+  take_dropout_position(peft, notes);
   peft.resolved.base_format = base_format(peft);
   if (peft.resolved.base_format)
     check_base_format(*peft.resolved.base_format, model,

@@ -140,8 +140,9 @@ TEST_F(AdapterCommands, TheFolderOfARunsAdapterKeepsItsScale) {
 
 TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   const std::string lora = "peft.scheme=lora train.train_iters=1 ";
-  expect_refused(train(lora + "peft.dropout=0.1 peft.dropout_position=post"),
-                 "peft.dropout_position");
+  expect_refused(train("peft.scheme=dora train.train_iters=1 peft.dropout=0.1 "
+                       "peft.dropout_position=post"),
+                 "peft.dropout_position: post with dora");
   expect_refused(train(lora + "peft.dropout=1"), "peft.dropout");
   expect_refused(train(lora + "peft.train=[q_proj]"), "peft.target_modules");
   expect_refused(train(lora + "peft.train=[nrm]"), "nearest: norm");

@@ -98,6 +98,11 @@ std::vector<FieldCase> adapter_cases() {
       {"peft.base_format", "nf4", kNumbers, kLora, {"banana"}},
       {"peft.lora_plus_ratio", "16", kNumbers, kLora},
       {"peft.dropout", "0.3", kNumbers, kLora, {"1", "-0.1"}},
+      {"peft.dropout_position",
+       "post",
+       kNumbers,
+       {"peft.scheme=lora", "peft.dim=4", "peft.dropout=0.3"},
+       {"middle"}},
       {"peft.train", "[norm]", kNumbers, kLora, {"[banana]", "[q_proj]"}},
   };
 }
