@@ -94,8 +94,9 @@ FieldGroup peft_fields(PeftConfig& config) {
       .field(
           "base_format", config.base_format,
           "How the frozen linear layers of the blocks are stored: bf16, fp8 (blocks of 128), nf4 "
-          "(QLoRA: 4 bits with double quantization); null: in the format of the recipe.")
-      .one_of({"bf16", "fp8", "nf4"})
+          "(QLoRA: 4 bits with double quantization), blocks (as a GGUF file has them: Q8_0, Q4_K, "
+          "…); null: in the format of the recipe, and of a run that trains on a GGUF file blocks.")
+      .one_of({"bf16", "fp8", "nf4", "blocks"})
       .on_resume(resume::said("the frozen weights are rounded otherwise from here on"));
   return group;
 }

@@ -38,6 +38,9 @@ struct AdapterSettings {
   std::set<std::string> trained;
   /// Of the frozen linear layers of blocks; none: their own.
   std::optional<BaseFormat> base_format = {};
+  /// With BaseFormat::blocks: the types of the tensors that are stored so, by their Hugging Face
+  /// names. A layer of several has them all, or its own format.
+  std::map<std::string, GgufTensorType> blocks = {};
   /// The adapter's files have the experts of a layer together (checkpoint/peft_experts.h).
   bool fused_experts = false;
 

@@ -130,6 +130,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
     NamedAdapter& adapter = setup.adapters.emplace_back(named);
     adapter.settings = open_adapter(adapter.folder, setup.model).settings;
     adapter.settings.base_format = setup.config.peft.resolved.base_format;
+    adapter.settings.blocks = setup.config.peft.resolved.blocks;
   }
   if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
     setup.notes.push_back(
