@@ -154,11 +154,6 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
                        " train.train_iters=1 peft.scheme=lora"),
                  "peft.scheme: lora, but the adapter of");
-  expect_refused(
-      run_viaduct(
-          "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 16 --seq-length 2048 "
-          "peft.scheme=lora"),
-      "adapters");
 }
 
 TEST_F(AdapterCommands, WhoAsksForARankGetsAdapters) {
