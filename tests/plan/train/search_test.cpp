@@ -261,7 +261,9 @@ TEST(Search, FindsALayoutForAdapters) {
                         "model.num_attention_heads=64",
                         "model.ffn_hidden_size=28672",
                         "model.pipeline_model_parallel_size=1",
-                        "model.context_parallel_size=1"};
+                        "model.context_parallel_size=1",
+                        "model.tensor_model_parallel_size=8",
+                        "train.micro_batch_size=1"};
   const SearchResult all = search_layouts(request_of(large), {.time_limit_seconds = 600});
   const SearchResult adapters = search_layouts(request_of(large + Overrides{"peft.scheme=lora"}),
                                                {.time_limit_seconds = 600});
