@@ -163,6 +163,11 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   take_dropout_position(peft, notes);
+  if (model.mtp_layers > 0)
+    notes.emplace_back(
+        "layers of multi-token prediction are frozen and have no adapters; their losses train "
+        "those "
+        "of the model's blocks (model.mtp_num_layers=null leaves them out)");
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
