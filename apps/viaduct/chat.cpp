@@ -81,7 +81,9 @@ std::unique_ptr<Prepared> prepare(Arguments& arguments, const Launch& launch) {
   setup = open_generation(arguments, "viaduct chat", "messages");
   check_layout(setup.config);
   prepared->prompts = open_chat_prompts(arguments.talk, setup);
-  prepared->settings = {.system = arguments.system, .positions = setup.model.max_positions};
+  prepared->settings = {.system = arguments.system,
+                        .positions = setup.model.max_positions,
+                        .adapters = adapter_names(setup)};
   note_longrope(setup.model.rotary, "conversations of up to", setup.model.max_positions,
                 setup.notes);
   set_sampling(*prepared, arguments);
@@ -160,7 +162,8 @@ Subcommand add_chat(CLI::App& root) {
   app->footer(
       "In a terminal, what is typed is a message, and /help lists the commands. Otherwise standard "
       "input has one JSON\nobject a line, {\"role\", \"content\"} for the next message of a "
-      "conversation, {\"messages\": […]} for a whole one, and\neach answer is a line of output.\n\n"
+      "conversation, {\"messages\": […]} for a whole one, and\neach answer is a line of output; "
+      "\"adapter\": NAME in a line says which --adapter NAME=DIR answers from there on.\n\n"
       "Example:\n  viaduct chat --model models/SmolLM2-135M-Instruct --system \"You are brief.\"");
   return {app, [arguments] { return run(*arguments); }};
 }

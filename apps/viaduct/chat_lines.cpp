@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_reader.h"
 #include "base/log.h"
+#include "generate/adapter_choice.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -73,6 +74,7 @@ Json answer_line(const ChatSession::Asked& asked) {
 std::string ChatLines::answer(const std::string& line, const std::string& where) {
   const Json document = parse_line(line, where);
   const auto nobody = [](const std::string&) {};
+  if (const auto adapter = chosen_adapter(document, where)) session_.use_adapter(*adapter, where);
   ChatSession::Asked asked;
   if (document.contains("role")) {
     check_content(document, where);
@@ -87,6 +89,10 @@ std::string ChatLines::answer(const std::string& line, const std::string& where)
   }
   warn_about_tools(asked, where);
   Json out = answer_line(asked);
+  if (!session_.adapters().empty()) {
+    const std::string adapter = session_.adapter();
+    out["adapter"] = adapter.empty() ? Json() : Json(adapter);
+  }
   if (document.contains("id")) out["id"] = document["id"];
   return text_of(out);
 }

@@ -15,9 +15,10 @@ class ChatLines {
 
   /// Reads lines to the end: {"role", "content"} is the next message of the conversation, answered
   /// unless it is the assistant's or a system message; {"messages": […]} is a conversation that
-  /// takes the place of the one so far, and whose last message is answered. A line in error is
-  /// answered by {"error"}, and the next one is read. False if there was one. IoError if standard
-  /// output cannot be written.
+  /// takes the place of the one so far, and whose last message is answered. With "adapter" a line
+  /// names the adapter that answers from here on (null: none). A line in error is answered by
+  /// {"error"}, and the next one is read. False if there was one. IoError if standard output cannot
+  /// be written.
   bool run(std::istream& in);
 
  private:

@@ -14,6 +14,9 @@ namespace {
 constexpr const char* kHelp =
     "/reset             begins a new conversation; the system message stays\n"
     "/system TEXT       begins a new conversation with this system message; alone: says the one\n"
+    "/adapter NAME      the adapter of --adapter NAME=DIR that answers from here on; none: none "
+    "of\n"
+    "                   them; alone: says the one\n"
     "/save FILE.jsonl   writes the conversation as a line of JSON\n"
     "/exit              leaves, like Ctrl-D, or Ctrl-C twice\n"
     "Ctrl-C stops an answer. \\ at the end of a line continues the message on the next one; //\n"
@@ -95,6 +98,8 @@ ChatTerminal::Next ChatTerminal::command(const std::string& line) {
     say("(a new conversation)\n");
   } else if (name == "/system") {
     set_system(rest);
+  } else if (name == "/adapter") {
+    set_adapter(rest);
   } else if (name == "/save") {
     save(rest);
   } else {
@@ -117,6 +122,18 @@ void ChatTerminal::set_system(const std::string& text) {
     return say("({}; nothing changes)\n", terminal_text(refused.what()));
   }
   say("(a new conversation, with this system message)\n");
+}
+
+void ChatTerminal::set_adapter(const std::string& name) {
+  if (!name.empty()) {
+    try {
+      session_.use_adapter(name == "none" ? "" : name, "/adapter");
+    } catch (const ConfigError& refused) {
+      return say("({}; nothing changes)\n", terminal_text(refused.what()));
+    }
+  }
+  const std::string now = session_.adapter();
+  say("({})\n", now.empty() ? "no adapter by name answers" : now + " answers");
 }
 
 void ChatTerminal::save(const std::string& name) {

@@ -27,6 +27,7 @@ class ChatTerminal {
   bool read_message(std::string& text, Next& next);
   Next command(const std::string& line);
   void set_system(const std::string& text);
+  void set_adapter(const std::string& name);
   void save(const std::string& name);
   void ask(const std::string& text);
 

@@ -14,6 +14,7 @@
 #include "dry_run_stages.h"
 #include "engine/dry_run.h"
 #include "eval_tasks.h"
+#include "generation_options.h"
 #include "model_options.h"
 #include "number_checks.h"
 #include "override_scope.h"
@@ -97,6 +98,13 @@ auto prepared(Arguments& arguments, Launch& launch, const Prepare& prepare) {
                   "viaduct eval: expected --data (a text or a data set) or --tasks (a file of "
                   "tasks)");
     scope(arguments.has_tasks()).check(arguments.inference.overrides);
+    if (const auto& adapter = arguments.inference.adapter) {
+      VIADUCT_CHECK(
+          ConfigError, given_adapters({*adapter}).named.empty(),
+          "--adapter {}: viaduct eval measures one model at a time, and its texts name no "
+          "adapter; expected DIR",
+          *adapter);
+    }
     if (!arguments.dry_run) launch = launch_of_process();
     arguments.inference.dist = launch_defaults(launch);
     auto evaluation = prepare();

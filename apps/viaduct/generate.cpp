@@ -82,6 +82,18 @@ void warn_about_tools(const std::vector<PromptText>& texts) {
       first->where, first->hidden_tools);
 }
 
+/// Adapters that no prompt names are read for nothing.
+void warn_about_adapters(const Prepared& prepared) {
+  const auto& adapters = prepared.setup.adapters;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    const auto number = static_cast<int64_t>(i) + 1;
+    if (std::ranges::none_of(prepared.prompts,
+                             [&](const Prompt& prompt) { return prompt.adapter == number; }))
+      log_warning("--adapter {}={} has no effect: no prompt says \"adapter\": \"{}\"",
+                  adapters[i].name, adapters[i].folder.string(), adapters[i].name);
+  }
+}
+
 /// The prompts that the lines stand for, and what ends their texts.
 void take_lines(Prepared& prepared, const Arguments& arguments, PromptLines lines) {
   std::unique_ptr<const ChatPrompts> chat;
@@ -109,8 +121,9 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   check_started(prepared.setup.config.dist, launch);
   const RunSetup& setup = prepared.setup;
   take_lines(prepared, arguments, std::move(lines));
-  prepared.prompts =
-      make_prompts(prepared.texts, *setup.tokenizer, setup.model, arguments.max_new_tokens);
+  prepared.prompts = make_prompts(prepared.texts, *setup.tokenizer, setup.model,
+                                  arguments.max_new_tokens, adapter_names(setup));
+  warn_about_adapters(prepared);
   note_longrope(setup.model.rotary, "texts of up to", longest(prepared.prompts),
                 prepared.setup.notes);
   prepared.work.batches = batches_by_length(prepared.prompts, arguments.batch_size);
@@ -168,18 +181,20 @@ Subcommand add_generate(CLI::App& root) {
   app->add_option("--prompt", arguments->prompts,
                   "Texts to continue; tokens that the tokenizer puts before a text are added");
   app->add_option("--prompt-file", arguments->prompt_file,
-                  "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt")
+                  "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field "
+                  "prompt, and adapter (a NAME of --adapter)")
       ->check(not_empty());
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Maximum new tokens; by default 128, or fewer if the model has no more positions")
       ->check(not_negative());
   add_stops(*app, arguments->stops, "a text");
   add_sampling(*app, arguments->sampling, arguments->seed, "");
-  app->add_flag("--chat", arguments->chat,
-                "Prompts are conversations, by the model's chat template: JSONL with messages "
-                "(optionally tools, chat_template_kwargs, id), by which every line of a .jsonl or "
-                ".json file is read, and of standard input that begins with {; a --prompt or a "
-                "line of other text is one message of a user. The answers come out");
+  app->add_flag(
+      "--chat", arguments->chat,
+      "Prompts are conversations, by the model's chat template: JSONL with messages "
+      "(optionally tools, chat_template_kwargs, adapter, id), by which every line of a .jsonl or "
+      ".json file is read, and of standard input that begins with {; a --prompt or a "
+      "line of other text is one message of a user. The answers come out");
   add_talk_options(*app, arguments->talk);
   app->add_option("--batch-size", arguments->batch_size,
                   "Prompts in a batch, per replica of the model")
@@ -189,7 +204,7 @@ Subcommand add_generate(CLI::App& root) {
                 "One JSON document (many prompts: one a line, in their order): prompt, text, "
                 "prompt_tokens, tokens, stop_reason (length, stop_token or stop_string), "
                 "stop_token, stop_string, tokens_per_second (of all texts so far); with --chat "
-                "also message (the answer) and the line's id");
+                "also message (the answer) and the line's id; the line's adapter");
   app->add_flag("--dry-run", arguments->dry_run,
                 "Print the memory of each rank with all texts at their maximum length; start "
                 "nothing");

@@ -39,6 +39,10 @@ void GenerateOutput::print(const GeneratedText& text) const {
   if (generated.stop_token) document["stop_token"] = *generated.stop_token;
   if (text.stop_string) document["stop_string"] = *text.stop_string;
   if (form_.answers) document["message"] = {{"role", "assistant"}, {"content", text.text}};
+  if (given.adapter) {
+    document["adapter"] = nullptr;
+    if (!given.adapter->empty()) document["adapter"] = *given.adapter;
+  }
   if (!given.id.empty()) document["id"] = parse_json<nlohmann::ordered_json>(given.id, given.where);
   print_now(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }

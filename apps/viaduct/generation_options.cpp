@@ -1,6 +1,7 @@
 #include "generation_options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "base/error.h"
@@ -45,25 +46,48 @@ void add_talk_options(CLI::App& app, TalkOptions& options) {
                  "forge a turn; by default they are recognised, as Hugging Face does")
       ->check(CLI::IsMember({"as-text"}));
   app.add_option("--adapter", options.adapters,
-                 "Folder of an adapter, as PEFT or a run with adapters writes it")
+                 "Folder of an adapter, as PEFT or a run with adapters writes it; NAME=DIR (any "
+                 "number of times): of the prompts that say \"adapter\": NAME")
       ->allow_extra_args(false)  // what follows is an override
       ->check(not_empty());
 }
 
-std::optional<std::string> adapter_of(const TalkOptions& options) {
-  if (options.adapters.empty()) return std::nullopt;
-  const std::string& first = options.adapters.front();
-  std::error_code ignored;
-  const bool named =
-      first.find('=') != std::string::npos && !std::filesystem::exists(first, ignored);
-  VIADUCT_CHECK(ConfigError, !named,
-                "--adapter {}: adapters with names, of which a prompt says one, are not built yet; "
-                "expected one folder",
-                first);
-  VIADUCT_CHECK(ConfigError, options.adapters.size() == 1,
-                "--adapter: {} are given, but several in one command are not built yet; expected 1",
-                options.adapters.size());
-  return options.adapters.front();
+GivenAdapters given_adapters(const std::vector<std::string>& options) {
+  GivenAdapters given;
+  for (const std::string& option : options) {
+    std::error_code ignored;
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos || std::filesystem::exists(option, ignored)) {
+      VIADUCT_CHECK(ConfigError, !given.folder,
+                    "--adapter: {} and {}: prompts cannot say which; expected NAME=DIR for all but "
+                    "one of them",
+                    *given.folder, option);
+      given.folder = option;
+      continue;
+    }
+    NamedAdapter named{option.substr(0, equals), option.substr(equals + 1)};
+    const auto fits = [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+    };
+    VIADUCT_CHECK(
+        ConfigError,
+        !named.name.empty() && std::ranges::all_of(named.name, fits) && !named.folder.empty(),
+        "--adapter {}: expected DIR, or NAME=DIR with a name of letters, digits, _, - "
+        "and .",
+        option);
+    const bool twice = std::ranges::any_of(
+        given.named, [&](const NamedAdapter& other) { return other.name == named.name; });
+    VIADUCT_CHECK(ConfigError, !twice, "--adapter {}: {} names another adapter already", option,
+                  named.name);
+    given.named.push_back(std::move(named));
+  }
+  return given;
+}
+
+std::vector<std::string> adapter_names(const RunSetup& setup) {
+  std::vector<std::string> names;
+  for (const NamedAdapter& adapter : setup.adapters) names.push_back(adapter.name);
+  return names;
 }
 
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,
@@ -91,7 +115,9 @@ RunSetup open_generation(GenerationArguments& arguments, const std::string& comm
                          std::string_view inputs) {
   move_overrides(arguments.stops, arguments.inference.overrides);
   generation_scope(command).check(arguments.inference.overrides);
-  arguments.inference.adapter = adapter_of(arguments.talk);
+  GivenAdapters adapters = given_adapters(arguments.talk.adapters);
+  arguments.inference.adapter = std::move(adapters.folder);
+  arguments.inference.adapters = std::move(adapters.named);
   RunSetup setup = prepare_inference(arguments.inference);
   VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
                 "{}: no tokenizer files; {} need a tokenizer", setup.pretrained->path.string(),

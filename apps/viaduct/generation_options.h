@@ -49,8 +49,16 @@ struct GenerationArguments {
 };
 
 void add_talk_options(CLI::App& app, TalkOptions& options);
-/// The adapter that is asked for; ConfigError for what is not built yet.
-std::optional<std::string> adapter_of(const TalkOptions& options);
+/// What --adapter asks for.
+struct GivenAdapters {
+  std::optional<std::string> folder;  // DIR, of all prompts that name none
+  std::vector<NamedAdapter> named;    // NAME=DIR, of prompts that name it
+};
+/// ConfigError for two folders without names, for a name that stands twice or is no name. A folder
+/// that exists is one, whatever is in its name.
+GivenAdapters given_adapters(const std::vector<std::string>& options);
+/// The names of the adapters of `setup`, in their order.
+std::vector<std::string> adapter_names(const RunSetup& setup);
 /// The prompts of the model of `setup`, which must outlive them. ConfigError if it has no template
 /// and none is given: the message has the files that were looked for.
 std::unique_ptr<const ChatPrompts> open_chat_prompts(const TalkOptions& options,

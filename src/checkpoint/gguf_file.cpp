@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "checkpoint/gguf_blocks.h"
+#include "tensor/gguf_blocks.h"
 
 namespace viaduct {
 bool is_gguf(const std::filesystem::path& path) {
@@ -77,6 +77,30 @@ void GgufFile::read_into(const std::string& name, const Piece& piece,
     to += elements;
   });
   check_read();
+}
+
+std::optional<GgufTensorType> GgufFile::block_type(const std::string& name) const {
+  const auto at = index_.find(name);
+  if (at == index_.end()) fail_missing(name);
+  const GgufTensor& stored = head_.tensors[at->second];
+  const bool blocks = gguf_type(stored.type).quantized() && stored.shape.rank() == 2;
+  return blocks ? std::optional(stored.type) : std::nullopt;
+}
+
+void GgufFile::read_blocks(const std::string& name, int64_t row, int64_t column, int64_t columns,
+                           std::byte* destination) const {
+  const auto type = block_type(name);
+  const GgufTensor& stored = head_.tensors[index_.at(name)];
+  const int64_t block = gguf_type(stored.type).block;
+  VIADUCT_CHECK(ShapeError,
+                type && row >= 0 && row < stored.shape[0] && column >= 0 && columns >= 0 &&
+                    column + columns <= stored.shape[1] && column % block == 0 &&
+                    columns % block == 0,
+                "{}: row {}, columns {} to {} of \"{}\" {} are no whole blocks", where(), row,
+                column, column + columns, name, to_string(stored.shape));
+  const int64_t begin = gguf_bytes(stored.type, row * stored.shape[1] + column);
+  std::memcpy(destination, begin_of(stored) + begin,
+              static_cast<size_t>(gguf_bytes(stored.type, columns)));
 }
 
 }  // namespace viaduct

@@ -26,6 +26,9 @@ class GgufFile : public TensorSource {
   /// Of quantized types decodes only the blocks of the piece.
   void read_into(const std::string& name, const Piece& piece,
                  std::byte* destination) const override;
+  std::optional<GgufTensorType> block_type(const std::string& name) const override;
+  void read_blocks(const std::string& name, int64_t row, int64_t column, int64_t columns,
+                   std::byte* destination) const override;
   void check_read() const override;
   std::string where() const override { return head_.keys.where(); }
   const TensorInfo* find(const std::string& name) const override;

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "checkpoint/gguf_types.h"
+#include "tensor/gguf_types.h"
 #include "tensor/shape.h"
 
 namespace viaduct {

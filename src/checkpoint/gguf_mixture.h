@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "checkpoint/export_tensors.h"
-#include "checkpoint/gguf_types.h"
 #include "model/model_config.h"
+#include "tensor/gguf_types.h"
 
 namespace viaduct {
 

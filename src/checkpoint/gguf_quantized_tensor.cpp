@@ -10,8 +10,8 @@
 #include "base/json_reader.h"
 #include "base/run_tasks.h"
 #include "base/units.h"
-#include "checkpoint/gguf_blocks.h"
 #include "checkpoint/gguf_search.h"
+#include "tensor/gguf_blocks.h"
 
 namespace viaduct {
 namespace {

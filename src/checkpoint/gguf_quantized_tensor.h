@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "checkpoint/gguf_types.h"
 #include "checkpoint/round_tensor.h"
+#include "tensor/gguf_types.h"
 
 namespace viaduct {
 

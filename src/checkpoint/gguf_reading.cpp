@@ -72,6 +72,21 @@ class GgufWeights : public TensorSource {
         file_.read_into(weight.gguf, piece, destination);
     }
   }
+  std::optional<GgufTensorType> block_type(const std::string& name) const override {
+    const auto at = index_.find(name);
+    if (at == index_.end()) fail_missing(name);
+    // The rows of a file's matrix are the output features, in whatever order.
+    return file_.block_type(weights_[at->second].gguf);
+  }
+  void read_blocks(const std::string& name, int64_t row, int64_t column, int64_t columns,
+                   std::byte* destination) const override {
+    const auto at = index_.find(name);
+    if (at == index_.end()) fail_missing(name);
+    const GgufWeight& weight = weights_[at->second];
+    if (weight.change == GgufWeight::Change::pairs)
+      row = row_in_gguf(row, infos_[at->second].shape[0], weight);
+    file_.read_blocks(weight.gguf, row, column, columns, destination);
+  }
   void check_read() const override { file_.check_read(); }
   std::string where() const override { return file_.where(); }
   const TensorInfo* find(const std::string& name) const override {

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "checkpoint/gguf_blocks.h"
+#include "tensor/gguf_blocks.h"
 
 namespace viaduct {
 

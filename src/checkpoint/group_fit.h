@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "checkpoint/gguf_blocks.h"
+#include "tensor/gguf_blocks.h"
 
 namespace viaduct {
 

@@ -44,6 +44,20 @@ bool copies_table(const std::string& name, const TensorNames& names, const Model
 
 constexpr std::string_view kExcess = " belongs to no parameter of the model";
 
+/// Reads blocks of rows of a part (FrozenWeights::ReadBlocks).
+void read_blocks(const TensorSource& source, const std::string& name, const Part& part,
+                 GgufTensorType type, int64_t first, const Tensor& to) {
+  VIADUCT_CHECK(IoError, source.block_type(name) == type,
+                "{}: {} is not stored in the blocks of {} that it had when the run began",
+                source.where(), name, gguf_type_name(type));
+  const int out = part.transposed ? 1 : 0, in = 1 - out;
+  auto* bytes = static_cast<std::byte*>(to.raw());
+  for (int64_t row = 0; row < to.dim(0); ++row)
+    source.read_blocks(name, part.box.begin[out] + first + row, part.box.begin[in],
+                       part.box.size[in], bytes + row * to.dim(1));
+  source.check_read();
+}
+
 /// At most `most` of the problems, one after the other.
 void add_some(std::string& text, const std::vector<std::string>& problems, size_t most) {
   for (size_t i = 0; i < std::min(problems.size(), most); ++i)
@@ -222,6 +236,9 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
                        const ParameterRun part{run.parameter, run.range.begin, run.range.end};
                        fill_runs(context.device, {{part, run.master_state()}}, source, name_of);
                      });
+  store.write_blocks([&](const Part& part, GgufTensorType type, int64_t first, const Tensor& to) {
+    read_blocks(source, name_of(part.name), part, type, first, to);
+  });
   cursor->finish();
   store.publish_masters(context);
 }

@@ -15,6 +15,11 @@ void TensorSource::read_into(const std::string& name, const Piece& piece,
   check_read();
 }
 
+void TensorSource::read_blocks(const std::string& name, int64_t, int64_t, int64_t,
+                               std::byte*) const {
+  fail<ShapeError>("{}: tensor \"{}\" is not stored in blocks", where(), shown_name(name));
+}
+
 void TensorSource::check_inside(const std::string& name, const Shape& shape,
                                 const Piece& piece) const {
   const bool inside = is_inside(piece.box, shape) && piece.begin >= 0 && piece.begin <= piece.end &&

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/box.h"
+#include "tensor/gguf_types.h"
 #include "tensor/tensor.h"
 
 namespace viaduct {
@@ -35,6 +36,17 @@ class TensorSource {
   /// reads no more than needed. ShapeError if the piece is not inside the tensor, IoError as
   /// `tensor`.
   virtual void read_into(const std::string& name, const Piece& piece, std::byte* destination) const;
+  /// The type of the quantized blocks that a matrix is stored in, as GGUF files have them; nothing
+  /// if it is stored otherwise. Their values are those of `tensor`.
+  virtual std::optional<GgufTensorType> block_type(const std::string& name) const {
+    static_cast<void>(name);
+    return std::nullopt;
+  }
+  /// Copies such blocks to `destination`: those of the columns [column, column + columns), whole
+  /// ones, of a row of W [out, in], as products read it, whatever the tensor's own order; call
+  /// `check_read` afterwards. ShapeError if there are none.
+  virtual void read_blocks(const std::string& name, int64_t row, int64_t column, int64_t columns,
+                           std::byte* destination) const;
   /// To be called after using views returned by `tensor`: IoError if their file could not be read,
   /// or is shorter than when it was opened; the bytes used were then not the stored ones.
   virtual void check_read() const {}

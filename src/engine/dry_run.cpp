@@ -224,8 +224,11 @@ void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, 
   if (repeats) engine.leave_out_repeats(recorded.log);
   in_window(MemorySequence::initialize, [&] { engine.initialize(); });
   for (const Parameter* parameter : engine.store().parameters()) {
-    for (const Part& part : parameter->parts)
-      result.tensors[part.name] = part.logical_shape.elements();
+    for (const Part& part : parameter->parts) {
+      const int64_t elements = part.logical_shape.elements();
+      const bool first = result.tensors.emplace(part.name, elements).second;
+      if (first && parameter->trained) result.trained_parameters += elements;
+    }
   }
   for (const auto& [name, elements] : result.tensors) result.parameters += elements;
   if (config.checkpoint.save && config.checkpoint.async_save && !config.train.skip_train)

@@ -46,7 +46,8 @@ struct DryRun {
   GlobalRank rank;
   /// Elements of the logical tensors that the rank has boxes of, by Hugging Face name.
   std::map<std::string, int64_t> tensors;
-  int64_t parameters = 0;   // their sum: true count, padding not counted
+  int64_t parameters = 0;          // their sum: true count, padding not counted
+  int64_t trained_parameters = 0;  // those of them that are trained
   StepRecord::Peak peak;    // bytes by owner at the fullest moment of a step, one that measures
                             // operands (tensor_inspect) included
   int64_t bytes_after = 0;  // still held when the step has ended

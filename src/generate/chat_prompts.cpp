@@ -7,6 +7,7 @@
 #include "conversation/chat_encoder.h"
 #include "conversation/message_checks.h"
 #include "conversation/tool_visibility.h"
+#include "generate/adapter_choice.h"
 
 namespace viaduct {
 namespace {
@@ -136,10 +137,7 @@ std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, 
           line.where));
       if (!jsonl) continue;
       const auto document = parse_json<nlohmann::json>(line.text, line.where);
-      VIADUCT_CHECK(ConfigError, !document.contains("adapter"),
-                    "{}: \"adapter\": several adapters, of which a line chooses one, are not "
-                    "built yet",
-                    line.where);
+      made.back().adapter = chosen_adapter(document, line.where);
       if (document.contains("id")) made.back().id = document["id"].dump();
     } catch (const ConfigError& error) {
       for (const std::string& problem : error.problems()) problems.add_text(problem);

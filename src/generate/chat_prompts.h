@@ -48,7 +48,7 @@ class ChatPrompts {
 };
 
 /// A conversation of a line of JSON: an object with `messages`, or another form of conversations.
-/// ConfigError that starts with `where` for any other line, and for an `adapter`.
+/// ConfigError that starts with `where` for any other line.
 Conversation read_conversation(const std::string& line, const std::string& where);
 /// A message of a line of JSON, an object with `role`. Errors as read_conversation.
 ChatMessage read_message(const std::string& line, const std::string& where);
@@ -56,8 +56,8 @@ ChatMessage read_message(const std::string& line, const std::string& where);
 Conversation conversation_of(std::string text);
 
 /// Prompts of conversations, made of lines as read by read_prompt_lines: each a JSON object
-/// (`jsonl`; its `id` goes into PromptText), or the text of a user. ConfigError that lists every
-/// line that is no conversation to answer.
+/// (`jsonl`; its `id` and `adapter` go into PromptText), or the text of a user. ConfigError that
+/// lists every line that is no conversation to answer.
 std::vector<PromptText> make_chat_prompts(const std::vector<PromptText>& lines, bool jsonl,
                                           const ChatPrompts& prompts);
 

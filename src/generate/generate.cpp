@@ -84,6 +84,9 @@ void check_prompts(const Generator& generator, std::span<const Prompt> prompts) 
                   "generate: prompt {} of {} tokens and {} new ones do not fit into {} positions",
                   prompt.number, prompt.prompt_tokens(), prompt.max_new_tokens,
                   generator.positions());
+    VIADUCT_CHECK(ConfigError, prompt.adapter == prompts.front().adapter,
+                  "generate: prompts {} and {} of one batch have different adapters",
+                  prompts.front().number, prompt.number);
   }
 }
 
@@ -105,6 +108,7 @@ std::vector<Generated> generate(Generator& generator, std::span<const Prompt> pr
                                 const GenerateOptions& options, TakeToken take) {
   check(options.sampling);
   check_prompts(generator, prompts);
+  generator.use(prompts.front().adapter);
   generator.start(static_cast<int64_t>(prompts.size()));
   PromptBatch batch(generator, prompts, options, take);
   batch.run(prompt_passes(prompts));
@@ -113,6 +117,7 @@ std::vector<Generated> generate(Generator& generator, std::span<const Prompt> pr
 
 void rehearse(Generator& generator, std::span<const Prompt> prompts) {
   check_prompts(generator, prompts);
+  generator.use(prompts.front().adapter);
   generator.start(static_cast<int64_t>(prompts.size()));
   const auto nothing = [](int64_t, std::span<const float>) { return int32_t{0}; };
   std::vector<Ids> feeds(prompts.size());

@@ -20,8 +20,8 @@ using TakeToken = FunctionRef<bool(size_t i, int32_t id)>;
 std::vector<Generated> generate(Generator& generator, std::span<const Prompt> prompts,
                                 const GenerateOptions& options, TakeToken take);
 
-/// ConfigError if there is no prompt, for one without tokens, and for one that exceeds the
-/// generator's positions with its new tokens.
+/// ConfigError if there is no prompt, for one without tokens, for one that exceeds the generator's
+/// positions with its new tokens, and for prompts of different adapters: they are of one model.
 void check_prompts(const Generator& generator, std::span<const Prompt> prompts);
 
 /// Divides the prompts into passes of about this many tokens, whole prompts: each an index range.

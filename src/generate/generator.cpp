@@ -222,32 +222,28 @@ Tensor Generator::feed(Feed ids) {
 
 Tensor Generator::run(Feed ids) {
   const Pass pass = pass_of(ids);
-  RankContext context = borrowed_ ? borrowed_->context
-                                  : RankContext{.ops = this->context(),
-                                                .weights = *store_,
-                                                .groups = groups_,
-                                                .settings = settings_.layers};
-  context.cache = cache_.get();
+  RankContext context = pass_context();
+  const Model& model = model_in_use();
   Tensor logits;
   const auto instead_of_head = [&](const HeadSegment& head, const Tensor& stream) {
     if (fed_sequences(ids) > 0) logits = logits_of(context, head, pass.batch, stream, ids);
   };
   const auto this_one = [&](int64_t) { return pass.batch; };
-  ModelStage stage(*model_, context,
+  ModelStage stage(model, context,
                    {.message_format = settings_.parallelism.message_format.value_or(
                         settings_.layers.precision.stream),
                     .has_backward = false,
                     .instead_of_head = instead_of_head,
                     .hooks = borrowed_ ? borrowed_->hooks : std::vector<SegmentHooks*>()},
                    this_one);
-  const ScheduleSettings schedule = forward_schedule(settings_.parallelism.schedule,
-                                                     groups_.pp().size(), model_->chunks().size());
+  const ScheduleSettings schedule =
+      forward_schedule(settings_.parallelism.schedule, groups_.pp().size(), model.chunks().size());
   run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
                settings_.parallelism.executor);
   cache_->end_step();
   cache_->forget(pass.filled, pass.filling);
   if (!logits) return Tensor();
-  return on_host(device_, logits, static_cast<float>(model_->head()->spec().softcap));
+  return on_host(device_, logits, static_cast<float>(model.head()->spec().softcap));
 }
 
 std::vector<int32_t> Generator::step(Feed ids, Choose choose) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "generate/adapted_model.h"
 #include "model/model.h"
 #include "model/segment_hooks.h"
 #include "nn/context.h"
@@ -63,6 +64,19 @@ class Generator {
   /// For loading the weights; only of a generator that has its own.
   ParameterStore& store() { return *store_; }
   OpContext context() { return {device_, ops_}; }
+
+  /// Adds the model with an adapter, which shares the weights of this one; returns its number, 1,
+  /// 2, … in order. ConfigError where replicas share experts: the rows of one adapter would meet
+  /// another's.
+  int64_t add_adapter(const AdapterSettings& adapters);
+  int64_t adapters() const { return static_cast<int64_t>(adapted_.size()); }
+  /// The weights of adapter `number` that are its own, for loading; null where this rank has none.
+  ParameterStore* adapter_store(int64_t number) { return adapted(number).weights().own(); }
+  /// The model of the next passes: that of an adapter, or 0: this one. What is cached is another
+  /// model's if that changes: then all sequences are emptied, and true is returned. ShapeError for
+  /// a number that there is not.
+  bool use(int64_t number);
+
   int64_t positions() const { return settings_.positions; }
   /// The replicas of the model that take different prompts.
   Communicator& replicas() const { return groups_.dp(); }
@@ -108,6 +122,10 @@ class Generator {
     int64_t filled = 0, filling = 0;
   };
   Pass pass_of(Feed ids);
+  AdaptedModel& adapted(int64_t number);
+  /// The context of a pass of the model in use, and that model.
+  RankContext pass_context();
+  const Model& model_in_use() const;
   /// Runs a pass; logits as `feed`.
   Tensor run(Feed ids);
   /// Tells the other replicas whether this one has tokens to feed; returns whether any has.
@@ -127,6 +145,9 @@ class Generator {
   std::unique_ptr<ParameterStore> store_;
   std::optional<BorrowedModel> borrowed_;  // instead of these two
   const Model* model_ = nullptr;
+  MagnitudeFactors factors_;  // of the own model's adapter
+  std::vector<std::unique_ptr<AdaptedModel>> adapted_;
+  int64_t in_use_ = 0;  // one of these, or 0
   std::unique_ptr<KeyValueCache> cache_;
 };
 

@@ -30,6 +30,7 @@ Generated KeptSequence::answer(const Prompt& prompt, const GenerateOptions& opti
                                FunctionRef<bool(int32_t id)> take) {
   check(options.sampling);
   check_prompts(generator_, {&prompt, 1});
+  if (generator_.use(prompt.adapter)) cached_.clear();
   PromptSequence sequence(prompt, generator_.model().config().vocabulary);
   const auto differs =
       std::mismatch(prompt.ids.begin(), prompt.ids.end(), cached_.begin(), cached_.end()).first;

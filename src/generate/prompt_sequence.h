@@ -21,6 +21,7 @@ struct Prompt {
   int64_t max_new_tokens = 0;
   /// Whether the new tokens go on with its text; no: they answer it, with a text of their own.
   bool continues = false;
+  int64_t adapter = 0;  // of the generator (Generator::use)
 
   /// The tokens whose text the new ones go on with.
   std::span<const int32_t> text_before() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/given_path.h"
@@ -9,13 +10,17 @@
 #include "base/json_reader.h"
 #include "config/problems.h"
 #include "data/tokenizer/text_ids.h"
+#include "generate/adapter_choice.h"
 
 namespace viaduct {
 namespace {
 
 constexpr int64_t kDefaultNewTokens = 128;
 
-std::string prompt_of_json(const std::string& line, const std::string& where) {
+/// Puts what a line of JSON says in its place.
+void read_line(PromptText& text) {
+  const std::string line = text.text;
+  const std::string& where = text.where;
   const auto document = parse_json<nlohmann::json>(line, where);
   VIADUCT_CHECK(IoError, document.is_object(), "{}: expected a JSON object, found '{}'", where,
                 line.substr(0, 80));
@@ -24,7 +29,8 @@ std::string prompt_of_json(const std::string& line, const std::string& where) {
                 "{}: expected a text \"prompt\", {}", where,
                 prompt == document.end() ? std::string("which is missing")
                                          : "found " + prompt->dump().substr(0, 80));
-  return prompt->get<std::string>();
+  text.text = prompt->get<std::string>();
+  text.adapter = chosen_adapter(document, where);
 }
 
 }  // namespace
@@ -53,13 +59,14 @@ PromptLines read_prompt_file(const std::filesystem::path& file, std::string_view
 
 std::vector<PromptText> plain_prompts(PromptLines lines) {
   if (lines.jsonl) {
-    for (PromptText& line : lines.lines) line.text = prompt_of_json(line.text, line.where);
+    for (PromptText& line : lines.lines) read_line(line);
   }
   return std::move(lines.lines);
 }
 
 std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tokenizer& tokenizer,
-                                 const ModelConfig& model, std::optional<int64_t> max_new_tokens) {
+                                 const ModelConfig& model, std::optional<int64_t> max_new_tokens,
+                                 const std::vector<std::string>& adapters) {
   Problems problems;
   std::vector<Prompt> prompts;
   for (const PromptText& text : texts) {
@@ -76,6 +83,11 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
           "{}: --max-new-tokens is {}; the model has {} positions and this prompt {}, which leaves "
           "{}",
           text.where, *max_new_tokens, model.max_positions, prompt.ids.size(), room);
+    }
+    try {
+      prompt.adapter = adapter_number(text.adapter, adapters, text.where);
+    } catch (const ConfigError& error) {
+      problems.add_text(error.what());
     }
     prompt.continues = !text.ids;
     prompt.max_new_tokens = max_new_tokens.value_or(std::min(kDefaultNewTokens, room));
@@ -101,11 +113,12 @@ int64_t longest(const std::vector<Prompt>& prompts) {
 
 std::vector<std::vector<Prompt>> batches_by_length(std::vector<Prompt> prompts, int64_t most) {
   std::stable_sort(prompts.begin(), prompts.end(), [](const Prompt& a, const Prompt& b) {
-    return a.prompt_tokens() < b.prompt_tokens();
+    return std::pair(a.adapter, a.prompt_tokens()) < std::pair(b.adapter, b.prompt_tokens());
   });
   std::vector<std::vector<Prompt>> batches;
   for (Prompt& prompt : prompts) {
-    if (batches.empty() || static_cast<int64_t>(batches.back().size()) == most)
+    if (batches.empty() || static_cast<int64_t>(batches.back().size()) == most ||
+        batches.back().front().adapter != prompt.adapter)
       batches.emplace_back();
     batches.back().push_back(std::move(prompt));
   }

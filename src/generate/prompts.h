@@ -22,6 +22,7 @@ struct PromptText {
   std::string id = {};  // JSON: what the line of a conversation calls itself; empty: nothing
   /// Of a conversation: what of its tools the template does not show, in words; or "".
   std::string hidden_tools = {};
+  std::optional<std::string> adapter = {};  // chosen_adapter of its line
 };
 
 /// Lines as they are, and whether they are JSONL.
@@ -35,14 +36,16 @@ PromptLines read_prompt_lines(std::istream& in, const std::string& name, bool js
 /// .jsonl or .json.
 PromptLines read_prompt_file(const std::filesystem::path& file,
                              std::string_view given_by = "--prompt-file");
-/// The lines themselves, or in JSONL their field "prompt". IoError that names the line for JSON
-/// that is malformed or has no such text.
+/// The lines themselves, or in JSONL their fields "prompt" and "adapter". IoError that names the
+/// line for JSON that is malformed or has no such text; ConfigError as chosen_adapter.
 std::vector<PromptText> plain_prompts(PromptLines lines);
 
 /// Ids and limits of prompts 0, 1, …: `max_new_tokens` of each, or without it 128, limited by the
-/// model's positions. ConfigError that lists every prompt that is empty or too long.
+/// model's positions. ConfigError that lists every prompt that is empty, too long, or asks for an
+/// adapter that is none of `adapters`, their names.
 std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tokenizer& tokenizer,
-                                 const ModelConfig& model, std::optional<int64_t> max_new_tokens);
+                                 const ModelConfig& model, std::optional<int64_t> max_new_tokens,
+                                 const std::vector<std::string>& adapters = {});
 
 /// The tokens that end a text, of the tokenizer and of the model.
 std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& model);
@@ -50,8 +53,8 @@ std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& 
 /// Maximum tokens of a sequence: prompt and new tokens.
 int64_t longest(const std::vector<Prompt>& prompts);
 
-/// Divides the prompts into batches of at most `most`, sorted by length so that fewer passes wait
-/// for a long prompt.
+/// Divides the prompts into batches of at most `most`, each of one adapter, sorted by length so
+/// that fewer passes wait for a long prompt.
 std::vector<std::vector<Prompt>> batches_by_length(std::vector<Prompt> prompts, int64_t most);
 
 }  // namespace viaduct

@@ -13,8 +13,13 @@ namespace {
 
 /// Why a layer cannot be stored so by each of `ranks` tensor ranks; "" if it can.
 std::string misfit(BaseFormat format, const ModelConfig& model, const AdaptableModule& module,
-                   int64_t ranks) {
-  const int64_t block = stored_columns(format);
+                   int64_t ranks, const BlockTypes& blocks) {
+  int64_t block = stored_columns(format);
+  if (format == BaseFormat::blocks) {
+    const auto type = blocks.find(module.name + ".weight");
+    if (type == blocks.end()) return "";  // it has the recipe's format
+    block = gguf_type(type->second).block;
+  }
   const bool by_inputs = module.layer == "linear_proj" || module.layer == "linear_fc2";
   if (by_inputs && ranks > 1) {
     const int64_t here = module.in / ranks;
@@ -38,9 +43,10 @@ std::string misfit(BaseFormat format, const ModelConfig& model, const AdaptableM
 }
 
 /// Of the first layer that cannot be stored so.
-std::string misfit(BaseFormat format, const ModelConfig& model, int64_t ranks) {
+std::string misfit(BaseFormat format, const ModelConfig& model, int64_t ranks,
+                   const BlockTypes& blocks) {
   for (const AdaptableModule& module : adaptable_modules(model)) {
-    std::string why = misfit(format, model, module, ranks);
+    std::string why = misfit(format, model, module, ranks, blocks);
     if (!why.empty()) return why;
   }
   return "";
@@ -51,28 +57,37 @@ std::string misfit(BaseFormat format, const ModelConfig& model, int64_t ranks) {
 std::optional<BaseFormat> base_format(const PeftConfig& config) {
   if (!config.base_format) return std::nullopt;
   if (*config.base_format == "nf4") return BaseFormat::nf4;
+  if (*config.base_format == "blocks") return BaseFormat::blocks;
   return *config.base_format == "fp8" ? BaseFormat::fp8 : BaseFormat::bf16;
 }
 
-void check_base_format(BaseFormat format, const ModelConfig& model, int tensor_ranks) {
-  VIADUCT_CHECK(ConfigError, !model.moe.any() && !model.latent.any(),
-                "peft.base_format: frozen weights of models with {} have the recipe's format; "
-                "expected null (model family {})",
-                model.moe.any() ? "experts" : "latent attention", model.family);
-  const std::string why = misfit(format, model, tensor_ranks);
-  if (why.empty()) return;
+std::string base_format_problem(BaseFormat format, const ModelConfig& model, int tensor_ranks,
+                                const BlockTypes& blocks) {
+  if (model.moe.any() || model.latent.any())
+    return fmt::format(
+        "peft.base_format: frozen weights of models with {} have the recipe's format; expected "
+        "null (model family {})",
+        model.moe.any() ? "experts" : "latent attention", model.family);
+  const std::string why = misfit(format, model, tensor_ranks, blocks);
+  if (why.empty()) return "";
   int64_t nearest = 0;
   for (int64_t ranks = 1; ranks <= model.heads; ++ranks) {
     const bool cuts = model.heads % ranks == 0 && model.feed_forward % ranks == 0 &&
                       (model.kv_heads % ranks == 0 || ranks % model.kv_heads == 0);
-    if (!cuts || !misfit(format, model, ranks).empty()) continue;
+    if (!cuts || !misfit(format, model, ranks, blocks).empty()) continue;
     if (nearest == 0 || std::abs(ranks - tensor_ranks) < std::abs(nearest - tensor_ranks))
       nearest = ranks;
   }
-  fail<ConfigError>("peft.base_format with model.tensor_model_parallel_size = {}: {}; {}",
-                    tensor_ranks, why,
-                    nearest > 0 ? fmt::format("nearest degree that works: {}", nearest)
-                                : std::string("expected bf16, fp8 or null"));
+  return fmt::format("peft.base_format with model.tensor_model_parallel_size = {}: {}; {}",
+                     tensor_ranks, why,
+                     nearest > 0 ? fmt::format("nearest degree that works: {}", nearest)
+                                 : std::string("expected bf16, fp8 or null"));
+}
+
+void check_base_format(BaseFormat format, const ModelConfig& model, int tensor_ranks,
+                       const BlockTypes& blocks) {
+  const std::string problem = base_format_problem(format, model, tensor_ranks, blocks);
+  if (!problem.empty()) throw ConfigError(problem);
 }
 
 }  // namespace viaduct

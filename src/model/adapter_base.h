@@ -2,18 +2,29 @@
 // The format of the frozen weights under adapters: what section `peft` asks for, and whether the
 // model's layers can be cut so.
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "model/adapter_config.h"
 #include "model/model_config.h"
+#include "tensor/gguf_types.h"
 
 namespace viaduct {
 
 /// peft.base_format; none: the recipe's.
 std::optional<BaseFormat> base_format(const PeftConfig& config);
 
-/// ConfigError where blocks of elements with one scale do not fit a layer, or a tensor rank's part
-/// of it, with the nearest degree that works; and for experts and latent attention.
-void check_base_format(BaseFormat format, const ModelConfig& model, int tensor_ranks);
+/// The tensors of a GGUF file that stay as they are with BaseFormat::blocks (AdapterSettings).
+using BlockTypes = std::map<std::string, GgufTensorType>;
+
+/// Why frozen weights cannot be stored so, beginning with the setting and ending with what to
+/// expect; "" if they can: blocks of elements with one scale do not fit a layer, or a tensor rank's
+/// part of it (with the nearest degree that works), or the model has experts or latent attention.
+std::string base_format_problem(BaseFormat format, const ModelConfig& model, int tensor_ranks,
+                                const BlockTypes& blocks = {});
+/// ConfigError with it.
+void check_base_format(BaseFormat format, const ModelConfig& model, int tensor_ranks,
+                       const BlockTypes& blocks = {});
 
 }  // namespace viaduct

@@ -65,9 +65,10 @@ FieldGroup peft_fields(PeftConfig& config) {
       .positive()
       .on_resume(resume::free);
   group
-      .field("dropout", config.dropout,
-             "Dropout on the input of adapters, in training; layers that share it (q, k, v) share "
-             "what is dropped.")
+      .field(
+          "dropout", config.dropout,
+          "Dropout of adapters, in training: by default on their input, and layers that share it "
+          "(q, k, v; the experts of a token) share what is dropped.")
       .alias("lora_dropout")
       .from_below(0, 1)
       .on_resume(resume::said("dropout has this rate from here on"));
@@ -78,11 +79,13 @@ FieldGroup peft_fields(PeftConfig& config) {
       .alias("modules_to_save")
       .constraint("each matches a module")
       .on_resume(resume::other_shapes);
-  constexpr const char* kLater = "further kinds of adapters";
-  group.field("dropout_position", config.dropout_position, "Where that dropout is.")
+  group
+      .field("dropout_position", config.dropout_position,
+             "Where that dropout is: pre, on what adapters read; post, on what they add "
+             "(Megatron-Bridge's; PEFT has pre alone).")
       .one_of({"pre", "post"})
-      .accepts({"pre"})  // as it is
-      .planned(kLater);
+      .on_resume(resume::said("dropout is there from here on"));
+  constexpr const char* kLater = "further kinds of adapters";
   group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
       .one_of({"zero"})
       .accepts({"zero"})  // as it does
@@ -91,8 +94,9 @@ FieldGroup peft_fields(PeftConfig& config) {
       .field(
           "base_format", config.base_format,
           "How the frozen linear layers of the blocks are stored: bf16, fp8 (blocks of 128), nf4 "
-          "(QLoRA: 4 bits with double quantization); null: in the format of the recipe.")
-      .one_of({"bf16", "fp8", "nf4"})
+          "(QLoRA: 4 bits with double quantization), blocks (as a GGUF file has them: Q8_0, Q4_K, "
+          "…); null: in the format of the recipe, and of a run that trains on a GGUF file blocks.")
+      .one_of({"bf16", "fp8", "nf4", "blocks"})
       .on_resume(resume::said("the frozen weights are rounded otherwise from here on"));
   return group;
 }

@@ -22,15 +22,19 @@ struct PeftConfig {
   double lora_plus_ratio = 1;
   std::optional<std::string> base_format;  // of the frozen linear layers
   double dropout = 0;
+  std::string dropout_position = "pre";
   std::vector<std::string> train;
-  // Planned:
-  std::string dropout_position = "pre", lora_B_init_method = "zero";
+  std::string lora_B_init_method = "zero";  // planned
 
   /// What these settings or the adapter's files are for the run's model; no field. Empty until the
   /// model is known.
   AdapterSettings resolved;
+  /// Prompts of the command name adapters (RunSetup::adapters); no field.
+  bool prompts_choose = false;
 
-  bool any() const { return scheme.has_value() || adapter.has_value(); }
+  /// Whether the model itself has adapters.
+  bool adapts() const { return scheme.has_value() || adapter.has_value(); }
+  bool any() const { return adapts() || prompts_choose; }
 };
 
 FieldGroup peft_fields(PeftConfig& config);

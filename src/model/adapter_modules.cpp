@@ -19,14 +19,6 @@
 namespace viaduct {
 namespace {
 
-/// Refuses what has no adapters yet.
-void check_model(const ModelConfig& model) {
-  VIADUCT_CHECK(ConfigError, model.mtp_layers == 0,
-                "peft: adapters of models with multi-token prediction are not built yet (model "
-                "family {}); model.mtp_num_layers=0 leaves it out",
-                model.family);
-}
-
 /// Adds a block's modules to a list.
 class BlockModules {
  public:
@@ -118,9 +110,23 @@ bool matches(const std::string& pattern, const AdaptableModule& module) {
   return pattern == "all-linear" || pattern == module.layer || names_module(pattern, module.name);
 }
 
+/// Tables and the head are matrices too, and have no adapters.
+void check_no_table(const std::string& pattern, const char* field, const ModelConfig& model) {
+  const TensorNames& names = model_family(model.family).names;
+  for (const std::string& table : {names.token_embedding, names.position_embedding, names.head}) {
+    if (table.empty() || !names_module(pattern, table)) continue;
+    const bool head = table == names.head;
+    fail<ConfigError>(
+        "peft.{}: {} is {}, {}, which has no adapter: those of embeddings and heads are not built; "
+        "peft.train=[{}] trains it whole",
+        field, pattern, table, head ? "the head" : "an embedding",
+        last_part(head && model.tied_embeddings ? names.token_embedding : table));
+  }
+}
+
 /// The modules that one of the patterns matches, which all match something.
 std::vector<bool> matched(const std::vector<std::string>& patterns, const char* field,
-                          const std::vector<AdaptableModule>& modules) {
+                          const std::vector<AdaptableModule>& modules, const ModelConfig& model) {
   std::vector<bool> found(modules.size(), false);
   for (const std::string& pattern : patterns) {
     bool any = false;
@@ -136,6 +142,7 @@ std::vector<bool> matched(const std::vector<std::string>& patterns, const char* 
     for (const AdaptableModule& module : modules) add(last_part(module.name));
     for (const AdaptableModule& module : modules)
       if (!module.named_only) add(std::string(module.layer));
+    check_no_table(pattern, field, model);
     const auto near = nearest_name(pattern, names);
     fail<ConfigError>("peft.{}: {} matches no linear layer of the model{} (layers: {})", field,
                       pattern, near ? fmt::format("; nearest: {}", *near) : "",
@@ -168,7 +175,6 @@ InitKind init_of(const std::string& name) {
 }  // namespace
 
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model) {
-  check_model(model);
   const TensorNames& names = model_family(model.family).names;
   std::vector<AdaptableModule> modules;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
@@ -232,8 +238,9 @@ AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& mod
   const std::vector<AdaptableModule> modules = adaptable_modules(model);
   VIADUCT_CHECK(ConfigError, !config.target_modules.empty(),
                 "peft.target_modules: empty; all-linear adapts every linear layer");
-  const std::vector<bool> wanted = matched(config.target_modules, "target_modules", modules);
-  const std::vector<bool> left_out = matched(config.exclude_modules, "exclude_modules", modules);
+  const std::vector<bool> wanted = matched(config.target_modules, "target_modules", modules, model);
+  const std::vector<bool> left_out =
+      matched(config.exclude_modules, "exclude_modules", modules, model);
   const auto ranks = numbers(config.rank_pattern, "rank_pattern", true);
   const auto alphas = numbers(config.alpha_pattern, "alpha_pattern", false);
   AdapterSettings settings;

@@ -24,8 +24,8 @@ struct AdaptableModule {
   bool magnitudes = true;
 };
 
-/// All of them, block by block. ConfigError for models whose adapters are not built yet: with
-/// multi-token prediction.
+/// All of them, block by block. Layers of multi-token prediction have none: they are frozen, and
+/// their losses train the adapters below.
 std::vector<AdaptableModule> adaptable_modules(const ModelConfig& model);
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".
@@ -37,7 +37,8 @@ std::vector<std::string> last_parts(const std::vector<std::string>& names);
 bool names_module(const std::string& pattern, const std::string& module);
 
 /// What `config` asks for. ConfigError for a pattern that matches nothing, with the nearest name,
-/// if nothing is left, and for a rank or alpha that is no number or too small.
+/// for tables and heads by name, if nothing is left, and for a rank or alpha that is no number or
+/// too small.
 AdapterSettings choose_adapters(const PeftConfig& config, const ModelConfig& model);
 
 /// ConfigError, beginning with `what`, for adapters with magnitudes (DoRA) of modules that they are

@@ -81,7 +81,8 @@ LowRankTerms ParameterMaker::terms(const std::string& path, const std::vector<Ad
                     share(std::move(b)), std::move(magnitudes)});
     first += rank;
   }
-  const LowRankTerms::Dropout dropout{settings_.adapters.dropout, hash64(path + ".lora_dropout"),
+  const LowRankTerms::Dropout dropout{settings_.adapters.dropout, settings_.adapters.dropout_after,
+                                      hash64(path + ".lora_dropout"),
                                       cut_inputs ? in * place_.tp_rank : 0};
   return {share(std::move(a)), std::move(made), dropout};
 }

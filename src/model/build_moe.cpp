@@ -1,5 +1,7 @@
 #include "model/build_moe.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "model/expert_adapters.h"
 #include "nn/moe/combine.h"
@@ -54,6 +56,14 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
                 b.place.tp);
   const std::string path = "blocks." + std::to_string(layer) + ".mlp";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  const bool fused = fuses_experts(b.names) && c.gated;
+  std::vector<std::string> up{at(b.names.expert_up)};
+  if (c.gated && !fused) up.insert(up.begin(), at(b.names.expert_gate));
+  ExpertTerms up_terms = b.make.experts_up_terms(path + ".experts.up", up,
+                                                 c.gated ? at(joined_expert_name(b.names)) : "");
+  ExpertTerms down_terms =
+      b.make.experts_down_terms(path + ".experts.down", at(b.names.expert_down));
+  c.moe.row_indices = b.settings.adapters.dropout > 0 && (up_terms.any() || down_terms.any());
   const ExpertPlace place{.ranks = int64_t{1} * b.place.ep * b.place.etp,
                           .copies = b.place.etp,
                           .own_grid = b.place.expert_grid,
@@ -96,9 +106,6 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   } else {
     add_exchange(std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
   }
-  const bool fused = fuses_experts(b.names) && c.gated;
-  std::vector<std::string> up{at(b.names.expert_up)};
-  if (c.gated && !fused) up.insert(up.begin(), at(b.names.expert_gate));
   ExpertsParts parts{b.make.experts_up(path + ".experts.up", up, layer),
                      b.make.experts_down(path + ".experts.down", at(b.names.expert_down), layer),
                      c.activation,
@@ -106,9 +113,8 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
                      {c.activation_clamp, c.activation_offset, fused},
                      nullptr,
                      nullptr,
-                     b.make.experts_up_terms(path + ".experts.up", up,
-                                             c.gated ? at(joined_expert_name(b.names)) : ""),
-                     b.make.experts_down_terms(path + ".experts.down", at(b.names.expert_down))};
+                     std::move(up_terms),
+                     std::move(down_terms)};
   if (c.up_bias) {
     VIADUCT_CHECK(ConfigError, place.copies == 1,
                   "model.expert_tensor_parallel_size: {} with biases of experts "

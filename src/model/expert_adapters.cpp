@@ -40,7 +40,8 @@ LowRankTerms ParameterMaker::replicated_terms(const std::string& path,
         {begin, piece.rows, first, shape->rank, shape->scale(), share(std::move(b)), nullptr});
   }
   if (made.empty()) return {};
-  LowRankTerms::Dropout dropout{settings_.adapters.dropout, hash64(path + ".lora_dropout")};
+  LowRankTerms::Dropout dropout{settings_.adapters.dropout, settings_.adapters.dropout_after,
+                                hash64(path + ".lora_dropout")};
   dropout.of_stream = true;
   return {share(std::move(a)), std::move(made), dropout};
 }
@@ -165,7 +166,10 @@ ExpertTerms ParameterMaker::expert_terms(const std::string& path,
         {piece.first_feature, features, first, rank, piece.shape.scale(), share(std::move(b))});
     first += rank;
   }
-  return {share(std::move(a)), std::move(made)};
+  const LowRankTerms::Dropout dropout{settings_.adapters.dropout, settings_.adapters.dropout_after,
+                                      hash64(path + ".lora_dropout"),
+                                      cut_inputs ? columns * place_.etp_rank : 0};
+  return {share(std::move(a)), std::move(made), dropout};
 }
 
 }  // namespace viaduct

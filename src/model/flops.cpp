@@ -105,7 +105,8 @@ FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters)
   if (!adapters.any()) return sizes;
   const TensorNames& names = model_family(config.family).names;
   if (adapters.trained.contains(config.tied_embeddings ? names.token_embedding : names.head))
-    sizes.trained_parameters = static_cast<double>(config.vocabulary * config.hidden);
+    sizes.trained_parameters =  // used once more by each layer of multi-token prediction
+        static_cast<double>(config.vocabulary * config.hidden * (1 + config.mtp_layers));
   for (const AdaptableModule& module : adaptable_modules(config)) {
     const AdapterShape* shape = adapters.of(module.name);
     if (shape != nullptr)

@@ -48,6 +48,20 @@ int64_t rows_of(const std::vector<Part>& parts) {
   return parts.empty() ? 0 : parts.back().storage_row + parts.back().rows();
 }
 
+/// In the format of frozen weights, where it has one.
+void store_frozen(Parameter& p, const AdapterSettings& adapters) {
+  if (adapters.base_format != BaseFormat::blocks) {
+    p.stored = adapters.base_format;
+    return;
+  }
+  for (const Part& part : p.parts) {
+    const auto type = adapters.blocks.find(part.name);
+    if (type == adapters.blocks.end()) return p.block_types.clear();
+    p.block_types.push_back(type->second);
+  }
+  p.stored = BaseFormat::blocks;
+}
+
 }  // namespace
 
 ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
@@ -57,12 +71,12 @@ ParameterPointer ParameterMaker::share(Parameter p, std::string name) const {
                   config_.family, p.path);
   }
   const AdapterSettings& adapters = settings_.adapters;
-  if (!adapters.any() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
+  if (!adapters.freezes() || p.adapter) return std::make_shared<const Parameter>(std::move(p));
   if (name.empty() && !p.parts.empty()) name = p.parts.front().name;
   p.trained = adapters.trained.contains(module_of_parameter(name));
   const std::optional<BaseFormat>& format = adapters.base_format;
   const bool same = format == BaseFormat::bf16 && settings_.precision.weight == DType::bf16;
-  if (!p.trained && p.multiplied && !p.vocabulary && !same) p.stored = format;
+  if (!p.trained && p.multiplied && !p.vocabulary && !same) store_frozen(p, adapters);
   p.decoupled_rate = false;  // B has it
   // PEFT's files have what trains, under their names.
   for (Part& part : p.parts)

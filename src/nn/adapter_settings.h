@@ -33,15 +33,22 @@ struct AdapterSettings {
   InitKind init = InitKind::kaiming_uniform;  // of A; B is zero
   bool magnitudes = false;                    // all have them (DoRA)
   double dropout = 0;                         // on their inputs, in training
+  bool dropout_after = false;                 // on what they add instead
   /// Modules of the model itself that train as well, by the same names ("model.norm").
   std::set<std::string> trained;
   /// Of the frozen linear layers of blocks; none: their own.
   std::optional<BaseFormat> base_format = {};
+  /// With BaseFormat::blocks: the types of the tensors that are stored so, by their Hugging Face
+  /// names. A layer of several has them all, or its own format.
+  std::map<std::string, GgufTensorType> blocks = {};
   /// The adapter's files have the experts of a layer together (checkpoint/peft_experts.h).
   bool fused_experts = false;
 
   /// Whether the run has adapters; then all other parameters are frozen but those of `trained`.
   bool any() const { return !modules.empty(); }
+  /// Whether parameters are frozen: beside adapters, and those of a model in a format of its own
+  /// beside which others have adapters (generate/adapted_model.h).
+  bool freezes() const { return any() || base_format.has_value(); }
   const AdapterShape* of(const std::string& module) const {
     const auto found = modules.find(module);
     return found == modules.end() ? nullptr : &found->second;

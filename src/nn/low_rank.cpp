@@ -1,7 +1,9 @@
 #include "nn/low_rank.h"
 
 #include <algorithm>
+#include <string>
 
+#include "base/hash.h"
 #include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
@@ -32,14 +34,42 @@ void scale_terms(RankContext& context, const std::vector<LowRankTerms::Term>& te
   }
 }
 
+void drop_added(RankContext& context, const LowRankTerms::Dropout& dropout,
+                const LowRankTerms::Term& term, const Tensor& tokens, const Tensor& x,
+                const Tensor& out) {
+  // By the features of the logical matrix, wherever its rows of B are.
+  for (const Part& part : term.b->parts) {
+    if (part.storage_row >= term.features) break;  // of further experts, which are alike
+    const auto features = [&](const Tensor& all) {
+      return all.slice(1, part.storage_row, part.rows());
+    };
+    DropoutArgs args{features(x), Tensor(), features(out), dropout.probability};
+    args.key = {context.settings.seed, hash64(term.b->path + ".dropout")};
+    args.token_index = tokens;
+    args.first_feature = part.box.begin[0];
+    viaduct::dropout(context.ops, args);
+  }
+}
+
+Tensor LowRankTerms::tokens_of(const RankContext& context, int64_t rows) const {
+  if (!dropout_.of_stream || !stream_is_cut(context)) return context.token_index;
+  return context.token_index.slice(0, context.groups.tp().rank() * rows, rows);
+}
+
 void LowRankTerms::run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const {
   DropoutArgs args{x, Tensor(), out, dropout_.probability};
   args.key = {context.settings.seed, dropout_.path_hash};
-  args.token_index = context.token_index;
-  if (dropout_.of_stream && stream_is_cut(context))
-    args.token_index = args.token_index.slice(0, context.groups.tp().rank() * x.dim(0), x.dim(0));
+  args.token_index = tokens_of(context, x.dim(0));
   args.first_feature = dropout_.first_feature;
   dropout(context.ops, args);
+}
+
+Tensor LowRankTerms::gradient_of(RankContext& context, const Term& term, const Tensor& dy) const {
+  const Tensor own = dy.slice(1, term.first_feature, term.features);
+  if (!dropout_.drops_outputs(context)) return own;
+  const Tensor dropped = context.ops.allocate(own.dtype(), own.shape(), MemoryTag::activations);
+  drop_added(context, dropout_, term, tokens_of(context, own.dim(0)), own, dropped);
+  return dropped;
 }
 
 Tensor LowRankTerms::dropped(RankContext& context, const Tensor& x) const {
@@ -62,9 +92,16 @@ Tensor LowRankTerms::reduce_dropped(RankContext& context, const Tensor& x,
 void LowRankTerms::add_to(RankContext& context, const Tensor& reduced, const Tensor& y) const {
   for (const Term& term : terms_) {
     const AcquiredWeight b(context.weights, *term.b, WeightUse::forward);
-    run_product(context.ops,
-                added_product(GemmForm::forward, reduced.slice(1, term.first, term.rank),
-                              b.tensor(), y.slice(1, term.first_feature, term.features)));
+    const Tensor own = reduced.slice(1, term.first, term.rank);
+    const Tensor to = y.slice(1, term.first_feature, term.features);
+    if (!dropout_.drops_outputs(context)) {
+      run_product(context.ops, added_product(GemmForm::forward, own, b.tensor(), to));
+      continue;
+    }
+    const Tensor added = context.activation(to.shape(), MemoryTag::activations);
+    run_product(context.ops, {GemmForm::forward, own, b.operand(), added});
+    drop_added(context, dropout_, term, tokens_of(context, added.dim(0)), added, added);
+    add(context.ops, {to, added, to});
   }
 }
 
@@ -74,9 +111,8 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
   const Tensor d_reduced = context.activation({dy.dim(0), a_->shape[0]}, MemoryTag::activations);
   for (const Term& term : terms_) {
     const AcquiredWeight b(context.weights, *term.b, WeightUse::data_gradient);
-    run_product(context.ops,
-                {GemmForm::data_gradient, dy.slice(1, term.first_feature, term.features),
-                 b.operand(), d_reduced.slice(1, term.first, term.rank)});
+    run_product(context.ops, {GemmForm::data_gradient, gradient_of(context, term, dy), b.operand(),
+                              d_reduced.slice(1, term.first, term.rank)});
   }
   scale_terms(context, terms_, d_reduced);
   const AcquiredWeight a(context.weights, *a_, WeightUse::data_gradient);
@@ -102,7 +138,7 @@ void LowRankTerms::weight_gradients(RankContext& context, const Tensor& x, const
   context.gradients->done(*a_);
   const Tensor reduced = saved.take(this, "reduced");  // has the scale already
   for (const Term& term : terms_) {
-    make_weight_gradient(context, dy.slice(1, term.first_feature, term.features),
+    make_weight_gradient(context, gradient_of(context, term, dy),
                          reduced.slice(1, term.first, term.rank),
                          context.gradients->product_gradient(*term.b));
     context.gradients->done(*term.b);

@@ -10,7 +10,9 @@
 // and dx is summed over tensor ranks with what the base gives, in one exchange.
 //
 // In training the terms may see a dropped x: of the layer's random numbers, the same for all its
-// terms and in every layout. With magnitudes m [out] (Liu et al. 2024, "DoRA")
+// terms and in every layout. Or what each adds is dropped instead (Megatron-Bridge's
+// dropout_position `post`), by random numbers of the term and its output features. With magnitudes
+// m [out] (Liu et al. 2024, "DoRA")
 //
 //   y = f · z,   z = x (W + s · B A)ᵀ,   f_i = m_i / ‖W_i + s · B_i A‖
 //
@@ -35,12 +37,20 @@ class LowRankTerms {
     std::shared_ptr<const Parameter> b;       // [features, rank]
     std::shared_ptr<const Parameter> m = {};  // [features]; null: no magnitudes
   };
-  /// Of the terms' input; features are counted from the first of this rank.
+  /// Of the terms' input, or `after`: of what each adds.
   struct Dropout {
     double probability = 0;
-    uint64_t path_hash = 0;
-    int64_t first_feature = 0;
-    bool of_stream = false;  // x has this rank's rows of the stream, not those of all tokens
+    bool after = false;
+    uint64_t path_hash = 0;     // of the layer: of the input
+    int64_t first_feature = 0;  // of this rank's input features
+    bool of_stream = false;     // x has this rank's rows of the stream, not those of all tokens
+
+    bool drops_inputs(const RankContext& context) const {
+      return context.training && probability > 0 && !after;
+    }
+    bool drops_outputs(const RankContext& context) const {
+      return context.training && probability > 0 && after;
+    }
   };
 
   LowRankTerms() = default;  // none
@@ -50,9 +60,7 @@ class LowRankTerms {
   bool any() const { return a_ != nullptr; }
   bool have_magnitudes() const { return any() && terms_.front().m != nullptr; }
   /// Whether the terms see a dropped x.
-  bool drop(const RankContext& context) const {
-    return context.training && dropout_.probability > 0;
-  }
+  bool drop(const RankContext& context) const { return dropout_.drops_inputs(context); }
   /// x [T, in] as the terms see it; x itself without dropout.
   Tensor dropped(RankContext& context, const Tensor& x) const;
 
@@ -88,13 +96,23 @@ class LowRankTerms {
  private:
   /// 1 / ‖rows of W + s · B A‖ [features] of a term; `weight` [out, in]: the layer's.
   Tensor inverse_norms(RankContext& context, const Tensor& weight, const Term& term) const;
-  /// The dropout, in place if `out` is x.
+  /// i64 [T]: the indices of the tokens of `rows` rows of x.
+  Tensor tokens_of(const RankContext& context, int64_t rows) const;
+  /// The dropout of x, in place if `out` is x.
   void run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const;
+  /// dy [T, out] at the features of a term, as what the term adds gets it.
+  Tensor gradient_of(RankContext& context, const Term& term, const Tensor& dy) const;
 
   std::shared_ptr<const Parameter> a_;  // [Σ r, in]
   std::vector<Term> terms_;
   Dropout dropout_;
 };
+
+/// out [T, features] = what a term adds, x, dropped in training; in place if `out` is x. The
+/// gradient is the same of dy. `tokens`: i64 [T], their indices.
+void drop_added(RankContext& context, const LowRankTerms::Dropout& dropout,
+                const LowRankTerms::Term& term, const Tensor& tokens, const Tensor& x,
+                const Tensor& out);
 
 /// The columns of each term in reduced [T, Σ r] times its scale.
 void scale_terms(RankContext& context, const std::vector<LowRankTerms::Term>& terms,

@@ -104,7 +104,9 @@ TensorSet MultiTokenInputSegment::backward_input(RankContext& context, const Bat
   const Tensor d_embedded = context.stream(shape, MemoryTag::activations);
   parts_.embedding_norm.backward(context, d_joined.slice(1, 0, hidden), Tensor(), d_embedded,
                                  saved);
-  saved.keep(this, "d_rows", parts_.dropout.backward(context, batch, d_embedded, precision.stream));
+  if (parts_.tokens->trained)
+    saved.keep(this, "d_rows",
+               parts_.dropout.backward(context, batch, d_embedded, precision.stream));
 
   const Tensor d_before = context.activation(shape, MemoryTag::activations);
   parts_.hidden_norm.backward(context, d_joined.slice(1, hidden, hidden), Tensor(), d_before,
@@ -118,6 +120,7 @@ TensorSet MultiTokenInputSegment::backward_input(RankContext& context, const Bat
 void MultiTokenInputSegment::backward_weight(RankContext& context, const Batch& batch,
                                              SavedStore& saved) {
   parts_.project.backward_weight(context, saved);
+  if (!parts_.tokens->trained) return;
   const Tensor d_rows = saved.take(this, "d_rows");
   const auto table = context.gradients->gradient(*parts_.tokens);
   // dW [V, H] (= or +=) the sum of scale · d_rows over the tokens of an id

@@ -11,6 +11,7 @@
 #include "comm/mesh.h"
 #include "tensor/box.h"
 #include "tensor/dtype.h"
+#include "tensor/gguf_types.h"
 
 namespace viaduct {
 
@@ -75,8 +76,9 @@ struct ExpertRange {
 /// How a frozen weight is stored where it is not in its own format (sharding/frozen_weights.h).
 enum class BaseFormat {
   bf16,
-  fp8,  // E4M3 codes, an FP32 scale for each 128 elements of a row
-  nf4,  // codes of 4 bits with double quantization (ops/nf4.h)
+  fp8,     // E4M3 codes, an FP32 scale for each 128 elements of a row
+  nf4,     // codes of 4 bits with double quantization (ops/nf4.h)
+  blocks,  // as a GGUF file has it (tensor/gguf_blocks.h): each part in a type of its own
 };
 
 struct Parameter {
@@ -90,6 +92,8 @@ struct Parameter {
   bool trained = true;
   /// Frozen, and stored like this: its matrix exists only while it is acquired.
   std::optional<BaseFormat> stored = {};
+  /// With BaseFormat::blocks: of each part.
+  std::vector<GgufTensorType> block_types = {};
   /// Of a low-rank term beside a weight (nn/low_rank.h): no folder of the base model has it.
   bool adapter = false;
   /// Magnitudes of the rows [magnitude_row, magnitude_row + shape[0]) of the weight of this path.

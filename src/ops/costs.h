@@ -9,6 +9,7 @@
 #include "ops/attention_sink.h"
 #include "ops/bias.h"
 #include "ops/cross_entropy.h"
+#include "ops/dequantize_blocks.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/expert_bias.h"
@@ -115,5 +116,6 @@ Cost cost_of(const SquareCodesArgs& args);
 Cost cost_of(const QuantizeNf4Args& args);
 Cost cost_of(const QuantizeAbsmaxArgs& args);
 Cost cost_of(const DequantizeNf4Args& args);
+Cost cost_of(const DequantizeBlocksArgs& args);
 
 }  // namespace viaduct

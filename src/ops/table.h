@@ -10,6 +10,7 @@
 #include "ops/bias.h"
 #include "ops/convert_operand.h"
 #include "ops/cross_entropy.h"
+#include "ops/dequantize_blocks.h"
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
@@ -57,6 +58,7 @@ struct OpTable {
   OpEntry<QuantizeNf4Args> quantize_nf4;
   OpEntry<QuantizeAbsmaxArgs> quantize_absmax;
   OpEntry<DequantizeNf4Args> dequantize_nf4;
+  OpEntry<DequantizeBlocksArgs> dequantize_blocks;
   OpEntry<NoteAmaxArgs> note_amax;
   OpEntry<ChooseAmaxArgs> choose_amax;
   OpEntry<ColumnSumArgs> column_sum;

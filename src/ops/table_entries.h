@@ -27,6 +27,7 @@ void for_each_entry(F&& f) {
       &T::gemm, &T::convert_operand, &T::expand_operand, &T::largest_magnitude,
       &T::quantization_error, &T::square_magnitudes, &T::square_scales, &T::square_codes,
       &T::quantize_nf4, &T::quantize_absmax, &T::dequantize_nf4,
+      &T::dequantize_blocks,
       &T::note_amax, &T::choose_amax, &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward,
       &T::activation_forward, &T::activation_backward, &T::rotary, &T::attention_forward,
       &T::attention_delta, &T::attention_backward, &T::attention_merge, &T::attention_sink,

@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kEmbeddingShare = 0.49;
 
-/// Bytes of one parameter on a rank, with the shards of the layout.
+/// Bytes of one parameter, or of anything with such states, on a rank, with the shards of the
+/// layout.
 double state_bytes(const StateBytes& bytes, const Layout& layout) {
   const double shards = std::max(layout.shards(), layout.expert_shards());
   switch (layout.sharding) {
@@ -82,6 +83,7 @@ double LayoutBound::gradient_exchange_seconds(const Layout& layout, const LayerC
   const double gradients = std::min(model_.bytes.weights, model_.bytes.gradients);
   const double stage_layers = static_cast<double>(model_.counted_layers) / layout.pp;
   const bool full = layout.sharding == Sharding::full;
+  if (model_.frozen && !full) return 0;  // adapters alone change
   const double again = full ? std::max(0.0, 1 - 1 / stage_layers) : 0;
   const double wire = stage_layers * ((1 + again) * model_.bytes.weights + gradients);
   const auto seconds = [&](double parameters, int ranks, int stride) {
@@ -145,7 +147,8 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
 
   const double state = state_bytes(model_.bytes, layout);
   const auto per_stage = static_cast<double>(cut / layout.pp);
-  const double kept = layer.layer_kept_bytes, of_layer = layer.layer_parameters * state;
+  const double kept = layer.layer_kept_bytes;
+  const double of_layer = layer.layer_parameters * state + state_bytes(layer.adapter_bytes, layout);
   if (layout.pp == 1) {
     bound.bytes = std::max(
         bound.bytes, layers * (of_layer + kept) + layer.end_parameters * state + layer.other_bytes);

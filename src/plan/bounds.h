@@ -45,6 +45,10 @@ struct ModelCost {
   bool all_in_flight = false;  // all forwards come before the first backward (gpipe)
   bool even_stages = true;     // false: stages as the configuration describes them
   double rows = 1;             // of the global batch
+  /// The weights are frozen beside adapters: `bytes` has no gradients and optimizer states, which
+  /// the adapters of the layers have (LayerCost::adapter_bytes), and only what is fully sharded is
+  /// exchanged.
+  bool frozen = false;
 };
 
 /// Of one micro-batch on one rank: it depends on (tp, cp, ep, etp, micro-batch, recompute), and on
@@ -61,6 +65,7 @@ struct LayerCost {
   double layer_update_seconds = 0;  // of the optimizer, nothing sharded
   /// In addition, with weights and gradients sharded over the layout's data ranks.
   double sharded_seconds = 0;
+  StateBytes adapter_bytes;     // of a layer's adapters, where weights are frozen; no weights
   double layer_kept_bytes = 0;  // from forward to backward
   double other_bytes = 0;       // in addition to states and what layers keep, at the fullest moment
   bool keeps_alike = true;      // false: what is kept differs between micro-batches

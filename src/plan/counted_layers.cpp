@@ -1,6 +1,9 @@
 #include "plan/counted_layers.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "precision/precision_config.h"
 
@@ -29,10 +32,37 @@ int64_t most_frequent(const std::vector<int64_t>& values) {
       values, {}, [&](int64_t value) { return std::ranges::count(values, value); });
 }
 
+/// "model.layers.{}.mlp.up_proj": a module's name in any layer; one of experts names its expert.
+std::string in_any_layer(const std::string& module) {
+  const size_t digit = module.find_first_of("0123456789");
+  const bool number = digit != std::string::npos && digit > 0 && module[digit - 1] == '.';
+  if (!number) return module;
+  const size_t end = std::min(module.find('.', digit), module.size());
+  return module.substr(0, digit) + "{}" + module.substr(end);
+}
+
+/// Whether all layers have the same adapters, and the same modules that train beside them.
+bool adapters_alike(const AdapterSettings& adapters, int64_t layers) {
+  std::map<std::string, std::pair<AdapterShape, int64_t>> seen;  // shape, layers
+  for (const auto& [name, shape] : adapters.modules) {
+    const auto entry = seen.try_emplace(in_any_layer(name), shape, 0).first;
+    if (!(entry->second.first == shape)) return false;
+    ++entry->second.second;
+  }
+  std::map<std::string, int64_t> trained;
+  for (const std::string& name : adapters.trained) ++trained[in_any_layer(name)];
+  return std::ranges::all_of(seen, [&](const auto& one) { return one.second.second == layers; }) &&
+         std::ranges::all_of(trained, [&](const auto& one) {
+           return one.second == layers || one.first.find("{}") == std::string::npos;
+         });
+}
+
 }  // namespace
 
 CountedLayers::CountedLayers(const RunSetup& whole) {
   const ModelConfig& model = whole.model;
+  const AdapterSettings& adapters = whole.config.peft.resolved;
+  if (adapters.any() && !adapters_alike(adapters, model.layers)) return;
   const PrecisionRecipe recipe = precision_recipe(whole.config.mixed_precision);
   const bool narrow = recipe.products.any();
   if (narrow && !recipe.plain_layers.empty()) return;  // names of layers may be of any block

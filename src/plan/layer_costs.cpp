@@ -84,6 +84,8 @@ LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant
   model_.parameters = static_cast<double>(run.parameters);
   model_.bytes = {held.weights / model_.parameters, held.gradients / model_.parameters,
                   held.optimizer / model_.parameters};
+  model_.frozen = whole_.config.peft.any();
+  if (model_.frozen) model_.bytes.gradients = model_.bytes.optimizer = 0;
   // What is not offloaded, and what passes through while it is updated.
   if (whole_.config.state_offload.fraction() > 0) model_.bytes.optimizer = 0;
   counted_ = CountedLayers(whole_);
@@ -200,6 +202,9 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double per_parameter = model_.bytes.weights;
   cost.layer_parameters = (two_layers.weights - one_layer.weights) / per_parameter;
   cost.end_parameters = one_layer.weights / per_parameter - cost.layer_parameters;
+  if (model_.frozen)
+    cost.adapter_bytes = {0, std::max(0.0, two_layers.gradients - one_layer.gradients),
+                          std::max(0.0, two_layers.optimizer - one_layer.optimizer)};
   if (layout.ep > 0) {
     const ModelConfig& model = whole_.model;
     const double matrices = (model.gated ? 3.0 : 2.0) * static_cast<double>(model.hidden);
@@ -226,7 +231,7 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   // is in its update.
   if (offload.cpu_offloading || offload.fine_grained_activation_offloading ||
       whole_.config.state_offload.fraction() > 0)
-    cost.layer_kept_bytes = cost.other_bytes = 0;
+    cost.layer_kept_bytes = cost.other_bytes = cost.adapter_bytes.optimizer = 0;
   const RecomputeConfig& recompute = whole_.config.recompute;
   cost.keeps_alike = !recompute.num_microbatches_with_partial_activation_checkpoints.has_value();
   return cost;

@@ -30,10 +30,12 @@ FlopCount step_flops(const FlopSizes& sizes, const SpaceLimits& space, const Run
 
 LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
                            const RunSetup& run) {
-  const FlopSizes sizes = flop_sizes(run.model);
+  const FlopSizes sizes = flop_sizes(run.model, run.config.peft.resolved);
   const bool narrow = precision_recipe(run.config.mixed_precision).products.any();
   const FlopCount flops = step_flops(sizes, space, run);
-  const double head = 6 * static_cast<double>(sizes.hidden * sizes.vocabulary) *
+  // A frozen head has no gradient.
+  const double head_products = sizes.frozen && sizes.trained_parameters == 0 ? 4 : 6;
+  const double head = head_products * static_cast<double>(sizes.hidden * sizes.vocabulary) *
                       static_cast<double>(space.global_batch * space.length);
   OpTimeSettings settings = request.prediction.ops;
   if (run.model.library_attention)

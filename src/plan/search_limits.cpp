@@ -37,9 +37,6 @@ void read(const PlanRequest& request, const Variant* variant, Given& given) {
 
 SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
                            const Variant* variant) {
-  VIADUCT_CHECK(ConfigError, !whole.config.peft.any(),
-                "peft: the search for layouts of runs with adapters is not built yet; a "
-                "configuration without --model is predicted, and train --dry-run shows its memory");
   Given given;
   read(request, variant, given);
   const RunConfig& config = given.config;

@@ -1,9 +1,13 @@
 #include "run/adapter_setup.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/hub_cache.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "model/adapter_base.h"
@@ -32,20 +36,77 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
   }
 }
 
-/// Adapters of experts see the rows that the experts get, whole.
-void check_dropout(const PeftConfig& peft) {
-  const AdapterSettings& adapters = peft.resolved;
+/// Where dropout is, which no file of an adapter says; and what PEFT does not have.
+void take_dropout_position(PeftConfig& peft, std::vector<std::string>& notes) {
+  AdapterSettings& adapters = peft.resolved;
+  adapters.dropout_after = peft.dropout_position == "post";
+  if (adapters.dropout == 0) return;
+  VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
+                "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
+                "expected pre, or peft.scheme=lora");
   const auto expert = std::ranges::find_if(
       adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (adapters.dropout == 0 || expert == adapters.modules.end()) return;
-  const std::string from = peft.adapter ? fmt::format("peft.adapter: {} has lora_dropout {}",
-                                                      *peft.adapter, adapters.dropout)
-                                        : fmt::format("peft.dropout: {}", adapters.dropout);
-  fail<ConfigError>(
-      "{}: dropout on adapters of experts ({}) is not built yet, and PEFT has none; expected {}",
-      from, expert->first,
-      peft.adapter ? "0 in its adapter_config.json"
-                   : "0, or peft.exclude_modules=[\"*.experts.*\"]");
+  if (expert != adapters.modules.end())
+    notes.push_back(fmt::format(
+        "peft.dropout: {} on adapters of experts ({}), which PEFT does not have: it cannot hold "
+        "this adapter, and convert refuses to write it for PEFT (merging and GGUF work)",
+        adapters.dropout, expert->first));
+}
+
+/// The types of the matrices that a GGUF file stores in blocks; nothing of other models.
+BlockTypes block_types(const std::optional<std::string>& pretrained) {
+  BlockTypes types;
+  if (!pretrained) return types;
+  const ModelFolder folder = resolve_model_folder(*pretrained);
+  if (folder.kind != ModelFolderKind::gguf) return types;
+  const auto weights = open_weights(folder);
+  for (const TensorInfo& info : weights->tensors())
+    if (const auto type = weights->block_type(info.name)) types.emplace(info.name, *type);
+  return types;
+}
+
+/// "Q4_K, Q6_K".
+std::string types_text(const BlockTypes& types) {
+  std::set<std::string_view> names;
+  for (const auto& [tensor, type] : types) names.insert(gguf_type_name(type));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// peft.base_format, and what its absence means: a run that trains leaves the blocks of a GGUF file
+/// as they are, where that can be; forwards alone are faster on the recipe's format.
+void take_base_format(RunConfig& config, const ModelConfig& model,
+                      std::vector<std::string>& notes) {
+  AdapterSettings& adapters = config.peft.resolved;
+  adapters.base_format = base_format(config.peft);
+  const int ranks = config.parallel.tensor_model_parallel_size;
+  const bool asks = adapters.base_format == BaseFormat::blocks;
+  if (adapters.base_format && !asks) return check_base_format(*adapters.base_format, model, ranks);
+  if (!asks && config.train.skip_train) return;
+  const auto& pretrained = config.checkpoint.pretrained_checkpoint;
+  BlockTypes types = block_types(pretrained);
+  if (types.empty()) {
+    VIADUCT_CHECK(ConfigError, !asks,
+                  "peft.base_format: blocks are those of a quantized GGUF file, and {} has none; "
+                  "expected bf16, fp8, nf4 or null",
+                  pretrained ? *pretrained : std::string("a model without a folder"));
+    return;
+  }
+  std::string problem = base_format_problem(BaseFormat::blocks, model, ranks, types);
+  if (config.ddp.shards_weights())
+    problem = "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() +
+              " cuts weights, and each rank has all of its blocks";
+  VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
+  if (!problem.empty()) {
+    notes.push_back(fmt::format(
+        "the frozen weights are expanded to the recipe's format and do not stay in the blocks of "
+        "{}: {}",
+        *pretrained, problem));
+    return;
+  }
+  notes.push_back(fmt::format("the frozen linear layers stay in the blocks of {} ({})", *pretrained,
+                              types_text(types)));
+  adapters.base_format = BaseFormat::blocks;
+  adapters.blocks = std::move(types);
 }
 
 /// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
@@ -98,13 +159,16 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   PeftConfig& peft = config.peft;
   std::vector<std::string> notes;
   if (!peft.any()) return notes;
-  peft.resolved =
-      peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
-  check_dropout(peft);
-  peft.resolved.base_format = base_format(peft);
-  if (peft.resolved.base_format)
-    check_base_format(*peft.resolved.base_format, model,
-                      config.parallel.tensor_model_parallel_size);
+  if (peft.adapts())
+    peft.resolved =
+        peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
+  take_dropout_position(peft, notes);
+  if (model.mtp_layers > 0)
+    notes.emplace_back(
+        "layers of multi-token prediction are frozen and have no adapters; their losses train "
+        "those "
+        "of the model's blocks (model.mtp_num_layers=null leaves them out)");
+  take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
     const bool asks_magnitudes = *peft.scheme == "dora";
@@ -125,6 +189,12 @@ void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup&
   load_parameters(context, store, *open_pretrained(setup), setup.model);
   const auto& adapter = setup.config.peft.adapter;
   if (adapter) load_adapter(context, store, *open_adapter(*adapter, setup.model).tensors);
+}
+
+void read_adapter_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
+                          const NamedAdapter& adapter) {
+  load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
+  load_adapter(context, store, *open_adapter(adapter.folder, setup.model).tensors);
 }
 
 std::string adapter_config_of(const RunSetup& setup) {

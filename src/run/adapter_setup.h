@@ -27,6 +27,11 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
 /// peft.adapter, the adapter.
 void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup& setup);
 
+/// Fills what the store of an adapter that prompts name has: the adapter and what trains beside it,
+/// and what else it holds of the model itself.
+void read_adapter_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
+                          const NamedAdapter& adapter);
+
 /// The adapter_config.json of the run, for its checkpoints.
 std::string adapter_config_of(const RunSetup& setup);
 

@@ -61,9 +61,10 @@ std::string length_given_by(const InferenceRequest& request, const RunConfig& gi
 InferenceRequest with_model_of_adapter(InferenceRequest request) {
   const auto base = model_under_adapter(request.model);
   if (!base) return request;
-  VIADUCT_CHECK(ConfigError, !request.adapter,
+  VIADUCT_CHECK(ConfigError, !request.adapter && request.adapters.empty(),
                 "--model {} is an adapter, and --adapter {} another; give the model under them",
-                request.model.string(), request.adapter.value_or(""));
+                request.model.string(),
+                request.adapter ? *request.adapter : request.adapters.front().folder);
   request.adapter = request.model.string();
   request.model = *base;
   return request;
@@ -97,6 +98,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;
+  defaults.peft.prompts_choose = !request.adapters.empty();
   const Peek peek(defaults, request.overrides);
   int64_t length = row_length(request, peek.config);
   if (request.few_tokens) {
@@ -141,6 +143,12 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   if (!given.adapter && request.adapter) {
     setup.notes.push_back(
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));
+  }
+  for (const NamedAdapter& named : request.adapters) {
+    NamedAdapter& adapter = setup.adapters.emplace_back(named);
+    adapter.settings = open_adapter(adapter.folder, setup.model).settings;
+    adapter.settings.base_format = setup.config.peft.resolved.base_format;
+    adapter.settings.blocks = setup.config.peft.resolved.blocks;
   }
   if (own != DType::f32 && !peek.outcome.is_given("mixed_precision.recipe")) {
     setup.notes.push_back(

@@ -23,6 +23,7 @@ struct InferenceRequest {
   std::filesystem::path model;
   std::vector<std::string> overrides;       // section.field=value
   std::optional<std::string> adapter = {};  // as of open_adapter
+  std::vector<NamedAdapter> adapters = {};  // that prompts name; without settings
   DistConfig dist;                          // defaults, as a launcher gives them
   /// Tokens of a row; none: as dataset.packed_sequence_size, else as model.seq_length, else at most
   /// 2048, or more if a conversation needs them.

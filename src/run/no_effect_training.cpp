@@ -263,6 +263,10 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.peft.adapter.has_value(), "the files of peft.adapter say it");
        }},
+      {{"peft.dropout_position"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.peft.resolved.dropout == 0, "nothing is dropped (peft.dropout: 0)");
+       }},
       {{"peft.base_format"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const bool same = c.peft.base_format == "bf16" &&

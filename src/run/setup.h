@@ -12,9 +12,17 @@
 #include "data/conversation_figures.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
+#include "nn/adapter_settings.h"
 #include "run/run_config.h"
 
 namespace viaduct {
+
+/// An adapter beside the model that prompts ask for by its name.
+struct NamedAdapter {
+  std::string name;
+  std::filesystem::path folder;  // as of open_adapter
+  AdapterSettings settings = {};
+};
 
 struct RunSetup {
   RunConfig config;  // resolved
@@ -30,9 +38,10 @@ struct RunSetup {
   std::filesystem::path tokenizer_folder;  // or GGUF file; empty without tokenizer
   /// Of the training data, where rows hold conversations and the files can be read.
   std::optional<ConversationFigures> conversations;
-  std::vector<std::string> notes;     // settings without effect, and notable decisions
-  std::vector<std::string> warnings;  // legal settings that hardly anyone means
-  std::vector<std::string> given;     // names of the fields that the user set
+  std::vector<NamedAdapter> adapters;  // of a generation, beside peft.adapter
+  std::vector<std::string> notes;      // settings without effect, and notable decisions
+  std::vector<std::string> warnings;   // legal settings that hardly anyone means
+  std::vector<std::string> given;      // names of the fields that the user set
 };
 
 /// What passes through the model: rows of model.seq_length, or texts whose lengths are not known

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "ops/convert_operand.h"
+#include "ops/dequantize_blocks.h"
 #include "ops/elementwise.h"
+#include "tensor/gguf_blocks.h"
 #include "tensor/nf4.h"
 
 namespace viaduct {
@@ -42,6 +44,8 @@ DType stored_dtype(BaseFormat format) {
       return DType::e4m3;
     case BaseFormat::nf4:
       return DType::e2m1x2;
+    case BaseFormat::blocks:
+      return DType::u8;
     case BaseFormat::bf16:
       break;
   }
@@ -49,6 +53,7 @@ DType stored_dtype(BaseFormat format) {
 }
 
 int64_t stored_columns(BaseFormat format) {
+  if (format == BaseFormat::blocks) return kLargestGgufBlock;
   return format == BaseFormat::nf4 ? kNf4Block : format == BaseFormat::fp8 ? kFp8Group : 1;
 }
 
@@ -92,6 +97,10 @@ FrozenWeights::FrozenWeights(const OpContext& context,
     if (!parameter->stored) continue;
     const BaseFormat format = *parameter->stored;
     Stored& stored = stored_[parameter];
+    if (format == BaseFormat::blocks) {
+      add_blocks(*parameter, stored);
+      continue;
+    }
     if (format == BaseFormat::fp8)
       stored.scales = context.allocate(DType::f32, scales_shape(fp8_form(), parameter->shape),
                                        MemoryTag::weights);
@@ -126,6 +135,34 @@ FrozenWeights::FrozenWeights(const OpContext& context,
   }
 }
 
+void FrozenWeights::add_blocks(const Parameter& parameter, Stored& stored) const {
+  for (size_t i = 0; i < parameter.parts.size(); ++i) {
+    const Logical of(parameter, parameter.parts[i]);
+    const GgufType& type = gguf_type(parameter.block_types[i]);
+    VIADUCT_CHECK(
+        ShapeError,
+        of.in % type.block == 0 && of.column % type.block == 0 && of.columns % type.block == 0,
+        "{}: columns {} to {} of {} [{}, {}] cut blocks of {} elements ({})", parameter.path,
+        of.column, of.column + of.columns, parameter.parts[i].name, of.out, of.in, type.block,
+        type.name);
+    stored.blocks.push_back(context_.allocate(
+        DType::u8, {of.rows, gguf_bytes(type.type, of.columns)}, MemoryTag::weights));
+  }
+}
+
+void FrozenWeights::write_blocks(const Parameter& parameter, ReadBlocks read) {
+  for (size_t i = 0; i < parameter.parts.size(); ++i) {
+    const Tensor& blocks = stored_.at(&parameter).blocks[i];
+    const int64_t step = std::max<int64_t>(1, kAtOnce / blocks.dim(1));
+    for (int64_t row = 0; row < blocks.dim(0); row += step) {
+      const int64_t rows = std::min(step, blocks.dim(0) - row);
+      const Tensor some = host_tensor(DType::u8, {rows, blocks.dim(1)});
+      read(parameter.parts[i], parameter.block_types[i], row, some);
+      context_.device.copy_from_host(some, blocks.slice(0, row, rows));
+    }
+  }
+}
+
 Operand FrozenWeights::fp8_operand(const Parameter& parameter, const Tensor& codes,
                                    DType dtype) const {
   return {fp8_form(), dtype, parameter.shape, codes, stored_.at(&parameter).scales};
@@ -147,11 +184,17 @@ Tensor FrozenWeights::matrix(const Parameter& parameter, const Tensor& codes, DT
       return out;
     }
     case BaseFormat::nf4:
+    case BaseFormat::blocks:
       break;
   }
   const Stored& stored = stored_.at(&parameter);
   for (size_t i = 0; i < parameter.parts.size(); ++i) {
     const Part& part = parameter.parts[i];
+    if (*parameter.stored == BaseFormat::blocks) {
+      dequantize_blocks(context_, {stored.blocks[i], out.slice(0, part.storage_row, part.rows()),
+                                   parameter.block_types[i]});
+      continue;
+    }
     const Nf4Part& of = stored.parts[i];
     dequantize_nf4(context_, {of_part(flat(codes), parameter, part, 2),
                               of_part(stored.scales, parameter, part, kNf4Block), of.scales,

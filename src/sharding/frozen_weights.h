@@ -1,6 +1,7 @@
 #pragma once
 // Frozen matrices that are stored in fewer bits than products read (Parameter::stored): QLoRA's
-// bases. Their codes are the store's weights, and their scales are here. A matrix in a format that
+// bases. Their codes are the store's weights, and their scales are here; those that stay in the
+// blocks of a GGUF file, which have both, are all here. A matrix in a format that
 // products read exists while a layer has it: forward and data gradient expand it each time, so that
 // there is one such matrix at a time.
 //
@@ -19,10 +20,10 @@
 
 namespace viaduct {
 
-/// The format of a stored parameter's weight; of NF4 codes that of two in a byte.
+/// The format of a stored parameter's weight; of NF4 codes that of two in a byte, of blocks bytes.
 DType stored_dtype(BaseFormat format);
 /// Elements of a row that a tensor rank's part of a stored matrix is a multiple of, where it has
-/// not all columns; 1: any.
+/// not all columns; 1: any. Of blocks: those of the largest ones.
 int64_t stored_columns(BaseFormat format);
 
 class FrozenWeights {
@@ -31,12 +32,19 @@ class FrozenWeights {
   /// part that cuts blocks.
   FrozenWeights(const OpContext& context, const std::vector<const Parameter*>& parameters);
 
-  /// The matrix in `dtype`, made of the parameter's whole codes.
+  /// The matrix in `dtype`, made of the parameter's whole codes (undefined where these are blocks).
   Tensor matrix(const Parameter& parameter, const Tensor& codes, DType dtype);
   /// Writes `codes` and scales of values that `fill` writes: into the run's f32 master, elements of
   /// the run's parameter, which is the whole logical tensor.
   void write(const Parameter& parameter, const Tensor& codes,
              FunctionRef<void(const ShardRun&)> fill);
+
+  /// Fills `to` u8 [rows, bytes], in host memory, with the blocks of rows of a part, from the row
+  /// `first` of its own on.
+  using ReadBlocks =
+      FunctionRef<void(const Part& part, GgufTensorType type, int64_t first, const Tensor& to)>;
+  /// Writes the blocks of a parameter that is stored so.
+  void write_blocks(const Parameter& parameter, ReadBlocks read);
 
  private:
   /// What a part of a parameter in NF4 has besides codes.
@@ -47,10 +55,12 @@ class FrozenWeights {
   struct Stored {
     Tensor scales;  // FP8: f32 [rows, groups in a row]; NF4: u8, the codes of absmax
     std::vector<Nf4Part> parts;
+    std::vector<Tensor> blocks;  // by part: u8 [rows, bytes]
   };
   /// The logical tensor of a part as W [out, in].
   struct Logical;
 
+  void add_blocks(const Parameter& parameter, Stored& stored) const;
   Operand fp8_operand(const Parameter& parameter, const Tensor& codes, DType dtype) const;
   void write_nf4(const Parameter& parameter, size_t part, const Tensor& codes,
                  FunctionRef<void(const ShardRun&)> fill);

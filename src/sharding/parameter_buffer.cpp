@@ -39,7 +39,7 @@ ParameterBuffer::ParameterBuffer(Device& device, size_t chunk,
   if (formats.offload_shards) {
     make_blocks(device, *blocks);
   } else {
-    if (!formats.weights_in_gradients)
+    if (!formats.weights_in_gradients && !formats.weights_elsewhere)
       weights_ = allocate(device, formats.weight, weight_cuts(), MemoryTag::weights);
     if (formats.with_gradients)
       gradients_ = allocate(device, formats.gradient, gradient_cuts(), MemoryTag::main_gradients);

@@ -29,6 +29,8 @@ struct BufferFormats {
   // Only this rank's shards; otherwise whole.
   bool shard_weights = false, shard_gradients = false;
   bool offload_shards = false;  // both, and each bucket's are blocks of a second memory
+  /// There are no weights here: they are stored in blocks (sharding/frozen_weights.h).
+  bool weights_elsewhere = false;
   /// Weights share the memory of the gradients, at its begin, and exist only while these do not.
   bool weights_in_gradients = false;
 
@@ -69,7 +71,7 @@ class ParameterBuffer {
   int parts() const { return layout_.shards / groups_.shards->size(); }
 
   /// A parameter in its shape (of values: e2m1x2 has half as many columns); undefined if this rank
-  /// has only a shard.
+  /// has only a shard, and where weights are elsewhere.
   Tensor weight(size_t parameter) const;
   Tensor gradient(size_t parameter) const;
   /// A parameter in its shape, in the flat weights or gradients of its whole bucket.

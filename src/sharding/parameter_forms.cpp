@@ -43,8 +43,13 @@ void ParameterStore::write_codes(size_t chunks) {
 void ParameterStore::write_stored(bool (*wanted)(const Parameter&),
                                   FunctionRef<void(const ShardRun&)> fill) {
   for (const Parameter* parameter : parameters_)
-    if (parameter->stored && wanted(*parameter))
+    if (parameter->stored && parameter->stored != BaseFormat::blocks && wanted(*parameter))
       frozen_.value().write(*parameter, entry(*parameter).weight, fill);
+}
+
+void ParameterStore::write_blocks(FrozenWeights::ReadBlocks read) {
+  for (const Parameter* parameter : parameters_)
+    if (parameter->stored == BaseFormat::blocks) frozen_.value().write_blocks(*parameter, read);
 }
 
 void ParameterStore::make_derived_weights() {

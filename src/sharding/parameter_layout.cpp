@@ -125,6 +125,7 @@ BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
       .shard_weights = settings_.shard_weights,
       .shard_gradients = settings_.shard_gradients,
       .offload_shards = settings_.offload_shards,
+      .weights_elsewhere = parameter.stored == BaseFormat::blocks,
       .weights_in_gradients = staged};
 }
 

@@ -64,6 +64,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Writes the `wanted` ones of these others, of values that `fill` gives (frozen_weights.h).
   /// Needs `derive_weights`.
   void write_stored(bool (*wanted)(const Parameter&), FunctionRef<void(const ShardRun&)> fill);
+  /// Writes those that are stored in blocks, which `write_stored` leaves out. Needs the same.
+  void write_blocks(FrozenWeights::ReadBlocks read);
   /// The runs of elements that this rank updates, chunk by chunk and buffer by buffer in the order
   /// of `parameters`; at most one run for each parameter. Tensors of a run that live in the second
   /// memory are undefined here: read them through `RunCursor`.

@@ -32,6 +32,16 @@ void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& se
   }
 }
 
+/// check_adapter_base of the adapter in a folder, by rank 0.
+void check_folder_on_all(Communicator& world, const RunSetup& setup,
+                         const std::filesystem::path& folder) {
+  const auto check = [&] {
+    if (world.rank() == 0)
+      check_adapter_base(open_adapter(folder, setup.model).folder, base_of(setup));
+  };
+  run_on_all(world, check, "comparing the model with the one that the adapter was trained on");
+}
+
 }  // namespace
 
 AdapterBase base_of(const RunSetup& setup) {
@@ -56,12 +66,12 @@ void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const
 
 void check_adapter_base_on_all(Communicator& world, const RunSetup& setup) {
   const auto& adapter = setup.config.peft.adapter;
-  if (!adapter) return;
-  const auto check = [&] {
-    if (world.rank() == 0)
-      check_adapter_base(open_adapter(*adapter, setup.model).folder, base_of(setup));
-  };
-  run_on_all(world, check, "comparing the model with the one that the adapter was trained on");
+  if (adapter) check_folder_on_all(world, setup, *adapter);
+}
+
+void check_named_adapter_base(Communicator& world, const RunSetup& setup,
+                              const NamedAdapter& adapter) {
+  check_folder_on_all(world, setup, adapter.folder);
 }
 
 void read_checked_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "generate/adapter_choice.h"
 
 namespace viaduct {
 
@@ -30,6 +31,14 @@ void ChatSession::set_system(std::string text) {
   reset();
 }
 
+std::string ChatSession::adapter() const {
+  return adapter_ == 0 ? "" : settings_.adapters[static_cast<size_t>(adapter_ - 1)];
+}
+
+void ChatSession::use_adapter(const std::string& name, const std::string& where) {
+  adapter_ = adapter_number(name, settings_.adapters, where);
+}
+
 void ChatSession::add(ChatMessage message) {
   conversation_.messages.push_back(std::move(message));
 }
@@ -55,6 +64,7 @@ ChatSession::Asked ChatSession::answer(Conversation next, const std::string& whe
   const PromptText text = prompts_.prompt(next, where);
   const int64_t number = number_ + (begins && asked_ ? 1 : 0);
   Prompt prompt{number, *text.ids};
+  prompt.adapter = adapter_;
   const int64_t room = settings_.positions - prompt.prompt_tokens();
   VIADUCT_CHECK(ContextFull, room > 0,
                 "{}: the conversation has {} tokens, which leave no room for an answer in the {} "

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "conversation/conversation.h"
 #include "generate/chat_prompts.h"
@@ -13,7 +14,8 @@ namespace viaduct {
 struct ChatSettings {
   std::string system;  // its first message; empty: none
   int64_t positions = 0;
-  int64_t max_new_tokens = 0;  // of an answer, or fewer if the positions end
+  int64_t max_new_tokens = 0;              // of an answer, or fewer if the positions end
+  std::vector<std::string> adapters = {};  // names of those of the generator, in their order
 };
 
 /// The conversation has no room for an answer.
@@ -32,6 +34,12 @@ class ChatSession {
 
   const Conversation& conversation() const { return conversation_; }
   const std::string& system() const { return settings_.system; }
+  const std::vector<std::string>& adapters() const { return settings_.adapters; }
+  /// The name of the adapter that answers; "": none of these.
+  std::string adapter() const;
+  /// From here on another one answers, in the same conversation; "": none of them. ConfigError of
+  /// adapter_number, and nothing changes.
+  void use_adapter(const std::string& name, const std::string& where);
 
   /// Begins a new conversation, which has the system message alone. Random numbers depend on the
   /// number of the conversation.
@@ -65,8 +73,9 @@ class ChatSession {
   ChatSettings settings_;
   AnswerPrompt answer_;
   Conversation conversation_;
-  int64_t number_ = 0;  // of the conversation
-  bool asked_ = false;  // whether it has a question
+  int64_t number_ = 0;   // of the conversation
+  int64_t adapter_ = 0;  // Prompt::adapter
+  bool asked_ = false;   // whether it has a question
 };
 
 }  // namespace viaduct

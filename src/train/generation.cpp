@@ -125,6 +125,9 @@ std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWo
     Generator generator = open_generator(setup, run, longest_text(work), device, rank.ops, world);
     OpContext context = generator.context();
     initialize_parameters(context, generator.store(), 0);
+    for (int64_t number = 1; number <= generator.adapters(); ++number)
+      if (ParameterStore* own = generator.adapter_store(number))
+        initialize_parameters(context, *own, 0);
     device.reset_peak();
     for (const std::vector<Prompt>& batch : work.batches) rehearse(generator, batch);
     const MemoryStatistics& memory = device.memory();

@@ -1,5 +1,6 @@
 #include "train/open_generator.h"
 
+#include "run/adapter_setup.h"
 #include "train/base_model.h"
 
 namespace viaduct {
@@ -7,13 +8,22 @@ namespace viaduct {
 Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t positions,
                          Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
   const GeneratorSettings settings{run.layers, run.parallelism, run.memory, positions};
-  return {device, ops, setup.model, settings, make_groups(run, std::move(world))};
+  Generator generator(device, ops, setup.model, settings, make_groups(run, std::move(world)));
+  for (const NamedAdapter& adapter : setup.adapters) generator.add_adapter(adapter.settings);
+  return generator;
 }
 
 void read_weights(Generator& generator, const RunSetup& setup, Communicator& world) {
   OpContext context = generator.context();
   read_checked_weights(context, generator.store(), setup, world);
   generator.store().make_derived_weights();
+  for (size_t i = 0; i < setup.adapters.size(); ++i) {
+    check_named_adapter_base(world, setup, setup.adapters[i]);
+    ParameterStore* own = generator.adapter_store(static_cast<int64_t>(i) + 1);
+    if (own == nullptr) continue;  // no layer of this rank
+    read_adapter_weights(context, *own, setup, setup.adapters[i]);
+    own->make_derived_weights();
+  }
 }
 
 }  // namespace viaduct

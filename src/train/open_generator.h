@@ -14,7 +14,8 @@ namespace viaduct {
 Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t positions,
                          Device& device, const OpTable& ops, std::shared_ptr<Communicator> world);
 
-/// Reads the rank's weights from the model folder of `setup`, and its adapter's. Every rank of
+/// Reads the rank's weights from the model folder of `setup`, and those of its adapters, which have
+/// the numbers 1, 2, … of Generator::use in their order there. Every rank of
 /// `world` makes the same call.
 void read_weights(Generator& generator, const RunSetup& setup, Communicator& world);
 

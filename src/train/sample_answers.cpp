@@ -12,6 +12,7 @@
 #include "checkpoint/model_folder.h"
 #include "config/problems.h"
 #include "data/tokenizer/text_ids.h"
+#include "generate/adapter_choice.h"
 #include "generate/chat_prompts.h"
 
 namespace viaduct {
@@ -36,8 +37,12 @@ class Asker {
     if (asking_.as_messages) open_template();
   }
 
-  /// ConfigError for a conversation that cannot be put, IoError for JSON without a prompt.
+  /// ConfigError for a conversation that cannot be put, and for one that asks for an adapter by its
+  /// name, IoError for JSON without a prompt.
   PromptText prompt(const PromptText& line, bool jsonl) {
+    if (jsonl)
+      adapter_number(chosen_adapter(parse_json<nlohmann::json>(line.text, line.where), line.where),
+                     {}, line.where);
     if (jsonl && has_messages(line)) {
       open_template();
       VIADUCT_CHECK(ConfigError, chat_.has_value(),

@@ -140,8 +140,9 @@ TEST_F(AdapterCommands, TheFolderOfARunsAdapterKeepsItsScale) {
 
 TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   const std::string lora = "peft.scheme=lora train.train_iters=1 ";
-  expect_refused(train(lora + "peft.dropout=0.1 peft.dropout_position=post"),
-                 "peft.dropout_position");
+  expect_refused(train("peft.scheme=dora train.train_iters=1 peft.dropout=0.1 "
+                       "peft.dropout_position=post"),
+                 "peft.dropout_position: post with dora");
   expect_refused(train(lora + "peft.dropout=1"), "peft.dropout");
   expect_refused(train(lora + "peft.train=[q_proj]"), "peft.target_modules");
   expect_refused(train(lora + "peft.train=[nrm]"), "nearest: norm");
@@ -153,11 +154,6 @@ TEST_F(AdapterCommands, WhatIsNotBuiltIsRefused) {
   expect_refused(train("peft.adapter=" + test_data("golden/dora_llama/adapter").string() +
                        " train.train_iters=1 peft.scheme=lora"),
                  "peft.scheme: lora, but the adapter of");
-  expect_refused(
-      run_viaduct(
-          "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 16 --seq-length 2048 "
-          "peft.scheme=lora"),
-      "adapters");
 }
 
 TEST_F(AdapterCommands, WhoAsksForARankGetsAdapters) {

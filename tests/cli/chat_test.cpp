@@ -274,7 +274,9 @@ TEST_F(Chat, SaysWhatIsWrong) {
     EXPECT_EQ(result.out, "");
   };
   expect(chat("--image a.png", ""), 2, "sees images");
-  expect(chat("--adapter a --adapter b", ""), 2, "not built yet");
+  expect(chat("--adapter a --adapter b", ""), 2, "expected NAME=DIR for all but one of them");
+  expect(chat("--adapter a=b --adapter a=c", ""), 2, "a names another adapter already");
+  expect(chat("--adapter =b", ""), 2, "expected DIR, or NAME=DIR");
   expect(chat("--adapter no/such", ""), 2, "no/such");
   expect(chat("--temperature -1", ""), 2, "temperature");
   expect(chat("--max-new-tokens 0", ""), 2, "max-new-tokens");

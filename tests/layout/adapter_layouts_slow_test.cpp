@@ -59,10 +59,14 @@ TEST_P(AdapterLayouts, EqualPeft) {
   if (GetParam().suits("lora_gpt2")) expect_layout("lora_gpt2", "gpt2", GetParam());
 }
 
-/// Ten steps of `dora_llama`'s adapter with dropout, which its file says.
-std::map<std::string, Tensor> trained_with_dropout(const LayoutCase& c) {
+LayoutCase experts(int ep, int etp, LayoutCase c);
+
+/// Ten steps of an adapter of the reference with dropout, which its file says, at `position`.
+std::map<std::string, Tensor> trained_with_dropout(const LayoutCase& c, const std::string& name,
+                                                   const std::string& base,
+                                                   const std::string& position) {
   const test::TemporaryFolder folder;
-  const auto adapter = folder / "adapter", golden = test_data("golden/dora_llama");
+  const auto adapter = folder / "adapter", golden = test_data("golden") / name;
   std::filesystem::copy(golden / "adapter", adapter);
   std::string config = read_file(adapter / "adapter_config.json");
   const std::string none = "\"lora_dropout\": 0.0";
@@ -72,18 +76,34 @@ std::map<std::string, Tensor> trained_with_dropout(const LayoutCase& c) {
   std::vector<std::string> overrides = test::reference_optimizer();
   overrides.insert(overrides.end(), c.overrides.begin(), c.overrides.end());
   overrides.push_back("peft.adapter=" + adapter.string());
-  return probe_layout(test_data("golden/llama/model"), golden / "train.safetensors", true,
+  overrides.push_back("peft.dropout_position=" + position);
+  return probe_layout(test_data("golden") / base / "model", golden / "train.safetensors", true,
                       overrides);
 }
 
-TEST_P(AdapterLayouts, DropTheSame) {
-  if (GetParam().only == kExperts) return;
-  static const auto alone = trained_with_dropout(layout(1, 1, 1, 1));
-  const auto got = trained_with_dropout(GetParam());
+void expect_same_dropout(const LayoutCase& c, const std::string& name, const std::string& base,
+                         const std::string& position) {
+  SCOPED_TRACE(name + " " + position);
+  static std::map<std::string, std::map<std::string, Tensor>> known;
+  auto& alone = known[name + position];
+  const LayoutCase one = layout(1, 1, 1, 1);
+  if (alone.empty())
+    alone =
+        trained_with_dropout(base == "mixtral" ? experts(1, 1, one) : one, name, base, position);
+  const auto got = trained_with_dropout(c, name, base, position);
   EXPECT_LE(relative_error(got.at("loss"), alone.at("loss")), 1e-4);
   EXPECT_LE(relative_error(got.at("grad_norm"), alone.at("grad_norm")), 1e-4);
-  const SafetensorsFile without(test_data("golden/dora_llama/train.safetensors"));
+  const SafetensorsFile without(test_data("golden") / name / "train.safetensors");
   EXPECT_GT(relative_error(got.at("grad_norm"), without.tensor("grad_norm")), 1e-3);
+}
+
+TEST_P(AdapterLayouts, DropTheSame) {
+  if (GetParam().only == kExperts) {
+    expect_same_dropout(GetParam(), "lora_experts", "mixtral", "pre");
+    return expect_same_dropout(GetParam(), "lora_experts", "mixtral", "post");
+  }
+  expect_same_dropout(GetParam(), "dora_llama", "llama", "pre");
+  expect_same_dropout(GetParam(), "lora_llama", "llama", "post");
 }
 
 TEST_P(AdapterLayouts, ModulesOfTheModelTrainBeside) {
@@ -159,6 +179,13 @@ INSTANTIATE_TEST_SUITE_P(
         experts(2, 1, layout(2, 1, 1, 1)), experts(1, 2, layout(2, 1, 1, 1)),
         experts(2, 2, layout(2, 1, 1, 2)), experts(2, 1, layout(1, 1, 2, 2, {kOneRow})),
         experts(2, 1, layout(1, 1, 1, 2, {kShards + "optim_grads_params"}, "weight_shards")),
+        experts(2, 1,
+                layout(1, 1, 1, 2, {"model.moe_token_dispatcher_type=allgather"}, "gathered")),
+        experts(4, 1,
+                layout(2, 1, 1, 2,
+                       {"model.moe_token_dispatcher_type=flex", "dist.nvlink_domain_size=2",
+                        "model.moe_flex_dispatcher_backend=hierarchical"},
+                       "domains")),
         experts(1, 1,
                 layout(1, 1, 1, 1,
                        {"model.recompute_granularity=selective", "model.recompute_modules=[mlp]"},

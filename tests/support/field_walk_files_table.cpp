@@ -95,9 +95,14 @@ std::vector<FieldCase> adapter_cases() {
       {"peft.rank_pattern", "{q_proj: 2}", kNumbers, kLora, {"{q_proj: 0}", "{'(': 2}"}},
       {"peft.alpha_pattern", "{q_proj: 2}", kNumbers, kLora, {"{q_proj: 0}"}},
       {"peft.lora_A_init_method", "xavier", kNumbers, kLora},
-      {"peft.base_format", "nf4", kNumbers, kLora, {"banana"}},
+      {"peft.base_format", "nf4", kNumbers, kLora, {"banana", "blocks"}},
       {"peft.lora_plus_ratio", "16", kNumbers, kLora},
       {"peft.dropout", "0.3", kNumbers, kLora, {"1", "-0.1"}},
+      {"peft.dropout_position",
+       "post",
+       kNumbers,
+       {"peft.scheme=lora", "peft.dim=4", "peft.dropout=0.3"},
+       {"middle"}},
       {"peft.train", "[norm]", kNumbers, kLora, {"[banana]", "[q_proj]"}},
   };
 }

@@ -471,7 +471,7 @@ Figures dense() {
   f.ranks = 64, f.global_batch = 256, f.length = 8192;
   f.config.dist.ranks = 64;
   f.config.ddp.bucket_size = 40'000'000;
-  f.parameters = f.parameters_in_all = 8e9;
+  f.parameters = f.trained_parameters = f.parameters_in_all = 8e9;
   f.launches = 10'000;
   f.stages = {{60e9, 16e9, 16e9, 8e9, 15e9, 1e9}};
   const Cluster cluster = load_cluster("dgx-h100");

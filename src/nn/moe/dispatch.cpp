@@ -11,7 +11,7 @@ namespace viaduct {
 namespace {
 
 struct RowsLeaving final : UnderWay {
-  RowsUnderWay sending;
+  RowsUnderWay sending, indices;
   ExchangeOrder order;
   TensorSet made;  // outputs that are there already
 };
@@ -41,6 +41,8 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
   auto begun = std::make_shared<RowsLeaving>();
   begun->sending = begin_to_experts(context, place_, order,
                                     for_wire(context, tokens, moe_.quantized_tokens), tag, sources);
+  if (moe_.row_indices)
+    begun->indices = begin_to_experts(context, place_, order, own_indices(batch), tag, sources);
   TensorSet& out = begun->made;
   run_beside(context, batch, tokens, saved, out);
   const Tensor position = in.get(moe_edge::position), weight = in.get(moe_edge::probabilities);
@@ -61,6 +63,8 @@ TensorSet DispatchSegment::end_forward(RankContext& context, const Batch&, Under
                                        SavedStore& saved) {
   auto& leaving = static_cast<RowsLeaving&>(begun);
   leaving.made.set(moe_edge::rows, std::exchange(leaving.sending, {}).finish(context));
+  if (moe_.row_indices)
+    leaving.made.set(moe_edge::row_index, std::exchange(leaving.indices, {}).finish(context));
   saved.keep(this, "exchange", leaving.order.rows);
   saved.keep(this, "arrival", leaving.order.arrival);
   return std::move(leaving.made);

@@ -41,7 +41,7 @@ SortByExpertArgs order_inside(RankContext& context, const MoeConfig& moe, const 
 
 struct TokensLeaving final : UnderWay {
   DomainOrder domains;
-  TokensUnderWay choices, sending, weights;
+  TokensUnderWay choices, sending, weights, indices;
   Tensor tokens;  // for a shared expert beside them
 };
 
@@ -52,8 +52,8 @@ struct GradientsHome final : UnderWay {
 
 }  // namespace
 
-ExchangeSegment::Begun DomainDispatchSegment::begin_forward(RankContext& context, const Batch&,
-                                                            const TensorSet& in,
+ExchangeSegment::Begun DomainDispatchSegment::begin_forward(RankContext& context,
+                                                            const Batch& batch, const TensorSet& in,
                                                             SavedStore& saved) {
   const MemoryTag tag = saved.output_tag();
   const Tensor choice = in.get(moe_edge::choice), tokens = in.get(moe_edge::tokens);
@@ -65,6 +65,9 @@ ExchangeSegment::Begun DomainDispatchSegment::begin_forward(RankContext& context
       begin_to_domains(context, place_, domains, for_wire(context, tokens, moe_.quantized_tokens),
                        MemoryTag::activations);
   begun->weights = begin_to_domains(context, place_, domains, in.get(moe_edge::probabilities), tag);
+  if (moe_.row_indices)
+    begun->indices =
+        begin_to_domains(context, place_, domains, own_indices(batch), MemoryTag::activations);
   if (beside_) begun->tokens = tokens;
   return begun;
 }
@@ -90,6 +93,12 @@ TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& 
   out.set(moe_edge::rows, begin_to_experts(context, inside, rows, arrived, tag,
                                            order.token.slice(0, 0, rows_leaving(rows)))
                               .finish(context));
+  if (moe_.row_indices) {
+    const Operand indices = std::exchange(leaving.indices, {}).finish();
+    out.set(moe_edge::row_index, begin_to_experts(context, inside, rows, indices, tag,
+                                                  order.token.slice(0, 0, rows_leaving(rows)))
+                                     .finish(context));
+  }
   saved.keep(this, "position", order.position);
   saved.keep(this, "exchange", rows.rows);
   saved.keep(this, "arrival", rows.arrival);

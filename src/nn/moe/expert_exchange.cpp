@@ -21,6 +21,7 @@ std::vector<std::string_view> DispatchExchange::outputs() const {
          {moe_edge::domain_exchange, moe_edge::domain_tokens, moe_edge::domain_position})
       list.push_back(name);
   }
+  if (moe_.row_indices) list.push_back(moe_edge::row_index);
   if (beside_) list.push_back(moe_edge::shared);
   return list;
 }

@@ -4,7 +4,9 @@
 // other in one parameter, as the experts' weights are. The terms have the parallel state of the
 // weight: of one that is cut by its outputs every copy of an expert has A whole and its rows of B,
 // of one cut by its inputs its columns of A and B whole; what the copies give is summed with what
-// the weight gives.
+// the weight gives. In training rows may be dropped as in nn/low_rank.h, by the indices of their
+// tokens, which come with them (moe_edge::row_index): every layout drops the same, and the experts
+// of a token drop the same of it.
 
 #include <memory>
 #include <vector>
@@ -19,25 +21,28 @@ class ExpertTerms {
   using Term = LowRankTerms::Term;
 
   ExpertTerms() = default;  // none
-  ExpertTerms(std::shared_ptr<const Parameter> a, std::vector<Term> terms)
-      : a_(std::move(a)), terms_(std::move(terms)) {}
+  ExpertTerms(std::shared_ptr<const Parameter> a, std::vector<Term> terms,
+              LowRankTerms::Dropout dropout)
+      : a_(std::move(a)), terms_(std::move(terms)), dropout_(dropout) {}
 
   bool any() const { return a_ != nullptr; }
 
-  /// s · x Aᵀ [R, Σ r] of all terms for the rows x [R, in] at `offsets` (ops/grouped_gemm.h), kept
-  /// for the backward.
-  Tensor reduce(RankContext& context, const Tensor& x, const Tensor& offsets,
-                SavedStore& saved) const;
+  /// The rows x [R, in] of the experts, one expert after the other.
+  struct Rows {
+    Tensor offsets;  // i32 [E' + 1] (ops/grouped_gemm.h)
+    Tensor index;    // i64 [R]: of their tokens; undefined where nothing is dropped
+  };
+  /// s · x Aᵀ [R, Σ r] of all terms, kept for the backward.
+  Tensor reduce(RankContext& context, const Tensor& x, const Rows& rows, SavedStore& saved) const;
   /// y [R, out] += the terms, of what `reduce` gave.
-  void add_to(RankContext& context, const Tensor& reduced, const Tensor& offsets,
-              const Tensor& y) const;
+  void add_to(RankContext& context, const Tensor& reduced, const Rows& rows, const Tensor& y) const;
   /// dx [R, in] += the terms' part of the gradient, from dy [R, out]; keeps what the gradients of
   /// the weights need.
-  void add_input_gradient(RankContext& context, const Tensor& dy, const Tensor& offsets,
+  void add_input_gradient(RankContext& context, const Tensor& dy, const Rows& rows,
                           const Tensor& dx, SavedStore& saved) const;
   /// dA and dB (= or +=), from x and dy.
-  void weight_gradients(RankContext& context, const Tensor& x, const Tensor& dy,
-                        const Tensor& offsets, SavedStore& saved) const;
+  void weight_gradients(RankContext& context, const Tensor& x, const Tensor& dy, const Rows& rows,
+                        SavedStore& saved) const;
 
   void append_parameters(std::vector<const Parameter*>& list) const;
 
@@ -46,8 +51,17 @@ class ExpertTerms {
   void weight_gradient(RankContext& context, const Parameter& factor, const Tensor& dy,
                        const Tensor& x, const Tensor& offsets) const;
 
+  /// x as the terms see it; `run_dropout`: the same dropout into `out`, which may be x.
+  Tensor dropped(RankContext& context, const Tensor& x, const Rows& rows) const;
+  void run_dropout(RankContext& context, const Tensor& x, const Rows& rows,
+                   const Tensor& out) const;
+  /// dy [R, out] at the features of a term, as what the term adds gets it.
+  Tensor gradient_of(RankContext& context, const Term& term, const Tensor& dy,
+                     const Rows& rows) const;
+
   std::shared_ptr<const Parameter> a_;  // [E' · Σ r, in]
   std::vector<Term> terms_;
+  LowRankTerms::Dropout dropout_;
 };
 
 }  // namespace viaduct

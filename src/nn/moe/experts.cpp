@@ -24,7 +24,9 @@ Tensor take_if(bool there, SavedStore& saved, const void* owner, std::string_vie
 
 Edge ExpertsSegment::inputs(const RankContext& context, const Batch& batch) const {
   const MoeEdges edges(context, batch, moe_, place_, hidden());
-  return {edges.rows(), edges.row_factors(), edges.offsets()};
+  Edge edge{edges.rows(), edges.row_factors(), edges.offsets()};
+  if (moe_.row_indices) edge.push_back(edges.row_index());
+  return edge;
 }
 
 void ExpertsSegment::product(RankContext& context, GemmForm form, const Parameter& weight,
@@ -92,15 +94,15 @@ void ExpertsSegment::add_bias_gradient(RankContext& context, const Parameter* bi
   context.gradients->done(*bias);
 }
 
-Tensor ExpertsSegment::raise(RankContext& context, const Tensor& rows, const Tensor& offsets,
+Tensor ExpertsSegment::raise(RankContext& context, const Tensor& rows, const ExpertTerms::Rows& at,
                              const Tensor& amax, SavedStore& saved) const {
   const int64_t count = rows.dim(0);
+  const Tensor& offsets = at.offsets;
   const Tensor raised =
       context.activation({count, features() * (parts_.gated ? 2 : 1)}, saved.tag());
   product(context, GemmForm::forward, *parts_.up, rows, offsets, raised, amax, saved);
   const ExpertTerms& terms = parts_.up_terms;
-  if (terms.any())
-    terms.add_to(context, terms.reduce(context, rows, offsets, saved), offsets, raised);
+  if (terms.any()) terms.add_to(context, terms.reduce(context, rows, at, saved), at, raised);
   add_bias(context, parts_.up_bias.get(), raised, offsets);
   return activate_unit(context, raised, saved);
 }
@@ -126,18 +128,22 @@ Tensor ExpertsSegment::activate_unit(RankContext& context, const Tensor& raised,
   return activated;
 }
 
-Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                                  const Tensor& amax, SavedStore& saved) const {
+Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows,
+                                  const ExpertTerms::Rows& at, const Tensor& amax,
+                                  SavedStore& saved) const {
   const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
-    const Tensor scales = inputs.size() > 2 ? inputs[2] : Tensor();
-    return std::vector{static_cast<const ExpertsSegment*>(layer)->raise(rank, inputs[0], inputs[1],
-                                                                        scales, store)};
+    const auto* experts = static_cast<const ExpertsSegment*>(layer);
+    const size_t first = experts->moe_.row_indices ? 3 : 2;
+    const Tensor scales = inputs.size() > first ? inputs[first] : Tensor();
+    const Tensor index = first > 2 ? inputs[2].view({inputs[2].dim(0)}) : Tensor();
+    return std::vector{experts->raise(rank, inputs[0], {inputs[1], index}, scales, store)};
   };
-  std::vector<Tensor> inputs{rows, offsets};
+  std::vector<Tensor> inputs{rows, at.offsets};
+  if (at.index) inputs.push_back(at.index);
   if (amax) inputs.push_back(amax);
   ReplayableUnit scope(saved, unit::mlp, std::move(inputs), {this, again});
-  const Tensor activated = raise(context, rows, offsets, amax, saved);
+  const Tensor activated = raise(context, rows, at, amax, saved);
   scope.made({activated});
   return activated;
 }
@@ -145,9 +151,12 @@ Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows, cons
 TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
                                   SavedStore& saved) {
   const Tensor rows = in.get(moe_edge::rows), offsets = in.get(moe_edge::offsets);
-  const Tensor activated = raise_unit(
-      context, rows, offsets, forward_amax(context, *parts_.up, rows, offsets, saved), saved);
+  ExpertTerms::Rows at{offsets, {}};
+  if (moe_.row_indices) at.index = in.get(moe_edge::row_index).view({rows.dim(0)});
+  const Tensor activated =
+      raise_unit(context, rows, at, forward_amax(context, *parts_.up, rows, offsets, saved), saved);
   saved.keep(this, "offsets", offsets);
+  keep_if_any(saved, this, "row index", at.index);
   if (up_has_weight_half()) {
     const UnitScope scope(saved, unit::expert_fc1);
     saved.keep(this, "rows", rows);
@@ -159,11 +168,11 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
   const Tensor amax = forward_amax(context, *parts_.down, activated, offsets, saved);
   const ExpertTerms& terms = parts_.down_terms;
   Tensor reduced;
-  if (terms.any()) reduced = terms.reduce(context, activated, offsets, saved);
+  if (terms.any()) reduced = terms.reduce(context, activated, at, saved);
   if (!saved.output_is_read()) return {};
   const Tensor results = context.activation(rows.shape(), MemoryTag::activations);  // [A, H]
   product(context, GemmForm::forward, *parts_.down, activated, offsets, results, amax, saved);
-  if (terms.any()) terms.add_to(context, reduced, offsets, results);
+  if (terms.any()) terms.add_to(context, reduced, at, results);
   add_bias(context, parts_.down_bias.get(), results, offsets);
   return TensorSet(moe_edge::results, results);
 }
@@ -181,6 +190,7 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
                                          const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_results = d_out.get(moe_edge::results);  // [A, H]
   const Tensor offsets = saved.get(this, "offsets");
+  const ExpertTerms::Rows at{offsets, moe_.row_indices ? saved.get(this, "row index") : Tensor()};
   const Tensor activated =
       down_has_weight_half() ? saved.get(this, "activated") : saved.take(this, "activated");
   const Tensor raised = saved.take(this, "raised");  // overwritten by its gradient
@@ -191,15 +201,14 @@ TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batc
   const Tensor first = quantized ? first_token(context, place_, batch) : Tensor();
   input_gradient(context, *parts_.down, d_results, offsets, first, d_activated, saved);
   if (parts_.down_terms.any())
-    parts_.down_terms.add_input_gradient(context, d_results, offsets, d_activated, saved);
+    parts_.down_terms.add_input_gradient(context, d_results, at, d_activated, saved);
   const Tensor d_factors = factor_gradient(context, d_activated, activated, d_results, offsets);
   activation_backward(context.ops,
                       {parts_.activation, parts_.gated, d_activated, raised, raised, parts_.shape});
   add_bias_gradient(context, parts_.up_bias.get(), raised, offsets);
   const Tensor d_rows = context.activation(d_results.shape(), MemoryTag::activations);
   input_gradient(context, *parts_.up, raised, offsets, first, d_rows, saved);
-  if (parts_.up_terms.any())
-    parts_.up_terms.add_input_gradient(context, raised, offsets, d_rows, saved);
+  if (parts_.up_terms.any()) parts_.up_terms.add_input_gradient(context, raised, at, d_rows, saved);
   keep_if_any(saved, this, "first_token", first);
   if (up_has_weight_half()) saved.keep(this, "d_raised", raised);
   if (down_has_weight_half()) saved.keep(this, "d_results", d_results);
@@ -239,6 +248,7 @@ void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weig
 
 void ExpertsSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
   const Tensor offsets = saved.take(this, "offsets");
+  const ExpertTerms::Rows at{offsets, take_if(moe_.row_indices, saved, this, "row index")};
   const bool rounds = context.settings.precision.products.scaling == Scaling::nvfp4 &&
                       (parts_.up->quantized || parts_.down->quantized);
   const Tensor first = take_if(rounds, saved, this, "first_token");
@@ -246,7 +256,7 @@ void ExpertsSegment::backward_weight(RankContext& context, const Batch&, SavedSt
                         std::string_view of_x) {
     if (!has_weight_half(weight, terms)) return;
     const Tensor dy = saved.take(this, of_y), x = saved.take(this, of_x);
-    if (terms.any()) terms.weight_gradients(context, x, dy, offsets, saved);
+    if (terms.any()) terms.weight_gradients(context, x, dy, at, saved);
     if (weight.trained) weight_gradient(context, weight, dy, x, offsets, first, saved);
   };
   make(*parts_.down, parts_.down_terms, "d_results", "activated");

@@ -47,9 +47,9 @@ class ExpertsSegment final : public Segment {
   /// same as the unit mlp; `activate_unit`: of that, the activation as the unit moe_act.
   Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
   Tensor activate_unit(RankContext& context, const Tensor& raised, SavedStore& saved) const;
-  Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets, const Tensor& amax,
-               SavedStore& saved) const;
-  Tensor raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
+  Tensor raise(RankContext& context, const Tensor& rows, const ExpertTerms::Rows& at,
+               const Tensor& amax, SavedStore& saved) const;
+  Tensor raise_unit(RankContext& context, const Tensor& rows, const ExpertTerms::Rows& at,
                     const Tensor& amax, SavedStore& saved) const;
   /// `amax`: of a, as `amax_of`.
   void product(RankContext& context, GemmForm form, const Parameter& weight, const Tensor& a,

@@ -1,7 +1,10 @@
 #include "nn/moe/gather_dispatch.h"
 
+#include <optional>
+
 #include "nn/moe/gathered_rows.h"
 #include "nn/moe/row_factors.h"
+#include "nn/moe/taken_rows.h"
 #include "ops/embedding.h"
 #include "ops/expert_rows.h"
 
@@ -13,25 +16,33 @@ Edge GatherDispatchSegment::inputs(const RankContext& context, const Batch& batc
 }
 
 std::vector<std::string_view> GatherDispatchSegment::outputs() const {
-  return {moe_edge::rows,     moe_edge::row_factors,   moe_edge::offsets,
-          moe_edge::position, moe_edge::probabilities, moe_edge::row_count};
+  std::vector<std::string_view> list{moe_edge::rows,          moe_edge::row_factors,
+                                     moe_edge::offsets,       moe_edge::position,
+                                     moe_edge::probabilities, moe_edge::row_count};
+  if (moe_.row_indices) list.push_back(moe_edge::row_index);
+  return list;
 }
 
-TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
-                                         SavedStore& saved) {
+TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch& batch,
+                                         const TensorSet& in, SavedStore& saved) {
   const MemoryTag tag = saved.output_tag();
   // The order of rows needs only the choices: it is made while the others are in transit.
   PendingTokens choices = gather_tokens(context, place_, in.get(moe_edge::choice));
   PendingTokens tokens = gather_tokens(context, place_, in.get(moe_edge::tokens));
   PendingTokens weights = gather_tokens(context, place_, in.get(moe_edge::probabilities), tag);
+  std::optional<PendingTokens> indices;
+  if (moe_.row_indices) indices = gather_tokens(context, place_, own_indices(batch));
   const OwnRows own = find_own_rows(context, moe_, place_, choices.finish(), tag);
   const Tensor rows = context.activation({own.tokens.dim(0), hidden_}, tag);  // [A, H]
   embedding_forward(context.ops, {own.tokens, tokens.finish(), rows});
+  Tensor row_index;
+  if (indices) row_index = take_rows(context, indices->finish(), own.tokens, tag);
   saved.keep(this, "position", own.position);
   const Tensor all_weights = weights.finish();  // [n · T, k]
   saved.keep(this, "probabilities", all_weights);
   TensorSet out(moe_edge::rows, rows);
   out.set(moe_edge::row_factors, no_row_factors(context, tag));
+  if (row_index) out.set(moe_edge::row_index, row_index);
   out.set(moe_edge::offsets, own.offsets);
   out.set(moe_edge::position, own.position);
   out.set(moe_edge::probabilities, all_weights);

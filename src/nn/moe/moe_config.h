@@ -83,6 +83,9 @@ struct MoeConfig {
   /// The rows of each expert from each rank are a multiple of what the recipe's products read.
   bool pad_for_quantization = false;
   int64_t rows_multiple = 1;  // which is this; build_moe sets it
+  /// The index of its token comes with each row of an expert: adapters of experts drop by it.
+  /// build_moe sets it.
+  bool row_indices = false;
   /// Random numbers in place of logits, so that experts have about equal load: for benchmarks.
   bool random_logits = false;
 

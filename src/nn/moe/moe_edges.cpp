@@ -55,6 +55,10 @@ int64_t kept_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens
   return choices * place.copies;
 }
 
+Tensor own_indices(const Batch& batch) {
+  return batch.stream_rows(batch.token_index).view({batch.stream_tokens, 1});
+}
+
 Tensor row_count_of(int64_t rows) {
   const Tensor count = host_tensor(DType::i64, {1});
   *count.data<int64_t>() = rows;
@@ -115,6 +119,12 @@ EdgeTensor MoeEdges::sent_offsets() const {
 
 EdgeTensor MoeEdges::rows() const {
   return activations(moe_edge::rows, place_.ranks == 1 ? sent_rows() : kAnyRows);
+}
+
+EdgeTensor MoeEdges::row_index() const {
+  Shape shape{0, 1};
+  shape[0] = place_.ranks == 1 ? sent_rows() : kAnyRows;
+  return integers(moe_edge::row_index, DType::i64, shape);
 }
 
 EdgeTensor MoeEdges::offsets() const {

@@ -34,8 +34,10 @@ inline constexpr std::string_view position = "row_positions";  // i32 [T, k · c
 inline constexpr std::string_view counts = "row_counts";       // i64 [n · E']
 inline constexpr std::string_view sent_offsets = "sent_offsets";  // i32 [n · E' + 1]
 inline constexpr std::string_view rows = "expert_rows";           // [A, H], by expert
-inline constexpr std::string_view offsets = "expert_offsets";     // i32 [E' + 1]
-inline constexpr std::string_view results = "expert_results";     // [A, H]
+/// i64 [A, 1], with MoeConfig::row_indices: Batch::token_index of the token of each row.
+inline constexpr std::string_view row_index = "row_index";
+inline constexpr std::string_view offsets = "expert_offsets";  // i32 [E' + 1]
+inline constexpr std::string_view results = "expert_results";  // [A, H]
 /// f32 [0, 1], and as a gradient [A, 1]: the factor 1 of each row's result.
 inline constexpr std::string_view row_factors = "row_factors";
 /// i64 [2, n], in host memory: rows to and from each rank.
@@ -93,6 +95,9 @@ int64_t chosen_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t toke
 /// Those of the choices that limits leave where all experts are chosen equally often.
 int64_t kept_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
 
+/// The indices i64 [T, 1] of this rank's tokens, as they go with rows.
+Tensor own_indices(const Batch& batch);
+
 /// moe_edge::row_count.
 Tensor row_count_of(int64_t rows);
 
@@ -114,6 +119,7 @@ class MoeEdges {
   EdgeTensor counts() const;
   EdgeTensor sent_offsets() const;
   EdgeTensor rows() const;
+  EdgeTensor row_index() const;
   EdgeTensor offsets() const;
   EdgeTensor results() const;
   EdgeTensor exchange() const;

@@ -18,6 +18,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_quantization_error(table, isa);
   cpu::add_square_codes(table, isa);
   cpu::add_nf4(table, isa);
+  cpu::add_dequantize_blocks(table);
   cpu::add_amax_history(table, isa);
   cpu::add_norm(table, isa);
   cpu::add_activation(table, isa);

@@ -32,6 +32,7 @@ void add_largest_magnitude(OpTable& table, CpuIsa isa);
 void add_quantization_error(OpTable& table, CpuIsa isa);
 void add_square_codes(OpTable& table, CpuIsa isa);  // of parts of NVFP4 weights
 void add_nf4(OpTable& table, CpuIsa isa);
+void add_dequantize_blocks(OpTable& table);
 void add_amax_history(OpTable& table, CpuIsa isa);
 void add_norm(OpTable& table, CpuIsa isa);
 void add_activation(OpTable& table, CpuIsa isa);

@@ -85,6 +85,11 @@ Choice choose_nf4(const Args& args, const Traits&) {
   return choose_kernel("nf4", args);
 }
 
+/// Likewise.
+Choice choose_kernel_of_blocks(const DequantizeBlocksArgs& args, const Traits&) {
+  return choose_kernel("blocks", args);
+}
+
 /// A few numbers for each tensor.
 template <class Args>
 Choice choose_history(const Args& args, const Traits&) {
@@ -107,6 +112,7 @@ void add_quantize(OpTable& table) {
   add_entry(table.quantize_nf4, choose_nf4<QuantizeNf4Args>);
   add_entry(table.quantize_absmax, choose_nf4<QuantizeAbsmaxArgs>);
   add_entry(table.dequantize_nf4, choose_nf4<DequantizeNf4Args>);
+  add_entry(table.dequantize_blocks, choose_kernel_of_blocks);
   add_entry(table.note_amax, choose_history<NoteAmaxArgs>);
   add_entry(table.choose_amax, choose_history<ChooseAmaxArgs>);
 }

@@ -51,6 +51,7 @@ void momentum(const MomentumArgs& args);
 void quantize_nf4(const QuantizeNf4Args& args);
 void quantize_absmax(const QuantizeAbsmaxArgs& args);
 void dequantize_nf4(const DequantizeNf4Args& args);
+void dequantize_blocks(const DequantizeBlocksArgs& args);
 void route(const RouteArgs& args);
 void route_backward(const RouteBackwardArgs& args);
 void router_loss(const RouterLossArgs& args);

@@ -74,7 +74,7 @@ Finding dp_partial_instances(const Figures& f, const Thresholds&) {
       advice.push_back(change({fmt::format("ddp.num_distributed_optimizer_instances={}", k)}));
   }
   if (advice.empty()) return not_applicable("no number of instances divides the data ranks");
-  const double extra = 12 * f.parameters / static_cast<double>(f.shards());
+  const double extra = 12 * f.trained_parameters / static_cast<double>(f.shards());
   return if_gain(
       Level::hint,
       fmt::format(
@@ -92,9 +92,10 @@ struct Bucket {
 /// Of the reduction of a full bucket.
 Bucket bucket_of(const Figures& f) {
   Bucket bucket;
-  bucket.elements =
-      std::min(static_cast<double>(f.config.ddp.bucket_size.value_or(40'000'000)), f.parameters);
-  if (bucket.elements == 0) bucket.elements = f.parameters / f.config.ddp.num_buckets.value_or(1);
+  bucket.elements = std::min(static_cast<double>(f.config.ddp.bucket_size.value_or(40'000'000)),
+                             f.trained_parameters);
+  if (bucket.elements == 0)
+    bucket.elements = f.trained_parameters / f.config.ddp.num_buckets.value_or(1);
   const CollectiveTime time(f.machine->cluster, f.machine->settings.collectives);
   const int stride = f.tp;
   const CollectiveTime::Extent extent = time.strided_extent(static_cast<int>(ring(f)), stride);
@@ -110,7 +111,7 @@ Finding dp_bucket_small(const Figures& f, const Thresholds& limits) {
   const Bucket bucket = bucket_of(f);
   const double share = bucket.latency / bucket.seconds;
   const double most = std::max(limits[Limit::latency_high], 1 - limits[Limit::bucket_rate]);
-  if (share <= most || bucket.elements >= f.parameters)
+  if (share <= most || bucket.elements >= f.trained_parameters)
     return not_applicable(
         fmt::format("latency is {:.1f} % of the time of a bucket of {} parameters", 100 * share,
                     format_count(bucket.elements)));

@@ -68,7 +68,12 @@ void add_dry_runs(const std::vector<const DryRun*>& runs, Figures& f) {
     // Tensors are counted whole: of those of experts a rank has etp's share, of the others tp's.
     const double experts = expert_elements(f, f.layers_of_a_stage());
     const double others = static_cast<double>(run->parameters) - experts * f.etp;
-    f.parameters = std::max(f.parameters, std::max(0.0, others) / f.tp + experts);
+    const double of_rank = std::max(0.0, others) / f.tp + experts;
+    f.parameters = std::max(f.parameters, of_rank);
+    const double trained = run->parameters == 0 ? 0.0
+                                                : static_cast<double>(run->trained_parameters) /
+                                                      static_cast<double>(run->parameters);
+    f.trained_parameters = std::max(f.trained_parameters, trained * of_rank);
     f.offloaded_bytes =
         std::max(f.offloaded_bytes,
                  static_cast<double>(std::max(run->offload.put_bytes, run->offload.fetched_bytes)));

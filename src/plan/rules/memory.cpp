@@ -134,9 +134,10 @@ Finding recompute_core_attn_moot(const Figures& f, const Thresholds&) {
 Finding offload_worth(const Figures& f, const Thresholds& limits) {
   if (f.offloaded_bytes > 0) return not_applicable("something is offloaded already");
   if (!f.times) return unknown(kNoTimes);
-  if (!f.fully_sharded && static_cast<double>(f.length) < 2 * limits[Limit::length_long])
+  if (!f.fully_sharded && !f.config.peft.any() &&
+      static_cast<double>(f.length) < 2 * limits[Limit::length_long])
     return not_applicable(
-        fmt::format("weights are not sharded, and rows have {} tokens", f.length));
+        fmt::format("weights are trained and not sharded, and rows have {} tokens", f.length));
   if (f.fullest().activations <= f.fullest().states())
     return not_applicable("activations are less than states");
   const double needed =
@@ -185,16 +186,17 @@ Finding precision_aware(const Figures& f, const Thresholds& limits) {
     return not_applicable(fmt::format("the peak is {:.0f} % of the capacity",
                                       100 * f.peak() / f.machine->capacity_bytes));
   const double shards = static_cast<double>(f.shards());
-  return fires(Level::hint,
-               fmt::format("remainders of masters free {}, BF16 moments {} more; BF16 gradients, "
-                           "which no sharding divides, {}",
-                           bytes(2 * f.parameters / shards), bytes(4 * f.parameters / shards),
-                           bytes(2 * f.parameters)),
-               {{"remainders", 2 * f.parameters / shards, "bytes"},
-                {"moments", 4 * f.parameters / shards, "bytes"}},
-               {change({"optimizer.use_precision_aware_optimizer=true"}),
-                change({"optimizer.use_precision_aware_optimizer=true",
-                        "optimizer.exp_avg_dtype=bf16", "optimizer.exp_avg_sq_dtype=bf16"})});
+  return fires(
+      Level::hint,
+      fmt::format("remainders of masters free {}, BF16 moments {} more; BF16 gradients, "
+                  "which no sharding divides, {}",
+                  bytes(2 * f.trained_parameters / shards),
+                  bytes(4 * f.trained_parameters / shards), bytes(2 * f.trained_parameters)),
+      {{"remainders", 2 * f.trained_parameters / shards, "bytes"},
+       {"moments", 4 * f.trained_parameters / shards, "bytes"}},
+      {change({"optimizer.use_precision_aware_optimizer=true"}),
+       change({"optimizer.use_precision_aware_optimizer=true", "optimizer.exp_avg_dtype=bf16",
+               "optimizer.exp_avg_sq_dtype=bf16"})});
 }
 
 Finding fp8_params(const Figures& f, const Thresholds& limits) {
@@ -280,7 +282,8 @@ RuleGroup memory_rules() {
         "Leave it out: the kernel already recomputes the scores.",
         "+3.9 % time, 36.618 → 36.614 GB", "guides, memory", recompute_core_attn_moot},
        {"offload-worth", kPlan,
-        "hint: activations bind with sharded weights or s ≥ 32k, and the host link is fast enough",
+        "hint: activations bind with sharded weights, LoRA or s ≥ 32k, and the host link is fast "
+        "enough",
         "Offload activations.", "", "guides, memory", offload_worth},
        {"offload-balance", kPlan | kStart, "warn: offload shows in the step",
         "Offload fewer layers and recompute the rest.", "", "guides, memory", offload_balance},

@@ -32,6 +32,8 @@ std::string graphs_of(const PublishedRow& row);
 void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run);
 void add_precision(const PublishedRow& row, PublishedRun& run);
 void add_sharding(const PublishedRow& row, PublishedRun& run);
+/// Of rows whose notes say LoRA, which no column describes: those of the code's recipes.
+void add_adapters(const PublishedRow& row, PublishedRun& run);
 void add_recompute(const PublishedRow& row, PublishedRun& run);
 /// What graphs capture, and the kernels of attention, of passes over memory and of experts.
 void add_kernels(const PublishedRow& row, PublishedRun& run);

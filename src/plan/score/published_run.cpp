@@ -60,7 +60,6 @@ std::optional<double> published_throughput(const PublishedRow& row,
 PublishedRun published_run(const PublishedRow& row) {
   const std::string name = row.text("model");
   if (name.empty()) throw UnsupportedRow("the source does not state model");
-  if (row.notes_mention("LoRA")) throw UnsupportedRow("LoRA is not implemented yet");
   PublishedRun run;
   try {
     CatalogCosts costs = catalog_costs(name);
@@ -72,6 +71,7 @@ PublishedRun published_run(const PublishedRow& row) {
   add_precision(row, run);
   add_layout(row, override_value(run, "model.num_layers"), run);
   add_sharding(row, run);
+  add_adapters(row, run);
   add_recompute(row, run);
   add_overlap(row, run);
   add_kernels(row, run);

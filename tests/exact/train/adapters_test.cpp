@@ -1,7 +1,10 @@
 // A run with adapters: nothing frozen changes by a bit, and has nothing but its weight; saving and
 // resuming is bitwise.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "nn/adapter_settings.h"
 #include "optim/muon.h"
@@ -65,6 +68,25 @@ TEST(AdapterRuns, OfExpertsChangeOnlyTheirFactorsWithEveryOptimizer) {
     }
     EXPECT_GT(of_experts, 0);
   }
+}
+
+TEST(AdapterRuns, LearnThroughFrozenLayersOfMultiTokenPrediction) {
+  const Overrides with = tiny_run() + kLora + Overrides{"model.mtp_num_layers=1"};
+  EngineOnBlanks run(with);
+  const auto frozen = run.weights(false);
+  const auto is_further = [](const auto& weight) {
+    return weight.first.find("multi_token.0") != std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(frozen, is_further));
+  EXPECT_FALSE(std::ranges::any_of(run.weights(true), is_further));
+  run.steps(3);
+  EXPECT_EQ(run.weights(false), frozen);
+  const Overrides steps{"train.train_iters=2"};
+  const auto trained = train_run(with + steps).tensors;
+  EXPECT_EQ(trained, train_run(with + steps).tensors);
+  EXPECT_NE(trained,
+            train_run(with + steps + Overrides{"model.mtp_loss_scaling_factor=0"}).tensors);
+  EXPECT_THAT(run.setup.notes, testing::Contains(testing::HasSubstr("multi-token prediction")));
 }
 
 TEST(AdapterRuns, ResumeBitwise) {

@@ -22,6 +22,8 @@ struct Case {
   std::string name, scheme;
   double dropout = 0;
   std::vector<std::string> trained = {};
+  bool after = false;  // the dropout is on what adapters add
+  std::string model = "llama";
 };
 
 void PrintTo(const Case& c, std::ostream* os) {
@@ -50,7 +52,7 @@ class AdapterGradient : public testing::TestWithParam<Case> {};
 TEST_P(AdapterGradient, EqualsFiniteDifferences) {
   const auto device = make_cpu_device(2);
   const OpTable ops = cpu_ops(test::instruction_set());
-  ModelConfig model = test::tiny_model("llama");
+  ModelConfig model = test::tiny_model(GetParam().model);
   PeftConfig peft;
   peft.scheme = GetParam().scheme;
   peft.dim = 2, peft.alpha = 4;
@@ -59,6 +61,7 @@ TEST_P(AdapterGradient, EqualsFiniteDifferences) {
   ResolvedRun run;
   run.layers.precision = precision_recipe("fp64");
   run.layers.adapters = choose_adapters(peft, model);
+  run.layers.adapters.dropout_after = GetParam().after;
   run.positions = 16;
   Engine engine(*device, ops, model, run);
   engine.initialize();
@@ -98,7 +101,10 @@ TEST_P(AdapterGradient, EqualsFiniteDifferences) {
 INSTANTIATE_TEST_SUITE_P(Cases, AdapterGradient,
                          testing::Values(Case{"lora", "lora"}, Case{"lora_dropout", "lora", 0.3},
                                          Case{"dora", "dora"}, Case{"dora_dropout", "dora", 0.3},
-                                         Case{"trained", "lora", 0.2, {"*norm", "embed_tokens"}}),
+                                         Case{"trained", "lora", 0.2, {"*norm", "embed_tokens"}},
+                                         Case{"post_dropout", "lora", 0.3, {}, true},
+                                         Case{"experts", "lora", 0.3, {}, false, "mixtral"},
+                                         Case{"post_experts", "lora", 0.3, {}, true, "mixtral"}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

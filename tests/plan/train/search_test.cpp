@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Overrides{"model.share_embeddings_and_output_weights=true"},
                     Overrides{"optimizer.use_precision_aware_optimizer=true",
                               "optimizer.exp_avg_dtype=bf16", "optimizer.exp_avg_sq_dtype=bf16"},
-                    Overrides{"model.pipeline_schedule=gpipe"}, Overrides{"model.num_layers=11"}));
+                    Overrides{"model.pipeline_schedule=gpipe"}, Overrides{"model.num_layers=11"},
+                    Overrides{"peft.scheme=lora"}));
 
 /// Models whose layers differ.
 class BoundsOfSomeLayers : public testing::TestWithParam<Overrides> {};
@@ -239,6 +240,36 @@ TEST(Search, BoundsOfQuantizedProductsAreNeverAboveTheDryRun) {
     expect_bounds_below(
         sample(request_of({fmt::format("mixed_precision=bf16_with_fp8_{}_mixed", recipe)}), 11));
   }
+}
+
+// QLoRA, DoRA with a head that trains, and adapters that differ between the layers.
+TEST(Search, BoundsOfAdaptersAreNeverAboveTheDryRun) {
+  const Overrides lora{"peft.scheme=lora", "peft.target_modules=[linear_qkv,linear_fc2]"};
+  for (const Overrides& adapters :
+       {lora + Overrides{"peft.base_format=nf4"},
+        lora + Overrides{"peft.scheme=dora", "peft.train=[lm_head,norm]"},
+        lora + Overrides{"peft.exclude_modules=['layers.[0-3].*']"}}) {
+    SCOPED_TRACE(testing::PrintToString(adapters));
+    expect_bounds_below(sample(request_of(adapters), 31));
+  }
+}
+
+TEST(Search, FindsALayoutForAdapters) {
+  // Weights alone: what all weights with their states do not fit into is enough.
+  const Overrides large{"model.num_layers=64",
+                        "model.hidden_size=8192",
+                        "model.num_attention_heads=64",
+                        "model.ffn_hidden_size=28672",
+                        "model.pipeline_model_parallel_size=1",
+                        "model.context_parallel_size=1",
+                        "model.tensor_model_parallel_size=8",
+                        "train.micro_batch_size=1"};
+  const SearchResult all = search_layouts(request_of(large), {.time_limit_seconds = 600});
+  const SearchResult adapters = search_layouts(request_of(large + Overrides{"peft.scheme=lora"}),
+                                               {.time_limit_seconds = 600});
+  EXPECT_TRUE(all.candidates.empty());
+  EXPECT_FALSE(adapters.candidates.empty());
+  EXPECT_TRUE(adapters.complete);
 }
 
 TEST(Search, BoundsOfOffloadedStatesAreNeverAboveTheDryRun) {

@@ -1,6 +1,6 @@
 // Quantized types of GGUF files, bit by bit as llama.cpp's package computes their values.
 
-#include "checkpoint/gguf_blocks.h"
+#include "tensor/gguf_blocks.h"
 
 #include <gmock/gmock.h>
 

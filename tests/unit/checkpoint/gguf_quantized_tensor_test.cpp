@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "checkpoint/gguf_blocks.h"
 #include "support/tensor_bytes.h"
+#include "tensor/gguf_blocks.h"
 
 namespace viaduct {
 namespace {

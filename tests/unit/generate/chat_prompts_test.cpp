@@ -110,6 +110,11 @@ TEST_F(ChatPromptsTest, LinesAreConversationsOrTextsOfAUser) {
   const auto made = make_chat_prompts(lines, true, prompts_);
   ASSERT_EQ(made.size(), 2u);
   EXPECT_EQ(made[0].id, R"({"a":1})");
+  EXPECT_FALSE(made[0].adapter);
+  const auto named = make_chat_prompts(
+      {{R"({"adapter": "a", "messages": [{"role": "user", "content": "Hi"}]})", "line 1"}}, true,
+      prompts_);
+  EXPECT_EQ(named[0].adapter, "a");
   EXPECT_EQ(made[0].text, prompts_.prompt(conversation_of("Hi"), "").text);
   const auto plain = make_chat_prompts({{"Hi", "line 1"}}, false, prompts_);
   EXPECT_EQ(plain[0].text, made[0].text);
@@ -118,7 +123,7 @@ TEST_F(ChatPromptsTest, LinesAreConversationsOrTextsOfAUser) {
     make_chat_prompts(
         {{"{}", "line 1"},
          lines[0],
-         {R"({"adapter": "a", "messages": [{"role": "user", "content": "Hi"}]})", "line 3"}},
+         {R"({"adapter": 5, "messages": [{"role": "user", "content": "Hi"}]})", "line 3"}},
         true, prompts_);
   });
   EXPECT_THAT(problems, HasSubstr("line 1"));

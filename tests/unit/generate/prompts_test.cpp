@@ -120,6 +120,37 @@ TEST(Prompts, BatchesHoldThoseOfSimilarLength) {
   EXPECT_THAT(numbers, ElementsAre(ElementsAre(1, 3), ElementsAre(0, 4), ElementsAre(2)));
 }
 
+TEST(Prompts, LinesNameTheirAdapter) {
+  std::istringstream jsonl(R"({"prompt": "KING", "adapter": "b"}
+{"prompt": "KING"}
+{"prompt": "KING", "adapter": null}
+{"prompt": "KING", "adapter": "a"}
+)");
+  const std::vector<PromptText> texts = plain_prompts(read_prompt_lines(jsonl, "x", true));
+  ModelConfig model;
+  model.max_positions = 64;
+  const std::vector<Prompt> prompts = make_prompts(texts, shakespeare(), model, 3, {"a", "b"});
+  std::vector<int64_t> adapters;
+  for (const Prompt& prompt : prompts) adapters.push_back(prompt.adapter);
+  EXPECT_THAT(adapters, ElementsAre(2, 0, 0, 1));
+  // A batch is of one.
+  std::vector<std::vector<int64_t>> numbers;
+  for (const auto& batch : batches_by_length(prompts, 8)) {
+    numbers.emplace_back();
+    for (const Prompt& prompt : batch) numbers.back().push_back(prompt.number);
+  }
+  EXPECT_THAT(numbers, ElementsAre(ElementsAre(1, 2), ElementsAre(3), ElementsAre(0)));
+  try {
+    make_prompts(texts, shakespeare(), model, 3, {"a", "bb"});
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("x line 1: \"adapter\": b is no adapter"));
+    EXPECT_THAT(error.what(), HasSubstr("--adapter has a, bb"));
+  }
+  std::istringstream wrong(R"({"prompt": "KING", "adapter": 5})");
+  EXPECT_THROW(plain_prompts(read_prompt_lines(wrong, "x", true)), ConfigError);
+}
+
 /// The output for `text`, token by token, with these stop strings.
 std::string streamed(const std::string& text, const Texts& stops,
                      std::optional<std::string>* by = nullptr) {

@@ -28,6 +28,27 @@ TEST(AdapterBase, IsWhatTheFieldSays) {
   EXPECT_EQ(base_format(config), BaseFormat::fp8);
   config.base_format = "bf16";
   EXPECT_EQ(base_format(config), BaseFormat::bf16);
+  config.base_format = "blocks";
+  EXPECT_EQ(base_format(config), BaseFormat::blocks);
+}
+
+TEST(AdapterBase, BlocksAreThoseOfTheirTypes) {
+  const ModelConfig llama = model_of("llama");  // 64 wide
+  const std::string o = "model.layers.0.self_attn.o_proj.weight";
+  const auto check = [&](const BlockTypes& types, int ranks) {
+    check_base_format(BaseFormat::blocks, llama, ranks, types);
+  };
+  check({}, 4);  // nothing is stored so
+  check({{o, GgufTensorType::q8_0}}, 2);
+  EXPECT_THAT(
+      [&] {
+        check({{o, GgufTensorType::q8_0}}, 4);
+      },
+      ThrowsMessage<ConfigError>(
+          AllOf(HasSubstr("16 of the 64 input features of model.layers.0.self_attn.o_proj"),
+                HasSubstr("nearest degree that works: 2"))));
+  // Rows of outputs are cut anywhere.
+  check({{"model.layers.0.self_attn.q_proj.weight", GgufTensorType::q4_k}}, 4);
 }
 
 TEST(AdapterBase, RefusesDegreesThatCutBlocks) {

@@ -94,10 +94,29 @@ TEST(AdapterModules, PatternsThatMatchNothingAreErrors) {
   config.exclude_modules = {};
   config.dim = 1000;
   EXPECT_THAT([&] { chosen(config); }, ThrowsMessage<ConfigError>(HasSubstr("expected 1 to 64")));
+}
+
+TEST(AdapterModules, TablesAndHeadsAreSaid) {
+  PeftConfig config;
+  const auto refused = [&](const char* pattern, const std::string& model, const char* what) {
+    config.target_modules = {"q_proj", pattern};
+    if (model == "gpt2") config.target_modules = {pattern};
+    EXPECT_THAT([&] { chosen(config, model); }, ThrowsMessage<ConfigError>(HasSubstr(what)));
+  };
+  refused("embed_tokens", "llama", "model.embed_tokens, an embedding, which has no adapter");
+  refused("embed_tokens", "llama", "peft.train=[embed_tokens] trains it whole");
+  refused("lm_head", "llama", "peft.train=[lm_head] trains it whole");
+  refused("lm_head", "gpt2", "peft.train=[wte] trains it whole");  // tied
+  refused("wpe", "gpt2", "peft.train=[wpe]");
+}
+
+TEST(AdapterModules, LayersOfMultiTokenPredictionHaveNone) {
   ModelConfig further = model_of("llama");
   further.mtp_layers = 1;
-  EXPECT_THAT([&] { choose_adapters({}, further); },
-              ThrowsMessage<ConfigError>(HasSubstr("multi-token prediction")));
+  PeftConfig config;
+  EXPECT_EQ(choose_adapters(config, further).modules.size(), chosen(config));
+  config.train = {"norm"};
+  EXPECT_EQ(choose_adapters(config, further).trained, (std::set<std::string>{"model.norm"}));
 }
 
 TEST(AdapterModules, PatternsOfRanksAndScalesAct) {

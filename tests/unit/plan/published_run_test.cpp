@@ -107,6 +107,20 @@ TEST(PublishedRun, OfMlperf) {
   EXPECT_THAT(of("nvfp4"), exposed);
 }
 
+TEST(PublishedRun, AdaptersAreThoseOfTheCodesRecipes) {
+  const auto of = [](const std::string& framework, const std::string& notes) {
+    return overrides_of(
+        "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,notes",
+        framework + ",llama3-8b,bf16,8,32,1,4096,1,1," + notes);
+  };
+  EXPECT_THAT(of("NeMo (DGX Cloud Benchmarking v25.02)", "LoRA fine-tune"),
+              AllOf(Contains("peft.scheme=lora"), Contains("peft.dim=8"),
+                    Contains("peft.target_modules=[linear_qkv]")));
+  EXPECT_THAT(of("NeMo Automodel (PyTorch DTensor)", "LoRA fine-tune"),
+              AllOf(Contains("peft.dim=16"), Contains("peft.target_modules=[all-linear]")));
+  EXPECT_THAT(of("NeMo 24.07", "SFT"), Not(Contains("peft.scheme=lora")));
+}
+
 TEST(PublishedRun, OfInternEvo) {
   const CsvTable table = parse_csv(
       "framework,hardware,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp\n"

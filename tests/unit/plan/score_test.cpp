@@ -49,7 +49,7 @@ TEST(Score, EveryRowIsPredictedOrListedWithItsReason) {
             "no-recipe,x,H100-SXM,8,mpt-125m,int4,64,8,2048,1,1,1,,,\n"
             "refused,x,H100-SXM,8,mpt-125m,bf16,63,8,2048,1,1,1,,,\n"
             "lora,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\"LoRA, rank 8\"\n");
-  ASSERT_EQ(result.rows.size(), 3u);
+  ASSERT_EQ(result.rows.size(), 4u);
   const ScoredRow &good = result.rows[0], &by_time = result.rows[1], &again = result.rows[2];
   EXPECT_EQ(good.id, "good");
   EXPECT_EQ(good.published, 100000);
@@ -59,9 +59,14 @@ TEST(Score, EveryRowIsPredictedOrListedWithItsReason) {
   EXPECT_THAT(by_time.note, HasSubstr("from the step's seconds"));
   EXPECT_EQ(again.predicted, good.predicted);
   EXPECT_EQ(good.gpu, "h100-sxm");
+  const ScoredRow& lora = result.rows[3];
+  EXPECT_EQ(lora.id, "lora");
+  EXPECT_GT(lora.predicted, 1000);
+  EXPECT_NE(lora.predicted, good.predicted);
+  EXPECT_THAT(lora.note, HasSubstr("adapters not stated"));
   std::map<std::string, std::string> reasons;
   for (const UnsupportedEntry& row : result.unsupported) reasons[row.id] = row.reason;
-  EXPECT_EQ(reasons.size(), 9u);
+  EXPECT_EQ(reasons.size(), 8u);
   EXPECT_THAT(reasons["no-model"], HasSubstr("did you mean mpt-125m?"));
   EXPECT_THAT(reasons["no-gpu"], HasSubstr("nearest: h100-sxm"));
   EXPECT_THAT(reasons["no-kernels"], HasSubstr("no kernels"));
@@ -71,7 +76,6 @@ TEST(Score, EveryRowIsPredictedOrListedWithItsReason) {
               HasSubstr("global_batch: expected a number above 0, found -4"));
   EXPECT_THAT(reasons["no-recipe"], HasSubstr("precision int4"));
   EXPECT_THAT(reasons["refused"], HasSubstr("63"));
-  EXPECT_THAT(reasons["lora"], HasSubstr("LoRA"));
 }
 
 TEST(Score, ConstantsOfAGpuScaleItsKernelsAlone) {

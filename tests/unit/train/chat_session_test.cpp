@@ -28,6 +28,7 @@ class ChatSessions : public testing::Test {
     asked_.push_back(letters().decode(prompt.ids));
     numbers_.push_back(prompt.number);
     limits_.push_back(prompt.max_new_tokens);
+    adapters_.push_back(prompt.adapter);
     Answer answer{.text = reason_ == StopReason::interrupted ? "" : "yes"};
     answer.generated.reason = reason_;
     piece(answer.text);
@@ -44,7 +45,7 @@ class ChatSessions : public testing::Test {
   ChatPrompts prompts_;
   StopReason reason_ = StopReason::stop_token;
   std::vector<std::string> asked_;
-  std::vector<int64_t> numbers_, limits_;
+  std::vector<int64_t> numbers_, limits_, adapters_;
   // FunctionRef does not own what it calls.
   std::function<Answer(const Prompt&, FunctionRef<void(const std::string&)>)> call_ =
       [this](const Prompt& prompt, FunctionRef<void(const std::string&)> piece) {
@@ -66,6 +67,21 @@ TEST_F(ChatSessions, AnswersBecomePartOfTheConversation) {
   ask(chat, "d");
   EXPECT_EQ(asked_.back(), "s:T;u:d;");
   EXPECT_THAT(numbers_, ElementsAre(0, 0, 1, 2));
+}
+
+TEST_F(ChatSessions, AdaptersAnswerByName) {
+  ChatSession chat = session({.positions = 1000, .max_new_tokens = 10, .adapters = {"a", "b"}});
+  EXPECT_EQ(chat.adapter(), "");
+  ask(chat, "1");
+  chat.use_adapter("b", "it");
+  EXPECT_EQ(chat.adapter(), "b");
+  ask(chat, "2");
+  EXPECT_THROW(chat.use_adapter("c", "it"), ConfigError);
+  ask(chat, "3");
+  chat.use_adapter("", "it");
+  ask(chat, "4");
+  EXPECT_THAT(adapters_, ElementsAre(0, 2, 2, 0));
+  EXPECT_EQ(chat.conversation().messages.size(), 8u);
 }
 
 TEST_F(ChatSessions, AnErrorLeavesTheConversationAsItWas) {

@@ -124,6 +124,21 @@ TEST(GuideRules, WhatIsSetIsNotAdvised) {
   EXPECT_THAT(finding.text, testing::HasSubstr("dist.vboost = 1 moves the slider"));
 }
 
+TEST(GuideRules, ActivationsOfAdaptersMayLeaveTheGpu) {
+  Figures f = dense();
+  f.micro_batches = 1, f.times->step = 2;
+  f.stages = {{70e9, 5e9, 5e9, 5e9, 50e9, 0}};
+  EXPECT_EQ(rule_of("offload-worth").check(f, {}).outcome, Outcome::not_applicable);
+  f.config.peft.scheme = "lora";
+  EXPECT_EQ(rule_of("offload-worth").check(f, {}).outcome, Outcome::fires);
+  // Remainders and moments are those of the adapters alone.
+  f.trained_parameters = 1e6;
+  f.stages.front().peak = 0.95 * f.machine->capacity_bytes;
+  const Finding aware = rule_of("precision-aware").check(f, {});
+  EXPECT_EQ(aware.values.size(), 2u);
+  for (const Quantity& quantity : aware.values) EXPECT_LE(quantity.value, 4e6) << quantity.name;
+}
+
 TEST(GuideRules, WithoutAClusterNothingIsGuessed) {
   for (const RuleCase& one : test::rule_cases()) {
     Figures f = dense();

@@ -1,7 +1,7 @@
 // A block is described by data, which both directions read: where its bits are, and what they mean
 // (GgufBlock has the formula).
 
-#include "checkpoint/gguf_blocks.h"
+#include "tensor/gguf_blocks.h"
 
 #include <algorithm>
 #include <bit>

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "checkpoint/gguf_types.h"
 #include "tensor/dtype.h"
+#include "tensor/gguf_types.h"
 
 namespace viaduct {
 

@@ -1,4 +1,4 @@
-#include "checkpoint/gguf_types.h"
+#include "tensor/gguf_types.h"
 
 #include <iterator>
 

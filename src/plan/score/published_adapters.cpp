@@ -1,0 +1,26 @@
+#include <fmt/format.h>
+
+#include "plan/score/published_features.h"
+
+namespace viaduct {
+
+void add_adapters(const PublishedRow& row, PublishedRun& run) {
+  if (!row.notes_mention("LoRA")) return;
+  const std::string framework = row.text("framework");
+  // NeMo's recipes of these tables adapt the fused q, k, v alone
+  // (finetune_performance_optimizations of llama3_8b.py and others: rank 8); Automodel's benchmarks
+  // all linear layers (examples/benchmark/configs/peft: rank 16).
+  const bool automodel = framework.starts_with("NeMo Automodel");
+  const bool fused =
+      !automodel && (framework.starts_with("NeMo") || framework.starts_with("Megatron-Bridge") ||
+                     framework.starts_with("MLPerf"));
+  const std::string layers = fused ? "linear_qkv" : "all-linear";
+  const int rank = fused ? 8 : 16;
+  run.overrides.emplace_back("peft.scheme=lora");
+  run.overrides.push_back(fmt::format("peft.dim={}", rank));
+  run.overrides.push_back(fmt::format("peft.target_modules=[{}]", layers));
+  run.notes.push_back(
+      fmt::format("adapters not stated, assumed to be of rank {} on {}", rank, layers));
+}
+
+}  // namespace viaduct
