@@ -64,7 +64,9 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
 RotaryEmbedding rotary_of(const Maker& m, int64_t layer, const RotaryTables& tables) {
   const ModelConfig& c = m.config;
   const auto& table = tables.windowed && c.window_of(layer) > 0 ? tables.windowed : tables.common;
-  return {c.rotates(layer) && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved};
+  const bool rotates = c.rotates(layer);
+  return {rotates && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved,
+          rotates && tables.queries ? &*tables.queries : nullptr};
 }
 
 /// The pieces of the layer before the activation: gate, if there is one, and up; each a logical
@@ -104,6 +106,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
+  parts.norms_after_rotary = c.qk_norm_after_rotary;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
     const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
@@ -188,6 +191,8 @@ RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t po
   }
   RotaryTables tables;
   if (common) tables.common = make_rotary_table(device, c.rotary, positions, dtype);
+  if (c.temperature.any())
+    tables.queries = make_rotary_table(device, c.rotary, positions, dtype, c.temperature);
   if (windowed) {
     const RotarySpec spec{.width = c.rotary.width, .base = c.window_rotary_base};
     tables.windowed = make_rotary_table(device, spec, positions, dtype);

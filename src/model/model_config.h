@@ -49,10 +49,11 @@ struct ModelConfig {
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
   bool input_norms = true;        // norms before attention and feed-forward; false: OLMo 2
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
-  /// RMS norms on q and k before rotary, of each head (Qwen 3) or over all heads (OLMoE). Latent
-  /// attention: on the compressed vectors.
+  /// RMS norms on q and k, before rotary or after it, of each head (Qwen 3) or over all heads
+  /// (OLMoE). Latent attention: on the compressed vectors.
   bool qk_norm = false;
   bool qk_norm_per_head = true;
+  bool qk_norm_after_rotary = false;  // Hunyuan
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -78,9 +79,10 @@ struct ModelConfig {
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool tied_embeddings = false;
 
-  std::vector<int64_t> windows;  // per layer, 0: unlimited
-  double attention_scale = 0;    // of q·k
-  double attention_softcap = 0;  // 0: none
+  std::vector<int64_t> windows;      // per layer, 0: unlimited
+  double attention_scale = 0;        // of q·k
+  AttentionTemperature temperature;  // Ministral 3; rotary positions in whole heads only
+  double attention_softcap = 0;      // 0: none
   double logit_softcap = 0;
   double embedding_scale = 1;
   double residual_scale = 1;  // of each branch, before it is added to the stream (Granite)

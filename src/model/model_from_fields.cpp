@@ -54,6 +54,13 @@ RotarySpec rotary_of(const ModelFields& fields) {
   return rotary;
 }
 
+AttentionTemperature temperature_of(const ModelFields& fields) {
+  const auto& scale = fields.attention_temperature_scale.value();
+  if (!scale) return {};
+  return {*scale, fields.attention_temperature_length.value().value_or(
+                      fields.max_position_embeddings.value())};
+}
+
 std::optional<double> positive_or_none(double value) {
   return value > 0 ? std::optional(value) : std::nullopt;
 }
@@ -104,6 +111,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.post_sublayer_norm.resolve(model.output_norms);
   fields.qk_layernorm.resolve(model.qk_norm);
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
+  fields.qk_layernorm_after_rope.resolve(model.qk_norm_after_rotary);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
@@ -136,6 +144,9 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.share_embeddings_and_output_weights.resolve(model.tied_embeddings);
   take_windows(fields, model.windows);
   fields.softmax_scale.resolve(positive_or_none(model.attention_scale));
+  fields.attention_temperature_scale.resolve(positive_or_none(model.temperature.scale));
+  fields.attention_temperature_length.resolve(
+      model.temperature.any() ? std::optional(model.temperature.length) : std::nullopt);
   fields.attn_logit_softcapping.resolve(positive_or_none(model.attention_softcap));
   fields.final_logit_softcapping.resolve(positive_or_none(model.logit_softcap));
   fields.embedding_multiplier.resolve(model.embedding_scale);
@@ -174,6 +185,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.output_norms = fields.post_sublayer_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
+  model.qk_norm_after_rotary = fields.qk_layernorm_after_rope.value();
   model.latent = to_latent_sizes(fields.latent);
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
@@ -198,6 +210,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.attention_scale = fields.softmax_scale.value().value_or(
       model.latent.any() ? families::latent_attention_scale(model)
                          : 1 / std::sqrt(static_cast<double>(model.head_dim)));
+  model.temperature = temperature_of(fields);
   model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
   model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
   model.embedding_scale = fields.embedding_multiplier.value();

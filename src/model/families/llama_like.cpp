@@ -113,6 +113,7 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaFor
   json["attention_dropout"] = model.attention_dropout;
   json["rope_theta"] = model.rotary.base;
   json["rope_scaling"] = write_rope_scaling(model.rotary);
+  if (!form.alpha && json["rope_scaling"].is_object()) json["rope_scaling"].erase("alpha");
   json["hidden_act"] = activation_to_hf(model.activation);
   // Not supported by Hugging Face: its code always rotates one kind of pairs.
   if (model.rotary.interleaved != form.interleaved)

@@ -86,6 +86,15 @@ void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& m
   (void)kinds.finish(UnknownFields::refused);
 }
 
+/// Fields of an attention temperature, which stand among those of rotary positions (Ministral 3).
+void read_temperature(HfConfig& scaling, ModelConfig& model) {
+  scaling.ignore({"max_position_embeddings"});  // the model's, once more
+  model.temperature = {};
+  const double scale = scaling.number("llama_4_scaling_beta", 0);
+  if (scale == 0) return;
+  model.temperature = {scale, scaling.integer("original_max_position_embeddings")};
+}
+
 /// `rope_scaling` or `rope_parameters`, if it is there.
 void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefaults& defaults,
                      ModelConfig& model) {
@@ -104,6 +113,11 @@ void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefau
     const double part = scaling.number("partial_rotary_factor");
     model.rotary.width = rotated_dims(config, model.head_dim, part);
   }
+  VIADUCT_CHECK(ConfigError, defaults.alpha || !scaling.has("alpha"),
+                "{}: alpha is not supported in this family (Hugging Face's code reads it in "
+                "hunyuan_v1_dense alone)",
+                scaling.where());
+  if (defaults.temperature) read_temperature(scaling, model);
   read_rope_scaling(scaling, model.max_positions, model.rotary);
 }
 
@@ -180,11 +194,19 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
     rotary.mscale = scaling.number("mscale", 0);
     rotary.mscale_all_dim = scaling.number("mscale_all_dim", 0);
     rotary.attention_factor = yarn_attention_factor(scaling, rotary);
+  } else if (type == "dynamic") {
+    rotary.scaling = RopeScalingKind::dynamic;
+    const bool raised = scaling.has("alpha");
+    rotary.alpha = scaling.number("alpha", 0);
+    rotary.factor = scaling.number("factor", raised ? std::optional(1.0) : std::nullopt);
+    // Beside alpha in Hunyuan's files, read by no code.
+    if (raised) scaling.ignore({"beta_fast", "beta_slow", "mscale", "mscale_all_dim"});
   } else if (type == "longrope" || type == "su") {  // the second: in the first files of Phi 3
     read_longrope(scaling, max_positions, rotary);
   } else {
     fail<ConfigError>(
-        "{}: rope_type {} is not supported (supported: default, linear, llama3, longrope, yarn)",
+        "{}: rope_type {} is not supported (supported: default, dynamic, linear, llama3, longrope, "
+        "yarn)",
         scaling.where(), type);
   }
   (void)scaling.finish(UnknownFields::refused);
@@ -196,6 +218,11 @@ nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
       return nullptr;
     case RopeScalingKind::linear:
       return {{"rope_type", "linear"}, {"factor", rotary.factor}};
+    case RopeScalingKind::dynamic: {
+      nlohmann::ordered_json json{{"rope_type", "dynamic"}, {"factor", rotary.factor}};
+      if (rotary.alpha != 0) json["alpha"] = rotary.alpha;
+      return json;
+    }
     case RopeScalingKind::llama3:
       return {{"rope_type", "llama3"},
               {"factor", rotary.factor},
