@@ -88,7 +88,8 @@ void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& m
 
 /// Fields of an attention temperature, which stand among those of rotary positions (Ministral 3).
 void read_temperature(HfConfig& scaling, ModelConfig& model) {
-  scaling.ignore({"max_position_embeddings"});  // the model's, once more
+  // The model's, once more; without a temperature neither has an effect here.
+  scaling.ignore({"max_position_embeddings", "original_max_position_embeddings"});
   model.temperature = {};
   const double scale = scaling.number("llama_4_scaling_beta", 0);
   if (scale == 0) return;
