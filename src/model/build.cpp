@@ -1,6 +1,7 @@
 // Builds layers and parameters from ModelConfig and the family's tensor names.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/multi_token.h"
+#include "ops/xielu.h"
 
 namespace viaduct {
 namespace {
@@ -178,6 +180,12 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
                  std::nullopt,
                  ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
+  if (c.xielu) {  // at start slopes of 0.8 on both sides, as in the paper
+    parts.trained.emplace(
+        m.make.shared_number(path + ".alpha_p", at(m.names.alpha_p), std::log(std::expm1(0.8))),
+        m.make.shared_number(path + ".alpha_n", at(m.names.alpha_n),
+                             std::log(std::expm1(0.8 - kXieluBeta))));
+  }
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 

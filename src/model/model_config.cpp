@@ -80,6 +80,12 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     counted(static_cast<int64_t>(c.no_rope.size()), "entry", "entries"),
                     counted(c.layers, "layer")));
   }
+  if (c.xielu && (c.gated || c.moe.any())) {
+    problems.push_back(
+        fmt::format("model.activation_func: xielu is implemented without a gate and without "
+                    "experts, found gated_linear_unit = {}, num_moe_experts = {}",
+                    c.gated, c.moe.experts));
+  }
   check_above_zero("residual_multiplier", c.residual_scale, problems);
   check_above_zero("logit_multiplier", c.logit_scale, problems);
   if (c.positions == PositionKind::rotary && c.rotary.scaling == RopeScalingKind::dynamic &&
@@ -127,6 +133,7 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   need(experts && c.moe.shared_feed_forward > 0, !names.shared_up.empty(),
        "moe_shared_expert_intermediate_size", "a shared expert");
   need(experts && c.up_bias, fuses_experts(names), "add_mlp_bias", "biases of experts");
+  need(c.xielu, !names.alpha_p.empty(), "activation_func", "the slopes of xielu");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
        "a dense feed-forward, which a layer without experts has");

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/moe/moe_config.h"
@@ -61,6 +62,7 @@ struct ModelConfig {
 
   ActivationKind activation = ActivationKind::silu;
   bool gated = true;
+  bool xielu = false;            // in place of `activation`, not gated (ops/xielu.h; Apertus)
   double activation_clamp = 0;   // ops/activation.h; 0: none
   double activation_offset = 0;  // added to `up`
   /// Layers of multi-token prediction after the others, one for each further token, each like the
@@ -138,6 +140,7 @@ struct TensorNames {
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
+  std::string alpha_p, alpha_n;  // xIELU's raw slopes, whole names
   std::string gate_up;  // gate and up of a gated feed-forward in one tensor, gate first (Phi 3)
   // Multi-token prediction: norms of stream and embedding, projection of both, norm before the
   // head.
@@ -149,6 +152,8 @@ struct TensorNames {
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
   // Of the expert that all tokens use; the router is the gate of its result.
   std::string shared_gate, shared_up, shared_down, shared_router;
+  /// Numbers that checkpoints hold beside the weights, whole names; always of these values.
+  std::vector<std::pair<std::string, double>> constants;
   bool transposed = false;      // projections are stored [in, out]
   std::string optional_prefix;  // some checkpoints omit this prefix of every name ("transformer.")
   std::vector<std::string>

@@ -169,6 +169,9 @@ CASES = {
                                **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                       original_max_position_embeddings=64)), 200),
     "llama_rope_dynamic": (decoder("llama", **rope("dynamic", factor=4.0)), 200),
+    "apertus": (decoder("apertus", num_hidden_layers=3, rope_scaling={"rope_type": "default"}), 64),
+    "apertus_llama3": (decoder("apertus", attention_bias=True, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), 200),
     "helium": (decoder("helium", head_dim=16), 64),
     "helium_bias": (decoder("helium", head_dim=16, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-8), 200),
     "hunyuan_v1_dense": (decoder("hunyuan_v1_dense", head_dim=20), 64),
@@ -252,6 +255,8 @@ STORED = {
     "starcoder2": (small(decoder("starcoder2", sliding_window=7, tie_word_embeddings=True)), 24),
     "stablelm": (small(decoder("stablelm", num_attention_heads=3, num_key_value_heads=3, use_qkv_bias=True)), 24),
     "exaone4": (small(decoder("exaone4", head_dim=6, sliding_window=7, layer_types=[SLIDING, FULL])), 24),
+    "apertus": (small(decoder("apertus", **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                original_max_position_embeddings=16))), 24),
     "helium": (small(decoder("helium", head_dim=6, mlp_bias=True)), 24),
     "hunyuan_v1_dense": (small(decoder("hunyuan_v1_dense", head_dim=8, num_attention_heads=2, num_key_value_heads=2, **rope(
         "dynamic", alpha=20.0, factor=1.0))), 24),

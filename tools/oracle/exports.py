@@ -74,6 +74,7 @@ CASES = {
     "starcoder2": ["window_size=7"],
     "stablelm": ["rotary_percent=0.5"],
     "exaone4": ["kv_channels=8", "window_size=7", "window_layers=[1,0]", "no_rope_freq=[0,1]"],
+    "apertus": [LLAMA3],
     "helium": [],
     "hunyuan_v1_dense": ["kv_channels=12", "rope_scaling={rope_type: dynamic, factor: 1.0, alpha: 50.0}"],
     "ministral3": ["kv_channels=12", "window_size=7", YARN, "attention_temperature_scale=0.3", "attention_temperature_length=16"],

@@ -25,6 +25,7 @@ class FamilyChoices {
 // A family is a line here and a function in a file of the same name, in alphabetical order.
 // clang-format off
 #define VIADUCT_MODEL_FAMILIES(family) \
+  family(apertus)                      \
   family(arcee)                        \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \

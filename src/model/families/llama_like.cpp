@@ -151,6 +151,8 @@ TensorNames llama_names() {
   names.gate = "model.layers.{}.mlp.gate_proj";
   names.up = "model.layers.{}.mlp.up_proj";
   names.down = "model.layers.{}.mlp.down_proj";
+  names.alpha_p = "model.layers.{}.mlp.act_fn.alpha_p";
+  names.alpha_n = "model.layers.{}.mlp.act_fn.alpha_n";
   // As in DeepSeek-V3's checkpoints.
   names.mtp_hidden_norm = "model.layers.{}.hnorm";
   names.mtp_embedding_norm = "model.layers.{}.enorm";

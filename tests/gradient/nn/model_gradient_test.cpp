@@ -137,7 +137,11 @@ std::vector<test::TinyModel> variants() {
   zero_centered.positions = PositionKind::rotary, zero_centered.rotary.width = 2;
   zero_centered.norm_weight_offset = 1;
   zero_centered.activation = ActivationKind::squared_relu;
-  return {{"norms_behind_rotation", behind},
+  ModelConfig trained = tiny_model("llama");  // an activation with parameters
+  trained.family = "apertus";
+  trained.gated = false, trained.xielu = true;
+  return {{"trained_activation", trained},
+          {"norms_behind_rotation", behind},
           {"norms_behind_composed_rotation", behind_composed},
           {"temperature", temperature},
           {"temperature_composed_rotation", temperature_composed},

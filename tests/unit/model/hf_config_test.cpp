@@ -126,6 +126,21 @@ TEST(HfConfig, LongRopeReadsItsOriginalLengthFromBothPlaces) {
   EXPECT_EQ(write_hf_config(now), write_hf_config(before));
 }
 
+TEST(HfConfig, ApertusHasAnActivationWithParameters) {
+  const ModelConfig unsaid = read("apertus", "");
+  EXPECT_TRUE(unsaid.xielu && unsaid.qk_norm && !unsaid.gated);
+  EXPECT_EQ(unsaid.rotary.scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(unsaid.rotary.base, 12e6);
+  const ModelConfig plain = read("apertus", R"("hidden_act": "relu2", "rope_scaling": null)");
+  EXPECT_FALSE(plain.xielu);
+  EXPECT_EQ(plain.activation, ActivationKind::squared_relu);
+  EXPECT_EQ(read_hf_config(write_hf_config(plain), "again").rotary.scaling, RopeScalingKind::none);
+  ModelConfig gated = read("llama", "");
+  gated.xielu = true;
+  EXPECT_THROW(check_model_config(gated), ConfigError);
+  EXPECT_THAT(refusal("apertus", R"("hidden_act": "mish")"), HasSubstr("hidden_act mish"));
+}
+
 /// Rows have at most max_position_embeddings tokens, where dynamic scaling is none; Hunyuan's alpha
 /// raises the base at any length.
 TEST(HfConfig, DynamicScalingBeginsBehindThePositions) {
@@ -215,6 +230,8 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"llama", R"("rope_scaling": {"rope_type": "dynamic", "alpha": 2.0})"},
       {"llama", R"("rope_scaling": {"rope_type": "dynamic"})"},
       {"hunyuan_v1_dense", R"("use_cla": true)"},
+      {"apertus", R"("qk_norm": false)"},
+      {"apertus", R"("post_norm": true)"},
       {"hunyuan_v1_dense", R"("attention_head_dim": 4, "head_dim": 8)"},
       {"ministral3", R"("rope_parameters": {"rope_type": "default", "llama_4_scaling_beta": 0.1})"},
       {"vaultgemma", R"("use_bidirectional_attention": true)"},

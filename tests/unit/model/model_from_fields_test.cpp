@@ -26,6 +26,9 @@ std::string small(const std::string& family, int layers, const std::string& fiel
 
 /// One for each family, with fields that differ from its defaults.
 const std::map<std::string, std::string> kConfigs{
+    {"apertus", small("apertus", 2, R"("rope_theta": 5000.0, "rope_scaling": {"rope_type": "llama3",
+         "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 32})")},
     {"arcee", small("arcee", 4, R"("mlp_bias": true)")},
     {"deepseek_v2",
      R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
@@ -115,6 +118,7 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
     EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);
+    EXPECT_EQ(again.xielu, model.xielu);
     EXPECT_EQ(again.qk_norm_after_rotary, model.qk_norm_after_rotary);
     EXPECT_EQ(again.temperature, model.temperature);
     EXPECT_EQ(again.latent, model.latent);

@@ -23,6 +23,7 @@ namespace {
 const std::map<std::string, int64_t>& published() {
   static const std::map<std::string, int64_t> parameters{
       {"AFM-4.5B", 4'619'184'640},
+      {"Apertus-8B-2509", 8'053'338'176},
       {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
       {"DeepSeek-V2-Lite", 15'706'484'224},
       {"DeepSeek-V3", 682'636'487'424},  // with its layer of multi-token prediction
@@ -213,6 +214,7 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(read("stablelm-2-1_6b").rotary.width, 16);
   EXPECT_TRUE(read("EXAONE-4.0-1.2B").rotates(3));
   EXPECT_FALSE(read("EXAONE-4.0-32B").rotates(3));
+  EXPECT_TRUE(read("Apertus-8B-2509").xielu);
   EXPECT_EQ(read("Minitron-4B-Base").rotary.width, 64);
   EXPECT_EQ(read("Minitron-4B-Base").norm_weight_offset, 1);
   EXPECT_TRUE(read("helium-1-preview-2b").rotary.interleaved);
