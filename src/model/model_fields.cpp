@@ -90,7 +90,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
       .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu", "xielu"})
-      .constraint("xielu: not gated, without experts, not on cuda yet");
+      .constraint("xielu: not gated, without experts");
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
   group

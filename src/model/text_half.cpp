@@ -69,7 +69,7 @@ constexpr std::string_view kShared[] = {"bos_token_id", "dtype",
                                         "eos_token_id", "quantization_config",
                                         "torch_dtype",  "transformers_version"};
 
-const Kind* find(std::string_view type, const Kind* begin, const Kind* end) {
+const Kind* find_kind(std::string_view type, const Kind* begin, const Kind* end) {
   const Kind* at = std::find_if(begin, end, [&](const Kind& kind) { return kind.type == type; });
   return at == end ? nullptr : at;
 }
@@ -122,7 +122,7 @@ std::optional<TextHalf> text_half(std::string_view text, const std::string& wher
                 "{}: model_type paligemma is not supported: its text model attends to the prompt "
                 "in both directions, and text models here attend backwards",
                 where);
-  const Kind* kind = find(type, std::begin(kKinds), std::end(kKinds));
+  const Kind* kind = find_kind(type, std::begin(kKinds), std::end(kKinds));
   if (kind == nullptr) return std::nullopt;
   const auto inner = outer.find("text_config");
   const bool nested = inner != outer.end() && !inner->is_null();
@@ -132,7 +132,7 @@ std::optional<TextHalf> text_half(std::string_view text, const std::string& wher
   Json half = nested ? Json(*inner) : outer;
   std::string text_type = nested ? text_member(half, "model_type") : "";
   if (text_type.empty()) text_type = kind->text;
-  const Kind* family = find(text_type, std::begin(kFamilies), std::end(kFamilies));
+  const Kind* family = find_kind(text_type, std::begin(kFamilies), std::end(kFamilies));
   half["model_type"] = family != nullptr ? std::string(family->text) : text_type;
   for (const std::string_view field : kNotText) half.erase(std::string(field));
   if (nested) {

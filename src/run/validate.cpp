@@ -341,7 +341,6 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_packing(config, problems);
   validate_precision(config, problems);
   validate_attention_backend(config, problems);
-  validate_activation(config, problems);
   validate_graphs(config, problems);
   validate_transport(config, problems);
   for (const std::string& problem : problems_of(loss_scaler_settings(config.mixed_precision)))

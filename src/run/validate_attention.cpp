@@ -20,11 +20,4 @@ void validate_attention_backend(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_activation(const RunConfig& config, Problems& problems) {
-  if (config.model.activation_func.value_or("") != "xielu") return;
-  if (config.dist.device.value_or("cpu") == "cuda")
-    problems.add(
-        "model.activation_func: xielu has no kernel on dist.device = cuda yet; it runs on cpu");
-}
-
 }  // namespace viaduct

@@ -35,7 +35,6 @@ void validate_offload(const RunConfig& config, Problems& problems);
 
 /// What attention by cuDNN needs.
 void validate_attention_backend(const RunConfig& config, Problems& problems);
-void validate_activation(const RunConfig& config, Problems& problems);
 
 /// What carries tensors between GPUs.
 void validate_transport(const RunConfig& config, Problems& problems);

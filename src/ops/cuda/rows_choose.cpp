@@ -48,7 +48,7 @@ Choice choose_xielu(const XieluForwardArgs& args, const Traits& traits) {
 Choice choose_xielu_backward(const XieluBackwardArgs& args, const Traits& traits) {
   Choice choice = choose_kernel("xielu_backward", "row_parts", args.in.dtype(), args, traits);
   choice.workspace_bytes = 2 * parts_of(args.in.dim(0)) * dtype_bytes(DType::f64);
-  choice.launches = 2;
+  choice.launches = args.d_alpha_p ? 2 : 1;
   return choice;
 }
 

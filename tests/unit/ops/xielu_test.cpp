@@ -17,6 +17,19 @@ using test::random_strided;
 using test::random_tensor;
 using test::to_f64;
 
+/// Bounds of the terms that an element is the sum of, for x and, of gradients, that of the result.
+Tensor bounds_of(const Tensor& x, const Tensor& d_out = {}) {
+  const Tensor bounds = host_tensor(DType::f64, x.shape());
+  std::vector<double> values;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const double size = std::abs(test::element(x, i));
+    values.push_back(d_out ? std::abs(test::element(d_out, i)) * (4 * size + 4)
+                           : 2 * size * size + 4 * size);
+  }
+  test::set_values(bounds, values);
+  return bounds;
+}
+
 class XieluTest : public testing::TestWithParam<CpuIsa> {
  protected:
   test::OpMachine machine_{GetParam(), 3, {cpu::add_xielu}};
@@ -36,7 +49,7 @@ TEST_P(XieluTest, MatchesTheReference) {
       const Tensor exact_in = to_f64(in), exact_out = to_f64(out);
       xielu_forward(context_, {in, out, p, n});
       reference::xielu_forward({exact_in, exact_out, to_f64(p), to_f64(n)});
-      test::expect_close(out, exact_out, 4);
+      test::expect_close(out, exact_out, 4, bounds_of(exact_in));
 
       XieluBackwardArgs back{
           random_strided(dtype, shape, 2, 5), in, in, p, n, random_tensor(statistic, {1}, 6),
@@ -44,9 +57,10 @@ TEST_P(XieluTest, MatchesTheReference) {
       XieluBackwardArgs exact{
           to_f64(back.d_out),    exact_in, exact_in, to_f64(p), to_f64(n), to_f64(back.d_alpha_p),
           to_f64(back.d_alpha_n)};
+      const Tensor bounds = bounds_of(exact_in, exact.d_out);
       xielu_backward(context_, back);
       reference::xielu_backward(exact);
-      test::expect_close(back.d_in, exact.d_in, 4);
+      test::expect_close(back.d_in, exact.d_in, 4, bounds);
       // A term is at most the square of an element times the gradient of its result.
       const Tensor terms = host_tensor(DType::f64, {1});
       test::set_values(terms, {1 + 30 * static_cast<double>(shape.elements())});
