@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kRowThreads) xielu_backward_kernel(XieluGradie
 #pragma unroll
                     for (int j = 0; j < n; ++j) {
                       const auto term = static_cast<double>(d[j] * slopes.basis(x[j]));
-                      x[j] > 0.0f ? of_p += term : of_n += term;
+                      (x[j] > 0.0f ? of_p : of_n) += term;
                       d[j] *= slopes.derivative(x[j]);
                     }
                     store(d_in, args.d_in.format, i, d);
