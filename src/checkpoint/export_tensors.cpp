@@ -174,7 +174,8 @@ Tensor ExportTensors::tensor(const std::string& name) {
   if (made.part == Made::Part::constant) {
     const Tensor number = host_tensor(DType::f32, {});
     *number.data<float>() = static_cast<float>(made.value);
-    return rounded_tensor(number, infos_[at->second].dtype, name, rounding_);
+    Rounding not_a_weight;
+    return rounded_tensor(number, infos_[at->second].dtype, name, not_a_weight);
   }
   const Tensor stored = source_.tensor(made.from);
   switch (made.part) {
