@@ -68,10 +68,18 @@ int64_t rotated_dims(const HfConfig& config, int64_t head_dim, double part) {
   return static_cast<int64_t>(static_cast<double>(head_dim) * part);
 }
 
+void refuse_alpha(HfConfig& scaling) {
+  VIADUCT_CHECK(ConfigError, !scaling.has("alpha"),
+                "{}: alpha is not supported in this family (Hugging Face's code reads it in "
+                "hunyuan_v1_dense alone)",
+                scaling.where());
+}
+
 /// `rope_parameters` with an object for each kind of layer, as transformers 5 writes it.
 void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& model) {
   if (kinds.has("full_attention")) {
     HfConfig full = kinds.object("full_attention");
+    refuse_alpha(full);
     read_rope_scaling(full, model.max_positions, model.rotary);
   }
   RotarySpec windowed{.width = model.rotary.width, .base = window_base};
@@ -114,10 +122,7 @@ void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefau
     const double part = scaling.number("partial_rotary_factor");
     model.rotary.width = rotated_dims(config, model.head_dim, part);
   }
-  VIADUCT_CHECK(ConfigError, defaults.alpha || !scaling.has("alpha"),
-                "{}: alpha is not supported in this family (Hugging Face's code reads it in "
-                "hunyuan_v1_dense alone)",
-                scaling.where());
+  if (!defaults.alpha) refuse_alpha(scaling);
   if (defaults.temperature) read_temperature(scaling, model);
   read_rope_scaling(scaling, model.max_positions, model.rotary);
 }
