@@ -275,7 +275,7 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
         neighbours, model.family, neighbours ? "halves" : "neighbours"));
   }
   const double scalar = 1 / (model.attention_scale * model.attention_scale);
-  if (model.family.starts_with("gemma") && model.family != "gemma" &&
+  if (model.family.find("gemma") != std::string::npos && model.family != "gemma" &&
       std::abs(scalar - std::round(scalar)) >= 1e-9 * scalar) {
     notes.push_back(
         fmt::format("{}: query_pre_attn_scalar is {}: transformers 5 opens only whole numbers",

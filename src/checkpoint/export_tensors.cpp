@@ -129,6 +129,7 @@ ExportTensors::ExportTensors(const TensorSource& source, const ModelConfig& mode
     add({info.name, plain_dtype(*format), info.shape}, {info.name});
   }
   add_copies(model, names);
+  add_constants(model, names);
 }
 
 void ExportTensors::add_copies(const ModelConfig& model, const TensorNames& names) {
@@ -148,6 +149,18 @@ void ExportTensors::add_copies(const ModelConfig& model, const TensorNames& name
   }
 }
 
+void ExportTensors::add_constants(const ModelConfig& model, const TensorNames& names) {
+  if (!model.xielu) return;
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto slope = place_.find(ParameterMaker::at(names.alpha_p, layer));
+    for (const auto& [pattern, value] : names.constants) {
+      const std::string name = ParameterMaker::at(pattern, layer);
+      if (slope == place_.end() || place_.contains(name)) continue;
+      add({name, infos_[slope->second].dtype, {}}, {name, Made::Part::constant, value});
+    }
+  }
+}
+
 void ExportTensors::add(TensorInfo info, Made made) {
   place_.emplace(info.name, infos_.size());
   infos_.push_back(std::move(info));
@@ -158,12 +171,19 @@ Tensor ExportTensors::tensor(const std::string& name) {
   const auto at = place_.find(name);
   VIADUCT_CHECK(IoError, at != place_.end(), "{}: no tensor \"{}\"", source_.where(), name);
   const Made& made = made_[at->second];
+  if (made.part == Made::Part::constant) {
+    const Tensor number = host_tensor(DType::f32, {});
+    *number.data<float>() = static_cast<float>(made.value);
+    Rounding not_a_weight;
+    return rounded_tensor(number, infos_[at->second].dtype, name, not_a_weight);
+  }
   const Tensor stored = source_.tensor(made.from);
   switch (made.part) {
     case Made::Part::codes:
       return fp8_block_codes(stored, made.from, rounding_);
     case Made::Part::scales:
       return fp8_block_scales(stored, made.from);
+    case Made::Part::constant:
     case Made::Part::whole:
       break;
   }

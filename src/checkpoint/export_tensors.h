@@ -65,13 +65,17 @@ class ExportTensors {
  private:
   struct Made {
     std::string from;
-    enum class Part { whole, codes, scales } part = Part::whole;
+    enum class Part { whole, codes, scales, constant } part = Part::whole;
+    double value = 0;  // constant
   };
 
   void add(TensorInfo info, Made made);
   /// The copies of the token table and of the head that DeepSeek's checkpoints have in each layer
   /// of multi-token prediction; none that the source has itself.
   void add_copies(const ModelConfig& model, const TensorNames& names);
+  /// Numbers of the family's checkpoints that the source has not, in the type of the layer's raw
+  /// slopes.
+  void add_constants(const ModelConfig& model, const TensorNames& names);
 
   const TensorSource& source_;
   std::vector<TensorInfo> infos_;

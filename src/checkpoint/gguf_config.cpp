@@ -211,6 +211,11 @@ std::vector<std::string> check_gguf_config(const ModelConfig& model, const GgufH
     said.rotary.mscale = model.rotary.mscale;
     said.rotary.mscale_all_dim = model.rotary.mscale_all_dim;
   }
+  if (model.rotary.scaling == RopeScalingKind::dynamic && model.rotary.alpha == 0) {
+    // Scales nothing in texts of up to context_length.
+    said.rotary.scaling = model.rotary.scaling;
+    said.rotary.factor = model.rotary.factor;
+  }
   std::vector<std::string> notes;
   if (said.windows != model.windows) {
     const int64_t window = *std::max_element(model.windows.begin(), model.windows.end());

@@ -79,6 +79,8 @@ void add_gguf_rope(GgufHeadWriter& head, const std::string& prefix, const Rotary
   switch (rotary.scaling) {
     case RopeScalingKind::none:
       return;
+    case RopeScalingKind::dynamic:  // up to context_length it scales nothing, and GGUF has no name
+      return;
     case RopeScalingKind::llama3:
       head.add_f32s(kLlama3Scaling, {static_cast<float>(rotary.factor),
                                      static_cast<float>(rotary.low_frequency_factor),

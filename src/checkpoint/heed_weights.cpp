@@ -109,6 +109,27 @@ void heed_frequencies(ModelConfig& config, const TensorSource& weights, const st
                   where, at->name));
 }
 
+/// A number beside the weights that another model has: ConfigError.
+void check_constants(const ModelConfig& config, const TensorSource& weights,
+                     const TensorNames& names, const std::string& where) {
+  for (const auto& [pattern, value] : names.constants) {
+    for (int64_t layer = 0; layer < config.layers; ++layer) {
+      const std::string name = stored_name(weights, ParameterMaker::at(pattern, layer), names);
+      const TensorInfo* info = weights.find(name);
+      if (info == nullptr || !is_floating(info->dtype) || info->shape.elements() != 1) continue;
+      double found = 0;
+      const Tensor stored = weights.tensor(name);
+      dispatch_floating(info->dtype, [&](auto zero) {
+        found = static_cast<double>(*stored.data<decltype(zero)>());
+      });
+      weights.check_read();
+      VIADUCT_CHECK(ConfigError, std::fabs(found - value) <= 0.01 * std::fabs(value),
+                    "{}: {} is {} in the weights, which is not supported (supported: {})", where,
+                    name, found, value);
+    }
+  }
+}
+
 }  // namespace
 
 void heed_weights(ModelConfig& config, const TensorSource& weights, const std::string& where) {
@@ -116,6 +137,7 @@ void heed_weights(ModelConfig& config, const TensorSource& weights, const std::s
   heed_head(config, weights, names, where);
   heed_further_layers(config, weights, names, where);
   heed_frequencies(config, weights, where);
+  check_constants(config, weights, names, where);
 }
 
 std::string with_heeded_fields(const std::string& text, const ModelConfig& config) {

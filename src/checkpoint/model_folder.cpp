@@ -20,9 +20,11 @@
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/separate_experts.h"
+#include "checkpoint/text_half_weights.h"
 #include "data/tokenizer/stored_configuration.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "model/family.h"
+#include "model/text_half.h"
 
 namespace viaduct {
 namespace {
@@ -63,6 +65,13 @@ std::filesystem::path tokenizer_place(const std::filesystem::path& given) {
   if (const auto step = named_step(path)) return *step;
   const bool save = has_latest(path) && tokenizer_files(path).empty();
   return save ? path / step_folder_name(latest_step(path)) : path;
+}
+
+/// As it is there, of a model that takes images too with their fields.
+std::string stored_config_text(const ModelFolder& folder) {
+  if (folder.kind == ModelFolderKind::gguf) return gguf_config_text(GgufFile(folder.path));
+  constexpr size_t kLargestConfig = size_t{1} << 20;
+  return read_file(folder.path / "config.json", kLargestConfig);
 }
 
 struct OwnedCheckpoint {
@@ -150,9 +159,14 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   }
   std::unique_ptr<TensorSource> weights = std::make_unique<SafetensorsFolder>(folder.path);
   if (!has(folder.path, "config.json")) return weights;
-  const std::string text = read_config_text(folder), where = (folder.path / "config.json").string();
+  std::string text = stored_config_text(folder);
+  const std::string where = (folder.path / "config.json").string();
   if (const auto quantization = read_quantization_config(text, where))
     weights = std::make_unique<QuantizedWeights>(std::move(weights), *quantization);
+  if (auto half = text_half(text, where)) {
+    weights = text_half_weights(std::move(weights));
+    text = std::move(half->config);
+  }
   HfConfig config(text, where);
   if (!config.has("model_type")) return weights;
   const TensorNames& names = model_family(config.text("model_type")).names;
@@ -174,13 +188,14 @@ DType type_of_weights(const ModelFolder& folder) {
 }
 
 std::string read_config_text(const ModelFolder& folder) {
-  if (folder.kind == ModelFolderKind::gguf) return gguf_config_text(GgufFile(folder.path));
-  constexpr size_t kLargestConfig = size_t{1} << 20;
-  return read_file(folder.path / "config.json", kLargestConfig);
+  std::string text = stored_config_text(folder);
+  if (folder.kind != ModelFolderKind::hugging_face) return text;
+  auto half = text_half(text, (folder.path / "config.json").string());
+  return half ? std::move(half->config) : text;
 }
 
 ModelConfig read_model_config(const ModelFolder& folder) {
-  const std::string text = read_config_text(folder);
+  const std::string text = stored_config_text(folder);
   if (folder.kind == ModelFolderKind::gguf) return read_hf_config(text, folder.path.string());
   const std::string where = (folder.path / "config.json").string();
   if (folder.kind == ModelFolderKind::hugging_face)
@@ -199,7 +214,7 @@ std::string model_name(const ModelFolder& folder) {
   }
   if (folder.kind == ModelFolderKind::hugging_face) {
     const std::string where = (folder.path / "config.json").string();
-    const auto config = parse_json<nlohmann::json>(read_config_text(folder), where);
+    const auto config = parse_json<nlohmann::json>(stored_config_text(folder), where);
     const std::filesystem::path said = string_member(config, "_name_or_path", where);
     const std::string name = (said.has_filename() ? said : said.parent_path()).filename().string();
     if (!name.empty() && name != "." && name != "..") return name;

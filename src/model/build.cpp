@@ -1,6 +1,7 @@
 // Builds layers and parameters from ModelConfig and the family's tensor names.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/multi_token.h"
+#include "ops/xielu.h"
 
 namespace viaduct {
 namespace {
@@ -64,7 +66,9 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
 RotaryEmbedding rotary_of(const Maker& m, int64_t layer, const RotaryTables& tables) {
   const ModelConfig& c = m.config;
   const auto& table = tables.windowed && c.window_of(layer) > 0 ? tables.windowed : tables.common;
-  return {c.rotates(layer) && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved};
+  const bool rotates = c.rotates(layer);
+  return {rotates && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved,
+          rotates && tables.queries ? &*tables.queries : nullptr};
 }
 
 /// The pieces of the layer before the activation: gate, if there is one, and up; each a logical
@@ -104,6 +108,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
+  parts.norms_after_rotary = c.qk_norm_after_rotary;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
     const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
@@ -175,6 +180,12 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
                  std::nullopt,
                  ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
+  if (c.xielu) {  // at start slopes of 0.8 on both sides, as in the paper
+    parts.trained.emplace(
+        m.make.shared_number(path + ".alpha_p", at(m.names.alpha_p), std::log(std::expm1(0.8))),
+        m.make.shared_number(path + ".alpha_n", at(m.names.alpha_n),
+                             std::log(std::expm1(0.8 - kXieluBeta))));
+  }
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 
@@ -188,6 +199,8 @@ RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t po
   }
   RotaryTables tables;
   if (common) tables.common = make_rotary_table(device, c.rotary, positions, dtype);
+  if (c.temperature.any())
+    tables.queries = make_rotary_table(device, c.rotary, positions, dtype, c.temperature);
   if (windowed) {
     const RotarySpec spec{.width = c.rotary.width, .base = c.window_rotary_base};
     tables.windowed = make_rotary_table(device, spec, positions, dtype);

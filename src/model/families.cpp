@@ -6,6 +6,7 @@
 #include "model/families/families.h"
 #include "model/family.h"
 #include "model/further_fields.h"
+#include "model/text_half.h"
 
 namespace viaduct {
 
@@ -92,6 +93,11 @@ FamilyModel read_family_model(HfConfig reader) {
 }  // namespace
 
 ModelConfig read_hf_config(std::string_view text, const std::string& where) {
+  if (const auto half = text_half(text, where)) {
+    ModelConfig config = read_hf_config(half->config, where);
+    config.notes.insert(config.notes.begin(), half->note);
+    return config;
+  }
   const FamilyModel model = read_family_model(HfConfig(text, where));
   if (!model.further.empty()) return with_further_fields(model.config, model.further, where);
   check_model_config(model.config);

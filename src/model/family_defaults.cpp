@@ -31,11 +31,14 @@ void resolve_common(ModelFields& m) {
   m.latent.resolve();
   m.qk_layernorm.resolve(m.latent.multi_latent_attention.value());
   m.qk_layernorm_per_head.resolve(true);
+  m.qk_layernorm_after_rope.resolve(false);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
   m.attn_logit_softcapping.resolve(std::nullopt);
   m.final_logit_softcapping.resolve(std::nullopt);
   m.softmax_scale.resolve(std::nullopt);
+  m.attention_temperature_scale.resolve(std::nullopt);
+  m.attention_temperature_length.resolve(std::nullopt);
   m.softmax_type.resolve("vanilla");
   m.attention_backend.resolve("flash");
   m.position_embedding_type.resolve("rope");

@@ -35,6 +35,7 @@ void check_latent_attention(const ModelConfig& c, std::vector<std::string>& prob
   expect(c.norm == NormKind::rms_norm, "normalization", "RMSNorm", "LayerNorm");
   expect(c.positions == PositionKind::rotary && c.rotary.width == sizes.rotary_dim,
          "position_embedding_type", "rope over qk_pos_emb_head_dim", "another one");
+  expect(!c.qk_norm_after_rotary, "qk_layernorm_after_rope", "false", "true");
   expect(!c.qkv_bias, "add_qkv_bias", "false", "true");
   expect(!c.output_norms, "post_sublayer_norm", "false", "true");
   expect(!c.attention_sinks, "softmax_type", "vanilla", "learnable");
@@ -79,10 +80,42 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     counted(static_cast<int64_t>(c.no_rope.size()), "entry", "entries"),
                     counted(c.layers, "layer")));
   }
+  if (c.xielu && (c.gated || c.moe.any())) {
+    problems.push_back(
+        fmt::format("model.activation_func: xielu is implemented without a gate and without "
+                    "experts, found gated_linear_unit = {}, num_moe_experts = {}",
+                    c.gated, c.moe.experts));
+  }
   check_above_zero("residual_multiplier", c.residual_scale, problems);
   check_above_zero("logit_multiplier", c.logit_scale, problems);
+  if (c.positions == PositionKind::rotary && c.rotary.scaling == RopeScalingKind::dynamic &&
+      c.rotary.alpha != 0) {
+    check_above_zero("rope_scaling: alpha", c.rotary.alpha, problems);
+    if (c.rotary.width == 2)
+      problems.push_back("model.rope_scaling: alpha needs more than 2 rotated dims of a head");
+  }
   if (c.window_rotary_base != 0)
     check_above_zero("window_rotary_base", c.window_rotary_base, problems);
+}
+
+void check_temperature(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (!c.temperature.any()) return;
+  const auto expect = [&](bool holds, const char* needed) {
+    if (!holds)
+      problems.push_back(fmt::format("model.attention_temperature_scale: {} needs {}",
+                                     c.temperature.scale, needed));
+  };
+  check_above_zero("attention_temperature_scale", c.temperature.scale, problems);
+  if (c.temperature.length < 1)
+    problems.push_back(fmt::format("model.attention_temperature_length: {}, expected at least 1",
+                                   c.temperature.length));
+  const bool rotary = c.positions == PositionKind::rotary;
+  expect(rotary, "position_embedding_type=rope");
+  expect(!rotary || c.latent.any() || c.rotary.width == c.head_dim, "rotary_percent=1");
+  expect(!c.latent.any(), "multi_latent_attention=false");
+  expect(c.window_rotary_base == 0, "window_rotary_base=null");
+  expect(std::ranges::all_of(c.no_rope, [](int64_t layer) { return layer == 0; }),
+         "rotary positions in every layer (no_rope_freq=[])");
 }
 
 /// Tensors that the family has no names for could neither be saved nor loaded.
@@ -100,6 +133,7 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   need(experts && c.moe.shared_feed_forward > 0, !names.shared_up.empty(),
        "moe_shared_expert_intermediate_size", "a shared expert");
   need(experts && c.up_bias, fuses_experts(names), "add_mlp_bias", "biases of experts");
+  need(c.xielu, !names.alpha_p.empty(), "activation_func", "the slopes of xielu");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
        "a dense feed-forward, which a layer without experts has");
@@ -151,6 +185,7 @@ void check_model_config(const ModelConfig& c) {
   problems.insert(problems.end(), experts.all().begin(), experts.all().end());
   check_experts_extras(c, problems);
   check_block(c, problems);
+  check_temperature(c, problems);
   check_names(c, problems);
   if (c.moe.any() && c.output_norms)
     problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");

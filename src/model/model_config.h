@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/moe/moe_config.h"
@@ -49,10 +50,11 @@ struct ModelConfig {
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
   bool input_norms = true;        // norms before attention and feed-forward; false: OLMo 2
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
-  /// RMS norms on q and k before rotary, of each head (Qwen 3) or over all heads (OLMoE). Latent
-  /// attention: on the compressed vectors.
+  /// RMS norms on q and k, before rotary or after it, of each head (Qwen 3) or over all heads
+  /// (OLMoE). Latent attention: on the compressed vectors.
   bool qk_norm = false;
   bool qk_norm_per_head = true;
+  bool qk_norm_after_rotary = false;  // Hunyuan
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -60,6 +62,7 @@ struct ModelConfig {
 
   ActivationKind activation = ActivationKind::silu;
   bool gated = true;
+  bool xielu = false;            // in place of `activation`, not gated (ops/xielu.h; Apertus)
   double activation_clamp = 0;   // ops/activation.h; 0: none
   double activation_offset = 0;  // added to `up`
   /// Layers of multi-token prediction after the others, one for each further token, each like the
@@ -78,9 +81,10 @@ struct ModelConfig {
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool tied_embeddings = false;
 
-  std::vector<int64_t> windows;  // per layer, 0: unlimited
-  double attention_scale = 0;    // of q·k
-  double attention_softcap = 0;  // 0: none
+  std::vector<int64_t> windows;      // per layer, 0: unlimited
+  double attention_scale = 0;        // of q·k
+  AttentionTemperature temperature;  // Ministral 3; rotary positions in whole heads only
+  double attention_softcap = 0;      // 0: none
   double logit_softcap = 0;
   double embedding_scale = 1;
   double residual_scale = 1;  // of each branch, before it is added to the stream (Granite)
@@ -136,6 +140,7 @@ struct TensorNames {
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
+  std::string alpha_p, alpha_n;  // xIELU's raw slopes, whole names
   std::string gate_up;  // gate and up of a gated feed-forward in one tensor, gate first (Phi 3)
   // Multi-token prediction: norms of stream and embedding, projection of both, norm before the
   // head.
@@ -147,6 +152,8 @@ struct TensorNames {
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
   // Of the expert that all tokens use; the router is the gate of its result.
   std::string shared_gate, shared_up, shared_down, shared_router;
+  /// Numbers that checkpoints hold beside the weights, whole names; always of these values.
+  std::vector<std::pair<std::string, double>> constants;
   bool transposed = false;      // projections are stored [in, out]
   std::string optional_prefix;  // some checkpoints omit this prefix of every name ("transformer.")
   std::vector<std::string>

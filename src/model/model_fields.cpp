@@ -87,8 +87,10 @@ void add_block(FieldGroup& group, ModelFields& config) {
               "A second norm on the output of attention and feed-forward (Gemma 2).");
   group
       .field("activation_func", config.activation_func,
-             "Activation of the feed-forward; gelu_tanh is the tanh approximation.")
-      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu"});
+             "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
+             "trained slopes a layer (Apertus).")
+      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu", "xielu"})
+      .constraint("xielu: not gated, without experts");
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
   group
@@ -115,13 +117,17 @@ void add_block(FieldGroup& group, ModelFields& config) {
 
 void add_attention(FieldGroup& group, ModelFields& config) {
   group.field("qk_layernorm", config.qk_layernorm,
-              "Norms on query and key before rotary positions (Qwen 3); with "
-              "multi_latent_attention on the compressed vectors.");
+              "Norms on query and key (Qwen 3); with multi_latent_attention on the compressed "
+              "vectors.");
   group
       .field("qk_layernorm_per_head", config.qk_layernorm_per_head,
              "qk_layernorm: on each head; false: over all heads of query, and over all of key "
              "(OLMoE).")
       .constraint("false needs num_query_groups divisible by tp");
+  group
+      .field("qk_layernorm_after_rope", config.qk_layernorm_after_rope,
+             "qk_layernorm: after rotary positions (Hunyuan); false: before them (Qwen 3).")
+      .constraint("without multi_latent_attention");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
@@ -149,6 +155,20 @@ void add_attention(FieldGroup& group, ModelFields& config) {
           "Factor on query · key; null: 1 / sqrt(kv_channels), with multi_latent_attention times "
           "the square of YaRN's mscale_all_dim factor (rope_scaling).")
       .positive();
+  group
+      .field("attention_temperature_scale", config.attention_temperature_scale,
+             "s: queries at position p are multiplied by 1 + s · ln(1 + ⌊p / "
+             "attention_temperature_length⌋) (Ministral 3: 0.1); null: 1 everywhere.")
+      .positive()
+      .constraint(
+          "needs rope in whole heads of every layer (rotary_percent=1, no_rope_freq=[]), "
+          "one base of rotary positions, and attention that is not latent");
+  group
+      .field("attention_temperature_length", config.attention_temperature_length,
+             "Tokens from one step of attention_temperature_scale to the next; null: "
+             "max_position_embeddings.")
+      .range(1, kMostPositions)
+      .in("tokens");
   group
       .field("softmax_type", config.softmax_type,
              "Attention's softmax. learnable: each head has one more logit, a parameter, in its "
@@ -192,7 +212,10 @@ void add_attention(FieldGroup& group, ModelFields& config) {
   group.field(
       "rope_scaling", config.rope_scaling,
       "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
-      "linear|llama3|yarn, factor: …}, or {rope_type: longrope, short_factor: […], long_factor: "
+      "linear|llama3|yarn, factor: …}, {rope_type: dynamic, factor: …}, which stretches nothing in "
+      "rows of up to max_position_embeddings, the longest there are, or with alpha: raises the "
+      "base "
+      "(Hunyuan), or {rope_type: longrope, short_factor: […], long_factor: "
       "[…]}, "
       "of which the second list is for rows longer than original_max_position_embeddings; null: "
       "none.");

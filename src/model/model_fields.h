@@ -40,12 +40,14 @@ struct ModelFields {
   Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias;
 
   // Attention.
-  Auto<bool> qk_layernorm, qk_layernorm_per_head;
+  Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_layernorm_after_rope;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;
   Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
   Auto<std::optional<double>> softmax_scale;
+  Auto<std::optional<double>> attention_temperature_scale;
+  Auto<std::optional<int64_t>> attention_temperature_length;
   Auto<std::string> softmax_type;
   Auto<std::string> attention_backend;
   bool masked_softmax_fusion = true;

@@ -24,6 +24,9 @@ constexpr ActivationName kActivations[] = {
     {"relu", ActivationKind::relu}, {"squared_relu", ActivationKind::squared_relu},
 };
 
+/// Not a kind of ops/activation.h: it has parameters.
+constexpr const char* kXieluName = "xielu";
+
 std::string activation_name(ActivationKind kind) {
   for (const auto& known : kActivations) {
     if (known.kind == kind) return known.name;
@@ -53,6 +56,13 @@ RotarySpec rotary_of(const ModelFields& fields) {
     families::read_rope_scaling(scaling, fields.max_position_embeddings.value(), rotary);
   }
   return rotary;
+}
+
+AttentionTemperature temperature_of(const ModelFields& fields) {
+  const auto& scale = fields.attention_temperature_scale.value();
+  if (!scale) return {};
+  return {*scale, fields.attention_temperature_length.value().value_or(
+                      fields.max_position_embeddings.value())};
 }
 
 std::optional<double> positive_or_none(double value) {
@@ -105,12 +115,13 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.post_sublayer_norm.resolve(model.output_norms);
   fields.qk_layernorm.resolve(model.qk_norm);
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
+  fields.qk_layernorm_after_rope.resolve(model.qk_norm_after_rotary);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
   fields.glu_linear_offset.resolve(model.activation_offset);
   fields.moe_router_linear_bias.resolve(model.router_bias);
-  fields.activation_func.resolve(activation_name(model.activation));
+  fields.activation_func.resolve(model.xielu ? kXieluName : activation_name(model.activation));
   fields.gated_linear_unit.resolve(model.gated);
   take_moe(fields.moe, model.moe);
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
@@ -137,6 +148,9 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.share_embeddings_and_output_weights.resolve(model.tied_embeddings);
   take_windows(fields, model.windows);
   fields.softmax_scale.resolve(positive_or_none(model.attention_scale));
+  fields.attention_temperature_scale.resolve(positive_or_none(model.temperature.scale));
+  fields.attention_temperature_length.resolve(
+      model.temperature.any() ? std::optional(model.temperature.length) : std::nullopt);
   fields.attn_logit_softcapping.resolve(positive_or_none(model.attention_softcap));
   fields.final_logit_softcapping.resolve(positive_or_none(model.logit_softcap));
   fields.embedding_multiplier.resolve(model.embedding_scale);
@@ -175,12 +189,15 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.output_norms = fields.post_sublayer_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
+  model.qk_norm_after_rotary = fields.qk_layernorm_after_rope.value();
   model.latent = to_latent_sizes(fields.latent);
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();
   model.router_bias = fields.moe_router_linear_bias.value();
-  model.activation = activation_kind(fields.activation_func.value());
+  model.xielu = fields.activation_func.value() == kXieluName;
+  model.activation =
+      model.xielu ? ActivationKind::silu : activation_kind(fields.activation_func.value());
   model.gated = fields.gated_linear_unit.value();
   model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
   if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;
@@ -199,6 +216,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.attention_scale = fields.softmax_scale.value().value_or(
       model.latent.any() ? families::latent_attention_scale(model)
                          : 1 / std::sqrt(static_cast<double>(model.head_dim)));
+  model.temperature = temperature_of(fields);
   model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
   model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
   model.embedding_scale = fields.embedding_multiplier.value();

@@ -221,6 +221,13 @@ ParameterPointer ParameterMaker::replicated_matrix(const std::string& path,
   return share(std::move(weight));
 }
 
+ParameterPointer ParameterMaker::shared_number(const std::string& path, const std::string& name,
+                                               double value) const {
+  Parameter number = vector(path, 1, value);
+  number.parts = {replicated(name, {1}, ReplicaGradient::partial)};
+  return share(std::move(number));
+}
+
 ParameterPointer ParameterMaker::head_logits(const std::string& path,
                                              const std::string& name) const {
   const int64_t here = config_.heads / place_.tp;

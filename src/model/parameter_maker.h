@@ -79,6 +79,9 @@ class ParameterMaker {
   /// The low-rank terms of such a matrix, or of a router; none if no module of it is adapted.
   LowRankTerms replicated_terms(const std::string& path, const std::vector<Rows>& pieces,
                                 int64_t in) const;
+  /// A number that all features of the layer share, under exactly this name.
+  ParameterPointer shared_number(const std::string& path, const std::string& name,
+                                 double value) const;
   /// A logit for each head of this rank, 0 at start, under exactly this name.
   ParameterPointer head_logits(const std::string& path, const std::string& name) const;
 

@@ -29,18 +29,29 @@ AttentionHeads AttentionSegment::split(const Tensor& qkv) const {
           qkv.slice(1, q + kv, kv).view({tokens, spec.kv_heads, spec.head_dim})};
 }
 
-AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& batch,
-                                          LinearInput normed, SavedStore& saved) const {
-  const MemoryTag tag = saved.tag();
-  AttentionHeads heads = split(parts_.qkv.forward(context, std::move(normed), saved, tag));
+void AttentionSegment::norm_heads(RankContext& context, AttentionHeads& heads,
+                                  SavedStore& saved) const {
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
   if (parts_.q_wide_norm)
     heads.q = as_heads(parts_.q_wide_norm->forward(context, as_rows(heads.q), saved));
   if (parts_.k_wide_norm)
     heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
-  heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, tag);
-  heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
+}
+
+void AttentionSegment::rotate(RankContext& context, const Batch& batch, AttentionHeads& heads,
+                              MemoryTag tag, bool inverse) const {
+  heads.q = parts_.rotary.of_queries().apply(context.ops, batch.positions, heads.q, tag, inverse);
+  heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag, inverse);
+}
+
+AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& batch,
+                                          LinearInput normed, SavedStore& saved) const {
+  const MemoryTag tag = saved.tag();
+  AttentionHeads heads = split(parts_.qkv.forward(context, std::move(normed), saved, tag));
+  if (!parts_.norms_after_rotary) norm_heads(context, heads, saved);
+  rotate(context, batch, heads, tag);
+  if (parts_.norms_after_rotary) norm_heads(context, heads, saved);
   return core_.prepare(context, heads, saved);
 }
 
@@ -100,8 +111,7 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   if (both) parts_.projection.backward_weight(context, saved);
   // d.q [T, N, D], d.k and d.v [T, K, D]
   AttentionHeads d = core_.backward(context, batch, d_heads, saved);
-  d.q = parts_.rotary.apply(context.ops, batch.positions, d.q, MemoryTag::activations, true);
-  d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);
+  if (!parts_.norms_after_rotary) rotate(context, batch, d, MemoryTag::activations, true);
   const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]
       {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});
   const AttentionHeads out = split(d_qkv);
@@ -114,6 +124,14 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   into(parts_.q_norm, parts_.q_wide_norm, d.q, out.q);
   into(parts_.k_norm, parts_.k_wide_norm, d.k, out.k);
   into(std::nullopt, std::nullopt, d.v, out.v);
+  if (parts_.norms_after_rotary) {
+    AttentionHeads turned{out.q, out.k, out.v};
+    rotate(context, batch, turned, MemoryTag::activations, true);
+    if (!parts_.rotary.in_place()) {
+      copy(context.ops, {turned.q, out.q});
+      copy(context.ops, {turned.k, out.k});
+    }
+  }
 
   // d_normed [stream tokens, H] = d_qkv · W_qkv
   const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);

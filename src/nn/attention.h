@@ -1,6 +1,6 @@
 #pragma once
-// The self-attention segment of a transformer block: (norm) → QKV → (QK norm) → rotary → attention
-// → projection → (norm) → dropout → +.
+// The self-attention segment of a transformer block: (norm) → QKV → (QK norm) → rotary → (QK norm)
+// → attention → projection → (norm) → dropout → +.
 
 #include <optional>
 
@@ -19,13 +19,14 @@ namespace viaduct {
 struct AttentionParts {
   std::optional<Norm> input_norm;  // absent: the layers read the stream (OLMo 2)
   Linear qkv;
-  std::optional<Norm> q_norm, k_norm;                // per head, before rotary
-  std::optional<WideNorm> q_wide_norm, k_wide_norm;  // over all heads, before rotary
+  std::optional<Norm> q_norm, k_norm;                // per head
+  std::optional<WideNorm> q_wide_norm, k_wide_norm;  // over all heads
   RotaryEmbedding rotary;
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
   std::shared_ptr<const Parameter> sinks;  // [heads]; null: none
+  bool norms_after_rotary = false;         // of q and k; false: before
 };
 
 class AttentionSegment final : public StreamSegment {
@@ -51,6 +52,9 @@ class AttentionSegment final : public StreamSegment {
                          SavedStore& saved) const;
   AttentionHeads heads_of(RankContext& context, const Batch& batch, LinearInput normed,
                           SavedStore& saved) const;
+  void norm_heads(RankContext& context, AttentionHeads& heads, SavedStore& saved) const;
+  void rotate(RankContext& context, const Batch& batch, AttentionHeads& heads, MemoryTag tag,
+              bool inverse = false) const;
   /// Views of the three column ranges of [T, (N + 2K) D] as [T, heads, D].
   AttentionHeads split(const Tensor& qkv) const;
   /// Heads [T, heads, D] of a column range as rows [T, heads · D], and back.

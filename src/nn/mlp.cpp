@@ -32,15 +32,15 @@ TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const Te
 
 ProducedForms MlpSegment::allocate_activated_forms(const RankContext& context,
                                                    const Batch& batch) const {
-  const bool in_product = parts_.up.takes_epilogue(context);
-  const bool in_op = !in_product && !gates_apart(context);
+  const bool in_product = activates_in_product(context);
+  const bool in_op = !in_product && !gates_apart(context) && !parts_.trained;
   if (!in_op && !(in_product && parts_.up.multiplies_all_rows(context))) return {};
   return parts_.down.allocate_input_forms(context, batch.tokens(), in_product);
 }
 
 Tensor MlpSegment::raise(RankContext& context, const Batch& batch, LinearInput normed,
                          SavedStore& saved, const ProducedForms& forms) const {
-  if (!parts_.up.takes_epilogue(context)) {
+  if (!activates_in_product(context)) {
     return activate(context, parts_.up.forward(context, std::move(normed), saved, saved.tag()),
                     saved, forms);
   }
@@ -68,7 +68,7 @@ Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, LinearIn
 }
 
 Tensor MlpSegment::lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const {
-  if (!parts_.up.takes_epilogue(context) || !parts_.down.gradient_takes_epilogue()) {
+  if (!activates_in_product(context) || !parts_.down.gradient_takes_epilogue()) {
     return deactivate(context, parts_.down.backward_input(context, d_branch, saved), saved);
   }
   GemmEpilogue with = epilogue();
@@ -86,6 +86,10 @@ Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedSto
   const int64_t tokens = raised.dim(0), width = raised.dim(1) / (parts_.gated ? 2 : 1);
   const Tensor activated = context.activation({tokens, width}, saved.tag());  // [T, F]
   saved.keep(this, "raised", raised);
+  if (parts_.trained) {
+    parts_.trained->forward(context, raised, activated);
+    return activated;
+  }
   if (!gates_apart(context)) {
     activation_forward(context.ops,
                        {parts_.activation, parts_.gated, raised, activated, {}, forms});
@@ -101,6 +105,10 @@ Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedSto
 Tensor MlpSegment::deactivate(RankContext& context, const Tensor& d_activated,
                               SavedStore& saved) const {
   const Tensor raised = saved.take(this, "raised");  // [T, 2F if gated, else F]
+  if (parts_.trained) {
+    parts_.trained->backward(context, d_activated, raised);
+    return raised;
+  }
   if (!gates_apart(context)) {
     activation_backward(context.ops,
                         {parts_.activation, parts_.gated, d_activated, raised, raised});
@@ -143,6 +151,7 @@ std::vector<const Parameter*> MlpSegment::parameters() const {
   std::vector<const Parameter*> list;
   if (parts_.input_norm) parts_.input_norm->append_parameters(list);
   parts_.up.append_parameters(list);
+  if (parts_.trained) parts_.trained->append_parameters(list);
   parts_.down.append_parameters(list);
   if (parts_.output_norm) parts_.output_norm->append_parameters(list);
   return list;

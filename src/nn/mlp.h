@@ -8,6 +8,7 @@
 #include "nn/norm.h"
 #include "nn/residual.h"
 #include "nn/segment.h"
+#include "nn/trained_activation.h"
 #include "ops/activation.h"
 
 namespace viaduct {
@@ -21,6 +22,8 @@ struct MlpParts {
   Linear down;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
+  /// In place of `activation` (xIELU); not gated.
+  std::optional<TrainedActivation> trained = {};
 };
 
 class MlpSegment final : public StreamSegment {
@@ -52,6 +55,10 @@ class MlpSegment final : public StreamSegment {
   Tensor deactivate(RankContext& context, const Tensor& d_activated, SavedStore& saved) const;
   /// The activation as an epilogue of the GEMM, with `activated` or `raised` not set.
   GemmEpilogue epilogue() const;
+  /// The activation is the epilogue of the product with `up`.
+  bool activates_in_product(const RankContext& context) const {
+    return !parts_.trained && parts_.up.takes_epilogue(context);
+  }
   /// The gate's activation and the product with it are separate ops.
   bool gates_apart(const RankContext& context) const {
     return parts_.gated && !context.settings.fusions.bias_activation;

@@ -67,9 +67,24 @@ void scale_longrope(const RotarySpec& spec, int64_t positions, std::vector<float
     frequencies[i] = 1.0f / (static_cast<float>(factors[i]) * rotary_wavelength(spec, i));
 }
 
+/// The base that `alpha` raises, as in transformers' code of Hunyuan.
+RotarySpec with_raised_base(RotarySpec spec) {
+  if (spec.scaling != RopeScalingKind::dynamic || spec.alpha == 0) return spec;
+  const auto width = static_cast<double>(spec.width);
+  spec.base *= std::pow(spec.alpha, width / (width - 2));
+  return spec;
+}
+
 }  // namespace
 
-std::vector<float> rotary_frequencies(const RotarySpec& spec, int64_t positions) {
+double AttentionTemperature::at(int64_t position) const {
+  if (!any()) return 1;
+  const auto steps = static_cast<double>(position / length);
+  return 1 + scale * std::log1p(steps);
+}
+
+std::vector<float> rotary_frequencies(const RotarySpec& given, int64_t positions) {
+  const RotarySpec spec = with_raised_base(given);
   VIADUCT_CHECK(ShapeError, spec.width >= 2 && spec.width % 2 == 0,
                 "rotary positions: expected an even width, got {}", spec.width);
   std::vector<float> frequencies(static_cast<size_t>(spec.width / 2));
@@ -78,6 +93,7 @@ std::vector<float> rotary_frequencies(const RotarySpec& spec, int64_t positions)
   }
   switch (spec.scaling) {
     case RopeScalingKind::none:
+    case RopeScalingKind::dynamic:
       break;
     case RopeScalingKind::linear:
       for (float& f : frequencies) f = static_cast<float>(f / spec.factor);
@@ -96,7 +112,7 @@ std::vector<float> rotary_frequencies(const RotarySpec& spec, int64_t positions)
 }
 
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
-                              DType dtype) {
+                              DType dtype, const AttentionTemperature& temperature) {
   const std::vector<float> frequencies = rotary_frequencies(spec, positions);
   const auto pairs = static_cast<int64_t>(frequencies.size());
   const DType stored = dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -107,11 +123,11 @@ RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t po
          sines = host_tensor(stored, {positions, pairs});
   device.pool().run((positions + 63) / 64, [&](int64_t block, int) {
     for (int64_t p = block * 64; p < std::min(positions, block * 64 + 64); ++p) {
+      const double factor = spec.attention_factor * temperature.at(p);
       for (int64_t i = 0; i < pairs; ++i) {
         const double angle =
             static_cast<float>(p) * frequencies[static_cast<size_t>(i)];  // FP32 product
-        const double c = std::cos(angle) * spec.attention_factor,
-                     s = std::sin(angle) * spec.attention_factor;
+        const double c = std::cos(angle) * factor, s = std::sin(angle) * factor;
         if (stored == DType::f64) {
           cosines.data<double>()[p * pairs + i] = c, sines.data<double>()[p * pairs + i] = s;
         } else {

@@ -17,6 +17,21 @@ enum class RopeScalingKind {
   /// Each wavelength times a factor of its own, of two lists: for rows up to the original length,
   /// and for longer ones (Ding et al. 2024, arXiv 2402.13753).
   longrope,
+  /// Rows longer than the model's positions raise the base (NTK by length). No row is longer here,
+  /// so nothing is scaled, except that `alpha`, where it is given, raises the base at any length:
+  /// base · alpha^(width / (width − 2)) (Hunyuan).
+  dynamic,
+};
+
+/// Factor on queries by their position p: 1 + scale · ln(1 + ⌊p / length⌋) (Ministral 3, after
+/// Llama 4). Scores grow with the number of keys that share the softmax.
+struct AttentionTemperature {
+  double scale = 0;    // 0: none
+  int64_t length = 0;  // tokens between its steps
+
+  bool any() const { return scale != 0; }
+  bool operator==(const AttentionTemperature&) const = default;
+  double at(int64_t position) const;
 };
 
 struct RotarySpec {
@@ -24,6 +39,7 @@ struct RotarySpec {
   double base = 10000;
   RopeScalingKind scaling = RopeScalingKind::none;
   double factor = 1;
+  double alpha = 0;  // dynamic; 0: none
   int64_t original_max_positions = 0;
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;                        // yarn
@@ -49,8 +65,10 @@ struct RotaryTable {
 /// Those of a model's layers; absent where no layer reads one.
 struct RotaryTables {
   std::optional<RotaryTable> common, windowed;  // of layers with a sliding window, if they differ
+  std::optional<RotaryTable> queries;           // with a temperature; `common` is of keys then
 };
+/// With a temperature cos and sin of a position have its factor: they rotate and scale queries.
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
-                              DType dtype);
+                              DType dtype, const AttentionTemperature& temperature = {});
 
 }  // namespace viaduct

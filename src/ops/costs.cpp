@@ -25,6 +25,8 @@ double activation_flops(ActivationKind kind) {
   return 0;
 }
 
+constexpr double kXieluFlops = 18;  // of which an exponential is 12
+
 double forward_flops(ActivationKind kind, bool gated) {
   return activation_flops(kind) + (gated ? 1 : 0);
 }
@@ -163,6 +165,16 @@ Cost cost_of(const AttentionMergeArgs& args) {
   Cost cost = make_cost(args.out.dtype(), 3 * count(args.out), {}, {&args.out, &args.lse});
   cost.bytes_read = 2 * cost.bytes_written;
   return cost;
+}
+
+Cost cost_of(const XieluForwardArgs& args) {
+  return make_cost(args.in.dtype(), kXieluFlops * count(args.in),
+                   {&args.in, &args.alpha_p, &args.alpha_n}, {&args.out});
+}
+
+Cost cost_of(const XieluBackwardArgs& args) {
+  return make_cost(args.in.dtype(), 2 * kXieluFlops * count(args.in),
+                   {&args.in, &args.d_out, &args.alpha_p, &args.alpha_n}, {&args.d_in});
 }
 
 Cost cost_of(const AttentionSinkArgs& args) {

@@ -27,6 +27,7 @@
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
 #include "ops/square_codes.h"
+#include "ops/xielu.h"
 
 namespace viaduct {
 
@@ -49,6 +50,8 @@ Cost cost_of(const NormForwardArgs& args);
 Cost cost_of(const NormBackwardArgs& args);
 Cost cost_of(const ActivationForwardArgs& args);
 Cost cost_of(const ActivationBackwardArgs& args);
+Cost cost_of(const XieluForwardArgs& args);
+Cost cost_of(const XieluBackwardArgs& args);
 Cost cost_of(const RotaryArgs& args);
 Cost cost_of(const AttentionForwardArgs& args);
 Cost cost_of(const AttentionDeltaArgs& args);

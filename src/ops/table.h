@@ -37,6 +37,7 @@
 #include "ops/sinkhorn.h"
 #include "ops/softmax.h"
 #include "ops/square_codes.h"
+#include "ops/xielu.h"
 
 namespace viaduct {
 
@@ -67,6 +68,8 @@ struct OpTable {
   OpEntry<NormBackwardArgs> norm_backward;
   OpEntry<ActivationForwardArgs> activation_forward;
   OpEntry<ActivationBackwardArgs> activation_backward;
+  OpEntry<XieluForwardArgs> xielu_forward;
+  OpEntry<XieluBackwardArgs> xielu_backward;
   OpEntry<RotaryArgs> rotary;
   OpEntry<AttentionForwardArgs> attention_forward;
   OpEntry<AttentionDeltaArgs> attention_delta;

@@ -29,7 +29,7 @@ void for_each_entry(F&& f) {
       &T::quantize_nf4, &T::quantize_absmax, &T::dequantize_nf4,
       &T::dequantize_blocks,
       &T::note_amax, &T::choose_amax, &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward,
-      &T::activation_forward, &T::activation_backward, &T::rotary, &T::attention_forward,
+      &T::activation_forward, &T::activation_backward, &T::xielu_forward, &T::xielu_backward, &T::rotary, &T::attention_forward,
       &T::attention_delta, &T::attention_backward, &T::attention_merge, &T::attention_sink,
       &T::attention_sink_backward, &T::repeat_heads, &T::sum_heads, &T::score_product,
       &T::score_softmax, &T::score_softmax_backward, &T::score_dropout, &T::embedding_forward,

@@ -64,7 +64,7 @@ InferenceRequest with_model_of_adapter(InferenceRequest request) {
   VIADUCT_CHECK(ConfigError, !request.adapter && request.adapters.empty(),
                 "--model {} is an adapter, and --adapter {} another; give the model under them",
                 request.model.string(),
-                request.adapter ? *request.adapter : request.adapters.front().folder);
+                request.adapter ? *request.adapter : request.adapters.front().folder.string());
   request.adapter = request.model.string();
   request.model = *base;
   return request;

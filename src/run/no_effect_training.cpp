@@ -52,6 +52,27 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(c.model.position_embedding_type.value() != "rope",
                           "model.position_embedding_type = learned_absolute");
        }},
+      {{"model.rope_scaling"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const Value& scaling = c.model.rope_scaling.value();
+         const Value* type = scaling.find("rope_type");
+         if (type == nullptr) type = scaling.find("type");
+         return reason_if(
+             type != nullptr && type->is_plain("dynamic") && scaling.find("alpha") == nullptr,
+             "rows have at most model.max_position_embeddings tokens, and dynamic "
+             "scaling begins behind them");
+       }},
+      {{"model.attention_temperature_length"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.attention_temperature_scale.value(),
+                          "model.attention_temperature_scale is null");
+       }},
+      {{"model.qk_layernorm_after_rope"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.model.position_embedding_type.value() != "rope")
+           return std::string("model.position_embedding_type = learned_absolute");
+         return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
+       }},
       {{"model.window_rotary_base"},
        [](const RunConfig& c, const ConfigOutcome&) {
          if (c.model.position_embedding_type.value() != "rope")

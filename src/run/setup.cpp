@@ -17,6 +17,7 @@
 #include "data/document_ends.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
+#include "model/text_half.h"
 #include "ops/cpu/amx_problem.h"
 #include "run/adapter_setup.h"
 #include "run/check_name_patterns.h"
@@ -92,6 +93,7 @@ std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& s
   auto [text, path] = read_config_json(folder);
   ModelConfig base =
       setup.pretrained ? read_model_config(*setup.pretrained) : read_hf_config(text, path.string());
+  if (auto half = text_half(text, path.string())) text = std::move(half->config);
   if (setup.pretrained) text = with_heeded_fields(text, base);
   setup.notes.insert(setup.notes.end(), base.notes.begin(), base.notes.end());
   return {std::move(base), std::move(text)};

@@ -78,6 +78,8 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::norm_backward, kCloseBits, NormBackwardArgs, any_f64>::put(table, k);
   Checked<&T::activation_forward, kCloseBits, ActivationForwardArgs, any_f64>::put(table, k);
   Checked<&T::activation_backward, kCloseBits, ActivationBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::xielu_forward, kCloseBits, XieluForwardArgs, any_f64>::put(table, k);
+  Checked<&T::xielu_backward, kCloseBits, XieluBackwardArgs, any_f64>::put(table, k);
   Checked<&T::rotary, kSameBits, RotaryArgs, any_f64>::put(table, k);
   Checked<&T::attention_forward, kCloseBits, AttentionForwardArgs, any_f64>::put(table, k);
   Checked<&T::attention_backward, kCloseBits, AttentionBackwardArgs, any_f64>::put(table, k);

@@ -129,11 +129,12 @@ std::vector<Case> trained_cases() {
 std::vector<Case> all_cases() {
   std::vector<Case> cases = trained_cases();
   for (const char* name :
-       {"mistral",          "qwen3",       "qwen2_moe", "qwen3_moe", "olmoe",    "deepseek_v2",
-        "deepseek_v2_lite", "deepseek_v3", "gpt_oss",   "gemma",     "gemma2",   "yarn",
-        "linear_rope",      "gemma3_text", "smollm3",   "olmo2",     "olmo3",    "phi3",
-        "longrope",         "glm",         "glm4",      "granite",   "seed_oss", "arcee",
-        "ernie4_5",         "starcoder2",  "stablelm",  "exaone4"})
+       {"mistral",          "qwen3",       "qwen2_moe", "qwen3_moe",  "olmoe",    "deepseek_v2",
+        "deepseek_v2_lite", "deepseek_v3", "gpt_oss",   "gemma",      "gemma2",   "yarn",
+        "linear_rope",      "gemma3_text", "smollm3",   "olmo2",      "olmo3",    "phi3",
+        "longrope",         "glm",         "glm4",      "granite",    "seed_oss", "arcee",
+        "ernie4_5",         "starcoder2",  "stablelm",  "exaone4",    "apertus",  "helium",
+        "hunyuan_v1_dense", "ministral3",  "nemotron",  "vaultgemma", "gemma3",   "qwen2_vl"})
     cases.push_back({name, std::string(name) + "/model"});
   return cases;
 }

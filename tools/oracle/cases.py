@@ -5,6 +5,8 @@ Sizes are small and odd on purpose: heads that do not fill the hidden size, wind
 rotary scalings extend.
 """
 
+import transformers
+
 
 def decoder(model_type, **fields):
     """A model of a Llama-like family; `fields` replace or add fields, None removes one."""
@@ -45,6 +47,8 @@ def deepseek(model_type, **fields):
 
 LONG_ROPE = {"original_max_position_embeddings": 64, **rope("longrope", short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
                                                             long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0])}
+MINISTRAL = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+             "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 # name: (config.json, length of the rows)
@@ -164,7 +168,34 @@ CASES = {
     "exaone4_window": (decoder("exaone4", head_dim=20, num_hidden_layers=4, sliding_window=21, sliding_window_pattern=4,
                                **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                       original_max_position_embeddings=64)), 200),
+    "llama_rope_dynamic": (decoder("llama", **rope("dynamic", factor=4.0)), 200),
+    "apertus": (decoder("apertus", num_hidden_layers=3, rope_scaling={"rope_type": "default"}), 64),
+    "apertus_llama3": (decoder("apertus", attention_bias=True, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), 200),
+    "helium": (decoder("helium", head_dim=16), 64),
+    "helium_bias": (decoder("helium", head_dim=16, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-8), 200),
+    "hunyuan_v1_dense": (decoder("hunyuan_v1_dense", head_dim=20), 64),
+    "hunyuan_v1_dense_alpha": (decoder("hunyuan_v1_dense", head_dim=18, tie_word_embeddings=True, **rope(
+        "dynamic", alpha=50.0, factor=1.0)), 200),
+    "nemotron": (decoder("nemotron", norm_eps=1e-5), 64),
+    "nemotron_bias": (decoder("nemotron", norm_eps=1e-4, head_dim=20, attention_bias=True, mlp_bias=True,
+                              partial_rotary_factor=0.25), 200),
 }
+# Families that transformers 4.56 does not have.
+NEWER = {
+    "ministral3": (decoder("ministral3", head_dim=20, rope_parameters=MINISTRAL), 200),
+    "ministral3_window": (decoder("ministral3", head_dim=16, sliding_window=31, num_hidden_layers=3, rope_parameters={
+        **MINISTRAL, "llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 32}), 200),
+    "vaultgemma": (decoder("vaultgemma", tie_word_embeddings=True, head_dim=24, num_hidden_layers=4, sliding_window=13,
+                           query_pre_attn_scalar=40, attn_logit_softcapping=2.0, final_logit_softcapping=3.0), 200),
+}
+if transformers.__version__.split(".")[0] != "4":
+    CASES.update(NEWER)
+
+
+def with_images(model_type, text, vision, **fields):
+    """A model that takes images, whose text model is that of `text`."""
+    return {"model_type": model_type, "text_config": text, "vision_config": vision, "tie_word_embeddings": text["tie_word_embeddings"], **fields}
 
 
 def small(config, **fields):
@@ -224,4 +255,26 @@ STORED = {
     "starcoder2": (small(decoder("starcoder2", sliding_window=7, tie_word_embeddings=True)), 24),
     "stablelm": (small(decoder("stablelm", num_attention_heads=3, num_key_value_heads=3, use_qkv_bias=True)), 24),
     "exaone4": (small(decoder("exaone4", head_dim=6, sliding_window=7, layer_types=[SLIDING, FULL])), 24),
+    "apertus": (small(decoder("apertus", **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                original_max_position_embeddings=16))), 24),
+    "helium": (small(decoder("helium", head_dim=6, mlp_bias=True)), 24),
+    "hunyuan_v1_dense": (small(decoder("hunyuan_v1_dense", head_dim=8, num_attention_heads=2, num_key_value_heads=2, **rope(
+        "dynamic", alpha=20.0, factor=1.0))), 24),
+    "ministral3": (small(decoder("ministral3", head_dim=8, num_attention_heads=2, num_key_value_heads=2, sliding_window=13,
+                                 rope_parameters={**MINISTRAL, "original_max_position_embeddings": 8,
+                                                  "llama_4_scaling_beta": 0.5})), 24),
+    "nemotron": (small(decoder("nemotron", num_attention_heads=2, num_key_value_heads=2, mlp_bias=True)), 24),
+    "vaultgemma": (small(decoder("vaultgemma", head_dim=6, sliding_window=5, query_pre_attn_scalar=10, attn_logit_softcapping=2.0,
+                                 final_logit_softcapping=3.0, tie_word_embeddings=True)), 24),
+    "gemma3": (with_images("gemma3", small(decoder("gemma3_text", head_dim=6, sliding_window=5, layer_types=[SLIDING, FULL],
+                                                   query_pre_attn_scalar=10, rope_theta=1000.0, rope_local_base_freq=50.0,
+                                                   tie_word_embeddings=True)),
+                           {"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                            "num_attention_heads": 1, "image_size": 8, "patch_size": 4},
+                           image_token_index=58, boi_token_index=56, eoi_token_index=57, mm_tokens_per_image=1), 24),
+    "qwen2_vl": (with_images("qwen2_vl", small(decoder("qwen2_vl_text", num_attention_heads=2, num_key_value_heads=1, **rope(
+        "mrope", mrope_section=[2, 2, 2]))),
+                             {"model_type": "qwen2_vl_vision", "depth": 1, "embed_dim": 8, "hidden_size": 24, "num_heads": 1,
+                              "mlp_ratio": 1, "patch_size": 2, "spatial_merge_size": 2, "temporal_patch_size": 2},
+                             image_token_id=58, video_token_id=57, vision_start_token_id=56, vision_end_token_id=55), 24),
 }

@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 
 import pages
 from cases import CASES, STORED
-from reference import errors, reference
+from reference import errors, model_class, reference
 from rule import worst_and_median
 from viaduct import Viaduct
 
@@ -63,10 +63,12 @@ def make(folder, config, length, seed, dtype=torch.float32):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     generator = torch.Generator().manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(folder))
+    model = model_class(folder).from_config(transformers.AutoConfig.from_pretrained(folder))
     randomize(model.float(), generator)
     model.to(dtype).save_pretrained(folder, max_shard_size="5GB" if dtype == torch.float32 else "100KB")
-    ids = torch.randint(config["vocab_size"], (ROWS, length), generator=generator)
+    images = [value for name, value in config.items() if name.endswith(("token_id", "token_index"))] if "text_config" in config else []
+    vocabulary = min([config.get("text_config", config)["vocab_size"], *images])  # the ids for images are the last ones
+    ids = torch.randint(vocabulary, (ROWS, length), generator=generator)
     ids[:, 3] = 0  # the padding token, if the model has one: it is looked up but gets no gradient
     return {"input_ids": ids, "labels": ids.clone()}
 

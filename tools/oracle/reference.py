@@ -10,9 +10,12 @@ Five ways of computing it:
 """
 
 import contextlib
+import json
 import math
+import pathlib
 
 import torch
+import transformers
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM
 
@@ -42,9 +45,23 @@ def default_attention(config):
     return "eager" if capped or config.model_type == "gpt_oss" else "sdpa"
 
 
+def model_class(folder):
+    """Of a model that takes images the whole one; only text goes in."""
+    config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    return transformers.AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
+
+
+def text_name(name):
+    """The name of a parameter in the text model of a model that takes images; None for those of images."""
+    inner = name.removeprefix("model.")
+    if inner.startswith(("visual.", "vision_tower.", "multi_modal_projector.")):
+        return None
+    return "model." + inner.removeprefix("language_model.") if inner.startswith("language_model.") else name
+
+
 def load(folder, how="fp32", attention="eager"):
     """Loads the model, dropout off. Rotary frequencies are FP32 in every type."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
+    model = model_class(folder).from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
     for module in model.modules():
         if "RotaryEmbedding" not in type(module).__name__:
             continue
@@ -84,7 +101,8 @@ def compute(model, batch, how="fp32", micro_batches=1):
     tensors = {"logits": torch.cat(logits) if len(logits) > 1 else logits[0], "loss": total}
     for name, parameter in model.named_parameters():
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        tensors.update((f"grad.{one}", part) for one, part in by_expert(name, gradient))
+        if text_name(name) is not None:
+            tensors.update((f"grad.{one}", part) for one, part in by_expert(text_name(name), gradient))
         parameter.grad = None
     return tensors
 

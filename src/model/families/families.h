@@ -25,6 +25,7 @@ class FamilyChoices {
 // A family is a line here and a function in a file of the same name, in alphabetical order.
 // clang-format off
 #define VIADUCT_MODEL_FAMILIES(family) \
+  family(apertus)                      \
   family(arcee)                        \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \
@@ -38,9 +39,13 @@ class FamilyChoices {
   family(gpt2)                         \
   family(gpt_oss)                      \
   family(granite)                      \
+  family(helium)                       \
+  family(hunyuan_v1_dense)             \
   family(llama)                        \
+  family(ministral3)                   \
   family(mistral)                      \
   family(mixtral)                      \
+  family(nemotron)                     \
   family(olmo2)                        \
   family(olmo3)                        \
   family(olmoe)                        \
@@ -52,7 +57,8 @@ class FamilyChoices {
   family(seed_oss)                     \
   family(smollm3)                      \
   family(stablelm)                     \
-  family(starcoder2)
+  family(starcoder2)                   \
+  family(vaultgemma)
 // clang-format on
 #define VIADUCT_DECLARE_FAMILY(name) ModelFamily name();
 VIADUCT_MODEL_FAMILIES(VIADUCT_DECLARE_FAMILY)
@@ -73,6 +79,8 @@ struct RotaryDefaults {
   /// The base of layers with a window, of families whose `rope_parameters` has an object for each
   /// kind of layer (window_rotary_base is read from it only); 0: others.
   double window_base = 0;
+  bool alpha = false;        // `dynamic` may have it (Hunyuan)
+  bool temperature = false;  // llama_4_scaling_beta (Ministral 3)
 };
 
 /// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as in all descendants of
@@ -85,6 +93,7 @@ struct LlamaForm {
   NormKind norm = NormKind::rms_norm;
   bool gated = true;
   bool interleaved = false;  // Hugging Face's code of the family rotates pairs of neighbours
+  bool alpha = false;        // … reads alpha in rope_scaling
 };
 /// The same fields as a JSON object, without the epsilon of layer norms.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});

@@ -113,6 +113,7 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaFor
   json["attention_dropout"] = model.attention_dropout;
   json["rope_theta"] = model.rotary.base;
   json["rope_scaling"] = write_rope_scaling(model.rotary);
+  if (!form.alpha && json["rope_scaling"].is_object()) json["rope_scaling"].erase("alpha");
   json["hidden_act"] = activation_to_hf(model.activation);
   // Not supported by Hugging Face: its code always rotates one kind of pairs.
   if (model.rotary.interleaved != form.interleaved)
@@ -150,6 +151,8 @@ TensorNames llama_names() {
   names.gate = "model.layers.{}.mlp.gate_proj";
   names.up = "model.layers.{}.mlp.up_proj";
   names.down = "model.layers.{}.mlp.down_proj";
+  names.alpha_p = "model.layers.{}.mlp.act_fn.alpha_p";
+  names.alpha_n = "model.layers.{}.mlp.act_fn.alpha_n";
   // As in DeepSeek-V3's checkpoints.
   names.mtp_hidden_norm = "model.layers.{}.hnorm";
   names.mtp_embedding_norm = "model.layers.{}.enorm";

@@ -68,10 +68,18 @@ int64_t rotated_dims(const HfConfig& config, int64_t head_dim, double part) {
   return static_cast<int64_t>(static_cast<double>(head_dim) * part);
 }
 
+void refuse_alpha(HfConfig& scaling) {
+  VIADUCT_CHECK(ConfigError, !scaling.has("alpha"),
+                "{}: alpha is not supported in this family (Hugging Face's code reads it in "
+                "hunyuan_v1_dense alone)",
+                scaling.where());
+}
+
 /// `rope_parameters` with an object for each kind of layer, as transformers 5 writes it.
 void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& model) {
   if (kinds.has("full_attention")) {
     HfConfig full = kinds.object("full_attention");
+    refuse_alpha(full);
     read_rope_scaling(full, model.max_positions, model.rotary);
   }
   RotarySpec windowed{.width = model.rotary.width, .base = window_base};
@@ -84,6 +92,16 @@ void read_rope_by_layer_kind(HfConfig& kinds, double window_base, ModelConfig& m
   }
   model.window_rotary_base = windowed.base;
   (void)kinds.finish(UnknownFields::refused);
+}
+
+/// Fields of an attention temperature, which stand among those of rotary positions (Ministral 3).
+void read_temperature(HfConfig& scaling, ModelConfig& model) {
+  // The model's, once more; without a temperature neither has an effect here.
+  scaling.ignore({"max_position_embeddings", "original_max_position_embeddings"});
+  model.temperature = {};
+  const double scale = scaling.number("llama_4_scaling_beta", 0);
+  if (scale == 0) return;
+  model.temperature = {scale, scaling.integer("original_max_position_embeddings")};
 }
 
 /// `rope_scaling` or `rope_parameters`, if it is there.
@@ -104,6 +122,8 @@ void read_rope_field(HfConfig& config, std::string_view field, const RotaryDefau
     const double part = scaling.number("partial_rotary_factor");
     model.rotary.width = rotated_dims(config, model.head_dim, part);
   }
+  if (!defaults.alpha) refuse_alpha(scaling);
+  if (defaults.temperature) read_temperature(scaling, model);
   read_rope_scaling(scaling, model.max_positions, model.rotary);
 }
 
@@ -180,11 +200,19 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
     rotary.mscale = scaling.number("mscale", 0);
     rotary.mscale_all_dim = scaling.number("mscale_all_dim", 0);
     rotary.attention_factor = yarn_attention_factor(scaling, rotary);
+  } else if (type == "dynamic") {
+    rotary.scaling = RopeScalingKind::dynamic;
+    const bool raised = scaling.has("alpha");
+    rotary.alpha = scaling.number("alpha", 0);
+    rotary.factor = scaling.number("factor", raised ? std::optional(1.0) : std::nullopt);
+    // Beside alpha in Hunyuan's files, read by no code.
+    if (raised) scaling.ignore({"beta_fast", "beta_slow", "mscale", "mscale_all_dim"});
   } else if (type == "longrope" || type == "su") {  // the second: in the first files of Phi 3
     read_longrope(scaling, max_positions, rotary);
   } else {
     fail<ConfigError>(
-        "{}: rope_type {} is not supported (supported: default, linear, llama3, longrope, yarn)",
+        "{}: rope_type {} is not supported (supported: default, dynamic, linear, llama3, longrope, "
+        "yarn)",
         scaling.where(), type);
   }
   (void)scaling.finish(UnknownFields::refused);
@@ -196,6 +224,11 @@ nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
       return nullptr;
     case RopeScalingKind::linear:
       return {{"rope_type", "linear"}, {"factor", rotary.factor}};
+    case RopeScalingKind::dynamic: {
+      nlohmann::ordered_json json{{"rope_type", "dynamic"}, {"factor", rotary.factor}};
+      if (rotary.alpha != 0) json["alpha"] = rotary.alpha;
+      return json;
+    }
     case RopeScalingKind::llama3:
       return {{"rope_type", "llama3"},
               {"factor", rotary.factor},

@@ -22,6 +22,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_amax_history(table, isa);
   cpu::add_norm(table, isa);
   cpu::add_activation(table, isa);
+  cpu::add_xielu(table, isa);
   cpu::add_rotary(table, isa);
   cpu::add_attention(table, isa);
   cpu::add_attention_sink(table, isa);

@@ -36,6 +36,7 @@ void add_dequantize_blocks(OpTable& table);
 void add_amax_history(OpTable& table, CpuIsa isa);
 void add_norm(OpTable& table, CpuIsa isa);
 void add_activation(OpTable& table, CpuIsa isa);
+void add_xielu(OpTable& table, CpuIsa isa);
 void add_rotary(OpTable& table, CpuIsa isa);
 void add_attention(OpTable& table, CpuIsa isa);  // forward, delta, backward, merge
 void add_attention_sink(OpTable& table, CpuIsa isa);

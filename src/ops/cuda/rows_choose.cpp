@@ -41,6 +41,17 @@ Choice choose_activation_backward(const ActivationBackwardArgs& args, const Trai
   return choose_kernel("activation_backward", "rows", args.in.dtype(), args, traits);
 }
 
+Choice choose_xielu(const XieluForwardArgs& args, const Traits& traits) {
+  return choose_kernel("xielu_forward", "rows", args.in.dtype(), args, traits);
+}
+
+Choice choose_xielu_backward(const XieluBackwardArgs& args, const Traits& traits) {
+  Choice choice = choose_kernel("xielu_backward", "row_parts", args.in.dtype(), args, traits);
+  choice.workspace_bytes = 2 * parts_of(args.in.dim(0)) * dtype_bytes(DType::f64);
+  choice.launches = args.d_alpha_p ? 2 : 1;
+  return choice;
+}
+
 Choice choose_rotary(const RotaryArgs& args, const Traits& traits) {
   return choose_kernel("rotary", "rows", args.x.dtype(), args, traits);
 }
@@ -88,6 +99,8 @@ void add_rows(OpTable& table) {
   add_entry(table.norm_backward, choose_norm_backward);
   add_entry(table.activation_forward, choose_activation);
   add_entry(table.activation_backward, choose_activation_backward);
+  add_entry(table.xielu_forward, choose_xielu);
+  add_entry(table.xielu_backward, choose_xielu_backward);
   add_entry(table.rotary, choose_rotary);
   add_entry(table.embedding_forward, choose_embedding);
   add_entry(table.embedding_backward, choose_embedding_backward);

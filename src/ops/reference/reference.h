@@ -15,6 +15,8 @@ void norm_forward(const NormForwardArgs& args);
 void norm_backward(const NormBackwardArgs& args);
 void activation_forward(const ActivationForwardArgs& args);
 void activation_backward(const ActivationBackwardArgs& args);
+void xielu_forward(const XieluForwardArgs& args);
+void xielu_backward(const XieluBackwardArgs& args);
 void rotary(const RotaryArgs& args);
 void attention_forward(const AttentionForwardArgs& args);
 void attention_delta(const AttentionDeltaArgs& args);

@@ -121,7 +121,32 @@ std::vector<test::TinyModel> variants() {
   ModelConfig squares = tiny_model("llama");
   squares.family = "arcee";
   squares.gated = false, squares.activation = ActivationKind::squared_relu;
-  return {{"norms_after_two_bases", after},
+  ModelConfig behind = tiny_model("qwen3");  // norms of heads behind the rotation
+  behind.family = "hunyuan_v1_dense";
+  behind.qk_norm_after_rotary = true;
+  behind.rotary.scaling = RopeScalingKind::dynamic, behind.rotary.alpha = 3;
+  ModelConfig behind_composed = behind;
+  behind_composed.rope_fusion = false;
+  ModelConfig temperature = tiny_model("llama");
+  temperature.family = "ministral3";
+  temperature.temperature = {0.7, 2};
+  ModelConfig temperature_composed = temperature;
+  temperature_composed.rope_fusion = false;
+  ModelConfig zero_centered = tiny_model("gpt2");  // layer norms stored minus one
+  zero_centered.family = "nemotron";
+  zero_centered.positions = PositionKind::rotary, zero_centered.rotary.width = 2;
+  zero_centered.norm_weight_offset = 1;
+  zero_centered.activation = ActivationKind::squared_relu;
+  ModelConfig trained = tiny_model("llama");  // an activation with parameters
+  trained.family = "apertus";
+  trained.gated = false, trained.xielu = true;
+  return {{"trained_activation", trained},
+          {"norms_behind_rotation", behind},
+          {"norms_behind_composed_rotation", behind_composed},
+          {"temperature", temperature},
+          {"temperature_composed_rotation", temperature_composed},
+          {"zero_centered_layer_norms", zero_centered},
+          {"norms_after_two_bases", after},
           {"layers_without_rotary", no_rope},
           {"factors", factors},
           {"expert_factors", expert_factors},

@@ -277,6 +277,14 @@ TEST(GgufModel, RefusesModelsThatLlamaCppComputesOtherwise) {
   model.rotary.attention_factor = 1.0123456789;
   model.rotary.mscale = 1.1, model.rotary.mscale_all_dim = 0.9;
   EXPECT_EQ(refusal(model), "accepted");
+  model = llama;
+  model.rotary.scaling = RopeScalingKind::dynamic, model.rotary.factor = 4;
+  EXPECT_EQ(refusal(model), "accepted");  // it begins behind context_length
+  model.rotary.alpha = 50;
+  EXPECT_THAT(refusal(model), HasSubstr("alpha: 50"));
+  model = llama;
+  model.temperature = {0.1, 16};
+  EXPECT_THAT(refusal(model), HasSubstr("attention_temperature_scale: 0.1"));
   model = Opened("gemma2").model;
   model.attention_softcap = 12.3, model.logit_softcap = 4.56;
   EXPECT_EQ(refusal(model), "accepted");

@@ -34,6 +34,7 @@ const Overrides kSettings{
     "model.add_mlp_bias=true",
     "model.normalization=LayerNorm",
     "model.gated_linear_unit=true",
+    "model.activation_func=xielu model.gated_linear_unit=false",
     "model.share_embeddings_and_output_weights=false",
     "model.mtp_num_layers=1",
     "model.moe_router_linear_bias=true",

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "model/family.h"
 
@@ -94,7 +96,7 @@ TEST(HfConfig, DefaultsOfKindsOfLayersAreThoseOfTheFamily) {
 
 TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
   const std::string part = R"("partial_rotary_factor": 0.5)";
-  for (const char* family : {"phi3", "stablelm", "glm", "glm4"}) {
+  for (const char* family : {"phi3", "stablelm", "glm", "glm4", "nemotron"}) {
     const ModelConfig before = read(family, R"("head_dim": 16, )" + part);
     EXPECT_EQ(before.rotary.width, 8) << family;
     EXPECT_EQ(write_hf_config(before),
@@ -124,6 +126,98 @@ TEST(HfConfig, LongRopeReadsItsOriginalLengthFromBothPlaces) {
   EXPECT_EQ(write_hf_config(now), write_hf_config(before));
 }
 
+TEST(HfConfig, ApertusHasAnActivationWithParameters) {
+  const ModelConfig unsaid = read("apertus", "");
+  EXPECT_TRUE(unsaid.xielu && unsaid.qk_norm && !unsaid.gated);
+  EXPECT_EQ(unsaid.rotary.scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(unsaid.rotary.base, 12e6);
+  const ModelConfig plain = read("apertus", R"("hidden_act": "relu2", "rope_scaling": null)");
+  EXPECT_FALSE(plain.xielu);
+  EXPECT_EQ(plain.activation, ActivationKind::squared_relu);
+  EXPECT_EQ(read_hf_config(write_hf_config(plain), "again").rotary.scaling, RopeScalingKind::none);
+  ModelConfig gated = read("llama", "");
+  gated.xielu = true;
+  EXPECT_THROW(check_model_config(gated), ConfigError);
+  EXPECT_THAT(refusal("apertus", R"("hidden_act": "mish")"), HasSubstr("hidden_act mish"));
+}
+
+/// Rows have at most max_position_embeddings tokens, where dynamic scaling is none; Hunyuan's alpha
+/// raises the base at any length.
+TEST(HfConfig, DynamicScalingBeginsBehindThePositions) {
+  const std::string scaling = R"("rope_scaling": {"type": "dynamic", "factor": 4.0)";
+  const ModelConfig plain = read("llama", ""), dynamic = read("llama", scaling + "}");
+  EXPECT_EQ(rotary_frequencies(dynamic.rotary, 64), rotary_frequencies(plain.rotary, 64));
+  EXPECT_EQ(write_hf_config(dynamic), write_hf_config(read("llama", R"("rope_parameters":
+    {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0})")));
+  EXPECT_NE(write_hf_config(dynamic), write_hf_config(plain));
+  const ModelConfig hunyuan = read("hunyuan_v1_dense", scaling + R"(, "alpha": 16.0})");
+  EXPECT_TRUE(hunyuan.qk_norm_after_rotary);
+  // 10000 · 16^(8 / 6) = 403174.736
+  const ModelConfig raised = read("hunyuan_v1_dense", R"("rope_theta": 403174.7359)");
+  const auto expected = rotary_frequencies(raised.rotary),
+             found = rotary_frequencies(hunyuan.rotary);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_FLOAT_EQ(found[i], expected[i]) << i;
+  EXPECT_EQ(read_hf_config(write_hf_config(hunyuan), "again").rotary.alpha, 16);
+}
+
+TEST(HfConfig, AlphaOfAnotherFamilyIsAFieldOfItsOwn) {
+  ModelConfig model = read("llama", R"("rope_scaling": {"type": "dynamic", "factor": 4.0})");
+  model.rotary.alpha = 16;
+  const std::string written = write_hf_config(model);
+  EXPECT_THAT(written, HasSubstr("viaduct_fields"));
+  EXPECT_EQ(read_hf_config(written, "again").rotary.alpha, 16);
+}
+
+TEST(HfConfig, AttentionTemperatureStandsAmongPositions) {
+  const ModelConfig unsaid = read("ministral3", "");  // the class has a scaling of its own
+  EXPECT_EQ(unsaid.rotary.scaling, RopeScalingKind::yarn);
+  EXPECT_EQ(unsaid.rotary.attention_factor, 1);
+  EXPECT_EQ(unsaid.temperature, (AttentionTemperature{0.1, 16384}));
+  const ModelConfig said = read("ministral3", R"("rope_parameters": {"type": "yarn", "factor": 4.0,
+    "original_max_position_embeddings": 16, "max_position_embeddings": 64,
+    "llama_4_scaling_beta": 0.3, "rope_theta": 500.0, "mscale": 1.0, "mscale_all_dim": 1.0})");
+  EXPECT_EQ(said.temperature, (AttentionTemperature{0.3, 16}));
+  EXPECT_EQ(said.temperature.at(15), 1);
+  EXPECT_DOUBLE_EQ(said.temperature.at(63), 1 + 0.3 * std::log(4.0));
+  ModelConfig none = said;
+  none.temperature = {};
+  none.rotary = {.width = none.rotary.width, .base = 500};
+  for (const ModelConfig& model : {said, none}) {
+    const ModelConfig again = read_hf_config(write_hf_config(model), "again");
+    EXPECT_EQ(again.temperature, model.temperature);
+    EXPECT_EQ(again.rotary.scaling, model.rotary.scaling);
+  }
+  // Its length is YaRN's in such a file.
+  ModelConfig apart = said;
+  apart.temperature.length = 10;
+  EXPECT_EQ(read_hf_config(write_hf_config(apart), "again").temperature.length, 10);
+  EXPECT_THAT(write_hf_config(apart), HasSubstr("attention_temperature_length"));
+}
+
+TEST(HfConfig, AttentionTemperatureNeedsARotationOfWholeHeads) {
+  ModelConfig model = read("llama", "");
+  model.temperature = {0.1, 16};
+  EXPECT_NO_THROW(check_model_config(model));
+  const auto problem = [](const ModelConfig& config) -> std::string {
+    try {
+      check_model_config(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ModelConfig part = model, based = model, skips = model, cold = model;
+  part.rotary.width = 4;
+  EXPECT_THAT(problem(part), HasSubstr("attention_temperature_scale: 0.1 needs rotary_percent=1"));
+  based.window_rotary_base = 100;
+  EXPECT_THAT(problem(based), HasSubstr("needs window_rotary_base=null"));
+  skips.no_rope = {0, 1, 0};
+  EXPECT_THAT(problem(skips), HasSubstr("no_rope_freq"));
+  cold.temperature.length = 0;
+  EXPECT_THAT(problem(cold), HasSubstr("attention_temperature_length: 0, expected at least 1"));
+}
+
 TEST(HfConfig, ArchitecturesOfPublishersCode) {
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5_ForCausalLM"])").family, "ernie4_5");
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5ForCausalLM"])").family, "ernie4_5");
@@ -133,7 +227,14 @@ TEST(HfConfig, ArchitecturesOfPublishersCode) {
 TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"llama", R"("partial_rotary_factor": 0.5)"},
-      {"llama", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"},
+      {"llama", R"("rope_scaling": {"rope_type": "dynamic", "alpha": 2.0})"},
+      {"llama", R"("rope_scaling": {"rope_type": "dynamic"})"},
+      {"hunyuan_v1_dense", R"("use_cla": true)"},
+      {"apertus", R"("qk_norm": false)"},
+      {"apertus", R"("post_norm": true)"},
+      {"hunyuan_v1_dense", R"("attention_head_dim": 4, "head_dim": 8)"},
+      {"ministral3", R"("rope_parameters": {"rope_type": "default", "llama_4_scaling_beta": 0.1})"},
+      {"vaultgemma", R"("use_bidirectional_attention": true)"},
       {"llama", R"("rope_scaling": {"rope_type": "longrope", "factor": 2.0})"},
       {"llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"},
       {"llama", R"("hidden_act": "mish")"},

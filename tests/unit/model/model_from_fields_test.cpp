@@ -26,6 +26,9 @@ std::string small(const std::string& family, int layers, const std::string& fiel
 
 /// One for each family, with fields that differ from its defaults.
 const std::map<std::string, std::string> kConfigs{
+    {"apertus", small("apertus", 2, R"("rope_theta": 5000.0, "rope_scaling": {"rope_type": "llama3",
+         "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 32})")},
     {"arcee", small("arcee", 4, R"("mlp_bias": true)")},
     {"deepseek_v2",
      R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
@@ -57,11 +60,19 @@ const std::map<std::string, std::string> kConfigs{
          "num_experts_per_tok": 2, "sliding_window": 16)")},
     {"granite", small("granite", 4, R"("embedding_multiplier": 12.0, "attention_multiplier": 0.3,
          "residual_multiplier": 0.22, "logits_scaling": 6.0)")},
+    {"helium", small("helium", 2, R"("head_dim": 16, "mlp_bias": true)")},
+    {"hunyuan_v1_dense", small("hunyuan_v1_dense", 2, R"("head_dim": 20, "rope_scaling":
+         {"type": "dynamic", "alpha": 1000.0, "factor": 1.0})")},
     {"llama", small("llama", 2, R"("attention_bias": true, "mlp_bias": false,
          "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
          "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})")},
+    {"ministral3",
+     small("ministral3", 2, R"("head_dim": 20, "rope_parameters": {"rope_type": "yarn",
+         "factor": 4.0, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.2,
+         "rope_theta": 5000.0})")},
     {"mistral", small("mistral", 2, R"("sliding_window": 16)")},
     {"mixtral", small("mixtral", 2, R"("num_local_experts": 5, "num_experts_per_tok": 3)")},
+    {"nemotron", small("nemotron", 2, R"("mlp_bias": true, "norm_eps": 1e-4)")},
     {"olmo2", small("olmo2", 4, R"("attention_bias": true)")},
     {"olmo3", small("olmo3", 4, R"("sliding_window": 16, "rope_scaling": {"rope_type": "yarn",
          "factor": 4.0, "original_max_position_embeddings": 32})")},
@@ -81,7 +92,8 @@ const std::map<std::string, std::string> kConfigs{
          "sliding_window": 16)")},
     {"stablelm", small("stablelm", 4, R"("use_qkv_bias": true)")},
     {"starcoder2", small("starcoder2", 4, R"("sliding_window": 16, "embedding_dropout": 0.1,
-         "residual_dropout": 0.2)")}};
+         "residual_dropout": 0.2)")},
+    {"vaultgemma", small("vaultgemma", 4, R"("head_dim": 32, "sliding_window": 16)")}};
 
 TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
   EXPECT_EQ(kConfigs.size(), model_families().size());
@@ -106,6 +118,9 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
     EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);
+    EXPECT_EQ(again.xielu, model.xielu);
+    EXPECT_EQ(again.qk_norm_after_rotary, model.qk_norm_after_rotary);
+    EXPECT_EQ(again.temperature, model.temperature);
     EXPECT_EQ(again.latent, model.latent);
     EXPECT_EQ(again.attention_sinks, model.attention_sinks);
     EXPECT_EQ(again.router_bias, model.router_bias);
@@ -436,7 +451,7 @@ TEST(ModelFromFields, WhatFieldsCannotSayIsRefused) {
   EXPECT_THROW(take_architecture(fields, model), ConfigError);
   ModelFields scaled;
   take_architecture(scaled, read_hf_config(kConfigs.at("qwen3"), "config.json"));
-  scaled.rope_scaling = parse_yaml("{rope_type: dynamic, factor: 2}", "test");
+  scaled.rope_scaling = parse_yaml("{rope_type: stretched, factor: 2}", "test");
   scaled.resolve();
   EXPECT_THROW(to_model_config(scaled), ConfigError);
 }

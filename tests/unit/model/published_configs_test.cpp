@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "model/family.h"
 #include "model/model.h"
+#include "model/text_half.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
 
@@ -22,6 +23,7 @@ namespace {
 const std::map<std::string, int64_t>& published() {
   static const std::map<std::string, int64_t> parameters{
       {"AFM-4.5B", 4'619'184'640},
+      {"Apertus-8B-2509", 8'053'338'176},
       {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
       {"DeepSeek-V2-Lite", 15'706'484'224},
       {"DeepSeek-V3", 682'636'487'424},  // with its layer of multi-token prediction
@@ -30,6 +32,7 @@ const std::map<std::string, int64_t>& published() {
       {"EXAONE-4.0-1.2B", 1'279'391'488},
       {"EXAONE-4.0-32B", 32'003'216'384},
       {"GLM-4-9B-0414", 9'400'279'040},
+      {"Hunyuan-0.5B-Instruct", 539'010'048},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},
       {"Llama-2-7b-hf", 6'738'415'616},
@@ -37,10 +40,14 @@ const std::map<std::string, int64_t>& published() {
       {"Llama-3.2-1B", 1'235'814'400},
       {"Llama-3.2-3B-Instruct", 3'212'749'824},
       {"Meta-Llama-3-8B", 8'030'261'248},
+      {"Minitron-4B-Base", 4'190'509'056},
+      {"Ministral-3-8B-Base-2512", 8'489'553'920},  // of its text model
       {"Mistral-7B-Instruct-v0.2", 7'241'732'096},
       {"Mistral-7B-v0.1", 7'241'732'096},
       {"Mistral-7B-v0.3", 7'248'023'552},
       {"Mistral-Nemo-Base-2407", 12'247'782'400},
+      {"Mistral-Small-24B-Base-2501", 23'572'403'200},
+      {"Mistral-Small-3.1-24B-Base-2503", 23'572'403'200},  // of its text model
       {"Mixtral-8x7B-v0.1", 46'702'792'704},
       {"OLMo-2-0425-1B", 1'484'916'736},
       {"OLMoE-1B-7B-0924", 6'919'161'856},
@@ -50,8 +57,10 @@ const std::map<std::string, int64_t>& published() {
       {"Qwen1.5-MoE-A2.7B", 14'315'784'192},
       {"Qwen2-72B", 72'706'203'648},
       {"Qwen2-7B", 7'615'616'512},
+      {"Qwen2-VL-2B-Instruct", 1'543'714'304},  // of its text model
       {"Qwen2.5-0.5B", 494'032'768},
       {"Qwen2.5-1.5B", 1'543'714'304},
+      {"Qwen2.5-VL-3B-Instruct", 3'085'938'688},  // of its text model
       {"Qwen3-0.6B", 596'049'920},
       {"Qwen3-1.7B-Base", 1'720'574'976},
       {"Qwen3-30B-A3B", 30'532'122'624},
@@ -71,6 +80,7 @@ const std::map<std::string, int64_t>& published() {
       {"gemma-2-9b", 9'241'705'984},
       {"gemma-2b", 2'506'172'416},
       {"gemma-3-1b-it", 999'885'952},
+      {"gemma-3-4b-it", 3'880'263'168},  // of its text model
       {"gemma-7b-it", 8'537'680'896},
       {"glm-4-9b-chat-hf", 9'399'951'360},
       {"gpt-oss-20b", 20'914'757'184},
@@ -79,9 +89,12 @@ const std::map<std::string, int64_t>& published() {
       {"gpt2-medium", 354'823'168},
       {"gpt2-xl", 1'557'611'200},
       {"granite-3.1-2b-base", 2'533'531'648},
+      {"helium-1-preview-2b", 2'172'643'840},
+      {"llava-1.5-7b-hf", 6'738'939'904},  // of its text model
       {"phi-4", 14'659'507'200},
       {"stablelm-2-1_6b", 1'644'515'328},
       {"starcoder2-3b", 3'030'371'328},
+      {"vaultgemma-1b", 1'038'741'120},
       {"zephyr-7b-beta", 7'241'732'096},
   };
   return parameters;
@@ -108,7 +121,9 @@ class PublishedConfig : public testing::TestWithParam<std::string> {};
 TEST_P(PublishedConfig, LoadsAsItIs) {
   const std::string text = text_of(GetParam());
   const ModelConfig config = read_hf_config(text, GetParam());
-  EXPECT_TRUE(config.notes.empty()) << config.notes.front();
+  const bool takes_images = text_half(text, GetParam()).has_value();
+  EXPECT_EQ(config.notes.size(), takes_images ? 1u : 0u)
+      << (config.notes.empty() ? "" : config.notes.back());
   EXPECT_EQ(parameters_of(config), published().at(GetParam()));
   const std::string written = write_hf_config(config);
   EXPECT_EQ(write_hf_config(read_hf_config(written, "again")), written);
@@ -199,6 +214,21 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(read("stablelm-2-1_6b").rotary.width, 16);
   EXPECT_TRUE(read("EXAONE-4.0-1.2B").rotates(3));
   EXPECT_FALSE(read("EXAONE-4.0-32B").rotates(3));
+  EXPECT_TRUE(read("Apertus-8B-2509").xielu);
+  EXPECT_EQ(read("Minitron-4B-Base").rotary.width, 64);
+  EXPECT_EQ(read("Minitron-4B-Base").norm_weight_offset, 1);
+  EXPECT_TRUE(read("helium-1-preview-2b").rotary.interleaved);
+  EXPECT_FALSE(read("vaultgemma-1b").output_norms);
+  EXPECT_TRUE(read("Hunyuan-0.5B-Instruct").qk_norm_after_rotary);
+  EXPECT_EQ(read("Hunyuan-0.5B-Instruct").rotary.alpha, 1000);
+  EXPECT_EQ(read("Mistral-Small-24B-Base-2501").head_dim, 128);
+  EXPECT_EQ(read("Ministral-3-8B-Base-2512").temperature, (AttentionTemperature{0.1, 16384}));
+  EXPECT_EQ(read("gemma-3-4b-it").family, "gemma3_text");
+  EXPECT_EQ(read("gemma-3-4b-it").rotary.factor, 8);
+  EXPECT_EQ(read("gemma-3-4b-it").end_tokens, (std::vector<int64_t>{1, 106}));
+  EXPECT_EQ(read("llava-1.5-7b-hf").layers, 32);
+  EXPECT_EQ(read("Qwen2-VL-2B-Instruct").rotary.scaling, RopeScalingKind::none);
+  EXPECT_TRUE(read("Qwen2.5-VL-3B-Instruct").tied_embeddings);
   const ModelConfig third = read("DeepSeek-V3");
   EXPECT_EQ(third.moe.routing.score, ScoreFunction::sigmoid);
   EXPECT_EQ(third.moe.routing.groups, 8);

@@ -100,6 +100,23 @@ TEST(NoEffect, AttentionThatALibraryDoesNotCompute) {
   EXPECT_THAT(said(), ElementsAre(HasSubstr("with model.attention_dropout here")));
 }
 
+TEST(NoEffect, RotaryScalingBehindTheLongestRow) {
+  EXPECT_THAT(notes({"model.rope_scaling={rope_type: dynamic, factor: 4.0}"}),
+              Contains(AllOf(HasSubstr("model.rope_scaling has no effect here"),
+                             HasSubstr("dynamic scaling begins behind them"))));
+  EXPECT_THAT(notes({"model.family=hunyuan_v1_dense",
+                     "model.rope_scaling={rope_type: dynamic, factor: 1.0, alpha: 50.0}"}),
+              Not(Contains(HasSubstr("model.rope_scaling"))));
+}
+
+TEST(NoEffect, PartsOfSwitchesThatAreOff) {
+  EXPECT_THAT(notes({"model.attention_temperature_length=8", "model.qk_layernorm_after_rope=true"}),
+              AllOf(Contains(HasSubstr("model.attention_temperature_length has no effect here: "
+                                       "model.attention_temperature_scale is null")),
+                    Contains(HasSubstr("model.qk_layernorm_after_rope has no effect here: "
+                                       "model.qk_layernorm = false"))));
+}
+
 TEST(NoEffect, SettingsOfGpusOnTheCpu) {
   const std::vector<std::pair<std::string, std::string>> expected{
       {"dist.vboost=1", "has no GPU whose slider could be moved"},

@@ -5,6 +5,7 @@
 #include "ops/cuda/kernels/cross_entropy.h"
 #include "ops/cuda/kernels/norm.h"
 #include "ops/cuda/kernels/rotary.h"
+#include "ops/cuda/kernels/xielu.h"
 #include "ops/cuda/launch/activation_rows.h"
 #include "ops/cuda/launch/launch_args.h"
 #include "ops/cuda/launch/produced_rows.h"
@@ -74,6 +75,24 @@ void launch_activation_backward(OpContext& context, const Choice&,
   activation_backward(rows, stream_of(context));
 }
 
+void launch_xielu(OpContext& context, const Choice&, const XieluForwardArgs& args, void*) {
+  constexpr std::string_view op = "xielu_forward";
+  xielu_forward({rows_of(op, args.in), rows_of(op, args.out), vector_of(op, args.alpha_p),
+                 vector_of(op, args.alpha_n), args.in.dim(0), args.in.dim(1)},
+                stream_of(context));
+}
+
+void launch_xielu_backward(OpContext& context, const Choice&, const XieluBackwardArgs& args,
+                           void* workspace) {
+  constexpr std::string_view op = "xielu_backward";
+  xielu_backward(
+      {rows_of(op, args.d_out), rows_of(op, args.in), rows_of(op, args.d_in),
+       vector_of(op, args.alpha_p), vector_of(op, args.alpha_n), pointer_of<float>(args.d_alpha_p),
+       pointer_of<float>(args.d_alpha_n), static_cast<double*>(workspace), parts_of(args.in.dim(0)),
+       args.in.dim(0), args.in.dim(1)},
+      stream_of(context));
+}
+
 void launch_rotary(OpContext& context, const Choice&, const RotaryArgs& args, void*) {
   rotary({rows_of("rotary", args.x), args.positions.data<int32_t>(), args.cos.data<float>(),
           args.sin.data<float>(), args.x.dim(0), args.x.dim(1), args.cos.dim(1), args.cos.dim(0),
@@ -119,6 +138,8 @@ void add_row_launches(OpTable& table) {
   table.column_sum.launch = launch_column_sum;
   table.activation_forward.launch = launch_activation;
   table.activation_backward.launch = launch_activation_backward;
+  table.xielu_forward.launch = launch_xielu;
+  table.xielu_backward.launch = launch_xielu_backward;
   table.rotary.launch = launch_rotary;
   table.cross_entropy_forward.launch = launch_cross_entropy;
   table.cross_entropy_backward.launch = launch_cross_entropy_backward;
