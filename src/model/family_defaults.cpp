@@ -17,6 +17,9 @@ void resolve_common(ModelFields& m) {
   m.layernorm_zero_centered_gamma.resolve(false);
   m.pre_sublayer_norm.resolve(true);
   m.post_sublayer_norm.resolve(false);
+  m.layernorm_bias.resolve(true);
+  m.parallel_block.resolve(false);
+  m.parallel_block_shared_norm.resolve(false);
   m.activation_func.resolve("silu");
   m.activation_func_clamp_value.resolve(std::nullopt);
   m.glu_linear_offset.resolve(0.0);
@@ -25,6 +28,7 @@ void resolve_common(ModelFields& m) {
   m.add_qkv_bias.resolve(m.add_bias_linear.value());
   m.add_attention_output_bias.resolve(m.add_bias_linear.value());
   m.add_mlp_bias.resolve(m.add_bias_linear.value());
+  m.add_head_bias.resolve(false);
   m.moe.resolve();
   m.mtp_num_layers.resolve(std::nullopt);
   m.moe_router_linear_bias.resolve(false);

@@ -37,6 +37,7 @@ void check_latent_attention(const ModelConfig& c, std::vector<std::string>& prob
          "position_embedding_type", "rope over qk_pos_emb_head_dim", "another one");
   expect(!c.qkv_bias, "add_qkv_bias", "false", "true");
   expect(!c.output_norms, "post_sublayer_norm", "false", "true");
+  expect(!c.parallel_block, "parallel_block", "false", "true");
   expect(!c.attention_sinks, "softmax_type", "vanilla", "learnable");
 }
 
@@ -73,6 +74,14 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
         "model.pre_sublayer_norm: false needs post_sublayer_norm, which is false: the block would "
         "have no norms");
   }
+  if (c.shared_norm && !c.parallel_block) {
+    problems.push_back(
+        "model.parallel_block_shared_norm: true needs parallel_block, which is false");
+  }
+  if (c.parallel_block && c.moe.any())
+    problems.push_back("model.parallel_block: true is not implemented with num_moe_experts");
+  if (c.head_bias && c.mtp_layers > 0)
+    problems.push_back("model.add_head_bias: true is not implemented with mtp_num_layers");
   if (!c.no_rope.empty() && static_cast<int64_t>(c.no_rope.size()) != c.layers) {
     problems.push_back(
         fmt::format("model.no_rope_freq: {} for {}",

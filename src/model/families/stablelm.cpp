@@ -1,4 +1,5 @@
-// StableLM (2023 to 2024): Llama with layer norms and positions in a quarter of each head.
+// StableLM (2023 to 2024): Llama with layer norms and positions in a quarter of each head; in one
+// form both branches of a block begin at its input, after one norm.
 
 #include "base/json.h"
 #include "model/families/families.h"
@@ -16,6 +17,7 @@ ModelConfig read_stablelm(HfConfig& config) {
   model.norm_eps = config.number("layer_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = config.boolean("use_qkv_bias", false);
+  model.parallel_block = model.shared_norm = config.boolean("use_parallel_residual", false);
   return model;
 }
 
@@ -24,6 +26,7 @@ nlohmann::ordered_json write_stablelm(const ModelConfig& model) {
   write_rotated_part(model, json);
   json["layer_norm_eps"] = model.norm_eps;
   json["use_qkv_bias"] = model.qkv_bias;
+  json["use_parallel_residual"] = model.parallel_block;
   return json;
 }
 
