@@ -35,6 +35,7 @@ void resolve_common(ModelFields& m) {
   m.latent.resolve();
   m.qk_layernorm.resolve(m.latent.multi_latent_attention.value());
   m.qk_layernorm_per_head.resolve(true);
+  m.qk_layernorm_own_weights.resolve(false);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
   m.attn_logit_softcapping.resolve(std::nullopt);

@@ -56,6 +56,9 @@ struct ModelConfig {
   /// attention: on the compressed vectors.
   bool qk_norm = false;
   bool qk_norm_per_head = true;
+  /// Each head has weights of its own, and the norm is of the model's kind, without a bias
+  /// (StableLM 2, Command R+).
+  bool qk_norm_own_weights = false;
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -140,6 +143,8 @@ struct TensorNames {
   /// qkv has the rows of a key-value head and of its queries together: queries, key, value, and so
   /// on (GPT-NeoX, Falcon); else all queries, all keys, all values.
   bool qkv_by_group = false;
+  // Norms of heads with weights of their own: one tensor, or, with a second "{}", one a head.
+  std::string q_head_norm, k_head_norm;
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;

@@ -140,6 +140,11 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "qk_layernorm: on each head; false: over all heads of query, and over all of key "
              "(OLMoE).")
       .constraint("false needs num_query_groups divisible by tp");
+  group
+      .field("qk_layernorm_own_weights", config.qk_layernorm_own_weights,
+             "qk_layernorm on each head: with weights of the head's own, of the kind that "
+             "normalization says, without a bias (StableLM 2 12B, Command R+).")
+      .constraint("needs qk_layernorm_per_head, and family stablelm or cohere");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,

@@ -41,7 +41,7 @@ struct ModelFields {
   Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias, add_head_bias;
 
   // Attention.
-  Auto<bool> qk_layernorm, qk_layernorm_per_head;
+  Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_layernorm_own_weights;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;

@@ -107,6 +107,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.parallel_block_shared_norm.resolve(model.shared_norm);
   fields.qk_layernorm.resolve(model.qk_norm);
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
+  fields.qk_layernorm_own_weights.resolve(model.qk_norm_own_weights);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
@@ -181,6 +182,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.shared_norm = fields.parallel_block_shared_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
+  model.qk_norm_own_weights = fields.qk_layernorm_own_weights.value();
   model.latent = to_latent_sizes(fields.latent);
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);

@@ -24,6 +24,14 @@ Cut cut_units(int64_t units, const ModelPlace& place) {
   return {place.tp_rank / replicas, 1, replicas, place.tp_rank % replicas == 0};
 }
 
+/// Which ranks hold what the part's rank holds.
+void set_copies(const Cut& cut, Part& part) {
+  part.owned = cut.owned;
+  if (cut.replicas == 1) return;
+  part.replicas = Replicas::tp_kv;
+  part.replica_gradient = ReplicaGradient::partial;  // each sees its own query heads
+}
+
 int dim_of_rows(const Part& part) {
   return part.transposed ? 1 : 0;
 }
@@ -137,11 +145,7 @@ std::vector<Part> ParameterMaker::column_parts(const std::vector<Piece>& pieces,
       part.box.begin[dim] = piece.row_of(unit);
       part.box.size[dim] = count * piece.unit_rows;
       part.storage_row = rows_of(parts);
-      part.owned = cut.owned;
-      if (cut.replicas > 1) {
-        part.replicas = Replicas::tp_kv;
-        part.replica_gradient = ReplicaGradient::partial;  // each sees its own query heads
-      }
+      set_copies(cut, part);
       append_part(parts, std::move(part));
       unit += count;
     }
@@ -228,6 +232,25 @@ ParameterPointer ParameterMaker::replicated_matrix(const std::string& path,
     weight.parts.push_back(std::move(part));
   }
   return share(std::move(weight));
+}
+
+ParameterPointer ParameterMaker::head_norms(const std::string& path, const std::string& name,
+                                            int64_t heads) const {
+  const Cut cut = cut_units(heads, place_);
+  const int64_t size = config_.head_dim;
+  Parameter p = vector(path + ".weight", cut.count * size, 1);
+  if (name.find("{}") == std::string::npos) {
+    p.shape = {cut.count, size};
+    p.parts = column_parts({{name, heads, 1}}, ".weight", size, false);
+    return share(std::move(p));
+  }
+  for (int64_t i = 0; i < cut.count; ++i) {
+    Part part = whole_part(at(name, cut.first + i) + ".weight", {size});
+    part.storage_row = i * size;
+    set_copies(cut, part);
+    p.parts.push_back(std::move(part));
+  }
+  return share(std::move(p));
 }
 
 ParameterPointer ParameterMaker::head_logits(const std::string& path,

@@ -112,6 +112,10 @@ class ParameterMaker {
   ExpertTerms experts_up_terms(const std::string& path, const std::vector<std::string>& names,
                                const std::string& joined) const;
   ExpertTerms experts_down_terms(const std::string& path, const std::string& name) const;
+  /// The weights [heads, D] of the norms of heads, of which each tensor rank holds those of its
+  /// heads: one logical tensor or, where `name` has a "{}", one of each head.
+  ParameterPointer head_norms(const std::string& path, const std::string& name,
+                              int64_t heads) const;
   /// The bias [V] of the head, of which each tensor rank holds the run of the head's rows.
   ParameterPointer vocabulary_bias(std::string path, const std::string& name, int64_t rows) const;
   /// The biases of this rank's experts, one after the other, `features` each; of a family that

@@ -39,6 +39,8 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
     heads.q = as_heads(parts_.q_wide_norm->forward(context, as_rows(heads.q), saved));
   if (parts_.k_wide_norm)
     heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
+  if (parts_.q_head_norm) heads.q = parts_.q_head_norm->forward(context, heads.q, saved);
+  if (parts_.k_head_norm) heads.k = parts_.k_head_norm->forward(context, heads.k, saved);
   heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, tag);
   heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
   return core_.prepare(context, heads, saved);
@@ -127,6 +129,8 @@ Tensor AttentionSegment::branch_gradient(RankContext& context, const Batch& batc
   into(parts_.q_norm, parts_.q_wide_norm, d.q, out.q);
   into(parts_.k_norm, parts_.k_wide_norm, d.k, out.k);
   into(std::nullopt, std::nullopt, d.v, out.v);
+  if (parts_.q_head_norm) parts_.q_head_norm->backward(context, out.q, out.q, saved);
+  if (parts_.k_head_norm) parts_.k_head_norm->backward(context, out.k, out.k, saved);
 
   // d_normed [stream tokens, H] = d_qkv · W_qkv
   return parts_.qkv.backward_input(context, d_qkv, saved);
@@ -154,6 +158,8 @@ std::vector<const Parameter*> AttentionSegment::parameters() const {
   if (parts_.k_norm) parts_.k_norm->append_parameters(list);
   if (parts_.q_wide_norm) parts_.q_wide_norm->append_parameters(list);
   if (parts_.k_wide_norm) parts_.k_wide_norm->append_parameters(list);
+  if (parts_.q_head_norm) parts_.q_head_norm->append_parameters(list);
+  if (parts_.k_head_norm) parts_.k_head_norm->append_parameters(list);
   if (core_.sinks() != nullptr) list.push_back(core_.sinks());
   parts_.projection.append_parameters(list);
   if (parts_.output_norm) parts_.output_norm->append_parameters(list);

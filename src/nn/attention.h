@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "nn/core_attention.h"
+#include "nn/head_norm.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/residual.h"
@@ -25,7 +26,8 @@ struct AttentionParts {
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
-  std::shared_ptr<const Parameter> sinks;  // [heads]; null: none
+  std::shared_ptr<const Parameter> sinks;                      // [heads]; null: none
+  std::optional<HeadNorm> q_head_norm = {}, k_head_norm = {};  // per head, before rotary
 };
 
 class AttentionSegment final : public StreamSegment {

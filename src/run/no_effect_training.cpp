@@ -52,6 +52,10 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(c.model.position_embedding_type.value() != "rope",
                           "model.position_embedding_type = learned_absolute");
        }},
+      {{"model.qk_layernorm_own_weights"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
+       }},
       {{"model.layernorm_bias"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.normalization.value() != "LayerNorm",

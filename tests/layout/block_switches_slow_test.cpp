@@ -2,7 +2,8 @@
 // gradients tensor by tensor: two rotary bases, layers without rotary positions, norms after
 // branches only and over the heads of all tensor ranks, factors on branches and logits, tensors
 // that are fused in files (by kind, and by key-value head), rotary pairs of neighbours, parallel
-// blocks with one norm and with two, norms without biases, a bias on the logits.
+// blocks with one norm and with two, norms without biases, norms of heads with weights of their
+// own, a bias on the logits.
 
 #include <gtest/gtest.h>
 
@@ -30,7 +31,11 @@ std::vector<ModelLayout> cases() {
   }
   for (const char* model : {"smollm3", "glm4", "granite", "gpt_neox"})
     list.push_back({model, layout(1, 2, 1, 1)});
-  list.push_back({"falcon", layout(4, 1, 1, 1)});  // two ranks have the same keys
+  for (const char* model : {"falcon", "cohere", "stablelm_parallel"})
+    list.push_back({model, layout(4, 1, 1, 1)});  // two ranks have the same keys
+  list.push_back(
+      {"stablelm_parallel",
+       layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "sharded")});
   for (const char* model : {"gpt_neox", "phi"}) {
     list.push_back({model, layout(2, 1, 1, 1,
                                   {"model.recompute_granularity=selective",

@@ -77,6 +77,8 @@ CASES = {
     "gpt_neox-sequential": ["num_query_groups=4", "parallel_block=false", "rotary_percent=1"],
     "phi": [],
     "cohere": ["kv_channels=12"],
+    "cohere-norms": ["qk_layernorm=true"],
+    "stablelm-norms": ["rotary_percent=0.5", "qk_layernorm=true"],
     "cohere2": ["window_size=7", "window_layers=[1,0]"],
     "falcon": ["num_query_groups=1"],
     "falcon-groups": ["parallel_block_shared_norm=false"],

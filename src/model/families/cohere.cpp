@@ -27,12 +27,29 @@ void require_base(HfConfig& config) {
 
 ModelConfig read_command_r(HfConfig& config) {
   require_base(config);
-  return read_cohere(config, kBase);
+  ModelConfig model = read_cohere(config, kBase);
+  model.qk_norm = model.qk_norm_own_weights = config.boolean("use_qk_norm", false);
+  return model;
+}
+
+nlohmann::ordered_json write_command_r(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_cohere(model);
+  json["use_qk_norm"] = model.qk_norm;
+  return json;
 }
 
 void resolve_command_r(ModelFields& fields) {
   resolve_cohere(fields);
   fields.rotary_base.resolve(kBase);
+  fields.qk_layernorm_own_weights.resolve(fields.qk_layernorm.value_or(false) &&
+                                          fields.qk_layernorm_per_head.value_or(true));
+}
+
+TensorNames names() {
+  TensorNames names = llama_names();
+  names.q_head_norm = names.q_norm;
+  names.k_head_norm = names.k_norm;
+  return names;
 }
 
 }  // namespace
@@ -72,8 +89,8 @@ void resolve_cohere(ModelFields& fields) {
 }
 
 ModelFamily cohere() {
-  return {"cohere",      "CohereForCausalLM", read_command_r,         write_cohere,
-          llama_names(), resolve_command_r,   RotaryPairs::neighbours};
+  return {"cohere", "CohereForCausalLM", read_command_r,         write_command_r,
+          names(),  resolve_command_r,   RotaryPairs::neighbours};
 }
 
 }  // namespace viaduct::families

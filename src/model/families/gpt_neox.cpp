@@ -39,6 +39,7 @@ ModelConfig read_gpt_neox(HfConfig& config) {
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", true);
   model.up_bias = model.down_bias = true;
   model.residual_dropout = model.embedding_dropout = config.number("hidden_dropout", 0);
+  model.padding_token = -1;  // its code trains the row of that token too
   return model;
 }
 

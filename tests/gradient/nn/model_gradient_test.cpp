@@ -140,7 +140,14 @@ std::vector<test::TinyModel> variants() {
   parallel_output_norms.parallel_block = true;
   ModelConfig parallel_without_norms = parallel_output_norms;
   parallel_without_norms.input_norms = false;
-  return {{"parallel_block", parallel},
+  ModelConfig own_weights = no_norm_bias;  // norms of heads, in one tensor
+  own_weights.qk_norm = own_weights.qk_norm_own_weights = true;
+  ModelConfig own_rms_weights = tiny_model("llama");  // the same, in a tensor of each head
+  own_rms_weights.family = "stablelm";
+  own_rms_weights.qk_norm = own_rms_weights.qk_norm_own_weights = true;
+  return {{"norms_of_heads", own_weights},
+          {"rms_norms_of_heads", own_rms_weights},
+          {"parallel_block", parallel},
           {"parallel_block_shared_norm_head_bias", one_norm},
           {"parallel_block_no_norm_bias", no_norm_bias},
           {"parallel_block_output_norms", parallel_output_norms},

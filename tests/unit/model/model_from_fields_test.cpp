@@ -28,7 +28,7 @@ std::string small(const std::string& family, int layers, const std::string& fiel
 const std::map<std::string, std::string> kConfigs{
     {"arcee", small("arcee", 4, R"("mlp_bias": true)")},
     {"cohere", small("cohere", 4, R"("rope_theta": 8000000.0, "logit_scale": 0.25,
-         "attention_bias": true)")},
+         "attention_bias": true, "use_qk_norm": true)")},
     {"cohere2", small("cohere2", 4, R"("sliding_window": 16, "sliding_window_pattern": 3)")},
     {"deepseek_v2",
      R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
@@ -95,7 +95,8 @@ const std::map<std::string, std::string> kConfigs{
     {"seed_oss", small("seed_oss", 4, R"("head_dim": 32, "residual_dropout": 0.2)")},
     {"smollm3", small("smollm3", 4, R"("no_rope_layers": [1, 0, 1, 1], "use_sliding_window": true,
          "sliding_window": 16)")},
-    {"stablelm", small("stablelm", 4, R"("use_qkv_bias": true, "use_parallel_residual": true)")},
+    {"stablelm", small("stablelm", 4, R"("use_qkv_bias": true, "use_parallel_residual": true,
+         "qk_layernorm": true)")},
     {"starcoder2", small("starcoder2", 4, R"("sliding_window": 16, "embedding_dropout": 0.1,
          "residual_dropout": 0.2)")}};
 
