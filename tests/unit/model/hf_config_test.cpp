@@ -129,19 +129,22 @@ TEST(HfConfig, TheNamesOfGptNeoxAndTheCommonOnesSayTheSame) {
 
 TEST(HfConfig, FormsOfFalcon) {
   const auto form = [](const std::string& fields) {
-    const ModelConfig model = read("falcon", fields);
+    const ModelConfig model = read_hf_config(R"({"model_type": "falcon", "num_hidden_layers": 2,
+      "hidden_size": 16, "num_attention_heads": 2)" +
+                                                 fields + "}",
+                                             "config.json");
     EXPECT_EQ(write_hf_config(read_hf_config(write_hf_config(model), "again")),
               write_hf_config(model))
         << fields;
     return std::tuple(model.kv_heads, model.parallel_block, model.shared_norm);
   };
   EXPECT_EQ(form(""), std::tuple(1, true, true));
-  EXPECT_EQ(form(R"("num_kv_heads": 2)"), std::tuple(1, true, true));
-  EXPECT_EQ(form(R"("multi_query": false)"), std::tuple(2, true, true));
-  EXPECT_EQ(form(R"("parallel_attn": false)"), std::tuple(1, false, false));
-  EXPECT_EQ(form(R"("new_decoder_architecture": true, "num_kv_heads": 1)"),
+  EXPECT_EQ(form(R"(, "num_kv_heads": 2)"), std::tuple(1, true, true));
+  EXPECT_EQ(form(R"(, "multi_query": false)"), std::tuple(2, true, true));
+  EXPECT_EQ(form(R"(, "parallel_attn": false)"), std::tuple(1, false, false));
+  EXPECT_EQ(form(R"(, "new_decoder_architecture": true, "num_kv_heads": 1)"),
             std::tuple(1, true, false));
-  EXPECT_EQ(form(R"("new_decoder_architecture": true, "num_ln_in_parallel_attn": 1)"),
+  EXPECT_EQ(form(R"(, "new_decoder_architecture": true, "num_ln_in_parallel_attn": 1)"),
             std::tuple(2, true, true));
 }
 
@@ -215,7 +218,7 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"gpt2", R"("scale_attn_by_inverse_layer_idx": true)"}};
   for (const auto& [family, fields] : cases) {
     const std::string field = fields.substr(1, fields.find('"', 1) - 1);
-    const std::string fields_of = family == "gpt2" || family == "gptj"
+    const std::string fields_of = family == "gpt2" || family == "gptj" || family == "falcon"
                                       ? R"({"model_type": ")" + family + R"(", )" + fields + "}"
                                       : config(family, fields);
     try {
