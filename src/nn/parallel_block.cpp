@@ -8,7 +8,7 @@ TensorSet ParallelBlockSegment::forward(RankContext& context, const Batch& batch
                                         const TensorSet& in, SavedStore& saved) {
   const Tensor x = in.get(kHidden);  // [stream tokens, H], as all below
   LinearInput normed = attention_.begin(context, x, saved);
-  const Tensor shared = normed.x.tensor();
+  const Tensor shared = mlp_.has_input_norm() ? Tensor() : normed.x.tensor();
   // Not kept: no backward reads it.
   const Tensor sum =
       attention_.add_branch(context, batch, std::move(normed), x, saved, MemoryTag::activations);
