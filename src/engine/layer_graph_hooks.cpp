@@ -15,7 +15,9 @@ Captured captured(const std::vector<std::string>& modules, const Layer& layer,
   const auto has = [&](std::string_view module) { return std::ranges::count(modules, module) > 0; };
   const std::string_view name = segment.name();
   const bool experts = layer.in_experts(segment);
-  if (modules.empty() || (has("moe") && experts) || (has("attn") && name == "attention") ||
+  // A parallel block is one segment.
+  const bool both = has("attn") && has("mlp") && name == "parallel_block";
+  if (modules.empty() || both || (has("moe") && experts) || (has("attn") && name == "attention") ||
       (has("mlp") && name == "mlp" && !experts) ||
       (has("moe_router") && (name == "router" || name == "shared_experts")))
     return Captured::all;

@@ -117,8 +117,8 @@ std::vector<TokenScore> score_tokens(Engine& engine, const HeadSegment& head, co
   check_targets(targets, head.spec().vocabulary);
   RankContext context = engine.context(false, false);
   const Tensor normed = head.final_norm(context, stream);
-  // A sharded matrix is gathered once a call, whatever the number of chunks, on every rank.
-  const AcquiredWeight held(context.weights, head.weight(), WeightUse::forward);
+  // What is sharded is gathered once a call, whatever the number of chunks, on every rank.
+  const HeldHead held(context.weights, head);
   const std::vector<ScoredRow> rows = rows_here(document_offsets, engine.batch_place(), targets);
   const auto chunk = static_cast<size_t>(head.chunk_tokens(context.ops));
   std::vector<TokenScore> scores;

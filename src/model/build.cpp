@@ -13,6 +13,7 @@
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/multi_token.h"
+#include "nn/parallel_block.h"
 #include "ops/xielu.h"
 
 namespace viaduct {
@@ -38,6 +39,13 @@ std::vector<ParameterMaker::Piece> qkv_pieces(const Maker& m, int64_t layer) {
             {at(m.names.v), c.kv_heads, c.head_dim}};
   }
   const std::string fused = at(m.names.qkv);
+  if (m.names.qkv_by_group) {
+    const int64_t queries = c.heads / c.kv_heads, d = c.head_dim;
+    const int64_t all = q + 2 * kv, group = (queries + 2) * d;
+    return {{fused, c.heads, d, 0, all, queries, group},
+            {fused, c.kv_heads, d, queries * d, all, 1, group},
+            {fused, c.kv_heads, d, (queries + 1) * d, all, 1, group}};
+  }
   return {{fused, c.heads, c.head_dim, 0, q + 2 * kv},
           {fused, c.kv_heads, c.head_dim, q, q + 2 * kv},
           {fused, c.kv_heads, c.head_dim, q + kv, q + 2 * kv}};
@@ -84,16 +92,26 @@ std::vector<ParameterMaker::Piece> up_pieces(const Maker& m, int64_t layer) {
   return {{fused, features, 1, 0, 2 * features}, {fused, features, 1, features, 2 * features}};
 }
 
-std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
-                                         const RotaryTables& rotary) {
+std::string attention_path(int64_t layer) {
+  return "blocks." + std::to_string(layer) + ".attention";
+}
+
+/// The family's name for the norm of a branch, which may depend on whether the block has another.
+const std::string& norm_name(const ModelConfig& c, const std::string& common,
+                             const std::string& of_two) {
+  return c.parallel_block && !c.shared_norm && !of_two.empty() ? of_two : common;
+}
+
+AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables& rotary) {
   const ModelConfig& c = m.config;
-  const std::string path = "blocks." + std::to_string(layer) + ".attention";
+  const std::string path = attention_path(layer);
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
   std::optional<Norm> input_norm;
-  if (c.input_norms) input_norm = norm(".input_norm", m.names.input_norm);
+  if (c.input_norms)
+    input_norm = norm(".input_norm", norm_name(c, m.names.input_norm, m.names.parallel_input_norm));
   AttentionParts parts{
       std::move(input_norm),
       m.make.column_linear(LinearRole::qkv, path + ".qkv", qkv_pieces(m, layer), c.hidden,
@@ -117,6 +135,12 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
     };
     parts.q_wide_norm = wide(".q_norm", m.names.q_norm, c.heads);
     parts.k_wide_norm = wide(".k_norm", m.names.k_norm, c.kv_heads);
+  } else if (c.qk_norm && c.qk_norm_own_weights) {
+    const auto own = [&](const char* role, const std::string& name, int64_t heads) {
+      return HeadNorm(c.norm, c.norm_eps, m.make.head_norms(path + role, at(name), heads));
+    };
+    parts.q_head_norm = own(".q_norm", m.names.q_head_norm, c.heads);
+    parts.k_head_norm = own(".k_norm", m.names.k_head_norm, c.kv_heads);
   } else if (c.qk_norm) {  // each tensor rank has only the gradient of its own heads
     parts.q_norm = m.make.norm(path + ".q_norm", at(m.names.q_norm), c.head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
@@ -124,14 +148,14 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
                                ReplicaGradient::partial);
   }
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.attention_output_norm);
-  return std::make_unique<AttentionSegment>(attention_spec(m, layer), std::move(parts), path);
+  return parts;
 }
 
 std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
                                                 const RotaryTables& rotary) {
   const ModelConfig& c = m.config;
   const LatentSizes& sizes = c.latent;
-  const std::string path = "blocks." + std::to_string(layer) + ".attention";
+  const std::string path = attention_path(layer);
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name, int64_t size) {
     return m.make.norm(path + role, at(name), size, c.norm, stream_gradient(m.settings));
@@ -161,7 +185,7 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
   return std::make_unique<LatentAttentionSegment>(attention_spec(m, layer), std::move(parts), path);
 }
 
-std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
+MlpParts mlp_parts(const Maker& m, int64_t layer) {
   const ModelConfig& c = m.config;
   const std::string path = "blocks." + std::to_string(layer) + ".mlp";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
@@ -169,7 +193,8 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
   std::optional<Norm> input_norm;
-  if (c.input_norms) input_norm = norm(".input_norm", m.names.mlp_norm);
+  if (c.input_norms && !c.shared_norm)
+    input_norm = norm(".input_norm", norm_name(c, m.names.mlp_norm, m.names.parallel_mlp_norm));
   MlpParts parts{std::move(input_norm),
                  m.make.column_linear(LinearRole::fc1, path + ".up", up_pieces(m, layer), c.hidden,
                                       c.up_bias, layer),
@@ -186,7 +211,7 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
         m.make.shared_number(path + ".alpha_n", at(m.names.alpha_n),
                              std::log(std::expm1(0.8 - kXieluBeta))));
   }
-  return std::make_unique<MlpSegment>(std::move(parts));
+  return parts;
 }
 
 /// Tables that no layer reads are not made.
@@ -228,10 +253,18 @@ ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPla
 }
 
 void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& layer) {
-  layer.segments.push_back(m.config.latent.any() ? build_latent_attention(m, i, rotary)
-                                                 : build_attention(m, i, rotary));
+  const std::string path = attention_path(i);
+  if (m.config.parallel_block) {
+    layer.segments.push_back(std::make_unique<ParallelBlockSegment>(
+        attention_spec(m, i), attention_parts(m, i, rotary), path, mlp_parts(m, i)));
+    return;
+  }
+  layer.segments.push_back(m.config.latent.any()
+                               ? build_latent_attention(m, i, rotary)
+                               : std::make_unique<AttentionSegment>(
+                                     attention_spec(m, i), attention_parts(m, i, rotary), path));
   if (!m.config.moe.routes(m.config.kind_of(i))) {
-    layer.segments.push_back(build_mlp(m, i));
+    layer.segments.push_back(std::make_unique<MlpSegment>(mlp_parts(m, i)));
     return;
   }
   layer.first_of_experts = static_cast<int>(layer.segments.size());
@@ -341,8 +374,11 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                                                          config.vocabulary, config.hidden, true);
       if (config.mtp_layers > 0)
         build_multi_token(maker, *rotary, norm, token_table(), weight, chunk.layers);
+      ParameterPointer bias;
+      if (config.head_bias) bias = make.vocabulary_bias("head.bias", names.head, config.vocabulary);
       auto head = std::make_unique<HeadSegment>(
-          HeadSpec{config.vocabulary, config.logit_softcap, config.logit_scale}, norm, weight);
+          HeadSpec{config.vocabulary, config.logit_softcap, config.logit_scale}, norm, weight,
+          bias);
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));

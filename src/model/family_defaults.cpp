@@ -17,6 +17,9 @@ void resolve_common(ModelFields& m) {
   m.layernorm_zero_centered_gamma.resolve(false);
   m.pre_sublayer_norm.resolve(true);
   m.post_sublayer_norm.resolve(false);
+  m.layernorm_bias.resolve(true);
+  m.parallel_block.resolve(false);
+  m.parallel_block_shared_norm.resolve(false);
   m.activation_func.resolve("silu");
   m.activation_func_clamp_value.resolve(std::nullopt);
   m.glu_linear_offset.resolve(0.0);
@@ -25,6 +28,7 @@ void resolve_common(ModelFields& m) {
   m.add_qkv_bias.resolve(m.add_bias_linear.value());
   m.add_attention_output_bias.resolve(m.add_bias_linear.value());
   m.add_mlp_bias.resolve(m.add_bias_linear.value());
+  m.add_head_bias.resolve(false);
   m.moe.resolve();
   m.mtp_num_layers.resolve(std::nullopt);
   m.moe_router_linear_bias.resolve(false);
@@ -32,6 +36,7 @@ void resolve_common(ModelFields& m) {
   m.qk_layernorm.resolve(m.latent.multi_latent_attention.value());
   m.qk_layernorm_per_head.resolve(true);
   m.qk_layernorm_after_rope.resolve(false);
+  m.qk_layernorm_own_weights.resolve(false);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
   m.attn_logit_softcapping.resolve(std::nullopt);

@@ -141,6 +141,7 @@ const std::vector<Neutral>& neutral_fields() {
       {"scale_emb", {1}},
       // Noise in training.
       {"activation_dropout", {0}},
+      {"attention_probs_dropout_prob", {0}},
       {"attn_pdrop", {0}},
       {"dropout", {0}},
       {"embd_pdrop", {0}},

@@ -38,6 +38,8 @@ void check_latent_attention(const ModelConfig& c, std::vector<std::string>& prob
   expect(!c.qk_norm_after_rotary, "qk_layernorm_after_rope", "false", "true");
   expect(!c.qkv_bias, "add_qkv_bias", "false", "true");
   expect(!c.output_norms, "post_sublayer_norm", "false", "true");
+  expect(!c.parallel_block, "parallel_block", "false", "true");
+  expect(!c.qk_norm_own_weights, "qk_layernorm_own_weights", "false", "true");
   expect(!c.attention_sinks, "softmax_type", "vanilla", "learnable");
 }
 
@@ -74,6 +76,23 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
         "model.pre_sublayer_norm: false needs post_sublayer_norm, which is false: the block would "
         "have no norms");
   }
+  if (c.qk_norm && c.qk_norm_own_weights && !c.qk_norm_per_head) {
+    problems.push_back(
+        "model.qk_layernorm_own_weights: true needs qk_layernorm_per_head, which is false");
+  }
+  if (c.qk_norm && c.qk_norm_own_weights && c.norm_weight_offset != 0) {
+    problems.push_back(
+        "model.qk_layernorm_own_weights: true is not implemented with "
+        "layernorm_zero_centered_gamma");
+  }
+  if (c.shared_norm && !c.parallel_block) {
+    problems.push_back(
+        "model.parallel_block_shared_norm: true needs parallel_block, which is false");
+  }
+  if (c.parallel_block && c.moe.any())
+    problems.push_back("model.parallel_block: true is not implemented with num_moe_experts");
+  if (c.head_bias && c.mtp_layers > 0)
+    problems.push_back("model.add_head_bias: true is not implemented with mtp_num_layers");
   if (!c.no_rope.empty() && static_cast<int64_t>(c.no_rope.size()) != c.layers) {
     problems.push_back(
         fmt::format("model.no_rope_freq: {} for {}",
@@ -134,6 +153,8 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
        "moe_shared_expert_intermediate_size", "a shared expert");
   need(experts && c.up_bias, fuses_experts(names), "add_mlp_bias", "biases of experts");
   need(c.xielu, !names.alpha_p.empty(), "activation_func", "the slopes of xielu");
+  need(c.qk_norm && c.qk_norm_own_weights, !names.q_head_norm.empty(), "qk_layernorm_own_weights",
+       "norms with weights of each head");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
        "a dense feed-forward, which a layer without experts has");

@@ -48,13 +48,19 @@ struct ModelConfig {
   NormKind norm = NormKind::rms_norm;
   double norm_eps = 1e-5;
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
+  bool norm_bias = true;          // of layer norms; false: Cohere
   bool input_norms = true;        // norms before attention and feed-forward; false: OLMo 2
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
+  bool parallel_block = false;    // both branches begin at the block's input (nn/parallel_block.h)
+  bool shared_norm = false;       // of a parallel block: one norm for both branches (GPT-J)
   /// RMS norms on q and k, before rotary or after it, of each head (Qwen 3) or over all heads
   /// (OLMoE). Latent attention: on the compressed vectors.
   bool qk_norm = false;
   bool qk_norm_per_head = true;
   bool qk_norm_after_rotary = false;  // Hunyuan
+  /// Each head has weights of its own, and the norm is of the model's kind, without a bias
+  /// (StableLM 2, Command R+).
+  bool qk_norm_own_weights = false;
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -79,6 +85,7 @@ struct ModelConfig {
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
 
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
+  bool head_bias = false;  // on the logits (GPT-J, Phi)
   bool tied_embeddings = false;
 
   std::vector<int64_t> windows;      // per layer, 0: unlimited
@@ -137,10 +144,17 @@ void check_model_config(const ModelConfig& config);
 struct TensorNames {
   std::string token_embedding, position_embedding, final_norm, head;
   std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm, sinks;
+  /// qkv has the rows of a key-value head and of its queries together: queries, key, value, and so
+  /// on (GPT-NeoX, Falcon); else all queries, all keys, all values.
+  bool qkv_by_group = false;
+  // Norms of heads with weights of their own: one tensor, or, with a second "{}", one a head.
+  std::string q_head_norm, k_head_norm;
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
   std::string alpha_p, alpha_n;  // xIELU's raw slopes, whole names
+  // The norms of a parallel block with two of them, where their names differ (Falcon).
+  std::string parallel_input_norm, parallel_mlp_norm;
   std::string gate_up;  // gate and up of a gated feed-forward in one tensor, gate first (Phi 3)
   // Multi-token prediction: norms of stream and embedding, projection of both, norm before the
   // head.

@@ -79,12 +79,26 @@ void add_block(FieldGroup& group, ModelFields& config) {
   group.field("layernorm_zero_centered_gamma", config.layernorm_zero_centered_gamma,
               "Norms scale by 1 + weight (Gemma).");
   group
+      .field("layernorm_bias", config.layernorm_bias,
+             "Layer norms have a bias beside their weight; false: Cohere.")
+      .constraint("RMSNorm has none");
+  group
       .field("pre_sublayer_norm", config.pre_sublayer_norm,
              "A norm on the input of attention and feed-forward; false: only on their output "
              "(OLMo 2).")
       .constraint("false needs post_sublayer_norm");
   group.field("post_sublayer_norm", config.post_sublayer_norm,
               "A second norm on the output of attention and feed-forward (Gemma 2).");
+  group
+      .field("parallel_block", config.parallel_block,
+             "Attention and feed-forward both read the input of their block, and both are added to "
+             "it (GPT-NeoX, Cohere); false: the feed-forward reads the sum with attention.")
+      .constraint("true: without experts and multi_latent_attention");
+  group
+      .field("parallel_block_shared_norm", config.parallel_block_shared_norm,
+             "parallel_block: one norm of the input for both branches (GPT-J, Phi, Cohere); false: "
+             "one for each.")
+      .constraint("true needs parallel_block");
   group
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
@@ -113,6 +127,10 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("add_mlp_bias", config.add_mlp_bias,
              "Biases of the feed-forward, or of each expert; auto: add_bias_linear.")
       .constraint("with experts: in every layer, none shared, expert_tensor_parallel_size=1");
+  group
+      .field("add_head_bias", config.add_head_bias,
+             "A bias on the logits, before logit_multiplier (GPT-J, Phi).")
+      .constraint("without mtp_num_layers");
 }
 
 void add_attention(FieldGroup& group, ModelFields& config) {
@@ -128,6 +146,11 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .field("qk_layernorm_after_rope", config.qk_layernorm_after_rope,
              "qk_layernorm: after rotary positions (Hunyuan); false: before them (Qwen 3).")
       .constraint("without multi_latent_attention");
+  group
+      .field("qk_layernorm_own_weights", config.qk_layernorm_own_weights,
+             "qk_layernorm on each head: with weights of the head's own, of the kind that "
+             "normalization says, without a bias (StableLM 2 12B, Command R+).")
+      .constraint("needs qk_layernorm_per_head, and family stablelm or cohere");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,

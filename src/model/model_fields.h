@@ -28,8 +28,9 @@ struct ModelFields {
   // Norms and the feed-forward.
   Auto<std::string> normalization;
   Auto<double> layernorm_epsilon;
-  Auto<bool> layernorm_zero_centered_gamma;
+  Auto<bool> layernorm_zero_centered_gamma, layernorm_bias;
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
+  Auto<bool> parallel_block, parallel_block_shared_norm;
   Auto<std::string> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
@@ -37,10 +38,10 @@ struct ModelFields {
 
   // Biases.
   Auto<bool> add_bias_linear;
-  Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias;
+  Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias, add_head_bias;
 
   // Attention.
-  Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_layernorm_after_rope;
+  Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_layernorm_after_rope, qk_layernorm_own_weights;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;

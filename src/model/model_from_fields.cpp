@@ -111,11 +111,15 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.normalization.resolve(model.norm == NormKind::layer_norm ? "LayerNorm" : "RMSNorm");
   fields.layernorm_epsilon.resolve(model.norm_eps);
   fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
+  fields.layernorm_bias.resolve(model.norm_bias);
   fields.pre_sublayer_norm.resolve(model.input_norms);
   fields.post_sublayer_norm.resolve(model.output_norms);
+  fields.parallel_block.resolve(model.parallel_block);
+  fields.parallel_block_shared_norm.resolve(model.shared_norm);
   fields.qk_layernorm.resolve(model.qk_norm);
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
   fields.qk_layernorm_after_rope.resolve(model.qk_norm_after_rotary);
+  fields.qk_layernorm_own_weights.resolve(model.qk_norm_own_weights);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
@@ -145,6 +149,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.add_attention_output_bias.resolve(model.projection_bias);
     fields.add_mlp_bias.resolve(model.up_bias);
   }
+  fields.add_head_bias.resolve(model.head_bias);
   fields.share_embeddings_and_output_weights.resolve(model.tied_embeddings);
   take_windows(fields, model.windows);
   fields.softmax_scale.resolve(positive_or_none(model.attention_scale));
@@ -185,11 +190,15 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
       fields.normalization.value() == "LayerNorm" ? NormKind::layer_norm : NormKind::rms_norm;
   model.norm_eps = fields.layernorm_epsilon.value();
   model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
+  model.norm_bias = fields.layernorm_bias.value();
   model.input_norms = fields.pre_sublayer_norm.value();
   model.output_norms = fields.post_sublayer_norm.value();
+  model.parallel_block = fields.parallel_block.value();
+  model.shared_norm = fields.parallel_block_shared_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
   model.qk_norm_after_rotary = fields.qk_layernorm_after_rope.value();
+  model.qk_norm_own_weights = fields.qk_layernorm_own_weights.value();
   model.latent = to_latent_sizes(fields.latent);
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
@@ -211,6 +220,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qkv_bias = fields.add_qkv_bias.value();
   model.projection_bias = fields.add_attention_output_bias.value();
   model.up_bias = model.down_bias = fields.add_mlp_bias.value();
+  model.head_bias = fields.add_head_bias.value();
   model.tied_embeddings = fields.share_embeddings_and_output_weights.value();
   model.windows = windows_of(fields);
   model.attention_scale = fields.softmax_scale.value().value_or(

@@ -24,6 +24,14 @@ Cut cut_units(int64_t units, const ModelPlace& place) {
   return {place.tp_rank / replicas, 1, replicas, place.tp_rank % replicas == 0};
 }
 
+/// Which ranks hold what the part's rank holds.
+void set_copies(const Cut& cut, Part& part) {
+  part.owned = cut.owned;
+  if (cut.replicas == 1) return;
+  part.replicas = Replicas::tp_kv;
+  part.replica_gradient = ReplicaGradient::partial;  // each sees its own query heads
+}
+
 int dim_of_rows(const Part& part) {
   return part.transposed ? 1 : 0;
 }
@@ -94,17 +102,34 @@ std::string ParameterMaker::at(const std::string& pattern, int64_t layer) {
   return pattern.substr(0, place) + std::to_string(layer) + pattern.substr(place + 2);
 }
 
-ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::string& name,
-                                                  int64_t rows, int64_t columns,
-                                                  bool multiplied) const {
+ParameterMaker::VocabularyRun ParameterMaker::vocabulary_run(int64_t rows) const {
   const int64_t multiple = place_.vocabulary_multiple * place_.tp;
   const int64_t here = (rows + multiple - 1) / multiple * multiple / place_.tp;
   const int64_t first = here * place_.tp_rank;
-  Parameter p = matrix(std::move(path), here, columns);
+  return {first, here, std::clamp<int64_t>(rows - first, 0, here)};
+}
+
+ParameterPointer ParameterMaker::vocabulary_bias(std::string path, const std::string& name,
+                                                 int64_t rows) const {
+  const VocabularyRun run = vocabulary_run(rows);
+  Parameter p = vector(std::move(path), run.here, 0);
+  Part part = whole_part(name + ".bias", {rows});
+  part.box.begin[0] = run.first;
+  part.box.size[0] = run.filled;
+  if (run.filled > 0) p.parts = {std::move(part)};
+  p.decoupled_rate = true;
+  return share(std::move(p), name + ".bias");
+}
+
+ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::string& name,
+                                                  int64_t rows, int64_t columns,
+                                                  bool multiplied) const {
+  const VocabularyRun run = vocabulary_run(rows);
+  Parameter p = matrix(std::move(path), run.here, columns);
   Part part = whole_part(name + ".weight", {rows, columns});
-  part.box.begin[0] = first;
-  part.box.size[0] = std::clamp<int64_t>(rows - first, 0, here);
-  if (part.box.size[0] > 0) p.parts = {std::move(part)};
+  part.box.begin[0] = run.first;
+  part.box.size[0] = run.filled;
+  if (run.filled > 0) p.parts = {std::move(part)};
   p.multiplied = multiplied;
   p.vocabulary = p.decoupled_rate = true;
   return share(std::move(p), name + ".weight");
@@ -125,17 +150,19 @@ std::vector<Part> ParameterMaker::column_parts(const std::vector<Piece>& pieces,
     const int64_t all = piece.logical_rows > 0 ? piece.logical_rows : piece.units * piece.unit_rows;
     const Shape logical = in == 0 ? Shape{all} : transposed ? Shape{in, all} : Shape{all, in};
     const Cut cut = cut_units(piece.units, place_);
-    Part part = whole_part(piece.name + suffix, logical, transposed);
-    const int dim = dim_of_rows(part);
-    part.box.begin[dim] = piece.first_row + cut.first * piece.unit_rows;
-    part.box.size[dim] = cut.count * piece.unit_rows;
-    part.storage_row = rows_of(parts);
-    part.owned = cut.owned;
-    if (cut.replicas > 1) {
-      part.replicas = Replicas::tp_kv;
-      part.replica_gradient = ReplicaGradient::partial;  // each sees its own query heads
+    const int64_t together = piece.group_units > 0 ? piece.group_units : cut.count;
+    for (int64_t unit = cut.first, end = cut.first + cut.count; unit < end;) {
+      const int64_t in_group = piece.group_units > 0 ? unit % piece.group_units : 0;
+      const int64_t count = std::min(end - unit, together - in_group);
+      Part part = whole_part(piece.name + suffix, logical, transposed);
+      const int dim = dim_of_rows(part);
+      part.box.begin[dim] = piece.row_of(unit);
+      part.box.size[dim] = count * piece.unit_rows;
+      part.storage_row = rows_of(parts);
+      set_copies(cut, part);
+      append_part(parts, std::move(part));
+      unit += count;
     }
-    append_part(parts, std::move(part));
   }
   return parts;
 }
@@ -228,6 +255,25 @@ ParameterPointer ParameterMaker::shared_number(const std::string& path, const st
   return share(std::move(number));
 }
 
+ParameterPointer ParameterMaker::head_norms(const std::string& path, const std::string& name,
+                                            int64_t heads) const {
+  const Cut cut = cut_units(heads, place_);
+  const int64_t size = config_.head_dim;
+  Parameter p = vector(path + ".weight", cut.count * size, 1);
+  if (name.find("{}") == std::string::npos) {
+    p.shape = {cut.count, size};
+    p.parts = column_parts({{name, heads, 1}}, ".weight", size, false);
+    return share(std::move(p));
+  }
+  for (int64_t i = 0; i < cut.count; ++i) {
+    Part part = whole_part(at(name, cut.first + i) + ".weight", {size});
+    part.storage_row = i * size;
+    set_copies(cut, part);
+    p.parts.push_back(std::move(part));
+  }
+  return share(std::move(p));
+}
+
 ParameterPointer ParameterMaker::head_logits(const std::string& path,
                                              const std::string& name) const {
   const int64_t here = config_.heads / place_.tp;
@@ -317,7 +363,7 @@ Norm ParameterMaker::norm(const std::string& path, const std::string& name, int6
   Parameter weight = vector(path + ".weight", size, 1 - config_.norm_weight_offset);
   weight.parts = {replicated(name + ".weight", {size}, gradient)};
   ParameterPointer bias;
-  if (kind == NormKind::layer_norm) {
+  if (kind == NormKind::layer_norm && config_.norm_bias) {
     Parameter b = vector(path + ".bias", size, 0);
     b.parts = {replicated(name + ".bias", {size}, gradient)};
     bias = share(std::move(b));

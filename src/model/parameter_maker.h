@@ -56,6 +56,15 @@ class ParameterMaker {
     int64_t unit_rows;         // … and the features of each
     int64_t first_row = 0;     // where they begin in the logical tensor (a fused one holds more)
     int64_t logical_rows = 0;  // of the logical tensor; 0: only these
+    // Where they do not lie together: this many of them do, and the next ones are `group_rows` rows
+    // of the logical tensor after these. 0: all lie together.
+    int64_t group_units = 0, group_rows = 0;
+
+    /// Where a unit begins in the logical tensor.
+    int64_t row_of(int64_t unit) const {
+      if (group_units == 0) return first_row + unit * unit_rows;
+      return first_row + unit / group_units * group_rows + unit % group_units * unit_rows;
+    }
   };
   /// A layer whose output features are the pieces in order, each cut over the tensor ranks
   /// separately. If a piece has fewer units than there are ranks, neighbouring ranks hold the same
@@ -106,6 +115,12 @@ class ParameterMaker {
   ExpertTerms experts_up_terms(const std::string& path, const std::vector<std::string>& names,
                                const std::string& joined) const;
   ExpertTerms experts_down_terms(const std::string& path, const std::string& name) const;
+  /// The weights [heads, D] of the norms of heads, of which each tensor rank holds those of its
+  /// heads: one logical tensor or, where `name` has a "{}", one of each head.
+  ParameterPointer head_norms(const std::string& path, const std::string& name,
+                              int64_t heads) const;
+  /// The bias [V] of the head, of which each tensor rank holds the run of the head's rows.
+  ParameterPointer vocabulary_bias(std::string path, const std::string& name, int64_t rows) const;
   /// The biases of this rank's experts, one after the other, `features` each; of a family that
   /// fuses experts.
   ParameterPointer experts_bias(const std::string& path, const std::string& name,
@@ -116,6 +131,11 @@ class ParameterMaker {
             ReplicaGradient gradient) const;
 
  private:
+  /// A tensor rank's run of the vocabulary: padded rows, and how many of them are not padding.
+  struct VocabularyRun {
+    int64_t first = 0, here = 0, filled = 0;
+  };
+  VocabularyRun vocabulary_run(int64_t rows) const;
   /// Frozen where the run has adapters, and its module is not one of those that train beside them.
   /// `name`: of a logical tensor of it; of a table of which a rank may have no part. ConfigError if
   /// a part of it has no name.

@@ -37,6 +37,8 @@ void AttentionSegment::norm_heads(RankContext& context, AttentionHeads& heads,
     heads.q = as_heads(parts_.q_wide_norm->forward(context, as_rows(heads.q), saved));
   if (parts_.k_wide_norm)
     heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
+  if (parts_.q_head_norm) heads.q = parts_.q_head_norm->forward(context, heads.q, saved);
+  if (parts_.k_head_norm) heads.k = parts_.k_head_norm->forward(context, heads.k, saved);
 }
 
 void AttentionSegment::rotate(RankContext& context, const Batch& batch, AttentionHeads& heads,
@@ -68,35 +70,48 @@ AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batc
   return heads;
 }
 
-TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                                    SavedStore& saved) {
-  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
-  LinearInput normed =
-      begin_branch(context, unit::attn_norm, parts_.input_norm, parts_.qkv, x, saved);
+LinearInput AttentionSegment::begin(RankContext& context, const Tensor& stream,
+                                    SavedStore& saved) const {
+  return begin_branch(context, unit::attn_norm, parts_.input_norm, parts_.qkv, stream, saved);
+}
+
+Tensor AttentionSegment::add_branch(RankContext& context, const Batch& batch, LinearInput normed,
+                                    const Tensor& stream, SavedStore& saved, MemoryTag tag) const {
   const AttentionHeads heads = project(context, batch, std::move(normed), saved);
   const Operand attended = core_.forward(context, batch, heads, saved);  // [T, N · D]
   const UnitScope scope(saved, unit::attn_proj);
+  return end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},
+                    attended, stream, saved, tag);
+}
+
+TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                                    SavedStore& saved) {
+  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
   return TensorSet(
-      kHidden, end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},
-                          attended, x, saved));
+      kHidden, add_branch(context, batch, begin(context, x, saved), x, saved, saved.output_tag()));
 }
 
 TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
-  return backward_through(context, batch, d_out, saved, false);
+  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_normed = branch_gradient(context, batch, d_stream, saved, false);
+  return TensorSet(kHidden, begin_gradient(context, d_normed, d_stream, saved));
 }
 
 TensorSet AttentionSegment::backward(RankContext& context, const Batch& batch,
                                      const TensorSet& d_out, SavedStore& saved) {
-  TensorSet d_in = backward_through(context, batch, d_out, saved, true);
-  parts_.qkv.backward_weight(context, saved);
+  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_normed = branch_gradient(context, batch, d_stream, saved, true);
+  TensorSet d_in(kHidden, begin_gradient(context, d_normed, d_stream, saved));
+  backward_qkv_weight(context, saved);
   return d_in;
 }
 
-TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& batch,
-                                             const TensorSet& d_out, SavedStore& saved, bool both) {
-  const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
+Tensor AttentionSegment::branch_gradient(RankContext& context, const Batch& batch,
+                                         const Tensor& d_stream, SavedStore& saved,
+                                         bool both) const {
   const int64_t tokens = batch.tokens();
+  // d_branch [stream tokens, H]
   Tensor d_branch =
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
   if (parts_.output_norm) {
@@ -124,6 +139,8 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   into(parts_.q_norm, parts_.q_wide_norm, d.q, out.q);
   into(parts_.k_norm, parts_.k_wide_norm, d.k, out.k);
   into(std::nullopt, std::nullopt, d.v, out.v);
+  if (parts_.q_head_norm) parts_.q_head_norm->backward(context, out.q, out.q, saved);
+  if (parts_.k_head_norm) parts_.k_head_norm->backward(context, out.k, out.k, saved);
   if (parts_.norms_after_rotary) {
     AttentionHeads turned{out.q, out.k, out.v};
     rotate(context, batch, turned, MemoryTag::activations, true);
@@ -134,9 +151,16 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   }
 
   // d_normed [stream tokens, H] = d_qkv · W_qkv
-  const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);
-  return TensorSet(kHidden,
-                   begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
+  return parts_.qkv.backward_input(context, d_qkv, saved);
+}
+
+Tensor AttentionSegment::begin_gradient(RankContext& context, const Tensor& d_normed,
+                                        const Tensor& d_stream, SavedStore& saved) const {
+  return begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved);
+}
+
+void AttentionSegment::backward_qkv_weight(RankContext& context, SavedStore& saved) const {
+  parts_.qkv.backward_weight(context, saved);
 }
 
 void AttentionSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
@@ -152,6 +176,8 @@ std::vector<const Parameter*> AttentionSegment::parameters() const {
   if (parts_.k_norm) parts_.k_norm->append_parameters(list);
   if (parts_.q_wide_norm) parts_.q_wide_norm->append_parameters(list);
   if (parts_.k_wide_norm) parts_.k_wide_norm->append_parameters(list);
+  if (parts_.q_head_norm) parts_.q_head_norm->append_parameters(list);
+  if (parts_.k_head_norm) parts_.k_head_norm->append_parameters(list);
   if (core_.sinks() != nullptr) list.push_back(core_.sinks());
   parts_.projection.append_parameters(list);
   if (parts_.output_norm) parts_.output_norm->append_parameters(list);

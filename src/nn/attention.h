@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "nn/core_attention.h"
+#include "nn/head_norm.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/residual.h"
@@ -25,8 +26,9 @@ struct AttentionParts {
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
-  std::shared_ptr<const Parameter> sinks;  // [heads]; null: none
-  bool norms_after_rotary = false;         // of q and k; false: before
+  std::shared_ptr<const Parameter> sinks;                      // [heads]; null: none
+  bool norms_after_rotary = false;                             // of q and k; false: before
+  std::optional<HeadNorm> q_head_norm = {}, k_head_norm = {};  // per head, before rotary
 };
 
 class AttentionSegment final : public StreamSegment {
@@ -41,12 +43,25 @@ class AttentionSegment final : public StreamSegment {
   void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "attention"; }
+  int64_t features() const override { return parts_.projection.weight()->shape[0]; }
+
+  // The same in pieces, for a block whose branches begin at the same stream (nn/parallel_block.h).
+
+  /// The input [stream tokens, H] of QKV from the stream, of the same shape.
+  LinearInput begin(RankContext& context, const Tensor& stream, SavedStore& saved) const;
+  /// stream + the branch that begins with `normed`; undefined where it is not read.
+  Tensor add_branch(RankContext& context, const Batch& batch, LinearInput normed,
+                    const Tensor& stream, SavedStore& saved, MemoryTag tag) const;
+  /// The gradient of `normed` from that of the sum. `both`: with all weight gradients but that of
+  /// QKV.
+  Tensor branch_gradient(RankContext& context, const Batch& batch, const Tensor& d_stream,
+                         SavedStore& saved, bool both) const;
+  /// The gradient of the stream: from that of `normed`, and `d_stream` of the stream's other uses.
+  Tensor begin_gradient(RankContext& context, const Tensor& d_normed, const Tensor& d_stream,
+                        SavedStore& saved) const;
+  void backward_qkv_weight(RankContext& context, SavedStore& saved) const;
 
  private:
-  int64_t features() const override { return parts_.projection.weight()->shape[0]; }
-  /// Both halves, or only the first: then the projection's weight gradient remains to be done.
-  TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                             SavedStore& saved, bool both);
   /// The unit qkv_linear: from the normed stream [T, H] to q [T, N, D], k and v [T, K, D].
   AttentionHeads project(RankContext& context, const Batch& batch, LinearInput normed,
                          SavedStore& saved) const;

@@ -18,15 +18,15 @@ DType branch_format(const RankContext& context, const BranchEnd& end) {
 }  // namespace
 
 Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, LinearInput x,
-                  const Tensor& stream, SavedStore& saved) {
+                  const Tensor& stream, SavedStore& saved, MemoryTag tag) {
   const bool read = saved.output_is_read();
   if (!read && !end.norm) {
     end.linear.keep(context, x, saved);
     return {};
   }
   if (!end.norm && end.dropout.only_adds(context) && end.linear.takes_epilogue(context)) {
-    return end.linear.forward(context, std::move(x), saved, saved.output_tag(),
-                              {.residual = stream}, branch_format(context, end));
+    return end.linear.forward(context, std::move(x), saved, tag, {.residual = stream},
+                              branch_format(context, end));
   }
   // branch [stream tokens, H] = x · Wᵀ + b. A norm keeps its input.
   Tensor branch = end.linear.forward(context, std::move(x), saved,
@@ -34,7 +34,7 @@ Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end
                                      branch_format(context, end));
   if (end.norm) branch = end.norm->forward(context, branch, saved);
   if (!read) return {};
-  return end.dropout.forward(context, batch, branch, stream, saved.output_tag());
+  return end.dropout.forward(context, batch, branch, stream, tag);
 }
 
 }  // namespace viaduct

@@ -18,8 +18,9 @@ struct BranchEnd {
 };
 
 /// The stream after the branch, from the input of its last linear layer and the stream before;
-/// undefined where it is not read (`SavedStore::output_is_read`).
+/// undefined where it is not read (`SavedStore::output_is_read`). `tag`: of the stream after the
+/// branch, which mostly is the segment's output.
 Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, LinearInput x,
-                  const Tensor& stream, SavedStore& saved);
+                  const Tensor& stream, SavedStore& saved, MemoryTag tag);
 
 }  // namespace viaduct

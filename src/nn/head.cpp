@@ -5,6 +5,7 @@
 #include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
+#include "ops/bias.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -27,8 +28,9 @@ void for_each_chunk(int64_t tokens, int64_t chunk, F&& f) {
 
 }  // namespace
 
-HeadSegment::HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight)
-    : spec_(spec), norm_(std::move(norm)), weight_(std::move(weight)) {}
+HeadSegment::HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight,
+                         std::shared_ptr<const Parameter> bias)
+    : spec_(spec), norm_(std::move(norm)), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 int64_t HeadSegment::chunk_tokens(const OpContext& context) const {
   const int64_t row_bytes = 4 * std::max<int64_t>(1, weight_->shape[0]);
@@ -76,8 +78,12 @@ Tensor HeadSegment::logits_here(RankContext& context, const Tensor& normed, Memo
 void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
                               const Tensor& logits) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  // logits [T, V] = scale · normed [T, H] · Wᵀ, W [V, H]
+  // logits [T, V] = scale · (normed [T, H] · Wᵀ + b), W [V, H], b [V]
   run_product(context.ops, {GemmForm::forward, normed, weight.operand(), logits});
+  if (bias_) {
+    const AcquiredWeight bias(context.weights, *bias_, WeightUse::elementwise);
+    bias_add(context.ops, {logits, bias.tensor(), logits});
+  }
   if (spec_.scale != 1) scale(context.ops, {logits, logits, spec_.scale});
 }
 
@@ -160,6 +166,19 @@ void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int6
   if (spec_.scale != 1) scale(context.ops, {out, out, spec_.scale});
 }
 
+Tensor HeadSegment::bias_gradient(RankContext& context) const {
+  return trains_bias() ? context.gradients->gradient(*bias_).tensor : Tensor();
+}
+
+void HeadSegment::add_bias_gradient(RankContext& context, const Tensor& d_logits,
+                                    const Tensor& d_bias) const {
+  if (d_bias) column_sum(context.ops, {d_logits, d_bias, WriteMode::accumulate});
+}
+
+void HeadSegment::finish_bias_gradient(RankContext& context) const {
+  if (trains_bias()) context.gradients->done(*bias_);
+}
+
 void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
                                   const Tensor& d_normed) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
@@ -183,6 +202,7 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
   GradientAccess::Destination destination;
   if (weight_->trained) destination = context.gradients->gradient(*weight_);
+  const Tensor d_bias = bias_gradient(context);
   for_each_chunk(batch.tokens(), chunk_tokens(context.ops), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
@@ -190,6 +210,7 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
                                 ? logits
                                 : context.activation(logits.shape(), MemoryTag::workspace);
     logits_gradient(context, batch, begin, logits, lse, d_logits);
+    add_bias_gradient(context, d_logits, d_bias);
     normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
     if (!weight_->trained) return;
     // dW [V, H] (= the first time, then +=) d_logitsᵀ · rows, both of `count` tokens
@@ -197,11 +218,13 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
     destination.mode = WriteMode::accumulate;
   });
   if (weight_->trained) context.gradients->done(*weight_);
+  finish_bias_gradient(context);
   return stream_gradient(context, d_normed, saved);
 }
 
 Tensor HeadSegment::fused_backward(RankContext& context, const Batch& batch, const Tensor& normed,
                                    const Tensor& d_normed, SavedStore& saved) const {
+  const Tensor d_bias = bias_gradient(context);
   const bool kept = way(context) == Way::keep_logits;
   const Tensor lse = saved.take(this, "lse");
   const Tensor all =
@@ -213,8 +236,10 @@ Tensor HeadSegment::fused_backward(RankContext& context, const Batch& batch, con
                                               : logits_here(context, normed.slice(0, begin, count),
                                                             MemoryTag::workspace);
                    logits_gradient(context, batch, begin, logits, lse, d_logits);
+                   add_bias_gradient(context, d_logits, d_bias);
                    normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
                  });
+  finish_bias_gradient(context);
   return all;
 }
 
@@ -228,6 +253,8 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
     d_logits = composed_cross_entropy_backward(context, batch, columns(context.groups.tp().rank()),
                                                spec_.softcap, this, saved);
     if (spec_.scale != 1) scale(context.ops, {d_logits, d_logits, spec_.scale});
+    add_bias_gradient(context, d_logits, bias_gradient(context));
+    finish_bias_gradient(context);
     normed_gradient(context, d_logits, d_normed);
   } else {
     d_logits = fused_backward(context, batch, normed, d_normed, saved);
@@ -260,6 +287,7 @@ std::vector<const Parameter*> HeadSegment::parameters() const {
   std::vector<const Parameter*> list;
   norm_.append_parameters(list);
   list.push_back(weight_.get());
+  if (bias_) list.push_back(bias_.get());
   return list;
 }
 

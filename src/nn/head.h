@@ -11,6 +11,8 @@
 // activations' format. Each tensor rank has the logits of its rows of the vocabulary, for all
 // tokens; log-sum-exps and target logits are merged once for all chunks.
 
+#include <optional>
+
 #include "nn/composed_cross_entropy.h"
 #include "nn/norm.h"
 #include "nn/segment.h"
@@ -20,13 +22,14 @@ namespace viaduct {
 struct HeadSpec {
   int64_t vocabulary = 0;  // true size, of all tensor ranks; rows beyond it are padding
   double softcap = 0;      // on the logits; 0: none
-  double scale = 1;        // of the logits, before the softcap
+  double scale = 1;        // of the logits with their bias, before the softcap
 };
 
 class HeadSegment final : public Segment {
  public:
-  /// `weight` [V here, H] is the token embedding if the two are tied.
-  HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight);
+  /// `weight` [V here, H] is the token embedding if the two are tied; `bias` [V here] may be null.
+  HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight,
+              std::shared_ptr<const Parameter> bias = nullptr);
 
   Edge inputs(const RankContext& context, const Batch& batch) const override {
     return {stream_edge(context, batch, norm_.features())};
@@ -51,15 +54,12 @@ class HeadSegment final : public Segment {
   /// statistic format, before the softcap.
   Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
-  /// The matrix of the head: who makes logits several times holds it meanwhile, so that a sharded
-  /// one is gathered once.
-  const Parameter& weight() const { return *weight_; }
-
   /// Tokens of a chunk: depends only on the vocabulary and the backend, so that sums do not depend
   /// on batch size or threads.
   int64_t chunk_tokens(const OpContext& context) const;
 
  private:
+  friend class HeldHead;
   /// What the forward keeps for the backward.
   enum class Way { recompute, keep_logits, compose };
   Way way(const RankContext& context) const;
@@ -75,6 +75,14 @@ class HeadSegment final : public Segment {
   /// on to `out`.
   void logits_gradient(RankContext& context, const Batch& batch, int64_t begin,
                        const Tensor& logits, const Tensor& lse, const Tensor& out) const;
+  bool trains_bias() const { return bias_ != nullptr && bias_->trained; }
+  /// Where the gradient [V here] of the bias is added up; undefined where it is not trained. Once a
+  /// backward.
+  Tensor bias_gradient(RankContext& context) const;
+  /// d_bias += the sum of d_logits [t, V here] over the tokens, if it is defined.
+  void add_bias_gradient(RankContext& context, const Tensor& d_logits, const Tensor& d_bias) const;
+  /// d_bias is complete.
+  void finish_bias_gradient(RankContext& context) const;
   /// The gradients [T, V here] of all logits; writes the gradient of the normed rows to `d_normed`.
   Tensor fused_backward(RankContext& context, const Batch& batch, const Tensor& normed,
                         const Tensor& d_normed, SavedStore& saved) const;
@@ -87,7 +95,21 @@ class HeadSegment final : public Segment {
 
   HeadSpec spec_;
   Norm norm_;
-  std::shared_ptr<const Parameter> weight_;
+  std::shared_ptr<const Parameter> weight_, bias_;
+};
+
+/// Holds the matrix and the bias of a head: who makes logits several times does it meanwhile, so
+/// that sharded ones are gathered once.
+class HeldHead {
+ public:
+  HeldHead(WeightAccess& access, const HeadSegment& head)
+      : weight_(access, *head.weight_, WeightUse::forward) {
+    if (head.bias_) bias_.emplace(access, *head.bias_, WeightUse::elementwise);
+  }
+
+ private:
+  AcquiredWeight weight_;
+  std::optional<AcquiredWeight> bias_;
 };
 
 }  // namespace viaduct

@@ -134,7 +134,7 @@ TensorSet LatentAttentionSegment::forward(RankContext& context, const Batch& bat
   const std::optional<Norm> no_norm;
   return TensorSet(
       kHidden, end_branch(context, batch, {parts_.projection, no_norm, parts_.residual}, attended,
-                          x, saved));
+                          x, saved, saved.output_tag()));
 }
 
 TensorSet LatentAttentionSegment::backward_input(RankContext& context, const Batch& batch,

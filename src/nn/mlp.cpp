@@ -16,18 +16,25 @@ Tensor one_head(const Tensor& x) {
 
 }  // namespace
 
-TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                              SavedStore& saved) {
-  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
-  LinearInput normed =
-      begin_branch(context, unit::mlp_norm, parts_.input_norm, parts_.up, x, saved);
+LinearInput MlpSegment::begin(RankContext& context, const Tensor& stream, SavedStore& saved) const {
+  return begin_branch(context, unit::mlp_norm, parts_.input_norm, parts_.up, stream, saved);
+}
+
+Tensor MlpSegment::add_branch(RankContext& context, const Batch& batch, LinearInput normed,
+                              const Tensor& stream, SavedStore& saved, MemoryTag tag) const {
   ProducedForms of_activated = allocate_activated_forms(context, batch);
   const Tensor activated =  // [T, F]
       raise_unit(context, batch, std::move(normed), saved, of_activated);
   const UnitScope scope(saved, unit::mlp);
-  return TensorSet(kHidden,
-                   end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
-                              {activated, std::move(of_activated)}, x, saved));
+  return end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
+                    {activated, std::move(of_activated)}, stream, saved, tag);
+}
+
+TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                              SavedStore& saved) {
+  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
+  return TensorSet(
+      kHidden, add_branch(context, batch, begin(context, x, saved), x, saved, saved.output_tag()));
 }
 
 ProducedForms MlpSegment::allocate_activated_forms(const RankContext& context,
@@ -125,10 +132,9 @@ Tensor MlpSegment::deactivate(RankContext& context, const Tensor& d_activated,
   return raised;
 }
 
-TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
-                                     const TensorSet& d_out, SavedStore& saved) {
-  const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
-  Tensor d_branch =
+Tensor MlpSegment::branch_gradient(RankContext& context, const Batch& batch, const Tensor& d_stream,
+                                   SavedStore& saved) const {
+  Tensor d_branch =  // [stream tokens, H]
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
   if (parts_.output_norm) {
     const Tensor d_down = context.activation(d_branch.shape());
@@ -137,9 +143,19 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
   }
   const Tensor d_raised = lower(context, d_branch, saved);  // [T, 2F if gated, else F]
   // d_normed [stream tokens, H] = d_raised · W_up
-  const Tensor d_normed = parts_.up.backward_input(context, d_raised, saved);
-  return TensorSet(kHidden,
-                   begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved));
+  return parts_.up.backward_input(context, d_raised, saved);
+}
+
+Tensor MlpSegment::begin_gradient(RankContext& context, const Tensor& d_normed,
+                                  const Tensor& d_stream, SavedStore& saved) const {
+  return begin_branch_backward(context, parts_.input_norm, d_normed, d_stream, saved);
+}
+
+TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
+                                     const TensorSet& d_out, SavedStore& saved) {
+  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_normed = branch_gradient(context, batch, d_stream, saved);
+  return TensorSet(kHidden, begin_gradient(context, d_normed, d_stream, saved));
 }
 
 void MlpSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {

@@ -36,6 +36,17 @@ class MlpSegment final : public StreamSegment {
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "mlp"; }
 
+  // The same in pieces, as those of AttentionSegment.
+
+  LinearInput begin(RankContext& context, const Tensor& stream, SavedStore& saved) const;
+  bool has_input_norm() const { return parts_.input_norm.has_value(); }
+  Tensor add_branch(RankContext& context, const Batch& batch, LinearInput normed,
+                    const Tensor& stream, SavedStore& saved, MemoryTag tag) const;
+  Tensor branch_gradient(RankContext& context, const Batch& batch, const Tensor& d_stream,
+                         SavedStore& saved) const;
+  Tensor begin_gradient(RankContext& context, const Tensor& d_normed, const Tensor& d_stream,
+                        SavedStore& saved) const;
+
  private:
   int64_t features() const override { return parts_.down.weight()->shape[0]; }
   /// From the input [T, H] of `up` to the input [T, F] of `down`, and `forms` of that; keeps what

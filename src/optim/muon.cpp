@@ -157,15 +157,24 @@ void Muon::orthogonalize_matrix(OpContext& context, const Part& of,
   const int64_t cuts = size / here, copies = tp / std::max<int64_t>(1, cuts);
   bool even = cuts * here == size && cuts * copies == tp;
   const int64_t mine = even ? tensor_ranks_->rank() / copies : 0;
+  // Each rank's boxes fill a run of the matrix (heads with their keys and values), or each box is
+  // next to the same one of the next rank (all queries, all keys, all values).
+  const auto begin_of = [&](const Box& box) {
+    const auto begins = stored_sizes(box.part, box.part.box.begin);
+    return dim == 0 ? begins.first : begins.second;
+  };
+  const bool fills_run = std::ranges::all_of(boxes, [&](const Box& box) {
+    const int64_t in_run = begin_of(box) - mine * here;
+    return in_run >= 0 && in_run + box.values.dim(dim) <= here;
+  });
   const Tensor whole = context.allocate(DType::f32, {rows, columns}, MemoryTag::workspace);
   std::vector<Tensor> own;  // of `whole`, this rank's boxes
   for (const Box& box : boxes) {
     const int64_t length = box.values.dim(dim);
-    const auto begins = stored_sizes(box.part, box.part.box.begin);
-    const int64_t begin = dim == 0 ? begins.first : begins.second;
-    const int64_t base = begin - mine * length;  // of the first rank's box
+    const int64_t begin = begin_of(box), stride = fills_run ? here : length;
+    const int64_t base = begin - mine * stride;  // of the first rank's box
     even = even && box.values.dim(1 - dim) == (dim == 0 ? columns : rows) && base >= 0 &&
-           base + cuts * length <= size;
+           base + (cuts - 1) * stride + length <= size;
     VIADUCT_CHECK(ShapeError, even,
                   "muon: {} {} is not cut into equal boxes of rows or columns over {} tensor ranks",
                   of.name, to_string(of.logical_shape), tp);
@@ -174,7 +183,7 @@ void Muon::orthogonalize_matrix(OpContext& context, const Part& of,
     tensor_ranks_->all_gather(box.values.view({1, box.values.dim(0), box.values.dim(1)}), all)
         .wait();
     for (int64_t cut = 0; cut < cuts; ++cut)
-      copy(context, {all.select(cut * copies), whole.slice(dim, base + cut * length, length)});
+      copy(context, {all.select(cut * copies), whole.slice(dim, base + cut * stride, length)});
     own.push_back(whole.slice(dim, begin, length));
   }
   update(whole);

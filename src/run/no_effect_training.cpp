@@ -73,6 +73,19 @@ const std::vector<NoEffectRule>& training_without_effect() {
            return std::string("model.position_embedding_type = learned_absolute");
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
+      {{"model.qk_layernorm_own_weights"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
+       }},
+      {{"model.layernorm_bias"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.normalization.value() != "LayerNorm",
+                          "model.normalization = " + c.model.normalization.value());
+       }},
+      {{"model.parallel_block_shared_norm"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.pre_sublayer_norm.value(), "model.pre_sublayer_norm = false");
+       }},
       {{"model.window_rotary_base"},
        [](const RunConfig& c, const ConfigOutcome&) {
          if (c.model.position_embedding_type.value() != "rope")

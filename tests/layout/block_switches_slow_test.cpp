@@ -1,8 +1,10 @@
 // The switches of a block that families differ in, in layouts, compared with Hugging Face's
 // gradients tensor by tensor: two rotary bases, layers without rotary positions, norms after
 // branches only and over the heads of all tensor ranks, factors on branches and logits, tensors
-// that are fused in files, rotary pairs of neighbours, norms of heads behind the rotation, queries
-// that grow with their position, an activation with parameters.
+// that are fused in files (by kind, and by key-value head), rotary pairs of neighbours, norms of
+// heads behind the rotation or with weights of their own, queries that grow with their position, an
+// activation with parameters, parallel blocks with one norm and with two, norms without biases, a
+// bias on the logits.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +20,9 @@ constexpr double kLimit = 2e-5;
 
 std::vector<ModelLayout> cases() {
   std::vector<ModelLayout> list;
-  for (const char* model : {"gemma3_text", "smollm3", "olmo3", "phi3", "glm4", "granite", "apertus",
-                            "hunyuan_v1_dense", "ministral3", "nemotron"}) {
+  for (const char* model :
+       {"gemma3_text", "smollm3", "olmo3", "phi3", "glm4", "granite", "apertus", "hunyuan_v1_dense",
+        "ministral3", "nemotron", "gpt_neox", "phi", "cohere2", "falcon"}) {
     list.push_back({model, layout(2, 1, 1, 1)});
     // The ring does not support windows.
     list.push_back({model, layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a")});
@@ -28,9 +31,31 @@ std::vector<ModelLayout> cases() {
         {model, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
                        "sharded")});
   }
-  for (const char* model :
-       {"smollm3", "glm4", "granite", "apertus", "hunyuan_v1_dense", "ministral3", "nemotron"})
+  for (const char* model : {"smollm3", "glm4", "granite", "apertus", "hunyuan_v1_dense",
+                            "ministral3", "nemotron", "gpt_neox"})
     list.push_back({model, layout(1, 2, 1, 1)});
+  for (const char* model : {"falcon", "cohere", "stablelm_parallel"})
+    list.push_back({model, layout(4, 1, 1, 1)});  // two ranks have the same keys
+  list.push_back(
+      {"stablelm_parallel",
+       layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "sharded")});
+  for (const char* model : {"gpt_neox", "phi"}) {
+    list.push_back({model, layout(2, 1, 1, 1,
+                                  {"model.recompute_granularity=selective",
+                                   "model.recompute_modules=[core_attn,layernorm,mlp]"},
+                                  "recompute")});
+    list.push_back(
+        {model, layout(1, 1, 2, 1,
+                       {"train.micro_batch_size=1", "model.recompute_granularity=full",
+                        "model.recompute_method=uniform", "model.recompute_num_layers=1"},
+                       "recompute_layers")});
+  }
+  for (const char* setting :
+       {"model.cross_entropy_loss_fusion=false", "model.recompute_logits=false"}) {
+    const bool composed = std::string(setting).find("fusion") != std::string::npos;
+    list.push_back(
+        {"phi", layout(2, 1, 1, 1, {setting}, composed ? "composed_loss" : "keeps_logits")});
+  }
   list.push_back({"olmo3", layout(2, 1, 1, 1,
                                   {"model.recompute_granularity=selective",
                                    "model.recompute_modules=[core_attn,layernorm,mlp]"},

@@ -134,7 +134,9 @@ std::vector<Case> all_cases() {
         "linear_rope",      "gemma3_text", "smollm3",   "olmo2",      "olmo3",    "phi3",
         "longrope",         "glm",         "glm4",      "granite",    "seed_oss", "arcee",
         "ernie4_5",         "starcoder2",  "stablelm",  "exaone4",    "apertus",  "helium",
-        "hunyuan_v1_dense", "ministral3",  "nemotron",  "vaultgemma", "gemma3",   "qwen2_vl"})
+        "hunyuan_v1_dense", "ministral3",  "nemotron",  "vaultgemma", "gemma3",   "qwen2_vl",
+        "gpt_neox",         "phi",         "cohere2",   "cohere",     "falcon",   "gptj",
+        "stablelm_parallel"})
     cases.push_back({name, std::string(name) + "/model"});
   return cases;
 }

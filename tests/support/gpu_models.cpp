@@ -72,6 +72,8 @@ std::vector<GpuModel> gpu_models() {
                0.25},
       GpuModel{"gemma2", "gemma2", kNone, 2e-5}, GpuModel{"olmo3", "olmo3", kNone, 2e-5},
       GpuModel{"glm4", "glm4", kNone, 2e-5}, GpuModel{"granite", "granite", kNone, 2e-5},
+      GpuModel{"gpt_neox", "gpt_neox", kNone, 2e-5}, GpuModel{"phi", "phi", kNone, 2e-5},
+      GpuModel{"cohere2", "cohere2", kNone, 2e-5},
       GpuModel{"deepseek_v3", "deepseek_v3", kNone, 2e-5},
       GpuModel{"mixtral_ep2", "mixtral", kTwoExperts, 2e-5},
       GpuModel{"mixtral_ep2_flex", "mixtral", kTwoExperts + kFlex, 2e-5},

@@ -28,6 +28,18 @@ def gpt2(**fields):
     return config
 
 
+def gptj(**fields):
+    return {
+        "model_type": "gptj", "vocab_size": 300, "n_embd": 60, "n_layer": 3, "n_head": 3, "n_positions": 256, "rotary_dim": 8,
+        "bos_token_id": 0, "eos_token_id": 0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False, **fields}
+
+
+def falcon(**fields):
+    return {
+        "model_type": "falcon", "vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True, **fields}
+
+
 def rope(kind, **fields):
     return {"rope_scaling": {"rope_type": kind, **fields}}
 
@@ -164,6 +176,28 @@ CASES = {
     "starcoder2_window": (decoder("starcoder2", sliding_window=25, use_bias=False, hidden_act="gelu", tie_word_embeddings=False), 200),
     "stablelm": (decoder("stablelm", num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-4), 64),
     "stablelm_bias": (decoder("stablelm", num_key_value_heads=1, use_qkv_bias=True, partial_rotary_factor=0.5), 200),
+    "stablelm_parallel": (decoder("stablelm", num_key_value_heads=2, use_parallel_residual=True), 64),
+    "stablelm_norms": (decoder("stablelm", num_key_value_heads=1, use_parallel_residual=True, qk_layernorm=True), 200),
+    "gpt_neox": (decoder("gpt_neox", num_key_value_heads=None, layer_norm_eps=1e-4, rotary_pct=0.5), 64),
+    "gpt_neox_sequential": (decoder("gpt_neox", num_key_value_heads=None, use_parallel_residual=False, attention_bias=False,
+                                    rotary_pct=1.0, rotary_emb_base=500, rope_theta=None, tie_word_embeddings=True), 200),
+    "gpt_neox_linear": (decoder("gpt_neox", num_key_value_heads=None, rotary_pct=0.25, hidden_act="gelu_new", **rope("linear", factor=3.0)), 200),
+    "phi": (decoder("phi", num_key_value_heads=4), 64),
+    "phi_groups": (decoder("phi", num_key_value_heads=1, partial_rotary_factor=0.75, layer_norm_eps=1e-4, hidden_act="gelu"), 200),
+    "cohere": (decoder("cohere", tie_word_embeddings=True, logit_scale=0.3), 64),
+    "cohere_untied": (decoder("cohere", attention_bias=True, num_key_value_heads=4, layer_norm_eps=1e-4), 200),
+    "cohere_norms": (decoder("cohere", use_qk_norm=True, tie_word_embeddings=True), 64),
+    "cohere2": (decoder("cohere2", num_hidden_layers=4, tie_word_embeddings=True, sliding_window=17, logit_scale=0.5), 200),
+    "cohere2_pattern": (decoder("cohere2", num_hidden_layers=3, sliding_window=9, layer_types=[FULL, SLIDING, FULL],
+                                attention_bias=True), 64),
+    "falcon": (falcon(), 64),
+    "falcon_groups": (falcon(new_decoder_architecture=True, num_kv_heads=2, bias=True), 200),
+    "falcon_one_norm": (falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1,
+                               tie_word_embeddings=False), 64),
+    "falcon_sequential": (falcon(multi_query=False, parallel_attn=False, bias=True, rope_theta=500.0), 200),
+    "falcon_every_head": (falcon(multi_query=False, ffn_hidden_size=100, layer_norm_epsilon=1e-4), 64),
+    "gptj": (gptj(), 64),
+    "gptj_tied": (gptj(tie_word_embeddings=True, n_inner=100, rotary_dim=14, n_head=3, n_embd=48, activation_function="gelu"), 200),
     "exaone4": (decoder("exaone4", head_dim=16, sliding_window=None), 64),
     "exaone4_window": (decoder("exaone4", head_dim=20, num_hidden_layers=4, sliding_window=21, sliding_window_pattern=4,
                                **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -277,4 +311,15 @@ STORED = {
                              {"model_type": "qwen2_vl_vision", "depth": 1, "embed_dim": 8, "hidden_size": 24, "num_heads": 1,
                               "mlp_ratio": 1, "patch_size": 2, "spatial_merge_size": 2, "temporal_patch_size": 2},
                              image_token_id=58, video_token_id=57, vision_start_token_id=56, vision_end_token_id=55), 24),
+    "stablelm_parallel": (small(decoder("stablelm", num_attention_heads=4, num_key_value_heads=2, use_parallel_residual=True,
+                                        partial_rotary_factor=0.7, qk_layernorm=True)), 24),
+    "gpt_neox": (small(decoder("gpt_neox", num_attention_heads=4, num_key_value_heads=None, rotary_pct=0.7, rotary_emb_base=50,
+                               rope_theta=None)), 24),
+    "phi": (small(decoder("phi", num_attention_heads=4, num_key_value_heads=2, partial_rotary_factor=0.7, rope_theta=50.0)), 24),
+    "cohere": (small(decoder("cohere", num_attention_heads=4, num_key_value_heads=2, logit_scale=0.7, use_qk_norm=True)), 24),
+    "cohere2": (small(decoder("cohere2", num_attention_heads=4, sliding_window=7, layer_types=[SLIDING, FULL], logit_scale=0.7,
+                              tie_word_embeddings=True)), 24),
+    "falcon": ({**falcon(vocab_size=59, hidden_size=24, ffn_hidden_size=28, num_hidden_layers=2, max_position_embeddings=64,
+                         new_decoder_architecture=True, num_kv_heads=2, bias=True, rope_theta=50.0)}, 24),
+    "gptj": (gptj(vocab_size=59, n_embd=24, n_inner=28, n_layer=2, n_head=2, n_positions=64, rotary_dim=8), 24),
 }

@@ -27,17 +27,22 @@ class FamilyChoices {
 #define VIADUCT_MODEL_FAMILIES(family) \
   family(apertus)                      \
   family(arcee)                        \
+  family(cohere)                       \
+  family(cohere2)                      \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \
   family(ernie4_5)                     \
   family(exaone4)                      \
+  family(falcon)                       \
   family(gemma)                        \
   family(gemma2)                       \
   family(gemma3_text)                  \
   family(glm)                          \
   family(glm4)                         \
   family(gpt2)                         \
+  family(gpt_neox)                     \
   family(gpt_oss)                      \
+  family(gptj)                         \
   family(granite)                      \
   family(helium)                       \
   family(hunyuan_v1_dense)             \
@@ -49,6 +54,7 @@ class FamilyChoices {
   family(olmo2)                        \
   family(olmo3)                        \
   family(olmoe)                        \
+  family(phi)                          \
   family(phi3)                         \
   family(qwen2)                        \
   family(qwen2_moe)                    \
@@ -97,6 +103,12 @@ struct LlamaForm {
 };
 /// The same fields as a JSON object, without the epsilon of layer norms.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});
+/// For families whose heads fill the hidden size, whatever `head_dim` says: ConfigError if it says
+/// otherwise.
+void check_heads_fill(HfConfig& config, const ModelConfig& model);
+void expect_heads_fill(const ModelConfig& model, FamilyChoices& choices);
+/// For families whose every head has keys and values of its own.
+void expect_own_keys(const ModelConfig& model, FamilyChoices& choices);
 /// `attention_bias` of all four projections and `mlp_bias`, which Llama's files leave out.
 void read_llama_biases(HfConfig& config, ModelConfig& model);
 void write_llama_biases(const ModelConfig& model, nlohmann::ordered_json& json);
@@ -132,6 +144,11 @@ TensorNames gemma_norm_names();
 void refuse_bidirectional(HfConfig& config);
 /// Names of the tensors of a descendant of Llama.
 TensorNames llama_names();
+
+/// Command R, whose absent `rope_theta` is `base`, and what `auto` means for it but the base.
+ModelConfig read_cohere(HfConfig& config, double base);
+nlohmann::ordered_json write_cohere(const ModelConfig& model);
+void resolve_cohere(ModelFields& fields);
 
 /// GLM 4 in its first form, and what `auto` means for it.
 ModelConfig read_glm(HfConfig& config);

@@ -52,10 +52,8 @@ nlohmann::ordered_json write_gpt2(const ModelConfig& model) {
   choices.expect(!model.gated, "gated_linear_unit", "false", "true");
   choices.expect(model.positions == PositionKind::learned, "position_embedding_type",
                  "learned_absolute", "rope");
-  choices.expect(model.kv_heads == model.heads, "num_query_groups",
-                 fmt::format("num_attention_heads = {}", model.heads), model.kv_heads);
-  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
-                 "hidden_size / num_attention_heads", model.head_dim);
+  expect_own_keys(model, choices);
+  expect_heads_fill(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json;
   json["n_layer"] = model.layers;

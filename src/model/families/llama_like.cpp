@@ -121,6 +121,23 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaFor
   return json;
 }
 
+void check_heads_fill(HfConfig& config, const ModelConfig& model) {
+  VIADUCT_CHECK(ConfigError, model.head_dim * model.heads == model.hidden,
+                "{}: head_dim is {}, expected hidden_size {} / num_attention_heads {}, which "
+                "Hugging Face's code of the family takes",
+                config.where(), model.head_dim, model.hidden, model.heads);
+}
+
+void expect_heads_fill(const ModelConfig& model, FamilyChoices& choices) {
+  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
+                 "hidden_size / num_attention_heads", model.head_dim);
+}
+
+void expect_own_keys(const ModelConfig& model, FamilyChoices& choices) {
+  choices.expect(model.kv_heads == model.heads, "num_query_groups",
+                 fmt::format("num_attention_heads = {}", model.heads), model.kv_heads);
+}
+
 void read_llama_biases(HfConfig& config, ModelConfig& model) {
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   model.up_bias = model.down_bias = config.boolean("mlp_bias", false);

@@ -140,7 +140,38 @@ std::vector<test::TinyModel> variants() {
   ModelConfig trained = tiny_model("llama");  // an activation with parameters
   trained.family = "apertus";
   trained.gated = false, trained.xielu = true;
-  return {{"trained_activation", trained},
+  ModelConfig parallel = tiny_model("gpt2");  // each branch with a norm of its own
+  parallel.family = "falcon";
+  parallel.positions = PositionKind::rotary, parallel.rotary.width = 4;
+  parallel.kv_heads = 2;
+  parallel.parallel_block = true;
+  ModelConfig one_norm = parallel;
+  one_norm.family = "phi";
+  one_norm.shared_norm = one_norm.head_bias = true;
+  one_norm.tied_embeddings = false;
+  one_norm.logit_scale = 0.7, one_norm.logit_softcap = 2;
+  ModelConfig no_norm_bias = tiny_model("llama");
+  no_norm_bias.family = "cohere";
+  no_norm_bias.norm = NormKind::layer_norm, no_norm_bias.norm_bias = false;
+  no_norm_bias.parallel_block = no_norm_bias.shared_norm = true;
+  no_norm_bias.rotary.interleaved = no_norm_bias.tied_embeddings = true;
+  ModelConfig parallel_output_norms = tiny_model("gemma2");
+  parallel_output_norms.parallel_block = true;
+  ModelConfig parallel_without_norms = parallel_output_norms;
+  parallel_without_norms.input_norms = false;
+  ModelConfig own_weights = no_norm_bias;  // norms of heads, in one tensor
+  own_weights.qk_norm = own_weights.qk_norm_own_weights = true;
+  ModelConfig own_rms_weights = tiny_model("llama");  // the same, in a tensor of each head
+  own_rms_weights.family = "stablelm";
+  own_rms_weights.qk_norm = own_rms_weights.qk_norm_own_weights = true;
+  return {{"norms_of_heads", own_weights},
+          {"rms_norms_of_heads", own_rms_weights},
+          {"parallel_block", parallel},
+          {"parallel_block_shared_norm_head_bias", one_norm},
+          {"parallel_block_no_norm_bias", no_norm_bias},
+          {"parallel_block_output_norms", parallel_output_norms},
+          {"parallel_block_no_input_norms", parallel_without_norms},
+          {"trained_activation", trained},
           {"norms_behind_rotation", behind},
           {"norms_behind_composed_rotation", behind_composed},
           {"temperature", temperature},

@@ -145,5 +145,18 @@ TEST(ClosedForms, RecomputeKeepsWhatItSays) {
             2 * kTokens * kHiddenSize);
 }
 
+TEST(ClosedForms, ParallelBlocksKeepTheirInputOnce) {
+  const int64_t stream = 2 * kTokens * kHiddenSize, rows = statistics(kTokens, 1);
+  const int64_t two_norms = planned(kTokens, 1) + rows - stream,
+                one_norm = planned(kTokens, 1) + rows / 2 - 2 * stream;
+  const Overrides two{"model.parallel_block=true"},
+      one = two + Overrides{"model.parallel_block_shared_norm=true"},
+      again{"model.recompute_granularity=selective", "model.recompute_modules=[layernorm]"};
+  EXPECT_EQ(saved_by_layer(two), two_norms);
+  EXPECT_EQ(saved_by_layer(one), one_norm);
+  EXPECT_EQ(saved_by_layer(two + again), two_norms - 2 * stream);
+  EXPECT_EQ(saved_by_layer(one + again), one_norm - stream);
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "base/error.h"
 #include "model/family.h"
@@ -109,6 +110,52 @@ TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
   }
   EXPECT_THAT(refusal("llama", R"("rope_parameters": {)" + part + "}"),
               HasSubstr("partial_rotary_factor"));
+}
+
+/// transformers 4 writes the family's names and the common ones, 5 the common ones alone.
+TEST(HfConfig, TheNamesOfGptNeoxAndTheCommonOnesSayTheSame) {
+  const ModelConfig own =
+      read("gpt_neox", R"("rotary_pct": 0.5, "rotary_emb_base": 500, "head_dim": 8)");
+  EXPECT_EQ(own.rotary.base, 500);
+  EXPECT_EQ(own.rotary.width, 4);
+  for (const char* fields : {R"("rotary_pct": 0.5, "rotary_emb_base": 500, "rope_theta": 500.0,
+           "partial_rotary_factor": 0.5)",
+                             R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0,
+           "partial_rotary_factor": 0.5})"})
+    EXPECT_EQ(write_hf_config(read("gpt_neox", fields)), write_hf_config(own)) << fields;
+  EXPECT_EQ(read("gpt_neox", "").rotary.width, 2);
+  EXPECT_TRUE(read("gpt_neox", "").parallel_block);
+  EXPECT_FALSE(read("gpt_neox", R"("use_parallel_residual": false)").parallel_block);
+}
+
+TEST(HfConfig, FormsOfFalcon) {
+  const auto form = [](const std::string& fields) {
+    const ModelConfig model = read_hf_config(R"({"model_type": "falcon", "num_hidden_layers": 2,
+      "hidden_size": 16, "num_attention_heads": 2)" +
+                                                 fields + "}",
+                                             "config.json");
+    EXPECT_EQ(write_hf_config(read_hf_config(write_hf_config(model), "again")),
+              write_hf_config(model))
+        << fields;
+    return std::tuple(model.kv_heads, model.parallel_block, model.shared_norm);
+  };
+  EXPECT_EQ(form(""), std::tuple(1, true, true));
+  EXPECT_EQ(form(R"(, "num_kv_heads": 2)"), std::tuple(1, true, true));
+  EXPECT_EQ(form(R"(, "multi_query": false)"), std::tuple(2, true, true));
+  EXPECT_EQ(form(R"(, "parallel_attn": false)"), std::tuple(1, false, false));
+  EXPECT_EQ(form(R"(, "new_decoder_architecture": true, "num_kv_heads": 1)"),
+            std::tuple(1, true, false));
+  EXPECT_EQ(form(R"(, "new_decoder_architecture": true, "num_ln_in_parallel_attn": 1)"),
+            std::tuple(2, true, true));
+}
+
+TEST(HfConfig, LayersOfCohere2WithoutAWindowDoNotRotate) {
+  const ModelConfig model = read("cohere2", R"("sliding_window": 8, "sliding_window_pattern": 3)");
+  EXPECT_EQ(model.windows, (std::vector<int64_t>{8, 8, 0}));
+  EXPECT_EQ(model.no_rope, (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_EQ(write_hf_config(model),
+            write_hf_config(read("cohere2", R"("sliding_window": 8, "layer_types":
+    ["sliding_attention", "sliding_attention", "full_attention"])")));
 }
 
 TEST(HfConfig, LongRopeReadsItsOriginalLengthFromBothPlaces) {
@@ -239,8 +286,22 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"},
       {"llama", R"("hidden_act": "mish")"},
       {"llama", R"("use_mup": true)"},
-      {"stablelm", R"("use_parallel_residual": true)"},
-      {"stablelm", R"("qk_layernorm": true)"},
+      {"phi", R"("qk_layernorm": true)"},
+      {"cohere2", R"("use_qk_norm": true)"},
+      {"cohere", R"("rope_theta": null)"},
+      {"cohere", R"("logit_scale": 0, "rope_theta": 10000.0)"},
+      {"cohere2", R"("head_dim": 6)"},
+      {"gpt_neox", R"("head_dim": 6)"},
+      {"gpt_neox", R"("rope_theta": 500.0)"},
+      {"gpt_neox", R"("partial_rotary_factor": 1.0)"},
+      {"falcon", R"("alibi": true)"},
+      {"falcon", R"("hidden_dropout": 0.1)"},
+      {"falcon", R"("parallel_attn": false, "new_decoder_architecture": true)"},
+      {"falcon", R"("num_ln_in_parallel_attn": 2)"},
+      {"falcon", R"("apply_residual_connection_post_layernorm": true)"},
+      {"gptj", R"("rotary_dim": null)"},
+      {"gptj", R"("rope_theta": 500.0)"},
+      {"gptj", R"("scale_attn_weights": false)"},
       {"phi3", R"("rope_scaling": {"type": "longrope"})"},
       {"phi3", R"("rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 0],
                   "long_factor": [1, 1, 1, 1]})"},
@@ -257,8 +318,9 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"gpt2", R"("scale_attn_by_inverse_layer_idx": true)"}};
   for (const auto& [family, fields] : cases) {
     const std::string field = fields.substr(1, fields.find('"', 1) - 1);
-    const std::string fields_of =
-        family == "gpt2" ? R"({"model_type": "gpt2", )" + fields + "}" : config(family, fields);
+    const std::string fields_of = family == "gpt2" || family == "gptj" || family == "falcon"
+                                      ? R"({"model_type": ")" + family + R"(", )" + fields + "}"
+                                      : config(family, fields);
     try {
       read_hf_config(fields_of, "config.json");
       ADD_FAILURE() << fields << " was read";
@@ -272,7 +334,7 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
   EXPECT_THAT(
       refusal("llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"),
       HasSubstr("ramp"));
-  EXPECT_THAT(refusal("phi", ""), HasSubstr("phi"));
+  EXPECT_THAT(refusal("mamba", ""), HasSubstr("mamba"));
   EXPECT_THAT(refusal("llama", R"("rope_theta": 0)"), HasSubstr("model.rotary_base: 0"));
   EXPECT_THAT(refusal("llama", R"("rms_norm_eps": -1e-5)"),
               HasSubstr("model.layernorm_epsilon: -1e-05"));

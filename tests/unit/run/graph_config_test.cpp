@@ -87,6 +87,7 @@ TEST(GraphConfig, LayersAreCapturedInLayoutsThatStepsAreNot) {
   for (const Overrides& more : std::vector<Overrides>{
            {},
            {"model.cuda_graph_modules=[attn,mlp]"},
+           {"model.cuda_graph_modules=[attn,mlp]", "model.parallel_block=true"},
            kExperts,
            kExperts + Overrides{"model.cuda_graph_modules=[moe]"},
            kTwoExpertRanks + Overrides{"model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
@@ -108,6 +109,8 @@ TEST(GraphConfig, ModulesThatCannotBeCapturedAreRefused) {
   };
   for (const auto& [settings, why] : std::vector<std::pair<Overrides, std::string>>{
            {modules("attnn"), "there is no module \"attnn\"; expected attn"},
+           {modules("mlp") + Overrides{"model.parallel_block=true"},
+            "attn and mlp of a parallel block (model.parallel_block) are one piece"},
            {modules("mamba"), "no layer of this model is a Mamba layer; expected attn"},
            {modules("moe"), "this model has no experts (model.num_moe_experts); expected attn"},
            {kExperts + Overrides{"model.moe_layer_freq=1"} + modules("mlp"),
