@@ -307,13 +307,14 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     if (layers.embedding) {
       ParameterPointer position_table;
       if (config.positions != PositionKind::rotary) {
-        position_table = make.position_table("embedding.positions", names.position_embedding,
-                                             config.max_positions, config.hidden);
+        position_table =
+            make.position_table("embedding.positions", names.position_embedding,
+                                names.rows_before_positions + config.max_positions, config.hidden);
       }
       Layer& layer = chunk.layers.emplace_back(Layer{"embedding", {}});
-      layer.segments.push_back(std::make_unique<EmbeddingSegment>(
-          token_table(), position_table, config.embedding_scale,
-          ResidualDropout(config.embedding_dropout, "embedding.dropout"), config.padding_token));
+      layer.segments.push_back(std::make_unique<EmbeddingSegment>(EmbeddingParts{
+          token_table(), position_table, names.rows_before_positions, config.embedding_scale,
+          ResidualDropout(config.embedding_dropout, "embedding.dropout"), config.padding_token}));
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});

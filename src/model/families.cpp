@@ -76,7 +76,7 @@ FamilyModel read_family_model(HfConfig reader) {
   config.end_tokens = reader.integers("eos_token_id");
   const auto begin = reader.integers("bos_token_id");
   config.begin_token = begin.empty() ? -1 : begin.front();
-  config.init_std = reader.number("initializer_range", 0.02);
+  config.init_std = reader.number("initializer_range", config.init_std);
   if (config.windows.empty())
     config.windows.assign(
         static_cast<size_t>(std::max<int64_t>(0, std::min<int64_t>(config.layers, 1 << 20))), 0);

@@ -132,6 +132,7 @@ void check_model_config(const ModelConfig& config);
 /// "{}" is the layer number. Empty: the family has none.
 struct TensorNames {
   std::string token_embedding, position_embedding, final_norm, head;
+  int64_t rows_before_positions = 0;  // of the position table; no token looks them up (OPT)
   std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm, sinks;
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;

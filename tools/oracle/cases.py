@@ -26,6 +26,15 @@ def gpt2(**fields):
     return config
 
 
+def opt(**fields):
+    config = {
+        "model_type": "opt", "vocab_size": 300, "hidden_size": 60, "ffn_dim": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "max_position_embeddings": 256, "word_embed_proj_dim": 60, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "dropout": 0.0,
+    }
+    config.update(fields)
+    return config
+
+
 def rope(kind, **fields):
     return {"rope_scaling": {"rope_type": kind, **fields}}
 
@@ -136,6 +145,8 @@ CASES = {
         "yarn", factor=4.0, original_max_position_embeddings=64)), 200),
     "olmo3_layer_types": (decoder("olmo3", num_hidden_layers=3, sliding_window=9, layer_types=[FULL, SLIDING, SLIDING],
                                   rope_theta=500000.0), 64),
+    "opt": (opt(), 64),
+    "opt_gelu_untied": (opt(activation_function="gelu", enable_bias=False, tie_word_embeddings=False), 200),
     "phi3": (decoder("phi3", num_key_value_heads=4, sliding_window=None), 64),
     "phi3_part_window": (decoder("phi3", num_key_value_heads=1, partial_rotary_factor=0.75, sliding_window=21,
                                  tie_word_embeddings=True), 200),
@@ -208,6 +219,8 @@ STORED = {
     "olmo2": (small(decoder("olmo2", attention_bias=True)), 24),
     "olmo3": (small(decoder("olmo3", sliding_window=7, layer_types=[SLIDING, FULL], rope_theta=500000.0, **rope(
         "yarn", factor=4.0, original_max_position_embeddings=16))), 24),
+    "opt": (opt(vocab_size=59, hidden_size=24, ffn_dim=28, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+                word_embed_proj_dim=24), 24),
     "phi3": (small(decoder("phi3", partial_rotary_factor=0.7, sliding_window=9)), 24),
     "longrope": (small(decoder("phi3", sliding_window=None, original_max_position_embeddings=16, **rope(
         "longrope", short_factor=[1.0, 1.0, 1.5], long_factor=[1.0, 1.5, 4.0]))), 24),

@@ -44,6 +44,7 @@ class FamilyChoices {
   family(olmo2)                        \
   family(olmo3)                        \
   family(olmoe)                        \
+  family(opt)                          \
   family(phi3)                         \
   family(qwen2)                        \
   family(qwen2_moe)                    \
@@ -88,6 +89,9 @@ struct LlamaForm {
 };
 /// The same fields as a JSON object, without the epsilon of layer norms.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});
+/// `pad_token_id`, `fallback` where the file does not mention it; -1: none. Negative numbers count
+/// from the end of the vocabulary, as in torch.nn.Embedding.
+int64_t read_padding_token(HfConfig& config, int64_t fallback, int64_t vocabulary);
 /// `attention_bias` of all four projections and `mlp_bias`, which Llama's files leave out.
 void read_llama_biases(HfConfig& config, ModelConfig& model);
 void write_llama_biases(const ModelConfig& model, nlohmann::ordered_json& json);

@@ -118,6 +118,8 @@ std::vector<test::TinyModel> variants() {
   layer_norms.positions = PositionKind::rotary, layer_norms.rotary.width = 4;
   layer_norms.kv_heads = 1;
   layer_norms.windows = {3, 3};
+  ModelConfig later_positions = plain;  // rows before position 0, projections of their own
+  later_positions.family = "opt";
   ModelConfig squares = tiny_model("llama");
   squares.family = "arcee";
   squares.gated = false, squares.activation = ActivationKind::squared_relu;
@@ -128,6 +130,7 @@ std::vector<test::TinyModel> variants() {
           {"fused_gate", fused},
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
+          {"rows_before_positions", later_positions},
           {"squares_without_gate", squares},
           {"mixtral", tiny_model("mixtral")},
           {"wide_norms", wide_norms},

@@ -153,6 +153,10 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"qwen3", R"("compression_config": {"bits": 4})"},
       {"gemma", R"("use_bidirectional_attention": true)"},
       {"gemma2", R"("use_bidirectional_attention": true)"},
+      {"opt", R"("do_layer_norm_before": false)"},
+      {"opt", R"("word_embed_proj_dim": 8)"},
+      {"opt", R"("_remove_final_layer_norm": true)"},
+      {"opt", R"("layer_norm_elementwise_affine": false)"},
       {"gpt2", R"("scale_attn_by_inverse_layer_idx": true)"}};
   for (const auto& [family, fields] : cases) {
     const std::string field = fields.substr(1, fields.find('"', 1) - 1);
