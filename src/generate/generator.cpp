@@ -120,7 +120,8 @@ void Generator::start(int64_t sequences) {
                  .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
                  .dtype = settings_.layers.precision.activation,
                  .sequences = sequences,
-                 .positions = settings_.positions + room()});
+                 .positions = settings_.positions + room(),
+                 .chunk = config.attention_chunk()});
 }
 
 void Generator::truncate(int64_t i, int64_t tokens) {

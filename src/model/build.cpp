@@ -53,6 +53,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
   spec.window = c.window_of(layer);
+  spec.chunked = c.chunk_of(layer) > 0;
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   spec.method.library = c.library_attention;
@@ -64,7 +65,10 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
 RotaryEmbedding rotary_of(const Maker& m, int64_t layer, const RotaryTables& tables) {
   const ModelConfig& c = m.config;
   const auto& table = tables.windowed && c.window_of(layer) > 0 ? tables.windowed : tables.common;
-  return {c.rotates(layer) && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved};
+  RotaryEmbedding rotary{c.rotates(layer) && table ? &*table : nullptr, c.rope_fusion,
+                         c.rotary.interleaved};
+  if (!c.rotates(layer) && tables.no_rope_queries) rotary.query_table = &*tables.no_rope_queries;
+  return rotary;
 }
 
 /// The pieces of the layer before the activation: gate, if there is one, and up; each a logical
@@ -117,6 +121,10 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
                                ReplicaGradient::partial);
     parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), c.head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
+  }
+  if (c.qk_l2_norm && c.rotates(layer)) {
+    parts.q_norm.emplace(c.norm_eps, c.head_dim);
+    parts.k_norm.emplace(c.norm_eps, c.head_dim);
   }
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.attention_output_norm);
   return std::make_unique<AttentionSegment>(attention_spec(m, layer), std::move(parts), path);
@@ -181,13 +189,17 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
 /// Tables that no layer reads are not made.
 RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t positions,
                                 DType dtype) {
-  bool common = false, windowed = false;
+  bool common = false, windowed = false, plain = false;
   for (int64_t layer = 0; layer < c.layers; ++layer) {
+    plain = plain || !c.rotates(layer);
     if (!c.rotates(layer)) continue;
     (c.window_rotary_base > 0 && c.window_of(layer) > 0 ? windowed : common) = true;
   }
   RotaryTables tables;
   if (common) tables.common = make_rotary_table(device, c.rotary, positions, dtype);
+  if (plain && c.no_rope_temperature.any())
+    tables.no_rope_queries =
+        make_temperature_table(device, c.no_rope_temperature, c.head_dim, positions, dtype);
   if (windowed) {
     const RotarySpec spec{.width = c.rotary.width, .base = c.window_rotary_base};
     tables.windowed = make_rotary_table(device, spec, positions, dtype);

@@ -50,7 +50,8 @@ struct FamilyModel {
 /// Checks what further fields do not change. A router with one expert a token may get another score
 /// function from them.
 void check_before_further_fields(ModelConfig config) {
-  if (config.moe.routing.topk == 1) config.moe.routing.pre_softmax = true;
+  RoutingRule& routing = config.moe.routing;
+  if (routing.topk == 1 && routing.score == ScoreFunction::softmax) routing.pre_softmax = true;
   check_model_config(config);
 }
 

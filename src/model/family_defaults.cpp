@@ -31,8 +31,11 @@ void resolve_common(ModelFields& m) {
   m.latent.resolve();
   m.qk_layernorm.resolve(m.latent.multi_latent_attention.value());
   m.qk_layernorm_per_head.resolve(true);
+  m.qk_l2_norm.resolve(false);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
+  m.attention_chunk_size.resolve(std::nullopt);
+  m.attention_chunk_layers.resolve({});
   m.attn_logit_softcapping.resolve(std::nullopt);
   m.final_logit_softcapping.resolve(std::nullopt);
   m.softmax_scale.resolve(std::nullopt);
@@ -45,6 +48,8 @@ void resolve_common(ModelFields& m) {
   m.rope_scaling.resolve(Value{});
   m.window_rotary_base.resolve(std::nullopt);
   m.no_rope_freq.resolve({});
+  m.no_rope_temperature_scale.resolve(std::nullopt);
+  m.no_rope_temperature_length.resolve(8192);
   m.share_embeddings_and_output_weights.resolve(false);
   m.embedding_multiplier.resolve(1.0);
   m.residual_multiplier.resolve(1.0);

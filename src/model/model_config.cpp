@@ -66,6 +66,38 @@ void check_above_zero(const char* name, double value, std::vector<std::string>& 
     problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
 }
 
+/// Norms without weights, attention in chunks, and the temperature of layers without positions.
+void check_llama4_attention(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (!c.chunks.empty() && static_cast<int64_t>(c.chunks.size()) != c.layers) {
+    problems.push_back(
+        fmt::format("model.attention_chunk_layers: {} for {}",
+                    counted(static_cast<int64_t>(c.chunks.size()), "entry", "entries"),
+                    counted(c.layers, "layer")));
+  }
+  const auto refuse_norm = [&](bool refused, const char* with) {
+    if (c.qk_l2_norm && refused)
+      problems.push_back(fmt::format("model.qk_l2_norm: true is not implemented with {}", with));
+  };
+  refuse_norm(c.qk_norm, "qk_layernorm");
+  refuse_norm(c.latent.any(), "multi_latent_attention");
+  refuse_norm(c.positions != PositionKind::rotary, "positions other than rope");
+  // The norm stands after the rotation in Llama 4.
+  refuse_norm(c.rotary.attention_factor != 1,
+              "a rope_scaling that lengthens heads (yarn, longrope)");
+  const NoRopeTemperature& temperature = c.no_rope_temperature;
+  if (!temperature.any()) return;
+  check_above_zero("no_rope_temperature_scale", temperature.scale, problems);
+  if (temperature.length < 1)
+    problems.push_back(fmt::format("model.no_rope_temperature_length: {}, expected at least 1",
+                                   temperature.length));
+  if (c.latent.any() || c.head_dim % 2 != 0) {
+    problems.push_back(fmt::format(
+        "model.no_rope_temperature_scale: {} needs heads of an even size (kv_channels = {}) and no "
+        "multi_latent_attention",
+        temperature.scale, c.head_dim));
+  }
+}
+
 /// Norms of the stream and multipliers, and which layers rotate.
 void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
   if (!c.input_norms && !c.output_norms) {
@@ -79,6 +111,7 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     counted(static_cast<int64_t>(c.no_rope.size()), "entry", "entries"),
                     counted(c.layers, "layer")));
   }
+  check_llama4_attention(c, problems);
   check_above_zero("residual_multiplier", c.residual_scale, problems);
   check_above_zero("logit_multiplier", c.logit_scale, problems);
   if (c.window_rotary_base != 0)

@@ -3,11 +3,13 @@
 // Hugging Face `config.json` and provide the tensors' names; `build_model` makes its layers. Lower
 // folders do not depend on families.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "nn/moe/moe_config.h"
+#include "nn/no_rope_temperature.h"
 #include "nn/rotary_table.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
@@ -53,6 +55,9 @@ struct ModelConfig {
   /// attention: on the compressed vectors.
   bool qk_norm = false;
   bool qk_norm_per_head = true;
+  /// Norms without weights on the heads of q and k, in layers with rotary positions (Llama 4, which
+  /// has them after the rotation: that keeps lengths, and so it is the same).
+  bool qk_l2_norm = false;
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -74,11 +79,15 @@ struct ModelConfig {
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
+  NoRopeTemperature no_rope_temperature;  // of those layers
 
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool tied_embeddings = false;
 
   std::vector<int64_t> windows;  // per layer, 0: unlimited
+  /// Per layer, tokens of the chunks that attention is cut into, the same number in all that have
+  /// chunks (Llama 4); 0: it is not cut. Empty: no layer has chunks.
+  std::vector<int64_t> chunks;
   double attention_scale = 0;    // of q·k
   double attention_softcap = 0;  // 0: none
   double logit_softcap = 0;
@@ -107,6 +116,14 @@ struct ModelConfig {
   /// 0: unlimited.
   int64_t window_of(int64_t block) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(kind_of(block))];
+  }
+
+  int64_t chunk_of(int64_t block) const {
+    return chunks.empty() ? 0 : chunks[static_cast<size_t>(kind_of(block))];
+  }
+  /// Of those layers that have chunks; 0: none has.
+  int64_t attention_chunk() const {
+    return chunks.empty() ? 0 : *std::max_element(chunks.begin(), chunks.end());
   }
 
   std::vector<int64_t> end_tokens;  // eos ids of the configuration, may be empty
@@ -144,6 +161,7 @@ struct TensorNames {
   // Copies of the token embedding and the head that checkpoints have in such a layer.
   std::string mtp_token_embedding, mtp_head;
   std::string router, expert_gate, expert_up, expert_down;  // the second "{}" is the expert
+  bool expert_halves = false;  // where expert_up is gate and up: all of gate, then all of up
   std::string
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
   // Of the expert that all tokens use; the router is the gate of its result.

@@ -122,6 +122,11 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "qk_layernorm: on each head; false: over all heads of query, and over all of key "
              "(OLMoE).")
       .constraint("false needs num_query_groups divisible by tp");
+  group
+      .field("qk_l2_norm", config.qk_l2_norm,
+             "Norms without weights on each head of query and key, in layers with rotary positions "
+             "(Llama 4).")
+      .constraint("needs rope; not with qk_layernorm or multi_latent_attention");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
@@ -134,6 +139,20 @@ void add_attention(FieldGroup& group, ModelFields& config) {
           "1 for a layer with the window, 0 for one without; empty: the window is on every layer.")
       .range(0, 1)
       .alias("window_attn_skip_freq")
+      .constraint("one entry per layer");
+  group
+      .field(
+          "attention_chunk_size", config.attention_chunk_size,
+          "Documents are cut into chunks of this many tokens, and a query attends to the keys of "
+          "its chunk alone (Llama 4); null: not cut.")
+      .range(1, kMostPositions)
+      .in("tokens")
+      .constraint("with context_parallel_size > 1 those layers need cp_comm_type=a2a");
+  group
+      .field("attention_chunk_layers", config.attention_chunk_layers,
+             "1 for a layer that attends in chunks, 0 for one that attends to the whole document; "
+             "empty: every layer does.")
+      .range(0, 1)
       .constraint("one entry per layer");
   group
       .field("attn_logit_softcapping", config.attn_logit_softcapping,
@@ -207,6 +226,17 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "positions (SmolLM 3); empty: all have them.")
       .range(0, 1)
       .constraint("one entry per layer");
+  group
+      .field("no_rope_temperature_scale", config.no_rope_temperature_scale,
+             "a in 1 + a · ln(1 + ⌊(p + 1) / no_rope_temperature_length⌋), the factor on the query "
+             "at position p in layers of no_rope_freq (Llama 4); null: none.")
+      .positive()
+      .constraint("needs an even kv_channels; not with multi_latent_attention");
+  group
+      .field("no_rope_temperature_length", config.no_rope_temperature_length,
+             "Positions over which that factor stays the same.")
+      .range(1, kMostPositions)
+      .in("tokens");
   group
       .field("apply_rope_fusion", config.apply_rope_fusion,
              "Rotary positions in one op, in place; false: composed of look-ups, copies, products "

@@ -40,10 +40,12 @@ struct ModelFields {
   Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias;
 
   // Attention.
-  Auto<bool> qk_layernorm, qk_layernorm_per_head;
+  Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_l2_norm;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;
+  Auto<std::optional<int64_t>> attention_chunk_size;
+  Auto<std::vector<int64_t>> attention_chunk_layers;
   Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
   Auto<std::optional<double>> softmax_scale;
   Auto<std::string> softmax_type;
@@ -64,6 +66,8 @@ struct ModelFields {
   Auto<Value> rope_scaling;
   Auto<std::optional<double>> window_rotary_base;
   Auto<std::vector<int64_t>> no_rope_freq;
+  Auto<std::optional<double>> no_rope_temperature_scale;
+  Auto<int64_t> no_rope_temperature_length;
   bool apply_rope_fusion = true;
 
   // Embeddings.

@@ -39,7 +39,7 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
     heads.q = as_heads(parts_.q_wide_norm->forward(context, as_rows(heads.q), saved));
   if (parts_.k_wide_norm)
     heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
-  heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, tag);
+  heads.q = parts_.rotary.of_queries().apply(context.ops, batch.positions, heads.q, tag);
   heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
   return core_.prepare(context, heads, saved);
 }
@@ -100,7 +100,8 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   if (both) parts_.projection.backward_weight(context, saved);
   // d.q [T, N, D], d.k and d.v [T, K, D]
   AttentionHeads d = core_.backward(context, batch, d_heads, saved);
-  d.q = parts_.rotary.apply(context.ops, batch.positions, d.q, MemoryTag::activations, true);
+  d.q = parts_.rotary.of_queries().apply(context.ops, batch.positions, d.q, MemoryTag::activations,
+                                         true);
   d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);
   const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]
       {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});

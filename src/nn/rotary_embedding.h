@@ -13,6 +13,14 @@ struct RotaryEmbedding {
   /// separate ops, with intermediates in the format of the tables.
   bool fused = true;
   bool interleaved = false;  ///< pairs are neighbours (only if fused)
+  /// Of queries, where they have another (attention temperature); null: `table`.
+  const RotaryTable* query_table = nullptr;
+
+  RotaryEmbedding of_queries() const {
+    RotaryEmbedding queries = *this;
+    if (query_table != nullptr) queries.table = query_table;
+    return queries;
+  }
 
   /// x [T, N, D] rotated by `positions` (`inverse`: back, the gradient): x itself, changed, or a
   /// new tensor with `tag`.

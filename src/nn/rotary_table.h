@@ -49,6 +49,7 @@ struct RotaryTable {
 /// Those of a model's layers; absent where no layer reads one.
 struct RotaryTables {
   std::optional<RotaryTable> common, windowed;  // of layers with a sliding window, if they differ
+  std::optional<RotaryTable> no_rope_queries;   // of layers whose heads are not rotated
 };
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype);

@@ -1,6 +1,8 @@
 // Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have no
 // effect.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "run/graph_config.h"
 #include "run/no_effect_rules.h"
@@ -119,6 +121,24 @@ const std::vector<NoEffectRule>& training_without_effect() {
              c.optimizer.optimizer != "adafactor" || !c.optimizer.adafactor_scale_parameter,
              c.optimizer.optimizer != "adafactor" ? "optimizer.optimizer = " + c.optimizer.optimizer
                                                   : "optimizer.adafactor_scale_parameter = false");
+       }},
+      {{"model.attention_chunk_layers"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.attention_chunk_size.value(),
+                          "model.attention_chunk_size is null");
+       }},
+      {{"model.no_rope_temperature_scale"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.model.position_embedding_type.value() != "rope")
+           return "model.position_embedding_type = " + c.model.position_embedding_type.value();
+         const std::vector<int64_t>& layers = c.model.no_rope_freq.value();
+         return reason_if(std::ranges::find(layers, 1) == layers.end(),
+                          "model.no_rope_freq has no layer without rotary positions");
+       }},
+      {{"model.no_rope_temperature_length"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.no_rope_temperature_scale.value(),
+                          "model.no_rope_temperature_scale is null");
        }},
       {{"model.window_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {

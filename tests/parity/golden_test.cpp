@@ -133,7 +133,7 @@ std::vector<Case> all_cases() {
         "deepseek_v2_lite", "deepseek_v3", "gpt_oss",   "gemma",     "gemma2",   "yarn",
         "linear_rope",      "gemma3_text", "smollm3",   "olmo2",     "olmo3",    "phi3",
         "longrope",         "glm",         "glm4",      "granite",   "seed_oss", "arcee",
-        "ernie4_5",         "starcoder2",  "stablelm",  "exaone4",   "opt"})
+        "ernie4_5",         "starcoder2",  "stablelm",  "exaone4",   "opt",      "llama4_text"})
     cases.push_back({name, std::string(name) + "/model"});
   return cases;
 }
@@ -141,8 +141,8 @@ std::vector<Case> all_cases() {
 std::vector<Case> continuous_cases() {
   std::vector<Case> cases = all_cases();
   std::erase_if(cases, [](const Case& c) {
-    return c.name == "mixtral" || c.name == "gpt_oss" || c.name.ends_with("moe") ||
-           c.name.starts_with("deepseek");
+    return c.name == "mixtral" || c.name == "gpt_oss" || c.name == "llama4_text" ||
+           c.name.ends_with("moe") || c.name.starts_with("deepseek");
   });
   return cases;
 }

@@ -39,6 +39,7 @@ class FamilyChoices {
   family(gpt_oss)                      \
   family(granite)                      \
   family(llama)                        \
+  family(llama4_text)                  \
   family(mistral)                      \
   family(mixtral)                      \
   family(olmo2)                        \
@@ -205,6 +206,11 @@ int64_t read_switched_window(HfConfig& config, int64_t unsaid);
 void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Adds `sliding_window` of a family whose layers all have the same; null: none.
 void write_common_window(const ModelConfig& model, nlohmann::ordered_json& json);
+/// 1 for a layer without rotary positions; empty: all have them. In the file's `no_rope_layers` 1
+/// stands for those that have them; without it `no_rope_layer_interval` says which is the next
+/// without.
+std::vector<int64_t> read_layers_without_rotary(HfConfig& config, int64_t layers);
+void write_layers_without_rotary(const ModelConfig& model, nlohmann::ordered_json& json);
 /// A field that says every how many layers something comes; ConfigError below 1.
 int64_t read_interval(HfConfig& config, std::string_view field, int64_t unsaid);
 

@@ -118,6 +118,16 @@ std::vector<test::TinyModel> variants() {
   layer_norms.positions = PositionKind::rotary, layer_norms.rotary.width = 4;
   layer_norms.kv_heads = 1;
   layer_norms.windows = {3, 3};
+  ModelConfig chunks = tiny_model("mixtral");
+  chunks.family = "llama4_text";
+  chunks.rotary.interleaved = chunks.qk_l2_norm = true;
+  chunks.no_rope = {0, 1}, chunks.chunks = {3, 0};
+  chunks.no_rope_temperature = {.scale = 0.5, .length = 2};
+  chunks.moe.routing = {.score = ScoreFunction::sigmoid, .topk = 1};
+  chunks.moe.weighs_input = true;
+  chunks.moe.layers = {1, 0};
+  chunks.moe.feed_forward = chunks.moe.shared_feed_forward = 10;
+  chunks.attention_dropout = 0.2;
   ModelConfig later_positions = plain;  // rows before position 0, projections of their own
   later_positions.family = "opt";
   ModelConfig squares = tiny_model("llama");
@@ -130,6 +140,7 @@ std::vector<test::TinyModel> variants() {
           {"fused_gate", fused},
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
+          {"chunks_and_weighted_inputs", chunks},
           {"rows_before_positions", later_positions},
           {"squares_without_gate", squares},
           {"mixtral", tiny_model("mixtral")},
@@ -203,8 +214,9 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     RankContext rank = engine.context(true, false);
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
-    engine.model().forward(rank, 0, {}, upload(*device, batch, GetParam().config.vocabulary, 16),
-                           {}, nothing);
+    engine.model().forward(
+        rank, 0, {}, upload(*device, batch, GetParam().config.vocabulary, 16, engine.batch_place()),
+        {}, nothing);
     const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
     sum_value(rank.ops, {rank.loss_state, value});
     return *value.data<double>();

@@ -92,6 +92,32 @@ TEST(HfConfig, DefaultsOfKindsOfLayersAreThoseOfTheFamily) {
   EXPECT_TRUE(read("exaone4", R"("sliding_window": null)").no_rope.empty());
 }
 
+TEST(HfConfig, LayersOfLlama4FollowTheirRotaryPositions) {
+  const std::string chunk = R"("attention_chunk_size": 8, "no_rope_layers": [1, 0, 1])";
+  const ModelConfig model = read("llama4_text", chunk);
+  EXPECT_EQ(model.chunks, (std::vector<int64_t>{8, 0, 8}));
+  EXPECT_EQ(model.no_rope, (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_EQ(write_hf_config(model),
+            write_hf_config(read("llama4_text", chunk + R"(, "layer_types": ["chunked_attention",
+    "full_attention", "chunked_attention"])")));
+  EXPECT_TRUE(read("llama4_text", R"("attention_chunk_size": null)").chunks.empty());
+  EXPECT_EQ(read("llama4_text", "").chunks, std::vector<int64_t>(3, 8192));
+  EXPECT_EQ(read("llama4_text", R"("interleave_moe_layer_step": 2)").moe.layers,
+            (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_EQ(read("llama4_text", R"("moe_layers": [0, 2])").moe.layers,
+            (std::vector<int64_t>{1, 0, 1}));
+  // Published files have a number in the place of a switch.
+  for (const char* on : {"4", "true"})
+    EXPECT_TRUE(read("llama4_text", R"("attn_temperature_tuning": )" + std::string(on))
+                    .no_rope_temperature.any());
+  for (const char* off : {"0", "false"})
+    EXPECT_FALSE(read("llama4_text", R"("attn_temperature_tuning": )" + std::string(off))
+                     .no_rope_temperature.any());
+  EXPECT_THAT(refusal("llama4_text", R"("use_qk_norm": true, "rope_scaling": {"rope_type": "yarn",
+    "factor": 4.0, "original_max_position_embeddings": 16})"),
+              HasSubstr("qk_l2_norm"));
+}
+
 TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
   const std::string part = R"("partial_rotary_factor": 0.5)";
   for (const char* family : {"phi3", "stablelm", "glm", "glm4"}) {
@@ -153,6 +179,11 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"qwen3", R"("compression_config": {"bits": 4})"},
       {"gemma", R"("use_bidirectional_attention": true)"},
       {"gemma2", R"("use_bidirectional_attention": true)"},
+      {"llama4_text", R"("num_experts_per_tok": 2)"},
+      {"llama4_text", R"("moe_layers": [3])"},
+      {"llama4_text", R"("layer_types": ["sliding_attention", "full_attention",
+                         "full_attention"])"},
+      {"llama4_text", R"("floor_scale": 0)"},
       {"opt", R"("do_layer_norm_before": false)"},
       {"opt", R"("word_embed_proj_dim": 8)"},
       {"opt", R"("_remove_final_layer_norm": true)"},

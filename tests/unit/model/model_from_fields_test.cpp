@@ -60,6 +60,9 @@ const std::map<std::string, std::string> kConfigs{
     {"llama", small("llama", 2, R"("attention_bias": true, "mlp_bias": false,
          "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
          "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})")},
+    {"llama4_text", small("llama4_text", 4, R"("head_dim": 20, "intermediate_size_mlp": 40,
+         "num_local_experts": 6, "interleave_moe_layer_step": 2, "attention_chunk_size": 16,
+         "no_rope_layers": [1, 0, 1, 1], "attn_scale": 0.3, "floor_scale": 32)")},
     {"mistral", small("mistral", 2, R"("sliding_window": 16)")},
     {"mixtral", small("mixtral", 2, R"("num_local_experts": 5, "num_experts_per_tok": 3)")},
     {"olmo2", small("olmo2", 4, R"("attention_bias": true)")},
@@ -107,6 +110,9 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.residual_scale, model.residual_scale);
     EXPECT_EQ(again.logit_scale, model.logit_scale);
     EXPECT_EQ(again.no_rope, model.no_rope);
+    EXPECT_EQ(again.no_rope_temperature, model.no_rope_temperature);
+    EXPECT_EQ(again.chunks, model.chunks);
+    EXPECT_EQ(again.qk_l2_norm, model.qk_l2_norm);
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
     EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);

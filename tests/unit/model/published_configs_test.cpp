@@ -36,6 +36,8 @@ const std::map<std::string, int64_t>& published() {
       {"Llama-3.1-8B", 8'030'261'248},
       {"Llama-3.2-1B", 1'235'814'400},
       {"Llama-3.2-3B-Instruct", 3'212'749'824},
+      {"Llama-4-Maverick-17B-128E", 400'711'848'960},  // without its vision model
+      {"Llama-4-Scout-17B-16E", 107'769'861'120},      // as above
       {"Meta-Llama-3-8B", 8'030'261'248},
       {"Mistral-7B-Instruct-v0.2", 7'241'732'096},
       {"Mistral-7B-v0.1", 7'241'732'096},
@@ -202,6 +204,16 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(read("stablelm-2-1_6b").rotary.width, 16);
   EXPECT_TRUE(read("EXAONE-4.0-1.2B").rotates(3));
   EXPECT_FALSE(read("EXAONE-4.0-32B").rotates(3));
+  const ModelConfig scout = read("Llama-4-Scout-17B-16E");
+  EXPECT_TRUE(scout.qk_l2_norm);
+  EXPECT_EQ(scout.chunk_of(2), 8192);
+  EXPECT_EQ(scout.chunk_of(3), 0);
+  EXPECT_FALSE(scout.rotates(3));
+  EXPECT_TRUE(scout.moe.weighs_input);
+  const ModelConfig maverick = read("Llama-4-Maverick-17B-128E");
+  EXPECT_FALSE(maverick.qk_l2_norm);
+  EXPECT_FALSE(maverick.moe.routes(0));
+  EXPECT_TRUE(maverick.moe.routes(1));
   const ModelConfig third = read("DeepSeek-V3");
   EXPECT_EQ(third.moe.routing.score, ScoreFunction::sigmoid);
   EXPECT_EQ(third.moe.routing.groups, 8);
