@@ -23,6 +23,7 @@ struct Maker {
   const LayerSettings& settings;
   const ModelPlace& place;
   const ParameterMaker& make;
+  std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;
 };
 
 /// The pieces of the QKV layer: three logical tensors, or runs of a fused one.
@@ -108,6 +109,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer,
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
+  parts.linear_bias = m.linear_bias;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
     const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
@@ -184,6 +186,18 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
                  ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale)};
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
   return std::make_unique<MlpSegment>(std::move(parts));
+}
+
+/// Those of the heads of this tensor rank; null where positions are others.
+std::shared_ptr<const LinearBiasTables> make_linear_bias(Device& device, const ModelConfig& c,
+                                                         const ModelPlace& place, int64_t positions,
+                                                         DType dtype) {
+  if (c.positions != PositionKind::linear_bias) return nullptr;
+  const std::vector<double> slopes = linear_bias_slopes(c.heads, c.linear_bias_exponent);
+  const int64_t here = c.heads / place.tp;
+  const auto first = slopes.begin() + here * place.tp_rank;
+  return std::make_shared<const LinearBiasTables>(
+      make_linear_bias_tables(device, {first, first + here}, c.attention_scale, positions, dtype));
 }
 
 /// Tables that no layer reads are not made.
@@ -295,7 +309,10 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                 positions, config.max_positions);
   const TensorNames& names = model_family(config.family).names;
   const ParameterMaker make(config, names, settings, place);
-  const Maker maker{config, names, settings, place, make};
+  const Maker maker{
+      config,   names,
+      settings, place,
+      make,     make_linear_bias(device, config, place, positions, settings.precision.activation)};
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) held.push_back({true, 0, config.layers, true});
 
@@ -318,7 +335,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     chunk.holds = layers;
     if (layers.embedding) {
       ParameterPointer position_table;
-      if (config.positions != PositionKind::rotary) {
+      if (config.positions == PositionKind::learned) {
         position_table =
             make.position_table("embedding.positions", names.position_embedding,
                                 names.rows_before_positions + config.max_positions, config.hidden);

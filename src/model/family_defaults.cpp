@@ -42,6 +42,7 @@ void resolve_common(ModelFields& m) {
   m.softmax_type.resolve("vanilla");
   m.attention_backend.resolve("flash");
   m.position_embedding_type.resolve("rope");
+  m.alibi_bias_max.resolve(8.0);
   m.rotary_base.resolve(10000.0);
   m.rotary_percent.resolve(1.0);
   m.rotary_interleaved.resolve(false);

@@ -98,6 +98,21 @@ void check_llama4_attention(const ModelConfig& c, std::vector<std::string>& prob
   }
 }
 
+void check_linear_bias(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (c.positions != PositionKind::linear_bias) return;
+  check_above_zero("alibi_bias_max", c.linear_bias_exponent, problems);
+  check_above_zero("softmax_scale", c.attention_scale, problems);
+  const auto refuse = [&](bool refused, const char* field, const char* why) {
+    if (refused)
+      problems.push_back(fmt::format(
+          "model.{} is not implemented with position_embedding_type = alibi, {}", field, why));
+  };
+  // The bias of a score is that of its distance plus what all scores of the query have in common.
+  refuse(c.attention_softcap != 0, "attn_logit_softcapping", "which adds to capped scores");
+  refuse(c.attention_sinks, "softmax_type: learnable", "which shifts the scores beside the sinks");
+  refuse(c.latent.any(), "multi_latent_attention", "whose heads have no room for it");
+}
+
 /// Norms of the stream and multipliers, and which layers rotate.
 void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
   if (!c.input_norms && !c.output_norms) {
@@ -112,6 +127,7 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     counted(c.layers, "layer")));
   }
   check_llama4_attention(c, problems);
+  check_linear_bias(c, problems);
   check_above_zero("residual_multiplier", c.residual_scale, problems);
   check_above_zero("logit_multiplier", c.logit_scale, problems);
   if (c.window_rotary_base != 0)

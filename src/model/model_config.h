@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/linear_bias.h"
 #include "nn/moe/moe_config.h"
 #include "nn/no_rope_temperature.h"
 #include "nn/rotary_table.h"
@@ -16,7 +17,7 @@
 
 namespace viaduct {
 
-enum class PositionKind { learned, rotary };
+enum class PositionKind { learned, rotary, linear_bias };
 
 /// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
 /// values of all heads come from one compressed vector of a token, queries may.
@@ -75,7 +76,8 @@ struct ModelConfig {
   bool router_bias = false;  // of the router's product
 
   PositionKind positions = PositionKind::rotary;
-  RotarySpec rotary;  // rotary positions only
+  RotarySpec rotary;                // rotary positions only
+  double linear_bias_exponent = 8;  // of the steepest slopes of linear biases (nn/linear_bias.h)
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
@@ -109,6 +111,10 @@ struct ModelConfig {
   }
   /// Dv: size of a head of values.
   int64_t value_dim() const { return latent.any() ? latent.value_dim : head_dim; }
+  /// Size of a head of queries and keys as attention multiplies them.
+  int64_t key_dim() const {
+    return head_dim + (positions == PositionKind::linear_bias ? kLinearBiasDims : 0);
+  }
   bool rotates(int64_t block) const {
     return positions == PositionKind::rotary &&
            (no_rope.empty() || no_rope[static_cast<size_t>(kind_of(block))] == 0);

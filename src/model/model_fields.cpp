@@ -196,8 +196,20 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "runs in three ops.")
       .constraint("false changes nothing under flash attention or FP32 activations")
       .on_resume(resume::other_rounding);
-  group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
-      .one_of({"rope", "learned_absolute"});
+  group
+      .field(
+          "position_embedding_type", config.position_embedding_type,
+          "How positions enter. alibi: each head adds its slope times the distance of the key to "
+          "its scores (Bloom, MPT); queries and keys have 8 more dims for it.")
+      .one_of({"rope", "learned_absolute", "alibi"})
+      .constraint(
+          "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
+          "multi_latent_attention nor fp8_dot_product_attention");
+  group
+      .field("alibi_bias_max", config.alibi_bias_max,
+             "The last slope of alibi is 2 to the power of minus this (of 2^n heads; others have "
+             "those of the next such number, and every second one between them).")
+      .positive();
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()

@@ -61,6 +61,7 @@ struct ModelFields {
 
   // Positions.
   Auto<std::string> position_embedding_type;
+  Auto<double> alibi_bias_max;
   Auto<double> rotary_base, rotary_percent;
   Auto<bool> rotary_interleaved;
   Auto<Value> rope_scaling;

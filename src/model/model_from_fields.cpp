@@ -37,6 +37,28 @@ ActivationKind activation_kind(const std::string& name) {
   fail<ConfigError>("model.activation_func: '{}' is not known", name);
 }
 
+struct PositionName {
+  const char* name;
+  PositionKind kind;
+};
+constexpr PositionName kPositions[] = {{"rope", PositionKind::rotary},
+                                       {"learned_absolute", PositionKind::learned},
+                                       {"alibi", PositionKind::linear_bias}};
+
+std::string position_name(PositionKind kind) {
+  for (const auto& known : kPositions) {
+    if (known.kind == kind) return known.name;
+  }
+  return "";
+}
+
+PositionKind position_kind(const std::string& name) {
+  for (const auto& known : kPositions) {
+    if (name == known.name) return known.kind;
+  }
+  fail<ConfigError>("model.position_embedding_type: '{}' is not known", name);
+}
+
 RotarySpec rotary_of(const ModelFields& fields) {
   RotarySpec rotary;
   // A whole number of pairs.
@@ -123,9 +145,10 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   take_moe(fields.moe, model.moe);
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
                                                      : std::nullopt);
-  const bool learned = model.positions == PositionKind::learned;
-  fields.position_embedding_type.resolve(learned ? "learned_absolute" : "rope");
-  if (!learned) {
+  fields.position_embedding_type.resolve(position_name(model.positions));
+  if (model.positions == PositionKind::linear_bias)
+    fields.alibi_bias_max.resolve(model.linear_bias_exponent);
+  if (model.positions == PositionKind::rotary) {
     fields.rotary_base.resolve(model.rotary.base);
     fields.rotary_percent.resolve(
         model.latent.any() ? 1.0
@@ -199,13 +222,14 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;
   model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
   model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
-  const bool learned = fields.position_embedding_type.value() == "learned_absolute";
-  model.positions = learned ? PositionKind::learned : PositionKind::rotary;
-  model.rotary = learned ? RotarySpec{} : rotary_of(fields);
-  model.window_rotary_base = learned ? 0 : fields.window_rotary_base.value().value_or(0);
-  model.no_rope = learned ? std::vector<int64_t>{} : fields.no_rope_freq.value();
+  model.positions = position_kind(fields.position_embedding_type.value());
+  model.linear_bias_exponent = fields.alibi_bias_max.value();
+  const bool rotates = model.positions == PositionKind::rotary;
+  model.rotary = rotates ? rotary_of(fields) : RotarySpec{};
+  model.window_rotary_base = rotates ? fields.window_rotary_base.value().value_or(0) : 0;
+  model.no_rope = rotates ? fields.no_rope_freq.value() : std::vector<int64_t>{};
   model.no_rope_temperature = {};
-  if (const auto& scale = fields.no_rope_temperature_scale.value(); scale && !learned)
+  if (const auto& scale = fields.no_rope_temperature_scale.value(); scale && rotates)
     model.no_rope_temperature = {*scale, fields.no_rope_temperature_length.value()};
   model.qkv_bias = fields.add_qkv_bias.value();
   model.projection_bias = fields.add_attention_output_bias.value();

@@ -41,6 +41,8 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
     heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
   heads.q = parts_.rotary.of_queries().apply(context.ops, batch.positions, heads.q, tag);
   heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
+  if (parts_.linear_bias != nullptr)
+    heads = add_linear_bias(context, *parts_.linear_bias, batch.positions, heads, tag);
   return core_.prepare(context, heads, saved);
 }
 
@@ -100,6 +102,7 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   if (both) parts_.projection.backward_weight(context, saved);
   // d.q [T, N, D], d.k and d.v [T, K, D]
   AttentionHeads d = core_.backward(context, batch, d_heads, saved);
+  if (parts_.linear_bias != nullptr) d = without_linear_bias(d);
   d.q = parts_.rotary.of_queries().apply(context.ops, batch.positions, d.q, MemoryTag::activations,
                                          true);
   d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);

@@ -6,6 +6,7 @@
 
 #include "nn/core_attention.h"
 #include "nn/linear.h"
+#include "nn/linear_bias.h"
 #include "nn/norm.h"
 #include "nn/residual.h"
 #include "nn/rotary_embedding.h"
@@ -25,7 +26,8 @@ struct AttentionParts {
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
-  std::shared_ptr<const Parameter> sinks;  // [heads]; null: none
+  std::shared_ptr<const Parameter> sinks;                         // [heads]; null: none
+  std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;  // ALiBi; null: none
 };
 
 class AttentionSegment final : public StreamSegment {

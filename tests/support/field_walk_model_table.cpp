@@ -127,6 +127,7 @@ std::vector<FieldCase> model_cases() {
       {"model.attention_softmax_in_fp32", "false", kNumbers,
        kBf16 + Overrides{"model.attention_backend=unfused"}},
       {"model.position_embedding_type", "learned_absolute", kSaid},
+      {"model.alibi_bias_max", "4", kNumbers, {"model.position_embedding_type=alibi"}},
       {"model.rotary_base", "50", kNumbers},
       {"model.rotary_interleaved", "true", kNumbers},
       {"model.rotary_percent", "0.5", kNumbers},

@@ -128,6 +128,13 @@ std::vector<test::TinyModel> variants() {
   chunks.moe.layers = {1, 0};
   chunks.moe.feed_forward = chunks.moe.shared_feed_forward = 10;
   chunks.attention_dropout = 0.2;
+  ModelConfig distances = tiny_model("llama");  // slopes of heads, of three: not a power of two
+  distances.positions = PositionKind::linear_bias;
+  distances.heads = distances.kv_heads = 3;
+  distances.attention_dropout = 0.2;
+  ModelConfig distances_unfused = distances;
+  distances_unfused.flash_attention = false;
+  distances_unfused.kv_heads = 1, distances_unfused.linear_bias_exponent = 3;
   ModelConfig later_positions = plain;  // rows before position 0, projections of their own
   later_positions.family = "opt";
   ModelConfig squares = tiny_model("llama");
@@ -141,6 +148,8 @@ std::vector<test::TinyModel> variants() {
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
           {"chunks_and_weighted_inputs", chunks},
+          {"linear_bias", distances},
+          {"linear_bias_unfused", distances_unfused},
           {"rows_before_positions", later_positions},
           {"squares_without_gate", squares},
           {"mixtral", tiny_model("mixtral")},
