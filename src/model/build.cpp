@@ -341,9 +341,14 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                                 names.rows_before_positions + config.max_positions, config.hidden);
       }
       Layer& layer = chunk.layers.emplace_back(Layer{"embedding", {}});
+      std::optional<Norm> norm;
+      if (config.embedding_norm)
+        norm = make.norm("embedding.norm", names.embedding_norm, config.hidden, config.norm,
+                         stream_gradient(settings));
       layer.segments.push_back(std::make_unique<EmbeddingSegment>(EmbeddingParts{
           token_table(), position_table, names.rows_before_positions, config.embedding_scale,
-          ResidualDropout(config.embedding_dropout, "embedding.dropout"), config.padding_token}));
+          std::move(norm), ResidualDropout(config.embedding_dropout, "embedding.dropout"),
+          config.padding_token}));
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});

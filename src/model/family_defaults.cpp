@@ -17,6 +17,7 @@ void resolve_common(ModelFields& m) {
   m.layernorm_zero_centered_gamma.resolve(false);
   m.pre_sublayer_norm.resolve(true);
   m.post_sublayer_norm.resolve(false);
+  m.embedding_norm.resolve(false);
   m.activation_func.resolve("silu");
   m.activation_func_clamp_value.resolve(std::nullopt);
   m.glu_linear_offset.resolve(0.0);

@@ -149,6 +149,8 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   need(experts && c.moe.shared_feed_forward > 0, !names.shared_up.empty(),
        "moe_shared_expert_intermediate_size", "a shared expert");
   need(experts && c.up_bias, fuses_experts(names), "add_mlp_bias", "biases of experts");
+  need(c.embedding_norm, !names.embedding_norm.empty(), "embedding_norm",
+       "a norm of the embeddings");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
        "a dense feed-forward, which a layer without experts has");

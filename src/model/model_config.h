@@ -50,6 +50,7 @@ struct ModelConfig {
   NormKind norm = NormKind::rms_norm;
   double norm_eps = 1e-5;
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
+  bool embedding_norm = false;    // of the embeddings, before the first block (Bloom)
   bool input_norms = true;        // norms before attention and feed-forward; false: OLMo 2
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
   /// RMS norms on q and k before rotary, of each head (Qwen 3) or over all heads (OLMoE). Latent
@@ -156,6 +157,7 @@ void check_model_config(const ModelConfig& config);
 struct TensorNames {
   std::string token_embedding, position_embedding, final_norm, head;
   int64_t rows_before_positions = 0;  // of the position table; no token looks them up (OPT)
+  std::string embedding_norm;
   std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm, sinks;
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;

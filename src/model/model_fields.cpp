@@ -86,6 +86,10 @@ void add_block(FieldGroup& group, ModelFields& config) {
   group.field("post_sublayer_norm", config.post_sublayer_norm,
               "A second norm on the output of attention and feed-forward (Gemma 2).");
   group
+      .field("embedding_norm", config.embedding_norm,
+             "A norm of the embeddings, before the first block (Bloom).")
+      .constraint("needs a family with a name for it (bloom)");
+  group
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation.")
       .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu"});

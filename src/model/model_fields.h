@@ -30,6 +30,7 @@ struct ModelFields {
   Auto<double> layernorm_epsilon;
   Auto<bool> layernorm_zero_centered_gamma;
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
+  Auto<bool> embedding_norm;
   Auto<std::string> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;

@@ -132,6 +132,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
   fields.pre_sublayer_norm.resolve(model.input_norms);
   fields.post_sublayer_norm.resolve(model.output_norms);
+  fields.embedding_norm.resolve(model.embedding_norm);
   fields.qk_layernorm.resolve(model.qk_norm);
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
   fields.qk_l2_norm.resolve(model.qk_l2_norm);
@@ -208,6 +209,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
   model.input_norms = fields.pre_sublayer_norm.value();
   model.output_norms = fields.post_sublayer_norm.value();
+  model.embedding_norm = fields.embedding_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
   model.qk_l2_norm = fields.qk_l2_norm.value();

@@ -1,6 +1,9 @@
 #include "nn/embedding.h"
 
+#include <algorithm>
+
 #include "nn/tensor_exchange.h"
+#include "ops/elementwise.h"
 #include "ops/embedding.h"
 
 namespace viaduct {
@@ -10,7 +13,7 @@ int64_t EmbeddingSegment::first_row(const RankContext& context) const {
 }
 
 TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, const TensorSet&,
-                                    SavedStore&) {
+                                    SavedStore& saved) {
   Tensor out = context.stream({batch.tokens(), parts_.tokens->shape[1]});
   {
     const AcquiredWeight table(context.weights, *parts_.tokens, WeightUse::lookup);
@@ -25,14 +28,31 @@ TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, co
     embedding_forward(context.ops, {batch.stream_rows(batch.positions), table.tensor(), out,
                                     -parts_.rows_before_positions, 1, WriteMode::accumulate});
   }
+  if (parts_.norm) out = normed(context, out, saved);
   return TensorSet(kHidden, parts_.dropout.forward(context, batch, out, Tensor()));
+}
+
+Tensor EmbeddingSegment::normed(RankContext& context, const Tensor& sum, SavedStore& saved) const {
+  SavedStore nothing(false);
+  const Tensor y = parts_.norm->forward(context, sum, trains() ? saved : nothing);
+  if (y.dtype() == context.settings.precision.stream) return y;
+  const Tensor out = context.stream(y.shape());
+  copy(context.ops, {y, out});
+  return out;
 }
 
 TensorSet EmbeddingSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
   if (!trains()) return {};
-  const Tensor d_rows = parts_.dropout.backward(context, batch, d_out.get(kHidden),
-                                                context.settings.precision.stream);
+  const DType stream = context.settings.precision.stream;
+  Tensor d_rows =
+      parts_.dropout.backward(context, batch, d_out.get(kHidden),
+                              parts_.norm ? context.settings.precision.activation : stream);
+  if (parts_.norm) {
+    const Tensor d_sum = context.stream(d_rows.shape(), MemoryTag::activations);
+    parts_.norm->backward(context, d_rows, Tensor(), d_sum, saved);
+    d_rows = d_sum;
+  }
   saved.keep(this, "d_out", d_rows);
   return {};
 }
@@ -60,7 +80,19 @@ void EmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
 std::vector<const Parameter*> EmbeddingSegment::parameters() const {
   std::vector<const Parameter*> list{parts_.tokens.get()};
   if (parts_.positions) list.push_back(parts_.positions.get());
+  if (parts_.norm) parts_.norm->append_parameters(list);
   return list;
+}
+
+std::vector<const Parameter*> EmbeddingSegment::read_backward() const {
+  std::vector<const Parameter*> list;
+  if (parts_.norm) parts_.norm->append_parameters(list);
+  return list;
+}
+
+bool EmbeddingSegment::trains() const {
+  const std::vector<const Parameter*> all = parameters();
+  return std::ranges::any_of(all, &Parameter::trained);
 }
 
 }  // namespace viaduct

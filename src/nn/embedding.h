@@ -1,7 +1,11 @@
 #pragma once
-// The first segment: token embedding (scaled where the model says), learned positions, dropout.
-// Each tensor rank looks up the rows of the vocabulary that it holds; their sum is the stream.
+// The first segment: token embedding (scaled where the model says), learned positions, a norm,
+// dropout. Each tensor rank looks up the rows of the vocabulary that it holds; their sum is the
+// stream.
 
+#include <optional>
+
+#include "nn/norm.h"
 #include "nn/residual.h"
 #include "nn/segment.h"
 
@@ -12,6 +16,7 @@ struct EmbeddingParts {
   std::shared_ptr<const Parameter> positions;  // [P, H]; null: none (rotary models)
   int64_t rows_before_positions = 0;           // of that table, before the row of position 0
   double scale = 1;                            // of the token rows
+  std::optional<Norm> norm;                    // of the sum (Bloom)
   ResidualDropout dropout;
   int64_t padding = -1;  // the token whose look-up gives no gradient; -1: none
 };
@@ -28,13 +33,13 @@ class EmbeddingSegment final : public Segment {
   TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
   void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
-  std::vector<const Parameter*> read_backward() const override { return {}; }
+  std::vector<const Parameter*> read_backward() const override;
   std::string_view name() const override { return "embedding"; }
 
  private:
-  bool trains() const {
-    return parts_.tokens->trained || (parts_.positions && parts_.positions->trained);
-  }
+  bool trains() const;
+  /// The norm of the sum, in the stream's format; its statistics are kept if anything here trains.
+  Tensor normed(RankContext& context, const Tensor& sum, SavedStore& saved) const;
   /// The token of the first row of the table here.
   int64_t first_row(const RankContext& context) const;
 

@@ -39,7 +39,9 @@ void validate_model(const ModelFields& model, Problems& problems) {
   }
   const auto& positions = model.position_embedding_type;
   const std::string family = model.family.value_or("llama");
-  const std::string of_family = family == "gpt2" || family == "opt" ? "learned_absolute" : "rope";
+  const std::string of_family = family == "gpt2" || family == "opt"    ? "learned_absolute"
+                                : family == "bloom" || family == "mpt" ? "alibi"
+                                                                       : "rope";
   const std::string kind = positions.value_or(of_family);
   const bool learned = kind == "learned_absolute";
   if (model.rotary_interleaved.value_or(false)) {

@@ -128,12 +128,38 @@ std::vector<Case> trained_cases() {
 /// With the small models that `./viaduct.sh oracle families --store` writes.
 std::vector<Case> all_cases() {
   std::vector<Case> cases = trained_cases();
-  for (const char* name :
-       {"mistral",          "qwen3",       "qwen2_moe", "qwen3_moe", "olmoe",    "deepseek_v2",
-        "deepseek_v2_lite", "deepseek_v3", "gpt_oss",   "gemma",     "gemma2",   "yarn",
-        "linear_rope",      "gemma3_text", "smollm3",   "olmo2",     "olmo3",    "phi3",
-        "longrope",         "glm",         "glm4",      "granite",   "seed_oss", "arcee",
-        "ernie4_5",         "starcoder2",  "stablelm",  "exaone4",   "opt",      "llama4_text"})
+  for (const char* name : {"mistral",
+                           "qwen3",
+                           "qwen2_moe",
+                           "qwen3_moe",
+                           "olmoe",
+                           "deepseek_v2",
+                           "deepseek_v2_lite",
+                           "deepseek_v3",
+                           "gpt_oss",
+                           "gemma",
+                           "gemma2",
+                           "yarn",
+                           "linear_rope",
+                           "gemma3_text",
+                           "smollm3",
+                           "olmo2",
+                           "olmo3",
+                           "phi3",
+                           "longrope",
+                           "glm",
+                           "glm4",
+                           "granite",
+                           "seed_oss",
+                           "arcee",
+                           "ernie4_5",
+                           "starcoder2",
+                           "stablelm",
+                           "exaone4",
+                           "opt",
+                           "llama4_text",
+                           "bloom",
+                           "mpt"})
     cases.push_back({name, std::string(name) + "/model"});
   return cases;
 }

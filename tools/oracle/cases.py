@@ -26,6 +26,18 @@ def gpt2(**fields):
     return config
 
 
+def bloom(**fields):
+    config = {"model_type": "bloom", "vocab_size": 300, "hidden_size": 60, "n_layer": 3, "n_head": 4, "seq_length": 256}
+    config.update(fields)
+    return config
+
+
+def mpt(**fields):
+    config = {"model_type": "mpt", "vocab_size": 300, "d_model": 60, "n_layers": 3, "n_heads": 4, "max_seq_len": 256}
+    config.update(fields)
+    return config
+
+
 def opt(**fields):
     config = {
         "model_type": "opt", "vocab_size": 300, "hidden_size": 60, "ffn_dim": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -156,6 +168,10 @@ CASES = {
                                         attn_temperature_tuning=False), 200),
     "llama4_text_scaled": (llama4(num_hidden_layers=3, no_rope_layers=[1, 1, 0], attention_chunk_size=50, tie_word_embeddings=True, **rope(
         "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), 200),
+    "bloom": (bloom(), 64),
+    "bloom_six_heads": (bloom(n_head=6, layer_norm_epsilon=1e-4, tie_word_embeddings=False), 200),
+    "mpt": (mpt(), 64),
+    "mpt_five_heads": (mpt(n_heads=5, attn_config={"softmax_scale": 0.4}, tie_word_embeddings=False), 200),
     "opt": (opt(), 64),
     "opt_gelu_untied": (opt(activation_function="gelu", enable_bias=False, tie_word_embeddings=False), 200),
     "phi3": (decoder("phi3", num_key_value_heads=4, sliding_window=None), 64),
@@ -233,6 +249,8 @@ STORED = {
     "llama4_text": (small(llama4(head_dim=6, num_attention_heads=4, num_key_value_heads=2, attention_chunk_size=7,
                                  no_rope_layers=[1, 0], interleave_moe_layer_step=2, num_local_experts=4, floor_scale=5,
                                  intermediate_size_mlp=28), intermediate_size=20), 24),
+    "bloom": (bloom(vocab_size=59, hidden_size=24, n_layer=2, seq_length=64), 24),
+    "mpt": (mpt(vocab_size=59, d_model=24, n_layers=2, n_heads=3, max_seq_len=64), 24),
     "opt": (opt(vocab_size=59, hidden_size=24, ffn_dim=28, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
                 word_embed_proj_dim=24), 24),
     "phi3": (small(decoder("phi3", partial_rotary_factor=0.7, sliding_window=9)), 24),

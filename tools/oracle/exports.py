@@ -62,6 +62,8 @@ CASES = {
     "gemma3_text": ["kv_channels=8", "window_size=7", "window_layers=[1,0]"],
     "smollm3": ["no_rope_freq=[0,1]"],
     "olmo2": [],
+    "bloom": ["num_query_groups=4", "ffn_hidden_size=128"],
+    "mpt": ["num_query_groups=4", "ffn_hidden_size=128"],
     "opt": ["num_query_groups=4"],
     "olmo3": ["window_size=7", "window_layers=[1,0]", YARN],
     "phi3": ["window_size=7", "rotary_percent=0.5"],

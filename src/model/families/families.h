@@ -26,6 +26,7 @@ class FamilyChoices {
 // clang-format off
 #define VIADUCT_MODEL_FAMILIES(family) \
   family(arcee)                        \
+  family(bloom)                        \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \
   family(ernie4_5)                     \
@@ -42,6 +43,7 @@ class FamilyChoices {
   family(llama4_text)                  \
   family(mistral)                      \
   family(mixtral)                      \
+  family(mpt)                          \
   family(olmo2)                        \
   family(olmo3)                        \
   family(olmoe)                        \

@@ -128,6 +128,14 @@ std::vector<test::TinyModel> variants() {
   chunks.moe.layers = {1, 0};
   chunks.moe.feed_forward = chunks.moe.shared_feed_forward = 10;
   chunks.attention_dropout = 0.2;
+  ModelConfig bloom = plain;  // queries, keys and values head by head, a norm of the embeddings
+  bloom.family = "bloom";
+  bloom.positions = PositionKind::linear_bias, bloom.embedding_norm = true;
+  bloom.embedding_dropout = 0.2;
+  ModelConfig mpt = plain;
+  mpt.family = "mpt";
+  mpt.positions = PositionKind::linear_bias, mpt.norm_bias = false;
+  mpt.qkv_bias = mpt.projection_bias = mpt.up_bias = mpt.down_bias = false;
   ModelConfig distances = tiny_model("llama");  // slopes of heads, of three: not a power of two
   distances.positions = PositionKind::linear_bias;
   distances.heads = distances.kv_heads = 3;
@@ -148,6 +156,8 @@ std::vector<test::TinyModel> variants() {
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
           {"chunks_and_weighted_inputs", chunks},
+          {"bloom", bloom},
+          {"mpt", mpt},
           {"linear_bias", distances},
           {"linear_bias_unfused", distances_unfused},
           {"rows_before_positions", later_positions},

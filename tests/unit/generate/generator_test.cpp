@@ -51,6 +51,9 @@ const char* const kChunks =
   "interleave_moe_layer_step": 2, "attention_chunk_size": 7, "no_rope_layers": [1, 0, 1],
   "floor_scale": 5, "attn_scale": 0.5, "initializer_range": 0.3})";
 
+const char* const kBloom = R"({"model_type": "bloom", "hidden_size": 32, "n_layer": 3, "n_head": 4,
+  "vocab_size": 128, "seq_length": 96, "initializer_range": 0.3})";
+
 struct Case {
   std::string name, folder, config;  // a folder of golden models, or a configuration
 };
@@ -150,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Generation,
                                          Case{"llama3_rope", "llama3_rope/model", ""},
                                          Case{"gemma2", "", kGemma2}, Case{"qwen3", "", kQwen3},
                                          Case{"latent", "", kLatent}, Case{"sinks", "", kSinks},
-                                         Case{"chunks", "", kChunks}),
+                                         Case{"chunks", "", kChunks}, Case{"bloom", "", kBloom}),
                          [](const auto& info) { return info.param.name; });
 
 const Case kLlama{"llama", "llama/model", ""};

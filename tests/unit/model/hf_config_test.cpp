@@ -118,6 +118,37 @@ TEST(HfConfig, LayersOfLlama4FollowTheirRotaryPositions) {
               HasSubstr("qk_l2_norm"));
 }
 
+TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
+  const auto refused = [](const std::string& family, const std::string& fields) {
+    try {
+      read_hf_config(R"({"model_type": ")" + family + R"(", )" + fields + "}", "config.json");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused("bloom", R"("n_embed": 32, "num_attention_heads": 4)"), "");
+  EXPECT_THAT(refused("bloom", R"("n_layer": 2, "num_hidden_layers": 3)"), HasSubstr("n_layer"));
+  EXPECT_THAT(refused("bloom", R"("n_inner": 64)"), HasSubstr("n_inner 64"));
+  EXPECT_THAT(refused("bloom", R"("apply_residual_connection_post_layernorm": true)"),
+              HasSubstr("apply_residual_connection_post_layernorm"));
+  EXPECT_EQ(refused("mpt", R"("attn_config": {"clip_qkv": null})"), "");
+  for (const auto& [field, value] : {std::pair{"clip_qkv", "6"},
+                                     {"alibi", "false"},
+                                     {"qk_ln", "true"},
+                                     {"prefix_lm", "true"},
+                                     {"alibi_bias_max", "16"},
+                                     {"attn_type", R"("multiquery_attention")"}}) {
+    EXPECT_THAT(
+        refused("mpt", R"("attn_config": {")" + std::string(field) + R"(": )" + value + "}"),
+        HasSubstr(std::string("attn_config: ") + field));
+  }
+  for (const char* field :
+       {R"("no_bias": false)", R"("expansion_ratio": 2)", R"("resid_pdrop": 0.1)",
+        R"("logit_scale": "inv_sqrt_d_model")", R"("norm_type": "rmsnorm")"})
+    EXPECT_THAT(refused("mpt", field), HasSubstr("supported")) << field;
+}
+
 TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
   const std::string part = R"("partial_rotary_factor": 0.5)";
   for (const char* family : {"phi3", "stablelm", "glm", "glm4"}) {

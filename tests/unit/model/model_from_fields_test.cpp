@@ -27,6 +27,9 @@ std::string small(const std::string& family, int layers, const std::string& fiel
 /// One for each family, with fields that differ from its defaults.
 const std::map<std::string, std::string> kConfigs{
     {"arcee", small("arcee", 4, R"("mlp_bias": true)")},
+    {"bloom",
+     R"({"model_type": "bloom", "n_layer": 2, "hidden_size": 64, "n_head": 4, "vocab_size": 100,
+        "seq_length": 32, "hidden_dropout": 0.2})"},
     {"deepseek_v2",
      R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
         "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": 24,
@@ -65,6 +68,8 @@ const std::map<std::string, std::string> kConfigs{
          "no_rope_layers": [1, 0, 1, 1], "attn_scale": 0.3, "floor_scale": 32)")},
     {"mistral", small("mistral", 2, R"("sliding_window": 16)")},
     {"mixtral", small("mixtral", 2, R"("num_local_experts": 5, "num_experts_per_tok": 3)")},
+    {"mpt", R"({"model_type": "mpt", "n_layers": 2, "d_model": 64, "n_heads": 4, "vocab_size": 100,
+        "max_seq_len": 32, "attn_config": {"softmax_scale": 0.3, "attn_pdrop": 0.1}})"},
     {"olmo2", small("olmo2", 4, R"("attention_bias": true)")},
     {"olmo3", small("olmo3", 4, R"("sliding_window": 16, "rope_scaling": {"rope_type": "yarn",
          "factor": 4.0, "original_max_position_embeddings": 32})")},
@@ -112,6 +117,9 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.no_rope, model.no_rope);
     EXPECT_EQ(again.no_rope_temperature, model.no_rope_temperature);
     EXPECT_EQ(again.chunks, model.chunks);
+    EXPECT_EQ(again.positions, model.positions);
+    EXPECT_EQ(again.linear_bias_exponent, model.linear_bias_exponent);
+    EXPECT_EQ(again.embedding_norm, model.embedding_norm);
     EXPECT_EQ(again.qk_l2_norm, model.qk_l2_norm);
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
