@@ -164,7 +164,7 @@ CASES = {
     "olmo3_layer_types": (decoder("olmo3", num_hidden_layers=3, sliding_window=9, layer_types=[FULL, SLIDING, SLIDING],
                                   rope_theta=500000.0), 64),
     "llama4_text": (llama4(), 64),
-    "llama4_text_dense_layers": (llama4(interleave_moe_layer_step=2, use_qk_norm=False, attention_bias=True, no_rope_layers=[0, 1, 1, 0],
+    "llama4_text_dense_layers": (llama4(interleave_moe_layer_step=2, use_qk_norm=False, no_rope_layers=[0, 1, 1, 0],
                                         attn_temperature_tuning=False), 200),
     "llama4_text_scaled": (llama4(num_hidden_layers=3, no_rope_layers=[1, 1, 0], attention_chunk_size=50, tie_word_embeddings=True, **rope(
         "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), 200),
