@@ -27,6 +27,8 @@ class StayInDouble(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
+        if function is torch.full and "dtype" not in kwargs and abs(args[1]) > torch.finfo(torch.float32).max:
+            kwargs["dtype"] = torch.float64  # the mask of MPT, made in the default type
         if args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.float64:
             if function is torch.Tensor.float:
                 return args[0]
