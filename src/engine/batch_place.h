@@ -13,6 +13,7 @@ struct BatchPlace {
   int stream_parts = 1, stream_part = 0;
   /// Each of these parts has a multiple of this many tokens: those that a recipe rotates together.
   int64_t tokens_together = 1;
+  int64_t attention_chunk = 0;  // tokens of a chunk of attention; 0: no layer has chunks
 };
 
 BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel,

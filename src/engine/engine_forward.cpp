@@ -18,8 +18,10 @@ Communicator& Engine::document_group(int ranks) const {
 }
 
 BatchPlace Engine::batch_place() const {
-  return viaduct::batch_place(groups_, run_.layers.sequence_parallel,
-                              tokens_together(run_.layers.precision.products));
+  BatchPlace place = viaduct::batch_place(groups_, run_.layers.sequence_parallel,
+                                          tokens_together(run_.layers.precision.products));
+  place.attention_chunk = model_->config().attention_chunk();
+  return place;
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {

@@ -75,6 +75,24 @@ void check_lists(const HostBatch& host, int64_t vocabulary, int64_t positions) {
   }
 }
 
+/// `over`: memory for the offsets.
+AttentionChunks cut_chunks(const ListUpload& to_device, const HostBatch& host,
+                           const BatchPlace& place, const Tensor& over) {
+  std::vector<int32_t> offsets{0};
+  AttentionChunks chunks;
+  for (size_t d = 1; d < host.document_offsets.size(); ++d) {
+    const int64_t end = int64_t{host.document_offsets[d]} * place.cp;
+    for (int64_t begin = offsets.back(); begin < end; begin = offsets.back()) {
+      const int64_t length = std::min(place.attention_chunk, end - begin);
+      offsets.push_back(static_cast<int32_t>(begin + length));
+      chunks.longest = std::max(chunks.longest, length);
+      chunks.causal_pairs += static_cast<double>(length) * static_cast<double>(length + 1) / 2;
+    }
+  }
+  chunks.offsets = to_device.of(offsets, static_cast<int64_t>(offsets.size()), over);
+  return chunks;
+}
+
 }  // namespace
 
 std::vector<int64_t> HostBatch::document_tokens() const {
@@ -120,6 +138,8 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   batch.token_index = to_device(host.token_index, old.token_index);
   const auto offsets = static_cast<int64_t>(host.document_offsets.size());
   batch.document_offsets = to_device.of(host.document_offsets, offsets, old.document_offsets);
+  if (place.attention_chunk > 0)
+    batch.chunks = cut_chunks(to_device, host, place, old.chunks.offsets);
   for (size_t depth = 0; depth < host.shifted.size(); ++depth) {
     const HostShiftedTokens& further = host.shifted[depth];
     const ShiftedTokens before = depth < old.shifted.size() ? old.shifted[depth] : ShiftedTokens();

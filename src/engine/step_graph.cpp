@@ -16,7 +16,9 @@ std::vector<StepGraph::Shape> StepGraph::shapes(size_t micro_batches) const {
   std::vector<Shape> list;
   for (size_t i = 0; i < micro_batches; ++i) {
     const Batch& batch = inputs_[i];
-    list.push_back({batch.tokens(), batch.document_offsets.dim(0) - 1, batch.max_document});
+    const Tensor& chunks = batch.chunks.offsets;
+    list.push_back({batch.tokens(), batch.document_offsets.dim(0) - 1, batch.max_document,
+                    chunks ? chunks.dim(0) - 1 : 0, batch.chunks.longest});
   }
   return list;
 }

@@ -34,6 +34,7 @@ class StepGraph {
   /// What launches depend on in addition to addresses.
   struct Shape {
     int64_t tokens = 0, documents = 0, longest = 0;
+    int64_t chunks = 0, longest_chunk = 0;
     bool operator==(const Shape&) const = default;
   };
   std::vector<Shape> shapes(size_t micro_batches) const;

@@ -116,11 +116,12 @@ void Generator::start(int64_t sequences) {
       CacheShape{.layers = blocks_of(*model_),
                  .kv_heads =
                      latent.any() ? 1 : std::max<int64_t>(1, config.kv_heads / groups_.tp().size()),
-                 .head_dim = latent.any() ? latent.kv_rank : config.head_dim,
+                 .head_dim = latent.any() ? latent.kv_rank : config.key_dim(),
                  .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
                  .dtype = settings_.layers.precision.activation,
                  .sequences = sequences,
-                 .positions = settings_.positions + room()});
+                 .positions = settings_.positions + room(),
+                 .chunk = config.attention_chunk()});
 }
 
 void Generator::truncate(int64_t i, int64_t tokens) {

@@ -26,6 +26,7 @@ struct Maker {
   const LayerSettings& settings;
   const ModelPlace& place;
   const ParameterMaker& make;
+  std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;
 };
 
 /// The pieces of the QKV layer: three logical tensors, or runs of a fused one.
@@ -63,6 +64,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
   spec.window = c.window_of(layer);
+  spec.chunked = c.chunk_of(layer) > 0;
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   spec.method.library = c.library_attention;
@@ -75,8 +77,9 @@ RotaryEmbedding rotary_of(const Maker& m, int64_t layer, const RotaryTables& tab
   const ModelConfig& c = m.config;
   const auto& table = tables.windowed && c.window_of(layer) > 0 ? tables.windowed : tables.common;
   const bool rotates = c.rotates(layer);
+  const auto& queries = rotates ? tables.queries : tables.no_rope_queries;
   return {rotates && table ? &*table : nullptr, c.rope_fusion, c.rotary.interleaved,
-          rotates && tables.queries ? &*tables.queries : nullptr};
+          queries ? &*queries : nullptr};
 }
 
 /// The pieces of the layer before the activation: gate, if there is one, and up; each a logical
@@ -127,6 +130,7 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
   parts.norms_after_rotary = c.qk_norm_after_rotary;
+  parts.linear_bias = m.linear_bias;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
     const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
@@ -146,6 +150,10 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
                                ReplicaGradient::partial);
     parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), c.head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
+  }
+  if (c.qk_l2_norm && c.rotates(layer)) {
+    parts.q_norm.emplace(c.norm_eps, c.head_dim);
+    parts.k_norm.emplace(c.norm_eps, c.head_dim);
   }
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.attention_output_norm);
   return parts;
@@ -214,11 +222,24 @@ MlpParts mlp_parts(const Maker& m, int64_t layer) {
   return parts;
 }
 
+/// Those of the heads of this tensor rank; null where positions are others.
+std::shared_ptr<const LinearBiasTables> make_linear_bias(Device& device, const ModelConfig& c,
+                                                         const ModelPlace& place, int64_t positions,
+                                                         DType dtype) {
+  if (c.positions != PositionKind::linear_bias) return nullptr;
+  const std::vector<double> slopes = linear_bias_slopes(c.heads, c.linear_bias_exponent);
+  const int64_t here = c.heads / place.tp;
+  const auto first = slopes.begin() + here * place.tp_rank;
+  return std::make_shared<const LinearBiasTables>(
+      make_linear_bias_tables(device, {first, first + here}, c.attention_scale, positions, dtype));
+}
+
 /// Tables that no layer reads are not made.
 RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t positions,
                                 DType dtype) {
-  bool common = false, windowed = false;
+  bool common = false, windowed = false, plain = false;
   for (int64_t layer = 0; layer < c.layers; ++layer) {
+    plain = plain || !c.rotates(layer);
     if (!c.rotates(layer)) continue;
     (c.window_rotary_base > 0 && c.window_of(layer) > 0 ? windowed : common) = true;
   }
@@ -226,6 +247,9 @@ RotaryTables make_rotary_tables(Device& device, const ModelConfig& c, int64_t po
   if (common) tables.common = make_rotary_table(device, c.rotary, positions, dtype);
   if (c.temperature.any())
     tables.queries = make_rotary_table(device, c.rotary, positions, dtype, c.temperature);
+  if (plain && c.no_rope_temperature.any())
+    tables.no_rope_queries =
+        make_temperature_table(device, c.no_rope_temperature, c.head_dim, positions, dtype);
   if (windowed) {
     const RotarySpec spec{.width = c.rotary.width, .base = c.window_rotary_base};
     tables.windowed = make_rotary_table(device, spec, positions, dtype);
@@ -329,7 +353,10 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                 positions, config.max_positions);
   const TensorNames& names = model_family(config.family).names;
   const ParameterMaker make(config, names, settings, place);
-  const Maker maker{config, names, settings, place, make};
+  const Maker maker{
+      config,   names,
+      settings, place,
+      make,     make_linear_bias(device, config, place, positions, settings.precision.activation)};
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) held.push_back({true, 0, config.layers, true});
 
@@ -352,14 +379,20 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     chunk.holds = layers;
     if (layers.embedding) {
       ParameterPointer position_table;
-      if (config.positions != PositionKind::rotary) {
-        position_table = make.position_table("embedding.positions", names.position_embedding,
-                                             config.max_positions, config.hidden);
+      if (config.positions == PositionKind::learned) {
+        position_table =
+            make.position_table("embedding.positions", names.position_embedding,
+                                names.rows_before_positions + config.max_positions, config.hidden);
       }
       Layer& layer = chunk.layers.emplace_back(Layer{"embedding", {}});
-      layer.segments.push_back(std::make_unique<EmbeddingSegment>(
-          token_table(), position_table, config.embedding_scale,
-          ResidualDropout(config.embedding_dropout, "embedding.dropout"), config.padding_token));
+      std::optional<Norm> norm;
+      if (config.embedding_norm)
+        norm = make.norm("embedding.norm", names.embedding_norm, config.hidden, config.norm,
+                         stream_gradient(settings));
+      layer.segments.push_back(std::make_unique<EmbeddingSegment>(EmbeddingParts{
+          token_table(), position_table, names.rows_before_positions, config.embedding_scale,
+          std::move(norm), ResidualDropout(config.embedding_dropout, "embedding.dropout"),
+          config.padding_token}));
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});

@@ -10,6 +10,7 @@
 #include "nn/moe/domain_dispatch.h"
 #include "nn/moe/experts.h"
 #include "nn/moe/gather_dispatch.h"
+#include "nn/moe/input_weight.h"
 #include "nn/moe/router.h"
 #include "nn/moe/shared_experts.h"
 
@@ -92,6 +93,8 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   if (c.moe.shared_feed_forward > 0) shared = build_shared(b, place, path, layer);
   const bool beside = c.moe.shared_overlap && place.ranks > 1 && !place.gathers(c.moe);
   if (shared && !beside) segments.push_back(std::move(shared));
+  if (c.moe.weighs_input)
+    segments.push_back(std::make_unique<InputWeightSegment>(c.moe, place, c.hidden));
   const bool in_turn =
       b.settings.exchange_in_two_parts && place.ranks > 1 && !place.gathers(c.moe) && !beside;
   const auto add_exchange = [&](std::unique_ptr<ExchangeSegment> exchange) {
@@ -110,7 +113,7 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
                      b.make.experts_down(path + ".experts.down", at(b.names.expert_down), layer),
                      c.activation,
                      c.gated,
-                     {c.activation_clamp, c.activation_offset, fused},
+                     {c.activation_clamp, c.activation_offset, fused && !b.names.expert_halves},
                      nullptr,
                      nullptr,
                      std::move(up_terms),

@@ -100,11 +100,11 @@ ExpertTerms ParameterMaker::experts_up_terms(const std::string& path,
     VIADUCT_CHECK(ConfigError, together == nullptr,
                   "peft: {} has an adapter of its own and one with {}: expected one of them",
                   at(names[i], 0), at(joined, 0));
-    pieces.push_back({names[i],
-                      *shape,
-                      static_cast<int64_t>(i) * features,
-                      of_name * all,
-                      {{features * place_.etp_rank, features}}});
+    std::vector<ExpertPiece::Rows> rows{{features * place_.etp_rank, features}};
+    if (names_.expert_halves && of_name == 2)
+      rows = {{here * place_.etp_rank, here}, {all + here * place_.etp_rank, here}};
+    pieces.push_back(
+        {names[i], *shape, static_cast<int64_t>(i) * features, of_name * all, std::move(rows)});
   }
   return expert_terms(path, pieces, config_.hidden, false);
 }

@@ -51,7 +51,8 @@ struct FamilyModel {
 /// Checks what further fields do not change. A router with one expert a token may get another score
 /// function from them.
 void check_before_further_fields(ModelConfig config) {
-  if (config.moe.routing.topk == 1) config.moe.routing.pre_softmax = true;
+  RoutingRule& routing = config.moe.routing;
+  if (routing.topk == 1 && routing.score == ScoreFunction::softmax) routing.pre_softmax = true;
   check_model_config(config);
 }
 
@@ -77,7 +78,7 @@ FamilyModel read_family_model(HfConfig reader) {
   config.end_tokens = reader.integers("eos_token_id");
   const auto begin = reader.integers("bos_token_id");
   config.begin_token = begin.empty() ? -1 : begin.front();
-  config.init_std = reader.number("initializer_range", 0.02);
+  config.init_std = reader.number("initializer_range", config.init_std);
   if (config.windows.empty())
     config.windows.assign(
         static_cast<size_t>(std::max<int64_t>(0, std::min<int64_t>(config.layers, 1 << 20))), 0);

@@ -20,6 +20,7 @@ void resolve_common(ModelFields& m) {
   m.layernorm_bias.resolve(true);
   m.parallel_block.resolve(false);
   m.parallel_block_shared_norm.resolve(false);
+  m.embedding_norm.resolve(false);
   m.activation_func.resolve("silu");
   m.activation_func_clamp_value.resolve(std::nullopt);
   m.glu_linear_offset.resolve(0.0);
@@ -37,8 +38,11 @@ void resolve_common(ModelFields& m) {
   m.qk_layernorm_per_head.resolve(true);
   m.qk_layernorm_after_rope.resolve(false);
   m.qk_layernorm_own_weights.resolve(false);
+  m.qk_l2_norm.resolve(false);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
+  m.attention_chunk_size.resolve(std::nullopt);
+  m.attention_chunk_layers.resolve({});
   m.attn_logit_softcapping.resolve(std::nullopt);
   m.final_logit_softcapping.resolve(std::nullopt);
   m.softmax_scale.resolve(std::nullopt);
@@ -47,12 +51,15 @@ void resolve_common(ModelFields& m) {
   m.softmax_type.resolve("vanilla");
   m.attention_backend.resolve("flash");
   m.position_embedding_type.resolve("rope");
+  m.alibi_bias_max.resolve(8.0);
   m.rotary_base.resolve(10000.0);
   m.rotary_percent.resolve(1.0);
   m.rotary_interleaved.resolve(false);
   m.rope_scaling.resolve(Value{});
   m.window_rotary_base.resolve(std::nullopt);
   m.no_rope_freq.resolve({});
+  m.no_rope_temperature_scale.resolve(std::nullopt);
+  m.no_rope_temperature_length.resolve(8192);
   m.share_embeddings_and_output_weights.resolve(false);
   m.embedding_multiplier.resolve(1.0);
   m.residual_multiplier.resolve(1.0);

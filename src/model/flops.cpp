@@ -1,5 +1,6 @@
 #include "model/flops.h"
 
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 
@@ -39,10 +40,25 @@ void check(const FlopSizes& s) {
       ShapeError,
       s.sliding_windows.empty() || static_cast<int64_t>(s.sliding_windows.size()) == s.layers,
       "flops: {} sliding windows for {} layers", s.sliding_windows.size(), s.layers);
+  VIADUCT_CHECK(ShapeError, s.chunks.empty() || static_cast<int64_t>(s.chunks.size()) == s.layers,
+                "flops: chunks of {} layers for {} layers", s.chunks.size(), s.layers);
 }
 
-/// Attended pairs of one document of length `length` in a layer with `window` (0: none).
-double attended_pairs(double length, int64_t window, bool causal) {
+/// What a query of a layer sees of its document; 0: all.
+struct Sight {
+  int64_t window = 0, chunk = 0;
+};
+
+/// Attended pairs of one document of length `length`.
+double attended_pairs(double length, Sight sight, bool causal) {
+  if (sight.chunk > 0 && static_cast<double>(sight.chunk) < length) {
+    const auto chunk = static_cast<double>(sight.chunk);
+    const double whole = std::floor(length / chunk);
+    const Sight inside{sight.window, 0};
+    return whole * attended_pairs(chunk, inside, causal) +
+           attended_pairs(length - whole * chunk, inside, causal);
+  }
+  const int64_t window = sight.window;
   const double half = length * length / 2;
   if (window <= 0 || static_cast<double>(window) >= length) return causal ? half : 2 * half;
   const double beyond = length - static_cast<double>(window);
@@ -59,15 +75,17 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
   const double beside = 6 * s.adapter_parameters + 2 * s.trained_parameters;
   flops.token_part += ((s.frozen ? 4 : 6) * parameters + beside) * count * length;
   flops.attention_part_full += 6 * widths * layers * count * length * length;
-  if (s.sliding_windows.empty()) {
-    flops.attention_part += 6 * widths * layers * count * attended_pairs(length, 0, s.causal);
-    return;
-  }
-  const auto add_layers = [&](double number, int64_t window) {
-    flops.attention_part += 6 * widths * number * count * attended_pairs(length, window, s.causal);
+  const auto add_layers = [&](double number, Sight sight) {
+    flops.attention_part += 6 * widths * number * count * attended_pairs(length, sight, s.causal);
   };
-  for (int64_t window : s.sliding_windows) add_layers(1, window);
-  add_layers(static_cast<double>(s.mtp_layers), s.sliding_windows.back());
+  if (s.sliding_windows.empty() && s.chunks.empty()) return add_layers(layers, {});
+  const auto sight_of = [&](int64_t layer) {
+    const auto i = static_cast<size_t>(layer);
+    return Sight{s.sliding_windows.empty() ? 0 : s.sliding_windows[i],
+                 s.chunks.empty() ? 0 : s.chunks[i]};
+  };
+  for (int64_t layer = 0; layer < s.layers; ++layer) add_layers(1, sight_of(layer));
+  add_layers(static_cast<double>(s.mtp_layers), sight_of(s.layers - 1));
 }
 
 }  // namespace
@@ -96,7 +114,8 @@ FlopSizes flop_sizes(const ModelConfig& config) {
           .shared_feed_forward = config.moe.shared_feed_forward,
           .mtp_layers = config.mtp_layers,
           .mtp_experts = config.moe.routes(config.layers - 1),
-          .sliding_windows = config.windows};
+          .sliding_windows = config.windows,
+          .chunks = config.chunks};
 }
 
 FlopSizes flop_sizes(const ModelConfig& config, const AdapterSettings& adapters) {

@@ -14,6 +14,7 @@
 // the same for values: 12 · q except in latent attention.
 // - Causal attention attends half of the square: a document of length S has S²/2 pairs, 6 · q · S².
 // - Documents packed in a row attend only within themselves: pairs add up over documents.
+// - In chunks of C tokens a document attends as if each were a document of its own.
 // - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is
 //   S²/2 at W = S.
 //
@@ -61,6 +62,8 @@ struct FlopSizes {
   bool causal = true;             // false: encoders, which attend the whole square
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
+  /// Tokens of a chunk of attention of each layer (0: not in chunks); empty: no layer has chunks.
+  std::vector<int64_t> chunks;
 };
 
 /// The sizes of a model (model/model_config.h), and of the adapters of a run.

@@ -88,6 +88,14 @@ bool HfConfig::boolean(std::string_view name, std::optional<bool> fallback) {
   return value->get<bool>();
 }
 
+bool HfConfig::switched_on(std::string_view name, bool fallback) {
+  const Json* value = state_->find(name);
+  if (value == nullptr) return fallback;
+  if (value->is_number_integer()) return value->get<int64_t>() != 0;
+  if (!value->is_boolean()) wrong_type(name, "true, false or an integer");
+  return value->get<bool>();
+}
+
 std::string HfConfig::text(std::string_view name, std::optional<std::string> fallback) {
   const Json* value = state_->find(name);
   if (value == nullptr && fallback) return *fallback;

@@ -37,6 +37,8 @@ class HfConfig {
   int64_t integer_or_none(std::string_view name, int64_t fallback);
   double number(std::string_view name, std::optional<double> fallback = {});
   bool boolean(std::string_view name, std::optional<bool> fallback = {});
+  /// The same of a switch that some files have as a number: 0 is false, others are true.
+  bool switched_on(std::string_view name, bool fallback);
   std::string text(std::string_view name, std::optional<std::string> fallback = {});
   /// An integer or a list of integers; empty where absent.
   std::vector<int64_t> integers(std::string_view name);

@@ -69,6 +69,53 @@ void check_above_zero(const char* name, double value, std::vector<std::string>& 
     problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
 }
 
+/// Norms without weights, attention in chunks, and the temperature of layers without positions.
+void check_llama4_attention(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (!c.chunks.empty() && static_cast<int64_t>(c.chunks.size()) != c.layers) {
+    problems.push_back(
+        fmt::format("model.attention_chunk_layers: {} for {}",
+                    counted(static_cast<int64_t>(c.chunks.size()), "entry", "entries"),
+                    counted(c.layers, "layer")));
+  }
+  const auto refuse_norm = [&](bool refused, const char* with) {
+    if (c.qk_l2_norm && refused)
+      problems.push_back(fmt::format("model.qk_l2_norm: true is not implemented with {}", with));
+  };
+  refuse_norm(c.qk_norm, "qk_layernorm");
+  refuse_norm(c.latent.any(), "multi_latent_attention");
+  refuse_norm(c.positions != PositionKind::rotary, "positions other than rope");
+  // The norm stands after the rotation in Llama 4.
+  refuse_norm(c.rotary.attention_factor != 1,
+              "a rope_scaling that lengthens heads (yarn, longrope)");
+  const NoRopeTemperature& temperature = c.no_rope_temperature;
+  if (!temperature.any()) return;
+  check_above_zero("no_rope_temperature_scale", temperature.scale, problems);
+  if (temperature.length < 1)
+    problems.push_back(fmt::format("model.no_rope_temperature_length: {}, expected at least 1",
+                                   temperature.length));
+  if (c.latent.any() || c.head_dim % 2 != 0) {
+    problems.push_back(fmt::format(
+        "model.no_rope_temperature_scale: {} needs heads of an even size (kv_channels = {}) and no "
+        "multi_latent_attention",
+        temperature.scale, c.head_dim));
+  }
+}
+
+void check_linear_bias(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (c.positions != PositionKind::linear_bias) return;
+  check_above_zero("alibi_bias_max", c.linear_bias_exponent, problems);
+  check_above_zero("softmax_scale", c.attention_scale, problems);
+  const auto refuse = [&](bool refused, const char* field, const char* why) {
+    if (refused)
+      problems.push_back(fmt::format(
+          "model.{} is not implemented with position_embedding_type = alibi, {}", field, why));
+  };
+  // The bias of a score is that of its distance plus what all scores of the query have in common.
+  refuse(c.attention_softcap != 0, "attn_logit_softcapping", "which adds to capped scores");
+  refuse(c.attention_sinks, "softmax_type: learnable", "which shifts the scores beside the sinks");
+  refuse(c.latent.any(), "multi_latent_attention", "whose heads have no room for it");
+}
+
 /// Norms of the stream and multipliers, and which layers rotate.
 void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
   if (!c.input_norms && !c.output_norms) {
@@ -105,6 +152,8 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     "experts, found gated_linear_unit = {}, num_moe_experts = {}",
                     c.gated, c.moe.experts));
   }
+  check_llama4_attention(c, problems);
+  check_linear_bias(c, problems);
   check_above_zero("residual_multiplier", c.residual_scale, problems);
   check_above_zero("logit_multiplier", c.logit_scale, problems);
   if (c.positions == PositionKind::rotary && c.rotary.scaling == RopeScalingKind::dynamic &&
@@ -155,6 +204,8 @@ void check_names(const ModelConfig& c, std::vector<std::string>& problems) {
   need(c.xielu, !names.alpha_p.empty(), "activation_func", "the slopes of xielu");
   need(c.qk_norm && c.qk_norm_own_weights, !names.q_head_norm.empty(), "qk_layernorm_own_weights",
        "norms with weights of each head");
+  need(c.embedding_norm, !names.embedding_norm.empty(), "embedding_norm",
+       "a norm of the embeddings");
   need(c.latent.any(), !names.kv_down.empty(), "multi_latent_attention", "latent attention");
   need(dense, !names.up.empty(), experts ? "moe_layer_freq" : "num_moe_experts",
        "a dense feed-forward, which a layer without experts has");

@@ -3,19 +3,22 @@
 // Hugging Face `config.json` and provide the tensors' names; `build_model` makes its layers. Lower
 // folders do not depend on families.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "nn/linear_bias.h"
 #include "nn/moe/moe_config.h"
+#include "nn/no_rope_temperature.h"
 #include "nn/rotary_table.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
 
 namespace viaduct {
 
-enum class PositionKind { learned, rotary };
+enum class PositionKind { learned, rotary, linear_bias };
 
 /// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
 /// values of all heads come from one compressed vector of a token, queries may.
@@ -49,6 +52,7 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
   bool norm_bias = true;          // of layer norms; false: Cohere
+  bool embedding_norm = false;    // of the embeddings, before the first block (Bloom)
   bool input_norms = true;        // norms before attention and feed-forward; false: OLMo 2
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
   bool parallel_block = false;    // both branches begin at the block's input (nn/parallel_block.h)
@@ -61,6 +65,9 @@ struct ModelConfig {
   /// Each head has weights of its own, and the norm is of the model's kind, without a bias
   /// (StableLM 2, Command R+).
   bool qk_norm_own_weights = false;
+  /// Norms without weights on the heads of q and k, in layers with rotary positions (Llama 4, which
+  /// has them after the rotation: that keeps lengths, and so it is the same).
+  bool qk_l2_norm = false;
   LatentSizes latent;
   /// A logit of each head takes part in the softmax without a value (GPT-OSS;
   /// ops/attention_sink.h).
@@ -79,16 +86,21 @@ struct ModelConfig {
   bool router_bias = false;  // of the router's product
 
   PositionKind positions = PositionKind::rotary;
-  RotarySpec rotary;  // rotary positions only
+  RotarySpec rotary;                // rotary positions only
+  double linear_bias_exponent = 8;  // of the steepest slopes of linear biases (nn/linear_bias.h)
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
+  NoRopeTemperature no_rope_temperature;  // of those layers
 
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool head_bias = false;  // on the logits (GPT-J, Phi)
   bool tied_embeddings = false;
 
-  std::vector<int64_t> windows;      // per layer, 0: unlimited
+  std::vector<int64_t> windows;  // per layer, 0: unlimited
+  /// Per layer, tokens of the chunks that attention is cut into, the same number in all that have
+  /// chunks (Llama 4); 0: it is not cut. Empty: no layer has chunks.
+  std::vector<int64_t> chunks;
   double attention_scale = 0;        // of q·k
   AttentionTemperature temperature;  // Ministral 3; rotary positions in whole heads only
   double attention_softcap = 0;      // 0: none
@@ -111,6 +123,10 @@ struct ModelConfig {
   }
   /// Dv: size of a head of values.
   int64_t value_dim() const { return latent.any() ? latent.value_dim : head_dim; }
+  /// Size of a head of queries and keys as attention multiplies them.
+  int64_t key_dim() const {
+    return head_dim + (positions == PositionKind::linear_bias ? kLinearBiasDims : 0);
+  }
   bool rotates(int64_t block) const {
     return positions == PositionKind::rotary &&
            (no_rope.empty() || no_rope[static_cast<size_t>(kind_of(block))] == 0);
@@ -118,6 +134,14 @@ struct ModelConfig {
   /// 0: unlimited.
   int64_t window_of(int64_t block) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(kind_of(block))];
+  }
+
+  int64_t chunk_of(int64_t block) const {
+    return chunks.empty() ? 0 : chunks[static_cast<size_t>(kind_of(block))];
+  }
+  /// Of those layers that have chunks; 0: none has.
+  int64_t attention_chunk() const {
+    return chunks.empty() ? 0 : *std::max_element(chunks.begin(), chunks.end());
   }
 
   std::vector<int64_t> end_tokens;  // eos ids of the configuration, may be empty
@@ -143,6 +167,8 @@ void check_model_config(const ModelConfig& config);
 /// "{}" is the layer number. Empty: the family has none.
 struct TensorNames {
   std::string token_embedding, position_embedding, final_norm, head;
+  int64_t rows_before_positions = 0;  // of the position table; no token looks them up (OPT)
+  std::string embedding_norm;
   std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm, sinks;
   /// qkv has the rows of a key-value head and of its queries together: queries, key, value, and so
   /// on (GPT-NeoX, Falcon); else all queries, all keys, all values.
@@ -162,6 +188,7 @@ struct TensorNames {
   // Copies of the token embedding and the head that checkpoints have in such a layer.
   std::string mtp_token_embedding, mtp_head;
   std::string router, expert_gate, expert_up, expert_down;  // the second "{}" is the expert
+  bool expert_halves = false;  // where expert_up is gate and up: all of gate, then all of up
   std::string
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
   // Of the expert that all tokens use; the router is the gate of its result.

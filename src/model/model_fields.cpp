@@ -100,6 +100,10 @@ void add_block(FieldGroup& group, ModelFields& config) {
              "one for each.")
       .constraint("true needs parallel_block");
   group
+      .field("embedding_norm", config.embedding_norm,
+             "A norm of the embeddings, before the first block (Bloom).")
+      .constraint("needs a family with a name for it (bloom)");
+  group
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
@@ -151,6 +155,11 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "qk_layernorm on each head: with weights of the head's own, of the kind that "
              "normalization says, without a bias (StableLM 2 12B, Command R+).")
       .constraint("needs qk_layernorm_per_head, and family stablelm or cohere");
+  group
+      .field("qk_l2_norm", config.qk_l2_norm,
+             "Norms without weights on each head of query and key, in layers with rotary positions "
+             "(Llama 4).")
+      .constraint("needs rope; not with qk_layernorm or multi_latent_attention");
   add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
@@ -163,6 +172,20 @@ void add_attention(FieldGroup& group, ModelFields& config) {
           "1 for a layer with the window, 0 for one without; empty: the window is on every layer.")
       .range(0, 1)
       .alias("window_attn_skip_freq")
+      .constraint("one entry per layer");
+  group
+      .field(
+          "attention_chunk_size", config.attention_chunk_size,
+          "Documents are cut into chunks of this many tokens, and a query attends to the keys of "
+          "its chunk alone (Llama 4); null: not cut.")
+      .range(1, kMostPositions)
+      .in("tokens")
+      .constraint("with context_parallel_size > 1 those layers need cp_comm_type=a2a");
+  group
+      .field("attention_chunk_layers", config.attention_chunk_layers,
+             "1 for a layer that attends in chunks, 0 for one that attends to the whole document; "
+             "empty: every layer does.")
+      .range(0, 1)
       .constraint("one entry per layer");
   group
       .field("attn_logit_softcapping", config.attn_logit_softcapping,
@@ -220,8 +243,20 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "runs in three ops.")
       .constraint("false changes nothing under flash attention or FP32 activations")
       .on_resume(resume::other_rounding);
-  group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
-      .one_of({"rope", "learned_absolute"});
+  group
+      .field(
+          "position_embedding_type", config.position_embedding_type,
+          "How positions enter. alibi: each head adds its slope times the distance of the key to "
+          "its scores (Bloom, MPT); queries and keys have 8 more dims for it.")
+      .one_of({"rope", "learned_absolute", "alibi"})
+      .constraint(
+          "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
+          "multi_latent_attention nor fp8_dot_product_attention");
+  group
+      .field("alibi_bias_max", config.alibi_bias_max,
+             "The last slope of alibi is 2 to the power of minus this (of 2^n heads; others have "
+             "those of the next such number, and every second one between them).")
+      .positive();
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()
@@ -253,6 +288,17 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "positions (SmolLM 3); empty: all have them.")
       .range(0, 1)
       .constraint("one entry per layer");
+  group
+      .field("no_rope_temperature_scale", config.no_rope_temperature_scale,
+             "a in 1 + a · ln(1 + ⌊(p + 1) / no_rope_temperature_length⌋), the factor on the query "
+             "at position p in layers of no_rope_freq (Llama 4); null: none.")
+      .positive()
+      .constraint("needs an even kv_channels; not with multi_latent_attention");
+  group
+      .field("no_rope_temperature_length", config.no_rope_temperature_length,
+             "Positions over which that factor stays the same.")
+      .range(1, kMostPositions)
+      .in("tokens");
   group
       .field("apply_rope_fusion", config.apply_rope_fusion,
              "Rotary positions in one op, in place; false: composed of look-ups, copies, products "

@@ -31,6 +31,7 @@ struct ModelFields {
   Auto<bool> layernorm_zero_centered_gamma, layernorm_bias;
   Auto<bool> pre_sublayer_norm, post_sublayer_norm;
   Auto<bool> parallel_block, parallel_block_shared_norm;
+  Auto<bool> embedding_norm;
   Auto<std::string> activation_func;
   Auto<bool> gated_linear_unit;
   Auto<std::optional<double>> activation_func_clamp_value;
@@ -42,9 +43,12 @@ struct ModelFields {
 
   // Attention.
   Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_layernorm_after_rope, qk_layernorm_own_weights;
+  Auto<bool> qk_l2_norm;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;
+  Auto<std::optional<int64_t>> attention_chunk_size;
+  Auto<std::vector<int64_t>> attention_chunk_layers;
   Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
   Auto<std::optional<double>> softmax_scale;
   Auto<std::optional<double>> attention_temperature_scale;
@@ -62,11 +66,14 @@ struct ModelFields {
 
   // Positions.
   Auto<std::string> position_embedding_type;
+  Auto<double> alibi_bias_max;
   Auto<double> rotary_base, rotary_percent;
   Auto<bool> rotary_interleaved;
   Auto<Value> rope_scaling;
   Auto<std::optional<double>> window_rotary_base;
   Auto<std::vector<int64_t>> no_rope_freq;
+  Auto<std::optional<double>> no_rope_temperature_scale;
+  Auto<int64_t> no_rope_temperature_length;
   bool apply_rope_fusion = true;
 
   // Embeddings.

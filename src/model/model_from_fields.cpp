@@ -41,6 +41,28 @@ ActivationKind activation_kind(const std::string& name) {
   fail<ConfigError>("model.activation_func: '{}' is not known", name);
 }
 
+struct PositionName {
+  const char* name;
+  PositionKind kind;
+};
+constexpr PositionName kPositions[] = {{"rope", PositionKind::rotary},
+                                       {"learned_absolute", PositionKind::learned},
+                                       {"alibi", PositionKind::linear_bias}};
+
+std::string position_name(PositionKind kind) {
+  for (const auto& known : kPositions) {
+    if (known.kind == kind) return known.name;
+  }
+  return "";
+}
+
+PositionKind position_kind(const std::string& name) {
+  for (const auto& known : kPositions) {
+    if (name == known.name) return known.kind;
+  }
+  fail<ConfigError>("model.position_embedding_type: '{}' is not known", name);
+}
+
 RotarySpec rotary_of(const ModelFields& fields) {
   RotarySpec rotary;
   // A whole number of pairs.
@@ -69,31 +91,39 @@ std::optional<double> positive_or_none(double value) {
   return value > 0 ? std::optional(value) : std::nullopt;
 }
 
-void take_windows(ModelFields& fields, const std::vector<int64_t>& windows) {
-  int64_t window = 0;
+/// A size in tokens that some layers have, as two fields: the size, and which layers.
+struct SizeOfLayers {
+  const char* what;  // such sizes, for messages
+  Auto<std::optional<int64_t>>& size;
+  Auto<std::vector<int64_t>>& layers;
+};
+
+/// `sizes`: of each layer; 0: it has none.
+void take_sizes(const SizeOfLayers& fields, const std::vector<int64_t>& sizes) {
+  int64_t one = 0;
   std::vector<int64_t> layers;
-  for (const int64_t w : windows) {
-    VIADUCT_CHECK(ConfigError, w == 0 || window == 0 || w == window,
-                  "the model has sliding windows of {} and of {} tokens; fields support one size",
-                  window, w);
-    window = std::max(window, w);
-    layers.push_back(w > 0);
+  for (const int64_t size : sizes) {
+    VIADUCT_CHECK(ConfigError, size == 0 || one == 0 || size == one,
+                  "the model has {} of {} and of {} tokens; fields support one size", fields.what,
+                  one, size);
+    one = std::max(one, size);
+    layers.push_back(size > 0);
   }
-  if (window == 0 || std::find(layers.begin(), layers.end(), 0) == layers.end()) layers.clear();
-  fields.window_size.resolve(window > 0 ? std::optional(window) : std::nullopt);
-  fields.window_layers.resolve(layers);
+  if (one == 0 || std::find(layers.begin(), layers.end(), 0) == layers.end()) layers.clear();
+  fields.size.resolve(one > 0 ? std::optional(one) : std::nullopt);
+  fields.layers.resolve(layers);
 }
 
-std::vector<int64_t> windows_of(const ModelFields& fields) {
-  const auto& window = fields.window_size.value();
-  const auto& chosen = fields.window_layers.value();
-  std::vector<int64_t> windows(static_cast<size_t>(fields.num_layers.value()), window.value_or(0));
-  VIADUCT_CHECK(ConfigError, chosen.empty() || chosen.size() == windows.size(),
-                "model.window_layers: {} for {}",
-                counted(static_cast<int64_t>(chosen.size()), "entry", "entries"),
-                counted(static_cast<int64_t>(windows.size()), "layer"));
-  for (size_t i = 0; i < chosen.size(); ++i) windows[i] *= chosen[i];
-  return windows;
+/// Of each of `count` layers; 0: it has none.
+std::vector<int64_t> sizes_of(const std::optional<int64_t>& size,
+                              const std::vector<int64_t>& chosen, const char* layers_field,
+                              int64_t count) {
+  std::vector<int64_t> sizes(static_cast<size_t>(count), size.value_or(0));
+  VIADUCT_CHECK(ConfigError, chosen.empty() || chosen.size() == sizes.size(), "model.{}: {} for {}",
+                layers_field, counted(static_cast<int64_t>(chosen.size()), "entry", "entries"),
+                counted(count, "layer"));
+  for (size_t i = 0; i < chosen.size(); ++i) sizes[i] *= chosen[i];
+  return sizes;
 }
 
 }  // namespace
@@ -120,6 +150,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
   fields.qk_layernorm_after_rope.resolve(model.qk_norm_after_rotary);
   fields.qk_layernorm_own_weights.resolve(model.qk_norm_own_weights);
+  fields.embedding_norm.resolve(model.embedding_norm);
+  fields.qk_l2_norm.resolve(model.qk_l2_norm);
   take_latent(fields.latent, model.latent);
   fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
@@ -130,9 +162,10 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   take_moe(fields.moe, model.moe);
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
                                                      : std::nullopt);
-  const bool learned = model.positions == PositionKind::learned;
-  fields.position_embedding_type.resolve(learned ? "learned_absolute" : "rope");
-  if (!learned) {
+  fields.position_embedding_type.resolve(position_name(model.positions));
+  if (model.positions == PositionKind::linear_bias)
+    fields.alibi_bias_max.resolve(model.linear_bias_exponent);
+  if (model.positions == PositionKind::rotary) {
     fields.rotary_base.resolve(model.rotary.base);
     fields.rotary_percent.resolve(
         model.latent.any() ? 1.0
@@ -142,6 +175,9 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
     fields.window_rotary_base.resolve(positive_or_none(model.window_rotary_base));
     fields.no_rope_freq.resolve(model.no_rope);
+    const NoRopeTemperature& temperature = model.no_rope_temperature;
+    fields.no_rope_temperature_scale.resolve(positive_or_none(temperature.scale));
+    if (temperature.any()) fields.no_rope_temperature_length.resolve(temperature.length);
   }
   // A user's `add_bias_linear` applies to the biases that were not given separately.
   if (fields.add_bias_linear.is_auto()) {
@@ -151,7 +187,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   }
   fields.add_head_bias.resolve(model.head_bias);
   fields.share_embeddings_and_output_weights.resolve(model.tied_embeddings);
-  take_windows(fields, model.windows);
+  take_sizes({"sliding windows", fields.window_size, fields.window_layers}, model.windows);
+  take_sizes({"chunks", fields.attention_chunk_size, fields.attention_chunk_layers}, model.chunks);
   fields.softmax_scale.resolve(positive_or_none(model.attention_scale));
   fields.attention_temperature_scale.resolve(positive_or_none(model.temperature.scale));
   fields.attention_temperature_length.resolve(
@@ -199,6 +236,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
   model.qk_norm_after_rotary = fields.qk_layernorm_after_rope.value();
   model.qk_norm_own_weights = fields.qk_layernorm_own_weights.value();
+  model.embedding_norm = fields.embedding_norm.value();
+  model.qk_l2_norm = fields.qk_l2_norm.value();
   model.latent = to_latent_sizes(fields.latent);
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
@@ -212,17 +251,28 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;
   model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
   model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
-  const bool learned = fields.position_embedding_type.value() == "learned_absolute";
-  model.positions = learned ? PositionKind::learned : PositionKind::rotary;
-  model.rotary = learned ? RotarySpec{} : rotary_of(fields);
-  model.window_rotary_base = learned ? 0 : fields.window_rotary_base.value().value_or(0);
-  model.no_rope = learned ? std::vector<int64_t>{} : fields.no_rope_freq.value();
+  model.positions = position_kind(fields.position_embedding_type.value());
+  model.linear_bias_exponent = fields.alibi_bias_max.value();
+  const bool rotates = model.positions == PositionKind::rotary;
+  model.rotary = rotates ? rotary_of(fields) : RotarySpec{};
+  model.window_rotary_base = rotates ? fields.window_rotary_base.value().value_or(0) : 0;
+  model.no_rope = rotates ? fields.no_rope_freq.value() : std::vector<int64_t>{};
+  model.no_rope_temperature = {};
+  if (const auto& scale = fields.no_rope_temperature_scale.value(); scale && rotates)
+    model.no_rope_temperature = {*scale, fields.no_rope_temperature_length.value()};
   model.qkv_bias = fields.add_qkv_bias.value();
   model.projection_bias = fields.add_attention_output_bias.value();
   model.up_bias = model.down_bias = fields.add_mlp_bias.value();
   model.head_bias = fields.add_head_bias.value();
   model.tied_embeddings = fields.share_embeddings_and_output_weights.value();
-  model.windows = windows_of(fields);
+  model.windows = sizes_of(fields.window_size.value(), fields.window_layers.value(),
+                           "window_layers", model.layers);
+  model.chunks.clear();
+  if (fields.attention_chunk_size.value()) {
+    model.chunks =
+        sizes_of(fields.attention_chunk_size.value(), fields.attention_chunk_layers.value(),
+                 "attention_chunk_layers", model.layers);
+  }
   model.attention_scale = fields.softmax_scale.value().value_or(
       model.latent.any() ? families::latent_attention_scale(model)
                          : 1 / std::sqrt(static_cast<double>(model.head_dim)));

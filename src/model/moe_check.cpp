@@ -231,6 +231,17 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
         "model.moe_shared_expert_overlap: true needs moe_shared_expert_intermediate_size, which is "
         "null");
   }
+  if (moe.weighs_input && routing.topk != 1) {
+    problems.add(
+        "model.moe_apply_probs_on_input: true with moe_router_topk = {}: each expert of a token "
+        "would read another input; expected 1",
+        routing.topk);
+  }
+  if (moe.weighs_input && moe.shared_overlap) {
+    problems.add(
+        "model.moe_apply_probs_on_input: true with moe_shared_expert_overlap, whose expert reads "
+        "what is sent to the others; expected moe_shared_expert_overlap=false");
+  }
   if (moe.shared_overlap && moe.dispatch == ExpertDispatch::all_gather) {
     problems.add(
         "model.moe_shared_expert_overlap: true needs moe_token_dispatcher_type=alltoall or flex, "

@@ -61,6 +61,10 @@ void add_router(FieldGroup& group, MoeFields& fields) {
              "the weights without that. With softmax moe_router_pre_softmax decides.")
       .constraint("false needs sigmoid or sqrtsoftplus");
   group
+      .field("moe_apply_probs_on_input", fields.moe_apply_probs_on_input,
+             "A token's weight multiplies the input of its expert and not the result (Llama 4).")
+      .constraint("true needs moe_router_topk=1, and no moe_shared_expert_overlap");
+  group
       .field("moe_router_enable_expert_bias", fields.moe_router_enable_expert_bias,
              "A bias of each expert is added to its score for the choice alone. It is not a "
              "trained parameter: each update moves it by moe_router_bias_update_rate, down where "
@@ -307,6 +311,7 @@ void MoeFields::resolve() {
   moe_router_group_score_topk.resolve(std::nullopt);
   moe_router_norm_topk_prob.resolve(true);
   moe_router_enable_expert_bias.resolve(quantile);
+  moe_apply_probs_on_input.resolve(false);
 }
 
 void add_moe_fields(FieldGroup& group, MoeFields& fields) {
@@ -340,6 +345,7 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
   fields.moe_router_group_score_topk.resolve(or_null(routing.group_best));
   fields.moe_router_norm_topk_prob.resolve(routing.normalize);
   fields.moe_router_enable_expert_bias.resolve(moe.load_bias);
+  fields.moe_apply_probs_on_input.resolve(moe.weighs_input);
 }
 
 namespace {
@@ -394,6 +400,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   routing.group_best = fields.moe_router_group_score_topk.value().value_or(0);
   routing.normalize = fields.moe_router_norm_topk_prob.value();
   moe.load_bias = fields.moe_router_enable_expert_bias.value();
+  moe.weighs_input = fields.moe_apply_probs_on_input.value();
   moe.load_bias_rate = fields.moe_router_bias_update_rate;
   if (fields.moe_token_dispatcher_type == "allgather") moe.dispatch = ExpertDispatch::all_gather;
   if (fields.moe_token_dispatcher_type == "flex") moe.dispatch = ExpertDispatch::fused;

@@ -29,6 +29,7 @@ struct MoeFields {
   Auto<std::optional<int64_t>> moe_router_group_score_topk;
   Auto<bool> moe_router_norm_topk_prob;
   Auto<bool> moe_router_enable_expert_bias;
+  Auto<bool> moe_apply_probs_on_input;
 
   // Training.
   std::optional<std::string> moe_router_dtype;

@@ -292,16 +292,20 @@ ParameterPointer ParameterMaker::experts_up(const std::string& path,
   // Of one name: both projections of a gated expert where they are fused.
   const int64_t of_name = fuses_experts(names_) && config_.gated ? 2 : 1;
   const int64_t features = of_name * all / place_.etp;
+  // Halves of a tensor are cut separately.
+  const int64_t cuts = names_.expert_halves ? of_name : 1, of_cut = features / cuts;
   Parameter weight =
       experts_matrix(path, features * static_cast<int64_t>(names.size()), config_.hidden, block);
   for (int64_t e = 0; e < experts; ++e) {
     for (const std::string& name : names) {
-      Part part = expert_part(at(name, place_.ep_rank * experts + e), of_name * all, config_.hidden,
-                              weight);
-      const int dim = dim_of_rows(part);
-      part.box.begin[dim] = features * place_.etp_rank;
-      part.box.size[dim] = features;
-      weight.parts.push_back(std::move(part));
+      for (int64_t cut = 0; cut < cuts; ++cut) {
+        Part part = expert_part(at(name, place_.ep_rank * experts + e), of_name * all,
+                                config_.hidden, weight);
+        const int dim = dim_of_rows(part);
+        part.box.begin[dim] = cut * all + of_cut * place_.etp_rank;
+        part.box.size[dim] = of_cut;
+        append_part(weight.parts, std::move(part));
+      }
     }
   }
   return share(std::move(weight));

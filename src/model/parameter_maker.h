@@ -18,8 +18,9 @@
 namespace viaduct {
 
 /// Whether the family has gate and up of an expert in one tensor, names.expert_up, as neighbouring
-/// columns (gate, up, gate, up, …), and its experts' matrices as [in, out] without ".weight"
-/// (GPT-OSS). On disk such a tensor has all experts (checkpoint/fused_experts.h).
+/// columns (gate, up, gate, up, …), or one after the other (names.expert_halves), and its experts'
+/// matrices as [in, out] without ".weight" (GPT-OSS; Llama 4). On disk such a tensor has all
+/// experts (checkpoint/fused_experts.h).
 inline bool fuses_experts(const TensorNames& names) {
   return names.expert_gate.empty() && !names.expert_up.empty();
 }

@@ -54,6 +54,8 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
   if (!parts_.norms_after_rotary) norm_heads(context, heads, saved);
   rotate(context, batch, heads, tag);
   if (parts_.norms_after_rotary) norm_heads(context, heads, saved);
+  if (parts_.linear_bias != nullptr)
+    heads = add_linear_bias(context, *parts_.linear_bias, batch.positions, heads, tag);
   return core_.prepare(context, heads, saved);
 }
 
@@ -126,6 +128,7 @@ Tensor AttentionSegment::branch_gradient(RankContext& context, const Batch& batc
   if (both) parts_.projection.backward_weight(context, saved);
   // d.q [T, N, D], d.k and d.v [T, K, D]
   AttentionHeads d = core_.backward(context, batch, d_heads, saved);
+  if (parts_.linear_bias != nullptr) d = without_linear_bias(d);
   if (!parts_.norms_after_rotary) rotate(context, batch, d, MemoryTag::activations, true);
   const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]
       {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});

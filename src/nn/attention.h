@@ -7,6 +7,7 @@
 #include "nn/core_attention.h"
 #include "nn/head_norm.h"
 #include "nn/linear.h"
+#include "nn/linear_bias.h"
 #include "nn/norm.h"
 #include "nn/residual.h"
 #include "nn/rotary_embedding.h"
@@ -26,9 +27,10 @@ struct AttentionParts {
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
-  std::shared_ptr<const Parameter> sinks;                      // [heads]; null: none
-  bool norms_after_rotary = false;                             // of q and k; false: before
-  std::optional<HeadNorm> q_head_norm = {}, k_head_norm = {};  // per head, before rotary
+  std::shared_ptr<const Parameter> sinks;                         // [heads]; null: none
+  bool norms_after_rotary = false;                                // of q and k; false: before
+  std::optional<HeadNorm> q_head_norm = {}, k_head_norm = {};     // per head, before rotary
+  std::shared_ptr<const LinearBiasTables> linear_bias = nullptr;  // ALiBi; null: none
 };
 
 class AttentionSegment final : public StreamSegment {

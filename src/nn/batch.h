@@ -20,6 +20,15 @@ struct ShiftedTokens {
   Tensor loss_weight;  // f32, 0 without loss
 };
 
+/// Where documents are cut for attention in chunks (Llama 4): a token attends to no other chunk.
+/// Offsets as of documents; under context parallelism of the whole rows, as the heads of an
+/// exchange a2a have them.
+struct AttentionChunks {
+  Tensor offsets;  // i32 [chunks + 1]; undefined: no layer attends in chunks
+  int64_t longest = 0;
+  double causal_pairs = 0;  // as Batch::causal_pairs
+};
+
 struct Batch {
   Tensor ids;                // i32 [T]
   Tensor positions;          // i32 [T], restart at each document if documents are packed
@@ -29,6 +38,7 @@ struct Batch {
   Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
   int64_t max_document = 0;  // longest document, in tokens
   double causal_pairs = 0;   // sum over documents of length · (length + 1) / 2: attention's work
+  AttentionChunks chunks;
 
   std::vector<ShiftedTokens> shifted;  // depth 1 first; empty: no further tokens are predicted
 

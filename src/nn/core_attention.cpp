@@ -28,16 +28,33 @@ struct CoreAttention::Route {
   AttentionLayout layout;  // of the tokens that take part in the ring
 };
 
+namespace {
+
+/// Chunks in place of documents.
+void take_chunks(const Batch& batch, AttentionLayout& layout) {
+  layout.offsets = batch.chunks.offsets;
+  layout.max_document = batch.chunks.longest;
+}
+
+}  // namespace
+
 CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& batch) const {
   const ParallelGroups& groups = context.groups;
   Communicator* cp = batch.context_ranks != nullptr ? batch.context_ranks : &groups.cp();
   Route route{nullptr, alone_.get(), alone_.get(), {}};
+  VIADUCT_CHECK(ShapeError, !spec_.chunked || batch.chunks.offsets,
+                "attention of layer {}: the batch was not cut into chunks", spec_.layer);
   if (cp->size() == 1) {
     route.layout.offsets = batch.document_offsets;
     route.layout.query_index = batch.token_index;
     route.layout.max_document = batch.max_document;
+    if (spec_.chunked) take_chunks(batch, route.layout);
     return route;
   }
+  VIADUCT_CHECK(ConfigError, !spec_.chunked || spec_.context_exchange == ContextExchange::a2a,
+                "attention of layer {} in chunks over the {} ranks of {}: expected cp_comm_type "
+                "a2a, found {}",
+                spec_.layer, cp->size(), cp->name(), context_exchange_name(spec_.context_exchange));
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 cp->size(), cp->name());
@@ -52,6 +69,7 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
     case ContextExchange::a2a:
       route.heads = cp;
       route.layout = batch.context->heads;
+      if (spec_.chunked) take_chunks(batch, route.layout);
       break;
     case ContextExchange::a2a_p2p:
       route.heads = &groups.cp_inner();
@@ -78,6 +96,7 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
                      batch.document_offsets.dim(0) - 1 ==
                          batch.tokens() / std::max<int64_t>(1, batch.max_document);
   if (!equal && p.window == 0 && batch.context == nullptr) p.visible_pairs = batch.causal_pairs;
+  if (spec_.chunked && p.window == 0) p.visible_pairs = batch.chunks.causal_pairs;
   p.library = spec_.method.library;
   return p;
 }
@@ -110,6 +129,12 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   args.problem.kv_offsets = cached.offsets;
   args.problem.diagonal = cached.diagonal;
   args.problem.max_keys = cached.max_keys;
+  if (spec_.chunked) {
+    args.problem.q_offsets = cached.chunks.q_offsets;
+    args.problem.kv_offsets = cached.chunks.offsets;
+    args.problem.diagonal = cached.chunks.diagonal;
+    args.problem.max_keys = cached.chunks.max_keys;
+  }
   args.q = q, args.k = cached.k, args.v = cached.v;
   args.out = context.activation({q.dim(0), q.dim(1), cached.v.dim(2)});
   args.lse = context.statistic({spec_.heads, q.dim(0)});

@@ -23,7 +23,8 @@ struct AttentionSpec {
   int64_t first_head = 0;                         // global number of its head 0
   double scale = 1;
   double softcap = 0;
-  int64_t window = 0;  // 0: unlimited
+  int64_t window = 0;    // 0: unlimited
+  bool chunked = false;  // attends within Batch::chunks
   double dropout = 0;
   ContextExchange context_exchange = ContextExchange::p2p;
   AttentionMethod method;

@@ -1,19 +1,29 @@
 #pragma once
-// The first segment: token embedding (scaled where the model says), learned positions, dropout.
-// Each tensor rank looks up the rows of the vocabulary that it holds; their sum is the stream.
+// The first segment: token embedding (scaled where the model says), learned positions, a norm,
+// dropout. Each tensor rank looks up the rows of the vocabulary that it holds; their sum is the
+// stream.
 
+#include <optional>
+
+#include "nn/norm.h"
 #include "nn/residual.h"
 #include "nn/segment.h"
 
 namespace viaduct {
 
+struct EmbeddingParts {
+  std::shared_ptr<const Parameter> tokens;     // [V, H], the rows that this tensor rank holds
+  std::shared_ptr<const Parameter> positions;  // [P, H]; null: none (rotary models)
+  int64_t rows_before_positions = 0;           // of that table, before the row of position 0
+  double scale = 1;                            // of the token rows
+  std::optional<Norm> norm;                    // of the sum (Bloom)
+  ResidualDropout dropout;
+  int64_t padding = -1;  // the token whose look-up gives no gradient; -1: none
+};
+
 class EmbeddingSegment final : public Segment {
  public:
-  /// `positions` may be null (rotary models). `scale` multiplies the token rows. Looking up
-  /// `padding` (-1: none) gives no gradient.
-  EmbeddingSegment(std::shared_ptr<const Parameter> tokens,
-                   std::shared_ptr<const Parameter> positions, double scale,
-                   ResidualDropout dropout, int64_t padding = -1);
+  explicit EmbeddingSegment(EmbeddingParts parts) : parts_(std::move(parts)) {}
 
   Edge inputs(const RankContext&, const Batch&) const override { return {}; }
   std::vector<std::string_view> outputs() const override { return {kHidden}; }
@@ -23,18 +33,17 @@ class EmbeddingSegment final : public Segment {
   TensorSet backward_input(RankContext&, const Batch&, const TensorSet&, SavedStore&) override;
   void backward_weight(RankContext&, const Batch&, SavedStore&) override;
   std::vector<const Parameter*> parameters() const override;
-  std::vector<const Parameter*> read_backward() const override { return {}; }
+  std::vector<const Parameter*> read_backward() const override;
   std::string_view name() const override { return "embedding"; }
 
  private:
-  bool trains() const { return tokens_->trained || (positions_ && positions_->trained); }
+  bool trains() const;
+  /// The norm of the sum, in the stream's format; its statistics are kept if anything here trains.
+  Tensor normed(RankContext& context, const Tensor& sum, SavedStore& saved) const;
   /// The token of the first row of the table here.
   int64_t first_row(const RankContext& context) const;
 
-  std::shared_ptr<const Parameter> tokens_, positions_;
-  double scale_;
-  ResidualDropout dropout_;
-  int64_t padding_;
+  EmbeddingParts parts_;
 };
 
 }  // namespace viaduct

@@ -62,6 +62,36 @@ void KeyValueCache::begin_step(OpContext& context, std::span<const int64_t> coun
     diagonal.data<int32_t>()[i] = static_cast<int32_t>(lengths_[i]);
   device_.copy_from_host(offsets, offsets_);
   device_.copy_from_host(diagonal, diagonal_);
+  if (shape_.chunk > 0) cut_chunks();
+}
+
+void KeyValueCache::cut_chunks() {
+  std::vector<int32_t> queries{0}, keys{0}, first_query;
+  int64_t fed = 0;
+  for (int64_t i = 0; i < shape_.sequences; ++i) {
+    const auto sequence = static_cast<size_t>(i);
+    const int64_t before = lengths_[sequence], after = before + counts_[sequence];
+    for (int64_t begin = 0; begin < rows_; begin += shape_.chunk) {
+      const int64_t end = std::min(begin + shape_.chunk, rows_);
+      const int64_t first = std::clamp(begin, before, after), last = std::clamp(end, before, after);
+      fed += last - first;
+      queries.push_back(static_cast<int32_t>(fed));
+      keys.push_back(static_cast<int32_t>(i * rows_ + end));
+      first_query.push_back(static_cast<int32_t>(last > first ? first - begin : 0));
+    }
+  }
+  const auto copy_to = [&](const std::vector<int32_t>& values, Tensor& to) {
+    const Shape shape{static_cast<int64_t>(values.size())};
+    if (!to || !(to.shape() == shape))
+      to = device_.allocate(DType::i32, shape, MemoryTag::kv_cache);
+    const Tensor from = host_tensor(DType::i32, shape);
+    std::ranges::copy(values, from.data<int32_t>());
+    device_.copy_from_host(from, to);
+  };
+  copy_to(queries, chunks_.q_offsets);
+  copy_to(keys, chunks_.offsets);
+  copy_to(first_query, chunks_.diagonal);
+  chunks_.max_keys = std::min(shape_.chunk, max_keys_);
 }
 
 void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& rows) const {
@@ -95,8 +125,11 @@ KeyValueCache::View KeyValueCache::append(OpContext& context, int64_t layer, con
   write(context, v, values_[place]);
   const int64_t rows = shape_.sequences * rows_;
   return {keys_[place].view({rows, shape_.kv_heads, shape_.head_dim}),
-          values_[place].view({rows, shape_.kv_heads, value_dim()}), offsets_, diagonal_,
-          max_keys_};
+          values_[place].view({rows, shape_.kv_heads, value_dim()}),
+          offsets_,
+          diagonal_,
+          max_keys_,
+          chunks_};
 }
 
 void KeyValueCache::end_step() {

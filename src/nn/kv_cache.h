@@ -20,6 +20,7 @@ struct CacheShape {
   DType dtype = DType::f32;
   int64_t sequences = 1;
   int64_t positions = 0;  // maximum length of a sequence
+  int64_t chunk = 0;      // tokens of a chunk of attention; 0: no layer has chunks
 };
 
 class KeyValueCache {
@@ -33,10 +34,17 @@ class KeyValueCache {
   /// Begins a step with counts[i] new tokens of sequence i (0: none): makes room for them in every
   /// layer. ShapeError beyond `positions`.
   void begin_step(OpContext& context, std::span<const int64_t> counts);
+  /// The step's queries and the rows of all sequences, each cut into chunks of a sequence: those
+  /// without a new token have no queries.
+  struct Chunks {
+    Tensor q_offsets, offsets, diagonal;  // i32 [chunks + 1], [chunks + 1] and [chunks]
+    int64_t max_keys = 0;
+  };
   struct View {
     Tensor k, v;               // [sequences · rows, K, D] and [., K, Dv]
     Tensor offsets, diagonal;  // i32 [sequences + 1] and [sequences], as attention reads them
     int64_t max_keys = 0;      // longest sequence, new tokens included
+    Chunks chunks;             // only with chunks
   };
   /// Appends the keys and values of the step's tokens ([T, K, D] and [T, K, Dv], sequence after
   /// sequence) of a layer to those of earlier steps and returns all of them. ShapeError if this
@@ -58,6 +66,7 @@ class KeyValueCache {
  private:
   int64_t value_dim() const { return shape_.value_dim > 0 ? shape_.value_dim : shape_.head_dim; }
   void grow(OpContext& context, int64_t rows);
+  void cut_chunks();
   void write(OpContext& context, const Tensor& from, const Tensor& rows) const;
 
   Device& device_;
@@ -68,6 +77,7 @@ class KeyValueCache {
   std::vector<Tensor> keys_, values_;
   Tensor offsets_, diagonal_;  // i32 [sequences + 1], i32 [sequences]
   int64_t max_keys_ = 0;
+  Chunks chunks_;
 };
 
 }  // namespace viaduct

@@ -1,17 +1,42 @@
 #include "nn/norm.h"
 
+#include <optional>
+
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
+namespace {
+
+/// The weight that the op reads; of a norm without one, ones.
+class HeldWeight {
+ public:
+  HeldWeight(RankContext& context, const Parameter* weight, int64_t size) {
+    if (weight != nullptr) {
+      held_.emplace(context.weights, *weight, WeightUse::elementwise);
+      return;
+    }
+    ones_ = context.activation({size}, MemoryTag::workspace);
+    fill(context.ops, {ones_, 1});
+  }
+  const Tensor& tensor() const { return held_ ? held_->tensor() : ones_; }
+
+ private:
+  std::optional<AcquiredWeight> held_;
+  Tensor ones_;
+};
+
+}  // namespace
 
 Norm::Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
            std::shared_ptr<const Parameter> bias)
-    : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)) {}
+    : spec_(spec), size_(weight->shape[0]), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+Norm::Norm(double eps, int64_t size) : spec_{.eps = eps}, size_(size) {}
 
 Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved,
                      const ProducedForms& forms) const {
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
+  const HeldWeight weight(context, weight_.get(), size_);
   const int64_t rows = x.elements() / x.dim(-1);
   NormForwardArgs args;
   args.kind = spec_.kind;
@@ -52,7 +77,7 @@ Tensor Norm::forward_unit(std::string_view unit, RankContext& context, const Ten
 
 void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,
                     SavedStore& saved) const {
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
+  const HeldWeight weight(context, weight_.get(), size_);
   NormBackwardArgs args;
   args.kind = spec_.kind;
   args.dy = dy;
@@ -63,9 +88,9 @@ void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add
   args.dx_add = dx_add;
   args.dx = dx;
   args.weight_offset = spec_.weight_offset;
-  if (!weight_->trained) {
+  if (weight_ == nullptr || !weight_->trained) {
     // The op always sums it; nothing reads these sums.
-    args.d_weight = context.ops.allocate(accumulator_dtype(weight.tensor().dtype()), weight_->shape,
+    args.d_weight = context.ops.allocate(accumulator_dtype(weight.tensor().dtype()), {size_},
                                          MemoryTag::workspace);
     fill(context.ops, {args.d_weight, 0});
     return norm_backward(context.ops, args);
@@ -78,7 +103,7 @@ void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add
 }
 
 void Norm::append_parameters(std::vector<const Parameter*>& list) const {
-  list.push_back(weight_.get());
+  if (weight_) list.push_back(weight_.get());
   if (bias_) list.push_back(bias_.get());
 }
 

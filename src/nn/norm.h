@@ -21,6 +21,8 @@ class Norm {
   /// `bias` may be null.
   Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
        std::shared_ptr<const Parameter> bias);
+  /// An RMS norm over `size` features without weights.
+  Norm(double eps, int64_t size);
 
   /// y = norm(x), x [R, H] or [T, N, H], in the activation or the stream format; y is new,
   /// contiguous and in the activation format.
@@ -36,12 +38,13 @@ class Norm {
                 SavedStore& saved) const;
 
   /// H of [R, H], or D for norms of heads.
-  int64_t features() const { return weight_->shape[0]; }
+  int64_t features() const { return size_; }
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
   NormSpec spec_;
-  std::shared_ptr<const Parameter> weight_, bias_;
+  int64_t size_ = 0;
+  std::shared_ptr<const Parameter> weight_, bias_;  // either may be null
 };
 
 }  // namespace viaduct

@@ -66,6 +66,7 @@ struct RotaryTable {
 struct RotaryTables {
   std::optional<RotaryTable> common, windowed;  // of layers with a sliding window, if they differ
   std::optional<RotaryTable> queries;           // with a temperature; `common` is of keys then
+  std::optional<RotaryTable> no_rope_queries;   // of layers whose heads are not rotated
 };
 /// With a temperature cos and sin of a position have its factor: they rotate and scale queries.
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,

@@ -122,6 +122,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
         "model.moe_router_group_score_topk",
         "model.moe_router_norm_topk_prob",
         "model.moe_router_enable_expert_bias",
+        "model.moe_apply_probs_on_input",
         "model.moe_z_loss_coeff",
         "model.moe_input_jitter_eps",
         "model.moe_router_force_load_balancing",

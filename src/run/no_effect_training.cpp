@@ -1,6 +1,8 @@
 // Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have no
 // effect.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "run/graph_config.h"
 #include "run/no_effect_rules.h"
@@ -37,6 +39,10 @@ std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
                    without("model.window_size on every layer"));
 }
 
+std::string position_type(const RunConfig& c) {
+  return "model.position_embedding_type = " + c.model.position_embedding_type.value();
+}
+
 bool constant_rate(const RunConfig& c) {
   return c.scheduler.lr_decay_style == DecayStyle::constant;
 }
@@ -49,8 +55,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
       {{"model.rotary_base", "model.rotary_percent", "model.rope_scaling",
         "model.apply_rope_fusion", "model.no_rope_freq"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != "rope",
-                          "model.position_embedding_type = learned_absolute");
+         return reason_if(c.model.position_embedding_type.value() != "rope", position_type(c));
        }},
       {{"model.rope_scaling"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -88,8 +93,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.window_rotary_base"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (c.model.position_embedding_type.value() != "rope")
-           return std::string("model.position_embedding_type = learned_absolute");
+         if (c.model.position_embedding_type.value() != "rope") return position_type(c);
          return reason_if(!c.model.window_size.value(), "model.window_size is null");
        }},
       {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_head_dim", "model.qk_pos_emb_head_dim",
@@ -155,6 +159,27 @@ const std::vector<NoEffectRule>& training_without_effect() {
                           c.optimizer.optimizer != OptimizerKind::adafactor
                               ? stated("optimizer.optimizer", c.optimizer.optimizer)
                               : std::string("optimizer.adafactor_scale_parameter = false"));
+       }},
+      {{"model.alibi_bias_max"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.position_embedding_type.value() != "alibi", position_type(c));
+       }},
+      {{"model.attention_chunk_layers"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.attention_chunk_size.value(),
+                          "model.attention_chunk_size is null");
+       }},
+      {{"model.no_rope_temperature_scale"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (c.model.position_embedding_type.value() != "rope") return position_type(c);
+         const std::vector<int64_t>& layers = c.model.no_rope_freq.value();
+         return reason_if(std::ranges::find(layers, 1) == layers.end(),
+                          "model.no_rope_freq has no layer without rotary positions");
+       }},
+      {{"model.no_rope_temperature_length"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.no_rope_temperature_scale.value(),
+                          "model.no_rope_temperature_scale is null");
        }},
       {{"model.window_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {

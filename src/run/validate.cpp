@@ -40,13 +40,16 @@ void validate_model(const ModelFields& model, Problems& problems) {
                  counted(model.num_layers.value(), "layer"));
   }
   const auto& positions = model.position_embedding_type;
-  const bool learned = positions.is_auto() ? model.family.value_or("llama") == "gpt2"
-                                           : positions.value() == "learned_absolute";
+  const std::string family = model.family.value_or("llama");
+  const std::string of_family = family == "gpt2" || family == "opt"    ? "learned_absolute"
+                                : family == "bloom" || family == "mpt" ? "alibi"
+                                                                       : "rope";
+  const std::string kind = positions.value_or(of_family);
+  const bool learned = kind == "learned_absolute";
   if (model.rotary_interleaved.value_or(false)) {
-    if (learned) {
-      problems.add(
-          "model.rotary_interleaved: true, but positions are learned_absolute, which have no "
-          "pairs");
+    if (kind != "rope") {
+      problems.add("model.rotary_interleaved: true, but positions are {}, which have no pairs",
+                   kind);
     } else if (!model.apply_rope_fusion) {
       problems.add(
           "model.rotary_interleaved: true, but apply_rope_fusion is false, which supports only "

@@ -72,22 +72,43 @@ void validate_levels(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// Layers whose sizes a field gives: those of the list, or all.
+bool is_listed(const std::vector<int64_t>& layers, int64_t layer) {
+  const auto i = static_cast<size_t>(layer);
+  return layers.empty() || (i < layers.size() && layers[i] != 0);
+}
+
 void validate_windows(const RunConfig& config, Problems& problems) {
   const ModelFields& model = config.model;
   const auto& types = config.context_parallel.cp_comm_type;
   if (model.window_size.is_auto() || !model.window_size.value()) return;
   if (model.window_layers.is_auto() || model.num_layers.is_auto()) return;
-  const std::vector<int64_t>& windowed = model.window_layers.value();
   for (int64_t layer = 0; layer < model.num_layers.value(); ++layer) {
-    const auto i = static_cast<size_t>(layer);
-    if (!windowed.empty() && (i >= windowed.size() || windowed[i] == 0)) continue;
-    if (types.is_list() && i >= types.values().size()) return;
+    if (!is_listed(model.window_layers.value(), layer)) continue;
+    if (types.is_list() && static_cast<size_t>(layer) >= types.values().size()) return;
     const ContextExchange exchange = config.context_parallel.exchange(layer);
     if (exchange != ContextExchange::p2p && exchange != ContextExchange::a2a_p2p) continue;
     problems.add(
         "model.cp_comm_type: {} on layer {}, which has a sliding window of {}; windows need "
         "all_gather or a2a",
         context_exchange_name(exchange), layer, *model.window_size.value());
+    return;
+  }
+}
+
+void validate_chunks(const RunConfig& config, Problems& problems) {
+  const ModelFields& model = config.model;
+  const auto& types = config.context_parallel.cp_comm_type;
+  if (model.attention_chunk_size.is_auto() || !model.attention_chunk_size.value()) return;
+  if (model.attention_chunk_layers.is_auto() || model.num_layers.is_auto()) return;
+  for (int64_t layer = 0; layer < model.num_layers.value(); ++layer) {
+    if (!is_listed(model.attention_chunk_layers.value(), layer)) continue;
+    if (types.is_list() && static_cast<size_t>(layer) >= types.values().size()) return;
+    const ContextExchange exchange = config.context_parallel.exchange(layer);
+    if (exchange == ContextExchange::a2a) continue;
+    problems.add(
+        "model.cp_comm_type: {} on layer {}, which attends in chunks of {} tokens; chunks need a2a",
+        context_exchange_name(exchange), layer, *model.attention_chunk_size.value());
     return;
   }
 }
@@ -106,7 +127,10 @@ void validate_context_parallel(const RunConfig& config, Problems& problems) {
         layers.value());
   }
   validate_levels(config, problems);
-  if (cp > 1 || context.hybrid_context_parallel) validate_windows(config, problems);
+  if (cp > 1 || context.hybrid_context_parallel) {
+    validate_windows(config, problems);
+    validate_chunks(config, problems);
+  }
   if (cp == 1) return;
   const auto& length = config.model.seq_length;
   if (!length.is_auto() && length.value() % (2 * int64_t{cp}) != 0) {

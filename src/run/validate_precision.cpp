@@ -98,6 +98,12 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
         "would lie along different dims of the same queries, keys and values",
         kField, product_format_name(recipe.products.scaling));
   }
+  if (config.model.position_embedding_type.value_or("") == "alibi") {
+    problems.add(
+        "{} with model.position_embedding_type = alibi, whose positions stand beside queries and "
+        "keys, which have one scale; expected false",
+        kField);
+  }
   const Auto<std::string>& backend = config.model.attention_backend;
   if (!backend.is_auto() && backend.value() != "flash") {
     problems.add("{} needs model.attention_backend = flash, found {}", kField, backend.value());

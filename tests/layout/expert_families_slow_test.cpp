@@ -1,6 +1,7 @@
-// OLMoE, GPT-OSS and DeepSeek in layouts, compared with Hugging Face's gradients tensor by tensor:
-// norms over the heads of all tensor ranks, sinks of heads that are cut or exchanged, biases of
-// experts, and latent attention with each context exchange.
+// OLMoE, GPT-OSS, DeepSeek and Llama 4 in layouts, compared with Hugging Face's gradients tensor by
+// tensor: norms over the heads of all tensor ranks, sinks of heads that are cut or exchanged,
+// biases of experts, latent attention with each context exchange, attention in chunks, and experts
+// whose inputs are weighted.
 
 #include <gtest/gtest.h>
 
@@ -49,6 +50,20 @@ std::vector<ModelLayout> cases() {
   list.push_back(
       {"deepseek_v3", experts(2, layout(2, 1, 2, 1, {two, "model.pipeline_schedule=zero_bubble"},
                                         "zero_bubble"))});
+  list.push_back({"llama4_text", experts(2, layout(1, 1, 1, 2))});
+  list.push_back({"llama4_text", experts(2, layout(2, 1, 2, 1, {two}))});
+  list.push_back({"llama4_text", layout(2, 1, 1, 1, {}, "cut_experts")});
+  list.push_back({"llama4_text", layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a")});
+  list.push_back(
+      {"llama4_text", experts(2, layout(1, 1, 1, 2,
+                                        {"ddp.data_parallel_sharding_strategy=optim_grads_params",
+                                         "model.moe_token_dispatcher_type=allgather"},
+                                        "sharded"))});
+  list.push_back({"llama4_text", layout(2, 1, 1, 1,
+                                        {"model.attention_backend=unfused",
+                                         "model.recompute_granularity=selective",
+                                         "model.recompute_modules=[core_attn,layernorm]"},
+                                        "unfused_recompute")});
   list.push_back({"deepseek_v2",
                   experts(2, layout(2, 1, 1, 1,
                                     {"model.recompute_granularity=selective",

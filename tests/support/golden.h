@@ -24,6 +24,11 @@ std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
 /// handles zero references.
 double relative_error(const Tensor& a, const Tensor& b);
 
+/// The error of the gradient `name` ("grad.…") against the file's. A constant in all keys changes
+/// no weight of attention but through rotary positions: without them the gradient of a key's bias
+/// is 0, and what is found, here and there, is rounding, which the gradient of its weight measures.
+double gradient_error(const Tensor& got, const SafetensorsFile& file, const std::string& name);
+
 /// ‖g‖ over the tensors `grad.*` of a reference, in FP64: its gradient norm.
 double gradient_norm(const SafetensorsFile& file);
 /// Checks that logits, loss, gradient norm and every gradient of a probe equal those of the file up

@@ -38,6 +38,25 @@ def falcon(**fields):
     return {
         "model_type": "falcon", "vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
         "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True, **fields}
+def bloom(**fields):
+    config = {"model_type": "bloom", "vocab_size": 300, "hidden_size": 60, "n_layer": 3, "n_head": 4, "seq_length": 256}
+    config.update(fields)
+    return config
+
+
+def mpt(**fields):
+    config = {"model_type": "mpt", "vocab_size": 300, "d_model": 60, "n_layers": 3, "n_heads": 4, "max_seq_len": 256}
+    config.update(fields)
+    return config
+
+
+def opt(**fields):
+    config = {
+        "model_type": "opt", "vocab_size": 300, "hidden_size": 60, "ffn_dim": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "max_position_embeddings": 256, "word_embed_proj_dim": 60, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "dropout": 0.0,
+    }
+    config.update(fields)
+    return config
 
 
 def rope(kind, **fields):
@@ -55,6 +74,12 @@ def deepseek(model_type, **fields):
         "qk_nope_head_dim": 20, "qk_rope_head_dim": 12, "v_head_dim": 28, "n_routed_experts": 6, "n_shared_experts": 2,
         "num_experts_per_tok": 2, "moe_intermediate_size": 40, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5,
         "norm_topk_prob": False, **fields})
+
+
+def llama4(**fields):
+    return decoder("llama4_text", **{"head_dim": 16, "intermediate_size": 40, "intermediate_size_mlp": 112, "num_hidden_layers": 4,
+                                     "num_local_experts": 6, "num_experts_per_tok": 1, "attention_chunk_size": 19,
+                                     "floor_scale": 16, "attn_scale": 0.4, **fields})
 
 
 LONG_ROPE = {"original_max_position_embeddings": 64, **rope("longrope", short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
@@ -152,6 +177,17 @@ CASES = {
         "yarn", factor=4.0, original_max_position_embeddings=64)), 200),
     "olmo3_layer_types": (decoder("olmo3", num_hidden_layers=3, sliding_window=9, layer_types=[FULL, SLIDING, SLIDING],
                                   rope_theta=500000.0), 64),
+    "llama4_text": (llama4(), 64),
+    "llama4_text_dense_layers": (llama4(interleave_moe_layer_step=2, use_qk_norm=False, no_rope_layers=[0, 1, 1, 0],
+                                        attn_temperature_tuning=False), 200),
+    "llama4_text_scaled": (llama4(num_hidden_layers=3, no_rope_layers=[1, 1, 0], attention_chunk_size=50, tie_word_embeddings=True, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), 200),
+    "bloom": (bloom(), 64),
+    "bloom_six_heads": (bloom(n_head=6, layer_norm_epsilon=1e-4, tie_word_embeddings=False), 200),
+    "mpt": (mpt(), 64),
+    "mpt_five_heads": (mpt(n_heads=5, attn_config={"softmax_scale": 0.4}, tie_word_embeddings=False), 200),
+    "opt": (opt(), 64),
+    "opt_gelu_untied": (opt(activation_function="gelu", enable_bias=False, tie_word_embeddings=False), 200),
     "phi3": (decoder("phi3", num_key_value_heads=4, sliding_window=None), 64),
     "phi3_part_window": (decoder("phi3", num_key_value_heads=1, partial_rotary_factor=0.75, sliding_window=21,
                                  tie_word_embeddings=True), 200),
@@ -273,6 +309,13 @@ STORED = {
     "olmo2": (small(decoder("olmo2", attention_bias=True)), 24),
     "olmo3": (small(decoder("olmo3", sliding_window=7, layer_types=[SLIDING, FULL], rope_theta=500000.0, **rope(
         "yarn", factor=4.0, original_max_position_embeddings=16))), 24),
+    "llama4_text": (small(llama4(head_dim=6, num_attention_heads=4, num_key_value_heads=2, attention_chunk_size=7,
+                                 no_rope_layers=[1, 0], interleave_moe_layer_step=2, num_local_experts=4, floor_scale=5,
+                                 intermediate_size_mlp=28), intermediate_size=20), 24),
+    "bloom": (bloom(vocab_size=59, hidden_size=24, n_layer=2, seq_length=64), 24),
+    "mpt": (mpt(vocab_size=59, d_model=24, n_layers=2, n_heads=3, max_seq_len=64), 24),
+    "opt": (opt(vocab_size=59, hidden_size=24, ffn_dim=28, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+                word_embed_proj_dim=24), 24),
     "phi3": (small(decoder("phi3", partial_rotary_factor=0.7, sliding_window=9)), 24),
     "longrope": (small(decoder("phi3", sliding_window=None, original_max_position_embeddings=16, **rope(
         "longrope", short_factor=[1.0, 1.0, 1.5], long_factor=[1.0, 1.5, 4.0]))), 24),

@@ -63,6 +63,9 @@ CASES = {
     "gemma3_text": ["kv_channels=8", "window_size=7", "window_layers=[1,0]"],
     "smollm3": ["no_rope_freq=[0,1]"],
     "olmo2": [],
+    "bloom": ["num_query_groups=4", "ffn_hidden_size=128"],
+    "mpt": ["num_query_groups=4", "ffn_hidden_size=128"],
+    "opt": ["num_query_groups=4"],
     "olmo3": ["window_size=7", "window_layers=[1,0]", YARN],
     "phi3": ["window_size=7", "rotary_percent=0.5"],
     "glm": ["kv_channels=16"],
@@ -97,6 +100,9 @@ CASES = {
     "qwen3_moe": [*QWEN_EXPERTS, "kv_channels=12"],
     "qwen3_moe-dense": [*QWEN_EXPERTS, "moe_layer_freq=[0,1]"],
     "gpt_oss": [*EXPERTS, "kv_channels=8"],
+    "llama4_text": ["num_moe_experts=4", "moe_ffn_hidden_size=16", "moe_shared_expert_intermediate_size=16", "kv_channels=8",
+                    "moe_layer_freq=[0,1]", "attention_chunk_size=5", "attention_chunk_layers=[1,0]", "no_rope_freq=[0,1]",
+                    "no_rope_temperature_scale=0.5", "no_rope_temperature_length=4"],
     "gpt_oss-yarn": [*EXPERTS, "kv_channels=8", YARN],
     "deepseek_v2": [*LATENT, "q_lora_rank=null"],
     "deepseek_v2-yarn": [*LATENT, "q_lora_rank=12", YARN],
@@ -107,7 +113,7 @@ CASES = {
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}
 # llama.cpp has no windows in this architecture, and transformers no head beside the table.
 NOT_GGUF = {"mistral-window", "gemma2-untied"}
-ADAPTERS = {name for name, fields in CASES.items() if not set(EXPERTS) <= set(fields)}  # those without experts
+ADAPTERS = {name for name, fields in CASES.items() if EXPERTS[0] not in fields}  # those without experts
 WIDE = ["model.hidden_size=256", "model.ffn_hidden_size=512"]  # rows of whole blocks of the types with 256 elements
 
 

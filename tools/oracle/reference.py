@@ -30,6 +30,8 @@ class StayInDouble(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
+        if function is torch.full and "dtype" not in kwargs and abs(args[1]) > torch.finfo(torch.float32).max:
+            kwargs["dtype"] = torch.float64  # the mask of MPT, made in the default type
         if args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.float64:
             if function is torch.Tensor.float:
                 return args[0]
@@ -123,12 +125,19 @@ def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):
 def gradient_floors(truth):
     """The smallest norm that a gradient is measured by, by name: 1e-6 of its norm if all elements of all gradients had the same size.
 
-    Some gradients are zero in theory (biases of keys do not affect softmax), and their rounding error has no meaning.
+    Some gradients are zero in theory (without rotary positions biases of keys do not affect softmax), and their rounding error has no
+    meaning: that of a key's bias is measured by the gradient of its weight.
     """
     gradients = [tensor for name, tensor in truth.items() if is_gradient(name)]
     squares = sum(tensor.double().square().sum().item() for tensor in gradients)
     elements = sum(tensor.numel() for tensor in gradients)
-    return {name: 1e-6 * math.sqrt(squares * tensor.numel() / elements) for name, tensor in truth.items() if is_gradient(name)}
+    floors = {name: 1e-6 * math.sqrt(squares * tensor.numel() / elements) for name, tensor in truth.items() if is_gradient(name)}
+    for name in floors:
+        if name.endswith("k_proj.bias"):
+            weight = torch.linalg.vector_norm(truth[name.removesuffix("bias") + "weight"], dtype=torch.float64).item()
+            if torch.linalg.vector_norm(truth[name], dtype=torch.float64).item() <= 1e-5 * weight:
+                floors[name] = max(floors[name], weight)
+    return floors
 
 
 def errors(found, truth):

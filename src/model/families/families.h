@@ -27,6 +27,7 @@ class FamilyChoices {
 #define VIADUCT_MODEL_FAMILIES(family) \
   family(apertus)                      \
   family(arcee)                        \
+  family(bloom)                        \
   family(cohere)                       \
   family(cohere2)                      \
   family(deepseek_v2)                  \
@@ -47,13 +48,16 @@ class FamilyChoices {
   family(helium)                       \
   family(hunyuan_v1_dense)             \
   family(llama)                        \
+  family(llama4_text)                  \
   family(ministral3)                   \
   family(mistral)                      \
   family(mixtral)                      \
+  family(mpt)                          \
   family(nemotron)                     \
   family(olmo2)                        \
   family(olmo3)                        \
   family(olmoe)                        \
+  family(opt)                          \
   family(phi)                          \
   family(phi3)                         \
   family(qwen2)                        \
@@ -109,6 +113,9 @@ void check_heads_fill(HfConfig& config, const ModelConfig& model);
 void expect_heads_fill(const ModelConfig& model, FamilyChoices& choices);
 /// For families whose every head has keys and values of its own.
 void expect_own_keys(const ModelConfig& model, FamilyChoices& choices);
+/// `pad_token_id`, `fallback` where the file does not mention it; -1: none. Negative numbers count
+/// from the end of the vocabulary, as in torch.nn.Embedding.
+int64_t read_padding_token(HfConfig& config, int64_t fallback, int64_t vocabulary);
 /// `attention_bias` of all four projections and `mlp_bias`, which Llama's files leave out.
 void read_llama_biases(HfConfig& config, ModelConfig& model);
 void write_llama_biases(const ModelConfig& model, nlohmann::ordered_json& json);
@@ -227,6 +234,11 @@ int64_t read_switched_window(HfConfig& config, int64_t unsaid);
 void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Adds `sliding_window` of a family whose layers all have the same; null: none.
 void write_common_window(const ModelConfig& model, nlohmann::ordered_json& json);
+/// 1 for a layer without rotary positions; empty: all have them. In the file's `no_rope_layers` 1
+/// stands for those that have them; without it `no_rope_layer_interval` says which is the next
+/// without.
+std::vector<int64_t> read_layers_without_rotary(HfConfig& config, int64_t layers);
+void write_layers_without_rotary(const ModelConfig& model, nlohmann::ordered_json& json);
 /// A field that says every how many layers something comes; ConfigError below 1.
 int64_t read_interval(HfConfig& config, std::string_view field, int64_t unsaid);
 

@@ -1,4 +1,4 @@
-// Which layers have a sliding window, as config.json lists them.
+// Which layers have a sliding window, and which no rotary positions, as config.json lists them.
 
 #include <algorithm>
 
@@ -59,6 +59,28 @@ void write_common_window(const ModelConfig& model, nlohmann::ordered_json& json)
   json["sliding_window"] = nullptr;
   if (!model.windows.empty() && model.windows.front() > 0)
     json["sliding_window"] = model.windows.front();
+}
+
+std::vector<int64_t> read_layers_without_rotary(HfConfig& config, int64_t layers) {
+  std::vector<int64_t> rotates = config.integers("no_rope_layers");
+  const int64_t every = read_interval(config, "no_rope_layer_interval", 4);
+  if (rotates.empty()) {
+    for (int64_t i = 0; i < layers; ++i) rotates.push_back((i + 1) % every != 0);
+  }
+  VIADUCT_CHECK(ConfigError, static_cast<int64_t>(rotates.size()) >= layers,
+                "{}: no_rope_layers has {} for {}", config.where(),
+                counted(static_cast<int64_t>(rotates.size()), "entry", "entries"),
+                counted(layers, "layer"));
+  rotates.resize(static_cast<size_t>(layers));
+  for (int64_t& one : rotates) one = one == 0;
+  if (std::ranges::count(rotates, 0) == layers) rotates.clear();
+  return rotates;
+}
+
+void write_layers_without_rotary(const ModelConfig& model, nlohmann::ordered_json& json) {
+  auto rotates = nlohmann::ordered_json::array();
+  for (int64_t i = 0; i < model.layers; ++i) rotates.push_back(model.rotates(i) ? 1 : 0);
+  json["no_rope_layers"] = rotates;
 }
 
 int64_t read_interval(HfConfig& config, std::string_view field, int64_t unsaid) {

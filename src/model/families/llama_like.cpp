@@ -54,16 +54,11 @@ std::string activation_to_hf(ActivationKind kind) {
   return "";
 }
 
-namespace {
-
-/// Negative numbers count from the end of the vocabulary, as in torch.nn.Embedding.
-int64_t padding_token(HfConfig& config, int64_t fallback, int64_t vocabulary) {
+int64_t read_padding_token(HfConfig& config, int64_t fallback, int64_t vocabulary) {
   if (!config.has("pad_token_id")) return config.mentions("pad_token_id") ? -1 : fallback;
   const int64_t token = config.integer("pad_token_id");
   return token < 0 ? std::max<int64_t>(token + vocabulary, -1) : token;
 }
-
-}  // namespace
 
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t default_padding,
                             const RotaryDefaults& rotary) {
@@ -79,7 +74,7 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t 
   model.head_dim = config.integer(
       "head_dim", default_head_dim > 0 ? default_head_dim : model.hidden / model.heads);
   model.vocabulary = config.integer("vocab_size");
-  model.padding_token = padding_token(config, default_padding, model.vocabulary);
+  model.padding_token = read_padding_token(config, default_padding, model.vocabulary);
   model.max_positions = config.integer("max_position_embeddings");
   model.norm_eps = config.number("rms_norm_eps", 1e-6);
   model.tied_embeddings = config.boolean("tie_word_embeddings", false);

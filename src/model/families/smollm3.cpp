@@ -1,10 +1,6 @@
 // SmolLM 3 (2025): Llama, of which every fourth layer has no positions.
 
-#include <algorithm>
-
-#include "base/error.h"
 #include "base/json.h"
-#include "base/units.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 
@@ -13,23 +9,6 @@ namespace {
 
 constexpr double kBase = 2e6;
 constexpr int64_t kPadding = 128004;
-
-/// 1 for layers without positions; in the file's list 1 stands for those with positions.
-std::vector<int64_t> read_no_rope(HfConfig& config, int64_t layers) {
-  std::vector<int64_t> rotates = config.integers("no_rope_layers");
-  const int64_t every = read_interval(config, "no_rope_layer_interval", 4);
-  if (rotates.empty()) {
-    for (int64_t i = 0; i < layers; ++i) rotates.push_back((i + 1) % every != 0);
-  }
-  VIADUCT_CHECK(ConfigError, static_cast<int64_t>(rotates.size()) >= layers,
-                "{}: no_rope_layers has {} for {}", config.where(),
-                counted(static_cast<int64_t>(rotates.size()), "entry", "entries"),
-                counted(layers, "layer"));
-  rotates.resize(static_cast<size_t>(layers));
-  for (int64_t& one : rotates) one = one == 0;
-  if (std::ranges::count(rotates, 0) == layers) rotates.clear();
-  return rotates;
-}
 
 /// Where the file does not list them, layers without positions have the window.
 std::vector<int64_t> read_windows(HfConfig& config, const ModelConfig& model) {
@@ -47,7 +26,7 @@ ModelConfig read_smollm3(HfConfig& config) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
   read_llama_biases(config, model);
-  model.no_rope = read_no_rope(config, model.layers);
+  model.no_rope = read_layers_without_rotary(config, model.layers);
   model.windows = read_windows(config, model);
   return model;
 }
@@ -55,9 +34,7 @@ ModelConfig read_smollm3(HfConfig& config) {
 nlohmann::ordered_json write_smollm3(const ModelConfig& model) {
   nlohmann::ordered_json json = write_llama_like(model);
   write_llama_biases(model, json);
-  auto rotates = nlohmann::ordered_json::array();
-  for (int64_t i = 0; i < model.layers; ++i) rotates.push_back(model.rotates(i) ? 1 : 0);
-  json["no_rope_layers"] = rotates;
+  write_layers_without_rotary(model, json);
   json["sliding_window"] = nullptr;
   write_layer_types(model, json);
   json["use_sliding_window"] = !json["sliding_window"].is_null();

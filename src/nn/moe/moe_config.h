@@ -47,6 +47,8 @@ struct MoeConfig {
   /// The feed-forward of the expert that every token uses; 0: there is none.
   int64_t shared_feed_forward = 0;
   bool shared_gate = false;  // its output times sigmoid(x · w)
+  /// A token's only expert reads p · x, p its weight, and results are not weighted (Llama 4).
+  bool weighs_input = false;
   /// The shared expert runs while tokens are on their way to the ranks of their experts.
   bool shared_overlap = false;
   /// Also of its gradients. A layer of f64 activations has FP64 everywhere.

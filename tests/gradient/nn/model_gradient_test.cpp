@@ -118,6 +118,33 @@ std::vector<test::TinyModel> variants() {
   layer_norms.positions = PositionKind::rotary, layer_norms.rotary.width = 4;
   layer_norms.kv_heads = 1;
   layer_norms.windows = {3, 3};
+  ModelConfig chunks = tiny_model("mixtral");
+  chunks.family = "llama4_text";
+  chunks.rotary.interleaved = chunks.qk_l2_norm = true;
+  chunks.no_rope = {0, 1}, chunks.chunks = {3, 0};
+  chunks.no_rope_temperature = {.scale = 0.5, .length = 2};
+  chunks.moe.routing = {.score = ScoreFunction::sigmoid, .topk = 1};
+  chunks.moe.weighs_input = true;
+  chunks.moe.layers = {1, 0};
+  chunks.moe.feed_forward = chunks.moe.shared_feed_forward = 10;
+  chunks.attention_dropout = 0.2;
+  ModelConfig bloom = plain;  // queries, keys and values head by head, a norm of the embeddings
+  bloom.family = "bloom";
+  bloom.positions = PositionKind::linear_bias, bloom.embedding_norm = true;
+  bloom.embedding_dropout = 0.2;
+  ModelConfig mpt = plain;
+  mpt.family = "mpt";
+  mpt.positions = PositionKind::linear_bias, mpt.norm_bias = false;
+  mpt.qkv_bias = mpt.projection_bias = mpt.up_bias = mpt.down_bias = false;
+  ModelConfig distances = tiny_model("llama");  // slopes of heads, of three: not a power of two
+  distances.positions = PositionKind::linear_bias;
+  distances.heads = distances.kv_heads = 3;
+  distances.attention_dropout = 0.2;
+  ModelConfig distances_unfused = distances;
+  distances_unfused.flash_attention = false;
+  distances_unfused.kv_heads = 1, distances_unfused.linear_bias_exponent = 3;
+  ModelConfig later_positions = plain;  // rows before position 0, projections of their own
+  later_positions.family = "opt";
   ModelConfig squares = tiny_model("llama");
   squares.family = "arcee";
   squares.gated = false, squares.activation = ActivationKind::squared_relu;
@@ -184,6 +211,12 @@ std::vector<test::TinyModel> variants() {
           {"fused_gate", fused},
           {"half_neighbours", half_neighbours},
           {"rotary_layer_norms", layer_norms},
+          {"chunks_and_weighted_inputs", chunks},
+          {"bloom", bloom},
+          {"mpt", mpt},
+          {"linear_bias", distances},
+          {"linear_bias_unfused", distances_unfused},
+          {"rows_before_positions", later_positions},
           {"squares_without_gate", squares},
           {"mixtral", tiny_model("mixtral")},
           {"wide_norms", wide_norms},
@@ -256,8 +289,9 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     RankContext rank = engine.context(true, false);
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
-    engine.model().forward(rank, 0, {}, upload(*device, batch, GetParam().config.vocabulary, 16),
-                           {}, nothing);
+    engine.model().forward(
+        rank, 0, {}, upload(*device, batch, GetParam().config.vocabulary, 16, engine.batch_place()),
+        {}, nothing);
     const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
     sum_value(rank.ops, {rank.loss_state, value});
     return *value.data<double>();

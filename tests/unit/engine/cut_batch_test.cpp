@@ -176,6 +176,28 @@ TEST(CutBatch, UploadGivesTheStreamRowsOfATensorRank) {
   EXPECT_THROW(upload(*device, batch_of({8}), 50, 8, place), ShapeError);  // not cut
 }
 
+TEST(CutBatch, ChunksOfAttentionBeginAnewInEachDocument) {
+  const auto device = make_cpu_device(1);
+  const auto chunks_of = [&](const HostBatch& whole, BatchPlace place) {
+    place.attention_chunk = 3;
+    return upload(*device, cut_batch(whole, place, true), 50, 16, place).chunks;
+  };
+  const auto offsets = [](const AttentionChunks& chunks) {
+    const int32_t* values = chunks.offsets.data<int32_t>();
+    return std::vector<int32_t>(values, values + chunks.offsets.dim(0));
+  };
+  const AttentionChunks one = chunks_of(batch_of({5, 3, 4}), {});
+  EXPECT_EQ(offsets(one), (std::vector<int32_t>{0, 3, 5, 8, 11, 12}));
+  EXPECT_EQ(one.longest, 3);
+  EXPECT_EQ(one.causal_pairs, 3 * 6 + 3 + 1);
+  // Under context parallelism those of whole rows, of which each rank has every head's share: the
+  // first document is padded to 8 tokens.
+  for (const int rank : {0, 1})
+    EXPECT_EQ(offsets(chunks_of(batch_of({5, 4}), place_of(2, rank))),
+              (std::vector<int32_t>{0, 3, 6, 8, 11, 12}));
+  EXPECT_FALSE(upload(*device, batch_of({5}), 50, 16).chunks.offsets.defined());
+}
+
 /// Documents of these lengths without content.
 HostBatch sizes_of(const std::vector<int>& lengths) {
   HostBatch batch;

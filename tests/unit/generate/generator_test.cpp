@@ -44,6 +44,16 @@ const char* const kSinks = R"({"model_type": "gpt_oss", "hidden_size": 32, "inte
   "vocab_size": 128, "max_position_embeddings": 96, "num_local_experts": 4, "num_experts_per_tok": 2,
   "sliding_window": 7, "initializer_range": 0.3})";
 
+const char* const kChunks =
+    R"({"model_type": "llama4_text", "hidden_size": 32, "intermediate_size": 16,
+  "intermediate_size_mlp": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "head_dim": 8, "vocab_size": 128, "max_position_embeddings": 96, "num_local_experts": 4,
+  "interleave_moe_layer_step": 2, "attention_chunk_size": 7, "no_rope_layers": [1, 0, 1],
+  "floor_scale": 5, "attn_scale": 0.5, "initializer_range": 0.3})";
+
+const char* const kBloom = R"({"model_type": "bloom", "hidden_size": 32, "n_layer": 3, "n_head": 4,
+  "vocab_size": 128, "seq_length": 96, "initializer_range": 0.3})";
+
 struct Case {
   std::string name, folder, config;  // a folder of golden models, or a configuration
 };
@@ -142,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Generation,
                                          Case{"llama", "llama/model", ""},
                                          Case{"llama3_rope", "llama3_rope/model", ""},
                                          Case{"gemma2", "", kGemma2}, Case{"qwen3", "", kQwen3},
-                                         Case{"latent", "", kLatent}, Case{"sinks", "", kSinks}),
+                                         Case{"latent", "", kLatent}, Case{"sinks", "", kSinks},
+                                         Case{"chunks", "", kChunks}, Case{"bloom", "", kBloom}),
                          [](const auto& info) { return info.param.name; });
 
 const Case kLlama{"llama", "llama/model", ""};

@@ -217,6 +217,19 @@ TEST(Flops, SlidingWindowCutsTheFarTriangle) {
             12.0 * 4096 * 16 * (25165824.0 + 33554432.0));
 }
 
+TEST(Flops, ChunksAttendAsDocumentsOfTheirOwn) {
+  FlopSizes sizes = llama3_8b();
+  const auto attention = [&](int64_t length) {
+    return training_flops(sizes, 1, length).attention_part;
+  };
+  const double chunk = attention(1024), rest = attention(100), whole = attention(2148);
+  sizes.chunks.assign(32, 1024);
+  EXPECT_EQ(attention(2148), 2 * chunk + rest);
+  EXPECT_EQ(attention(1024), chunk);
+  for (size_t layer = 0; layer < 32; layer += 2) sizes.chunks[layer] = 0;
+  EXPECT_EQ(attention(2148), (2 * chunk + rest) / 2 + whole / 2);
+}
+
 TEST(Flops, PackedDocumentsAttendWithinThemselves) {
   const std::array<int64_t, 3> lengths{100, 300, 624};
   const FlopCount packed = training_flops(gpt2_124m(), lengths);

@@ -95,6 +95,63 @@ TEST(HfConfig, DefaultsOfKindsOfLayersAreThoseOfTheFamily) {
   EXPECT_TRUE(read("exaone4", R"("sliding_window": null)").no_rope.empty());
 }
 
+TEST(HfConfig, LayersOfLlama4FollowTheirRotaryPositions) {
+  const std::string chunk = R"("attention_chunk_size": 8, "no_rope_layers": [1, 0, 1])";
+  const ModelConfig model = read("llama4_text", chunk);
+  EXPECT_EQ(model.chunks, (std::vector<int64_t>{8, 0, 8}));
+  EXPECT_EQ(model.no_rope, (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_EQ(write_hf_config(model),
+            write_hf_config(read("llama4_text", chunk + R"(, "layer_types": ["chunked_attention",
+    "full_attention", "chunked_attention"])")));
+  EXPECT_TRUE(read("llama4_text", R"("attention_chunk_size": null)").chunks.empty());
+  EXPECT_EQ(read("llama4_text", "").chunks, std::vector<int64_t>(3, 8192));
+  EXPECT_EQ(read("llama4_text", R"("interleave_moe_layer_step": 2)").moe.layers,
+            (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_EQ(read("llama4_text", R"("moe_layers": [0, 2])").moe.layers,
+            (std::vector<int64_t>{1, 0, 1}));
+  // Published files have a number in the place of a switch.
+  for (const char* on : {"4", "true"})
+    EXPECT_TRUE(read("llama4_text", R"("attn_temperature_tuning": )" + std::string(on))
+                    .no_rope_temperature.any());
+  for (const char* off : {"0", "false"})
+    EXPECT_FALSE(read("llama4_text", R"("attn_temperature_tuning": )" + std::string(off))
+                     .no_rope_temperature.any());
+  EXPECT_THAT(refusal("llama4_text", R"("use_qk_norm": true, "rope_scaling": {"rope_type": "yarn",
+    "factor": 4.0, "original_max_position_embeddings": 16})"),
+              HasSubstr("qk_l2_norm"));
+}
+
+TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
+  const auto refused = [](const std::string& family, const std::string& fields) {
+    try {
+      read_hf_config(R"({"model_type": ")" + family + R"(", )" + fields + "}", "config.json");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused("bloom", R"("n_embed": 32, "num_attention_heads": 4)"), "");
+  EXPECT_THAT(refused("bloom", R"("n_layer": 2, "num_hidden_layers": 3)"), HasSubstr("n_layer"));
+  EXPECT_THAT(refused("bloom", R"("n_inner": 64)"), HasSubstr("n_inner 64"));
+  EXPECT_THAT(refused("bloom", R"("apply_residual_connection_post_layernorm": true)"),
+              HasSubstr("apply_residual_connection_post_layernorm"));
+  EXPECT_EQ(refused("mpt", R"("attn_config": {"clip_qkv": null})"), "");
+  for (const auto& [field, value] : {std::pair{"clip_qkv", "6"},
+                                     {"alibi", "false"},
+                                     {"qk_ln", "true"},
+                                     {"prefix_lm", "true"},
+                                     {"alibi_bias_max", "16"},
+                                     {"attn_type", R"("multiquery_attention")"}}) {
+    EXPECT_THAT(
+        refused("mpt", R"("attn_config": {")" + std::string(field) + R"(": )" + value + "}"),
+        HasSubstr(std::string("attn_config: ") + field));
+  }
+  for (const char* field :
+       {R"("no_bias": false)", R"("expansion_ratio": 2)", R"("resid_pdrop": 0.1)",
+        R"("logit_scale": "inv_sqrt_d_model")", R"("norm_type": "rmsnorm")"})
+    EXPECT_THAT(refused("mpt", field), HasSubstr("supported")) << field;
+}
+
 TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {
   const std::string part = R"("partial_rotary_factor": 0.5)";
   for (const char* family : {"phi3", "stablelm", "glm", "glm4", "nemotron"}) {
@@ -315,6 +372,15 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"qwen3", R"("compression_config": {"bits": 4})"},
       {"gemma", R"("use_bidirectional_attention": true)"},
       {"gemma2", R"("use_bidirectional_attention": true)"},
+      {"llama4_text", R"("num_experts_per_tok": 2)"},
+      {"llama4_text", R"("moe_layers": [3])"},
+      {"llama4_text", R"("layer_types": ["sliding_attention", "full_attention",
+                         "full_attention"])"},
+      {"llama4_text", R"("floor_scale": 0)"},
+      {"opt", R"("do_layer_norm_before": false)"},
+      {"opt", R"("word_embed_proj_dim": 8)"},
+      {"opt", R"("_remove_final_layer_norm": true)"},
+      {"opt", R"("layer_norm_elementwise_affine": false)"},
       {"gpt2", R"("scale_attn_by_inverse_layer_idx": true)"}};
   for (const auto& [family, fields] : cases) {
     const std::string field = fields.substr(1, fields.find('"', 1) - 1);

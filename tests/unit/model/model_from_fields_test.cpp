@@ -30,6 +30,9 @@ const std::map<std::string, std::string> kConfigs{
          "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 32})")},
     {"arcee", small("arcee", 4, R"("mlp_bias": true)")},
+    {"bloom",
+     R"({"model_type": "bloom", "n_layer": 2, "hidden_size": 64, "n_head": 4, "vocab_size": 100,
+        "seq_length": 32, "hidden_dropout": 0.2})"},
     {"cohere", small("cohere", 4, R"("rope_theta": 8000000.0, "logit_scale": 0.25,
          "attention_bias": true, "use_qk_norm": true)")},
     {"cohere2", small("cohere2", 4, R"("sliding_window": 16, "sliding_window_pattern": 3)")},
@@ -81,17 +84,26 @@ const std::map<std::string, std::string> kConfigs{
     {"llama", small("llama", 2, R"("attention_bias": true, "mlp_bias": false,
          "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
          "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})")},
+    {"llama4_text", small("llama4_text", 4, R"("head_dim": 20, "intermediate_size_mlp": 40,
+         "num_local_experts": 6, "interleave_moe_layer_step": 2, "attention_chunk_size": 16,
+         "no_rope_layers": [1, 0, 1, 1], "attn_scale": 0.3, "floor_scale": 32)")},
     {"ministral3",
      small("ministral3", 2, R"("head_dim": 20, "rope_parameters": {"rope_type": "yarn",
          "factor": 4.0, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.2,
          "rope_theta": 5000.0})")},
     {"mistral", small("mistral", 2, R"("sliding_window": 16)")},
     {"mixtral", small("mixtral", 2, R"("num_local_experts": 5, "num_experts_per_tok": 3)")},
+    {"mpt", R"({"model_type": "mpt", "n_layers": 2, "d_model": 64, "n_heads": 4, "vocab_size": 100,
+        "max_seq_len": 32, "attn_config": {"softmax_scale": 0.3, "attn_pdrop": 0.1}})"},
     {"nemotron", small("nemotron", 2, R"("mlp_bias": true, "norm_eps": 1e-4)")},
     {"olmo2", small("olmo2", 4, R"("attention_bias": true)")},
     {"olmo3", small("olmo3", 4, R"("sliding_window": 16, "rope_scaling": {"rope_type": "yarn",
          "factor": 4.0, "original_max_position_embeddings": 32})")},
     {"olmoe", small("olmoe", 2, R"("num_experts": 6, "num_experts_per_tok": 2)")},
+    {"opt",
+     R"({"model_type": "opt", "num_hidden_layers": 2, "hidden_size": 64, "ffn_dim": 96,
+        "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 32,
+        "word_embed_proj_dim": 64, "dropout": 0.2, "activation_function": "gelu"})"},
     {"phi", small("phi", 4, R"("partial_rotary_factor": 0.25, "resid_pdrop": 0.1)")},
     {"phi3", small("phi3", 4, R"("partial_rotary_factor": 0.75, "sliding_window": 16,
          "resid_pdrop": 0.1)")},
@@ -132,6 +144,12 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.residual_scale, model.residual_scale);
     EXPECT_EQ(again.logit_scale, model.logit_scale);
     EXPECT_EQ(again.no_rope, model.no_rope);
+    EXPECT_EQ(again.no_rope_temperature, model.no_rope_temperature);
+    EXPECT_EQ(again.chunks, model.chunks);
+    EXPECT_EQ(again.positions, model.positions);
+    EXPECT_EQ(again.linear_bias_exponent, model.linear_bias_exponent);
+    EXPECT_EQ(again.embedding_norm, model.embedding_norm);
+    EXPECT_EQ(again.qk_l2_norm, model.qk_l2_norm);
     EXPECT_EQ(again.window_rotary_base, model.window_rotary_base);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
     EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);

@@ -39,6 +39,8 @@ const std::map<std::string, int64_t>& published() {
       {"Llama-3.1-8B", 8'030'261'248},
       {"Llama-3.2-1B", 1'235'814'400},
       {"Llama-3.2-3B-Instruct", 3'212'749'824},
+      {"Llama-4-Maverick-17B-128E", 400'711'848'960},  // without its vision model
+      {"Llama-4-Scout-17B-16E", 107'769'861'120},      // as above
       {"Meta-Llama-3-8B", 8'030'261'248},
       {"Minitron-4B-Base", 4'190'509'056},
       {"Ministral-3-8B-Base-2512", 8'489'553'920},  // of its text model
@@ -74,6 +76,8 @@ const std::map<std::string, int64_t>& published() {
       {"SmolLM3-3B", 3'075'098'624},
       {"TinyLlama-1.1B-Chat-v1.0", 1'100'048'384},
       {"Yi-1.5-6B", 6'061'035'520},
+      {"bloom-560m", 559'214'592},
+      {"bloom-7b1", 7'069'016'064},
       {"c4ai-command-r-v01", 34'980'831'232},
       {"c4ai-command-r7b-12-2024", 8'028'033'024},
       {"deepseek-llm-7b-base", 6'910'365'696},
@@ -98,6 +102,11 @@ const std::map<std::string, int64_t>& published() {
       {"granite-3.1-2b-base", 2'533'531'648},
       {"helium-1-preview-2b", 2'172'643'840},
       {"llava-1.5-7b-hf", 6'738'939'904},  // of its text model
+      {"mpt-30b", 29'957'200'896},
+      {"mpt-7b", 6'649'286'656},
+      {"opt-1.3b", 1'315'758'080},
+      {"opt-125m", 125'239'296},
+      {"opt-6.7b", 6'658'473'984},
       {"phi-1_5", 1'418'270'720},
       {"phi-2", 2'779'683'840},
       {"phi-4", 14'659'507'200},
@@ -240,6 +249,16 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(read("llava-1.5-7b-hf").layers, 32);
   EXPECT_EQ(read("Qwen2-VL-2B-Instruct").rotary.scaling, RopeScalingKind::none);
   EXPECT_TRUE(read("Qwen2.5-VL-3B-Instruct").tied_embeddings);
+  const ModelConfig scout = read("Llama-4-Scout-17B-16E");
+  EXPECT_TRUE(scout.qk_l2_norm);
+  EXPECT_EQ(scout.chunk_of(2), 8192);
+  EXPECT_EQ(scout.chunk_of(3), 0);
+  EXPECT_FALSE(scout.rotates(3));
+  EXPECT_TRUE(scout.moe.weighs_input);
+  const ModelConfig maverick = read("Llama-4-Maverick-17B-128E");
+  EXPECT_FALSE(maverick.qk_l2_norm);
+  EXPECT_FALSE(maverick.moe.routes(0));
+  EXPECT_TRUE(maverick.moe.routes(1));
   const ModelConfig third = read("DeepSeek-V3");
   EXPECT_EQ(third.moe.routing.score, ScoreFunction::sigmoid);
   EXPECT_EQ(third.moe.routing.groups, 8);

@@ -343,6 +343,16 @@ TEST(ValidateParallel, WindowsHaveNoRing) {
              "model.cp_comm_type=[a2a,p2p,p2p,p2p,p2p,p2p,p2p,p2p]");
 }
 
+TEST(ValidateParallel, ChunksNeedWholeDocuments) {
+  const std::string chunk = "model.attention_chunk_size=16";
+  EXPECT_GOOD(chunk);
+  EXPECT_GOOD(cp(2), chunk, "model.cp_comm_type=a2a");
+  EXPECT_ONE("p2p on layer 0, which attends in chunks of 16 tokens; chunks need a2a", cp(2), chunk);
+  EXPECT_ONE("all_gather on layer 5", cp(2), chunk,
+             "model.attention_chunk_layers=[1,0,0,0,0,1,0,0]",
+             "model.cp_comm_type=[a2a,p2p,p2p,p2p,p2p,all_gather,p2p,p2p]");
+}
+
 TEST(ValidateParallel, Recompute) {
   const std::string full = "model.recompute_granularity=full",
                     selective = "model.recompute_granularity=selective",
