@@ -1,15 +1,16 @@
 #include "run/unusual_settings.h"
-#include "base/units.h"
 
 #include <fmt/format.h>
+
+#include "base/units.h"
 
 namespace viaduct {
 namespace {
 
 /// An update of these optimizers moves each weight by about the learning rate, whatever the size of
 /// its gradient.
-bool steps_by_rate(const std::string& optimizer) {
-  return optimizer == "adam" || optimizer == "lion";
+bool steps_by_rate(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::lion;
 }
 
 }  // namespace
@@ -33,7 +34,8 @@ std::vector<std::string> unusual_settings(const RunConfig& config) {
         "{} = {}: {}; usual are {}", name, rate,
         by_rate ? fmt::format("{} moves each weight by about this much in a step, and weights "
                               "begin near {}",
-                              optimizer.optimizer, config.model.init_method_std.value_or(0.02))
+                              choice_name(optimizer.optimizer),
+                              config.model.init_method_std.value_or(0.02))
                 : "a step this long makes most models diverge",
         by_rate ? "1e-5 to 1e-2" : "values below 1"));
   };

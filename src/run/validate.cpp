@@ -80,7 +80,7 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
     problems.add(
         "train.micro_batch_size: {} of model.seq_length = {}: {:.4g} tokens at a time, at "
         "most {:.0f} are possible",
-        counted(config.train.micro_batch_size, "row"), number_of(m.seq_length), tokens,
+        counted(config.train.micro_batch_rows(), "row"), number_of(m.seq_length), tokens,
         kMostTokens);
   }
   const double hidden = number_of(m.hidden_size), ffn = number_of(m.ffn_hidden_size),
@@ -222,7 +222,8 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
   if (first_decay > last_decay) {
     problems.add("scheduler.end_weight_decay: {}{} is below start_weight_decay = {}", last_decay,
                  scheduler.end_weight_decay ? "" : " (of optimizer.weight_decay)", first_decay);
-  } else if (first_decay != last_decay && scheduler.weight_decay_incr_style == DecayGrowth::constant) {
+  } else if (first_decay != last_decay &&
+             scheduler.weight_decay_incr_style == DecayGrowth::constant) {
     problems.add(
         "scheduler.weight_decay_incr_style: constant, but weight decay goes from {} to {}; "
         "expected linear or cosine",

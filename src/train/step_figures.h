@@ -21,7 +21,7 @@ struct StepRequests {
 };
 
 /// The times of a rank's last step.
-struct StepTimes {
+struct LastStep {
   int64_t step = 0;  // 0: no step yet
   double step_seconds = 0, data_seconds = 0, communication_seconds = 0;
 };
@@ -29,7 +29,7 @@ struct StepTimes {
 /// What one rank contributes.
 struct RankFigures {
   StepRequests requests;
-  StepTimes last;
+  LastStep last;
   int64_t tokens = 0;  // of the step that sends it, like `flops`
   FlopCount flops;
   bool counted = true;  // tokens and flops; false: they copy another rank's
