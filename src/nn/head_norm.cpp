@@ -1,5 +1,6 @@
 #include "nn/head_norm.h"
 
+#include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/gemm.h"
 
