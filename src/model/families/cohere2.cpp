@@ -25,7 +25,7 @@ ModelConfig read_cohere2(HfConfig& config) {
   const int64_t window = config.integer_or_none("sliding_window", kWindow);
   int64_t every = kPeriod;
   if (config.has("layer_types")) {
-    config.ignore({"sliding_window_pattern"});
+    config.ignore({"sliding_window_pattern", "_sliding_window_pattern"});
   } else {
     every = read_interval(config, "sliding_window_pattern", kPeriod);
   }
