@@ -119,7 +119,7 @@ void check_constants(const ModelConfig& config, const TensorSource& weights,
       double found = 0;
       const Tensor stored = weights.tensor(name);
       dispatch_floating(info->dtype, [&](auto zero) {
-        found = static_cast<double>(*stored.data<decltype(zero)>());
+        found = static_cast<float>(*stored.data<decltype(zero)>());
       });
       weights.check_read();
       VIADUCT_CHECK(ConfigError, std::fabs(found - value) <= 0.01 * std::fabs(value),
