@@ -41,7 +41,7 @@ struct ModelFields {
   Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias;
 
   // Attention.
-  Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_l2_norm;
+  Auto<bool> qk_layernorm, qk_layernorm_per_head;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;
@@ -50,6 +50,7 @@ struct ModelFields {
   Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
   Auto<std::optional<double>> softmax_scale;
   Auto<std::string> softmax_type;
+  Auto<bool> qk_l2_norm;
   Auto<std::string> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
