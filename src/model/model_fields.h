@@ -43,7 +43,6 @@ struct ModelFields {
 
   // Attention.
   Auto<bool> qk_layernorm, qk_layernorm_per_head, qk_layernorm_after_rope, qk_layernorm_own_weights;
-  Auto<bool> qk_l2_norm;
   LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;
@@ -54,6 +53,7 @@ struct ModelFields {
   Auto<std::optional<double>> attention_temperature_scale;
   Auto<std::optional<int64_t>> attention_temperature_length;
   Auto<std::string> softmax_type;
+  Auto<bool> qk_l2_norm;
   Auto<std::string> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
