@@ -109,7 +109,7 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
       counted(result.tokens, "token"), token_type_name(settings.type),
       percent(result.scored, result.tokens), format_bytes(result.bytes), format_seconds(seconds));
   fmt::print("learned: {}; the longest row has {}\n", fmt::join(result.train_on, ", "),
-             counted(result.longest, "token"));
+             counted(result.longest_written, "token"));
   if (result.own_rows > 0) {
     fmt::print(
         "{} of a single answer, with what is before it: the template shows these answers "
@@ -117,9 +117,9 @@ void print_result(const Arguments& arguments, const ChatFilesSettings& settings,
         counted(result.own_rows, "row"));
   }
   if (result.overlong > 0) {
-    fmt::print("{} longer than {}: {}\n", counted(result.overlong, "row"),
+    fmt::print("{} longer than {}: {} (the longest had {})\n", counted(result.overlong, "row"),
                counted(arguments.max_length, "token"),
-               settings.overlong == Overlong::drop ? "dropped" : "cut");
+               settings.overlong == Overlong::drop ? "dropped" : "cut", result.longest);
   }
   if (result.unfit > 0) {
     fmt::print("{} of them dropped: the last answer and its question do not fit\n",

@@ -82,6 +82,7 @@ void take_counts(const PieceRows& piece, ChatFilesResult& result) {
   result.bytes += more.bytes;
   result.overlong += more.overlong;
   result.longest = std::max(result.longest, more.longest);
+  result.longest_written = std::max(result.longest_written, more.longest_written);
   result.unfit += more.unfit;
   result.dropped += more.dropped;
   result.open_ends += more.open_ends;

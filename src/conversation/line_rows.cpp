@@ -220,9 +220,11 @@ void LineRows::add_row(ConversationText text, const Conversation& conversation, 
     ++result.counts.dropped;
     return;
   }
+  const auto written = static_cast<int64_t>(row.ids.size());
   ++result.counts.rows;
   result.counts.scored += scored;
-  result.counts.tokens += static_cast<int64_t>(row.ids.size());
+  result.counts.tokens += written;
+  result.counts.longest_written = std::max(result.counts.longest_written, written);
   result.rows.push_back(std::move(row));
 }
 

@@ -251,7 +251,8 @@ TEST_F(ConversationCommands, DataChatSaysWhatBecomesOfRows) {
   const Result dropped = run(command + "drop", kChat + long_one);
   ASSERT_EQ(dropped.status, 0) << dropped.err;
   EXPECT_THAT(dropped.out, HasSubstr("2 conversations, 1 row"));
-  EXPECT_THAT(dropped.out, HasSubstr("1 row longer than 25 tokens: dropped"));
+  EXPECT_THAT(dropped.out, HasSubstr("the longest row has 25 tokens\n"));
+  EXPECT_THAT(dropped.out, HasSubstr("1 row longer than 25 tokens: dropped (the longest had 64)"));
   EXPECT_THAT(dropped.err, HasSubstr("1 byte without a token in this vocabulary: "));
   const Result cut = run(command + "truncate_end", kChat + long_one);
   ASSERT_EQ(cut.status, 0) << cut.err;

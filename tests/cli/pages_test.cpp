@@ -66,7 +66,7 @@ TEST(Pages, CommandsHaveTheOptionsThatTheyAreGiven) {
   for (const auto& entry : std::filesystem::directory_iterator(root / "docs"))
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
   // Up to the end of the line, of the quotation, or of the command.
-  static const std::regex command("viaduct ([a-z]+ [^`\n|;&>]*)");
+  static const std::regex command("viaduct ([a-z]+ [^`\n|;&>#]*)");
   int commands = 0;
   for (const auto& page : pages) {
     const std::string text = read_file(page);

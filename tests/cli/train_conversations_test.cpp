@@ -164,7 +164,7 @@ TEST_F(TrainConversations, TemplatesAndEndsOfTextsThatMisleadAreSaid) {
       lines,
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]})"
       "\n");
-  write_file_atomically(other, std::string(kChatMl) + "-");
+  write_file_atomically(other, "{{ bos_token }}" + std::string(kChatMl));
   const auto run = [&](const std::string& kind, const std::string& more) {
     const CommandResult data = run_viaduct("data " + kind + " --overwrite --input " + lines +
                                            " --tokenizer " + model + " --output " + made);
@@ -178,7 +178,7 @@ TEST_F(TrainConversations, TemplatesAndEndsOfTextsThatMisleadAreSaid) {
   const auto warns = HasSubstr("its conversations were made with another chat template than that");
   EXPECT_THAT(run("chat", ""), Not(warns));
   EXPECT_THAT(run("chat --template " + other, ""), warns);
-  write_file_atomically(lines, R"({"text": "Hi<|im_end|>Yo"})"
+  write_file_atomically(lines, R"({"text": "Hi</s>Yo"})"
                                "\n");
   EXPECT_THAT(run("tokenize", " dataset.reset_attention_mask=true"),
               HasSubstr("its documents hold 1 more of it inside"));

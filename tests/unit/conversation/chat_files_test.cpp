@@ -211,7 +211,10 @@ TEST_F(ChatFiles, WithLongRowsDoAsAsked) {
               ThrowsMessage<IoError>(testing::AllOf(HasSubstr("1 row is longer"),
                                                     HasSubstr("the longest of 18 tokens"))));
   settings_.overlong = Overlong::drop;
-  EXPECT_EQ(convert(both).overlong, 1);
+  const ChatFilesResult shorter = convert(both);
+  EXPECT_EQ(shorter.overlong, 1);
+  EXPECT_EQ(shorter.longest, 18);
+  EXPECT_EQ(shorter.longest_written, 8);
   EXPECT_THAT(rows(), ElementsAre("u:a</s>a:[b</s>]"));
   settings_.max_length = 5;
   EXPECT_THAT([&] { convert(both); },
