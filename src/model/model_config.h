@@ -24,6 +24,8 @@ struct LatentSizes {
   int64_t plain_dim = 0;   // of a head of queries and keys, the part without positions
   int64_t rotary_dim = 0;  // … with rotary positions; shared by all heads of keys
   int64_t value_dim = 0;   // of a head of values
+  /// Of the norms on the compressed vectors; 0: that of the other norms.
+  double norm_eps = 0;
 
   bool any() const { return kv_rank > 0; }
   bool operator==(const LatentSizes&) const = default;

@@ -175,6 +175,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.qk_norm = fields.qk_layernorm.value();
   model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
   model.latent = to_latent_sizes(fields.latent);
+  if (model.latent.norm_eps == model.norm_eps) model.latent.norm_eps = 0;
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();

@@ -62,12 +62,13 @@ void add_router(FieldGroup& group, MoeFields& fields) {
       .constraint("false needs sigmoid or sqrtsoftplus");
   group
       .field("moe_router_enable_expert_bias", fields.moe_router_enable_expert_bias,
-             "A bias of each expert is added to its score for the choice alone. It is not a "
+             "A bias of each expert is added to its score for the choice alone (with softmax: to "
+             "its probability among all experts). It is not a "
              "trained parameter: each update moves it by moe_router_bias_update_rate, down where "
              "the step "
              "chose the expert more often than the mean, else up; or sets it "
              "(moe_router_load_balancing_type=quantile_balancing, with which auto is true).")
-      .constraint("true needs sigmoid or sqrtsoftplus, and FP32 main gradients");
+      .constraint("true needs FP32 main gradients; with softmax no groups");
   group
       .field("moe_router_pre_softmax", fields.moe_router_pre_softmax,
              "Softmax over all experts, whose chosen values are the weights; false: softmax over "
@@ -403,6 +404,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
   moe.balance_losses = balance_losses(fields);
   moe.sinkhorn = routing.choose_logits = fields.balances_by(kSinkhorn);
+  routing.choose_probabilities = moe.load_bias && routing.score == ScoreFunction::softmax;
   if (fields.balances_by(kQuantile)) moe.quantile_bins = fields.moe_router_qb_num_bins;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);

@@ -108,9 +108,9 @@ class ParameterMaker {
   ParameterPointer experts_bias(const std::string& path, const std::string& name,
                                 int64_t features) const;
 
-  /// A norm over `size` features under the family's name for it.
+  /// A norm over `size` features under the family's name for it. `epsilon`: 0: the model's.
   Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind,
-            ReplicaGradient gradient) const;
+            ReplicaGradient gradient, double epsilon = 0) const;
 
  private:
   /// Frozen where the run has adapters, and its module is not one of those that train beside them.

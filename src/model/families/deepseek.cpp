@@ -13,7 +13,7 @@ namespace viaduct::families {
 namespace {
 
 // Hugging Face's code has this epsilon in the norms of the compressed vectors, whatever
-// rms_norm_eps says of the others.
+// rms_norm_eps says of the others (Moonlight's 1e-5).
 constexpr double kNormEpsilon = 1e-6;
 
 }  // namespace
@@ -24,12 +24,8 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   // Some files have the number as FP32 holds it.
-  const bool usual = static_cast<float>(model.norm_eps) == static_cast<float>(kNormEpsilon);
-  if (usual) model.norm_eps = kNormEpsilon;
-  VIADUCT_CHECK(ConfigError, usual,
-                "{}: rms_norm_eps {} is not supported (supported: {}, which the norms of the "
-                "compressed vectors always have)",
-                config.where(), model.norm_eps, kNormEpsilon);
+  if (static_cast<float>(model.norm_eps) == static_cast<float>(kNormEpsilon))
+    model.norm_eps = kNormEpsilon;
   VIADUCT_CHECK(ConfigError, model.kv_heads == model.heads,
                 "{}: num_key_value_heads {} is not supported (supported: num_attention_heads, {})",
                 config.where(), model.kv_heads, model.heads);
@@ -41,6 +37,7 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   latent.plain_dim = config.integer("qk_nope_head_dim", 128);
   latent.rotary_dim = config.integer("qk_rope_head_dim", 64);
   latent.value_dim = config.integer("v_head_dim", 128);
+  if (model.norm_eps != kNormEpsilon) latent.norm_eps = kNormEpsilon;
   model.qk_norm = true;
   model.head_dim = latent.plain_dim + latent.rotary_dim;
   model.rotary.width = latent.rotary_dim;
@@ -73,7 +70,6 @@ nlohmann::ordered_json write_deepseek(const ModelConfig& model) {
   FamilyChoices choices(model.family);
   choices.expect(moe.any(), "num_moe_experts", "experts", "null");
   choices.expect(model.latent.any(), "multi_latent_attention", "true", "false");
-  choices.expect(model.norm_eps == kNormEpsilon, "layernorm_epsilon", "1e-6", model.norm_eps);
   choices.expect(!model.projection_bias, "add_attention_output_bias", "false", "true");
   choices.expect(moe.feed_forward > 0 && moe.shared_feed_forward > 0 &&
                      moe.shared_feed_forward % std::max<int64_t>(1, moe.feed_forward) == 0,
@@ -117,6 +113,7 @@ nlohmann::ordered_json write_deepseek(const ModelConfig& model) {
 void resolve_deepseek(ModelFields& fields) {
   fields.latent.multi_latent_attention.resolve(true);
   fields.layernorm_epsilon.resolve(kNormEpsilon);
+  fields.latent.latent_layernorm_epsilon.resolve(kNormEpsilon);
   fields.rotary_interleaved.resolve(true);
 }
 

@@ -100,8 +100,22 @@ TEST(HfVersions, AnEpsilonThatFp32RoundedIsTheSame) {
   Json config = configs_of("5.24").at("deepseek_v3");
   config["rms_norm_eps"] = static_cast<double>(1e-6f);
   EXPECT_EQ(read_hf_config(config.dump(), "config.json").norm_eps, 1e-6);
+}
+
+// Moonlight's: Hugging Face's code does not read the field for the norms on compressed vectors.
+TEST(HfVersions, NormsOnCompressedVectorsHaveTheirOwnEpsilon) {
+  Json config = configs_of("5.24").at("deepseek_v3");
+  EXPECT_EQ(read_hf_config(config.dump(), "config.json").latent.norm_eps, 0) << "the same";
   config["rms_norm_eps"] = 1e-5;
-  EXPECT_THAT(refusal(config), HasSubstr("rms_norm_eps"));
+  ModelConfig model = read_hf_config(config.dump(), "config.json");
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.latent.norm_eps, 1e-6);
+  const Json written = Json::parse(write_hf_config(model));
+  EXPECT_EQ(written.at("rms_norm_eps"), 1e-5);
+  EXPECT_FALSE(written.contains("viaduct_fields"));
+  // Another one is said beside what Hugging Face's code reads.
+  model.latent.norm_eps = 1e-3;
+  EXPECT_EQ(read_hf_config(write_hf_config(model), "config.json").latent.norm_eps, 1e-3);
 }
 
 TEST(HfExports, SayThatPositionsAreNotScaledWhereTheDefaultIsAScaling) {

@@ -210,7 +210,11 @@ TEST(ModelFromFields, RulesOfRoutingNameBothNumbers) {
 TEST(ModelFromFields, RoutersHaveWhatTheyNeed) {
   MoeConfig moe;
   moe.load_bias = true;
-  EXPECT_NE(moe_problems(moe).find("moe_router_enable_expert_bias: true needs"), std::string::npos);
+  EXPECT_EQ(moe_problems(moe), "");
+  moe.routing.groups = 4, moe.routing.group_topk = 2;
+  EXPECT_NE(moe_problems(moe).find("moe_router_num_groups: 4 with moe_router_enable_expert_bias"),
+            std::string::npos);
+  moe.routing.groups = moe.routing.group_topk = 0;
   moe.routing.score = ScoreFunction::sqrt_softplus, moe.routing.normalize = false;
   EXPECT_EQ(moe_problems(moe), "");
   moe.routing.score = ScoreFunction::softmax, moe.load_bias = false;
