@@ -145,14 +145,21 @@ struct TensorNames {
   // Copies of the token embedding and the head that checkpoints have in such a layer.
   std::string mtp_token_embedding, mtp_head;
   std::string router, expert_gate, expert_up, expert_down;  // the second "{}" is the expert
+  /// The same experts as the family's own files have them: all of a layer in one tensor, gate above
+  /// up [E, 2 F, H], and down [E, H, F] (Granite); empty: one by one. checkpoint/own_experts.h.
+  std::string experts_gate_up, experts_down;
   std::string
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
+  bool load_bias_row = false;  // … which these files have as [1, E] (ERNIE 4.5)
   // Of the expert that all tokens use; the router is the gate of its result.
   std::string shared_gate, shared_up, shared_down, shared_router;
   bool transposed = false;      // projections are stored [in, out]
   std::string optional_prefix;  // some checkpoints omit this prefix of every name ("transformer.")
   std::vector<std::string>
       ignored_suffixes;  // tensors that carry no weights (constant masks, tables)
+  /// Of layers that some folders have and that are not read, as a note says (ERNIE 4.5's for
+  /// multi-token prediction).
+  std::vector<std::string> unread_prefixes;
 };
 
 }  // namespace viaduct

@@ -393,7 +393,9 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   routing.groups = fields.moe_router_num_groups.value().value_or(0);
   routing.group_topk = fields.moe_router_group_topk.value().value_or(0);
   routing.group_best = fields.moe_router_group_score_topk.value().value_or(0);
-  routing.normalize = fields.moe_router_norm_topk_prob.value();
+  // One score is not divided by itself.
+  routing.normalize = fields.moe_router_norm_topk_prob.value() &&
+                      (routing.topk > 1 || routing.score == ScoreFunction::softmax);
   moe.load_bias = fields.moe_router_enable_expert_bias.value();
   moe.load_bias_rate = fields.moe_router_bias_update_rate;
   if (fields.moe_token_dispatcher_type == "allgather") moe.dispatch = ExpertDispatch::all_gather;

@@ -25,6 +25,10 @@ inline bool fuses_experts(const TensorNames& names) {
 }
 /// The end of the name of such a tensor's bias.
 inline constexpr const char* kExpertBiasSuffix = "_bias";
+/// Of the bias of a router's choice, the whole name; "{}" is the layer.
+inline std::string load_bias_name(const TensorNames& names) {
+  return names.load_bias.empty() ? names.router + ".e_score_correction_bias" : names.load_bias;
+}
 
 using ParameterPointer = std::shared_ptr<const Parameter>;
 

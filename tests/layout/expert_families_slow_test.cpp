@@ -1,6 +1,7 @@
-// OLMoE, GPT-OSS and DeepSeek in layouts, compared with Hugging Face's gradients tensor by tensor:
-// norms over the heads of all tensor ranks, sinks of heads that are cut or exchanged, biases of
-// experts, and latent attention with each context exchange.
+// OLMoE, GPT-OSS, DeepSeek and other families with experts in layouts, compared with Hugging Face's
+// gradients tensor by tensor: norms over the heads of all tensor ranks, sinks of heads that are cut
+// or exchanged, biases of experts and of their choice, and latent attention with each context
+// exchange.
 
 #include <gtest/gtest.h>
 
@@ -49,6 +50,26 @@ std::vector<ModelLayout> cases() {
   list.push_back(
       {"deepseek_v3", experts(2, layout(2, 1, 2, 1, {two, "model.pipeline_schedule=zero_bubble"},
                                         "zero_bubble"))});
+  // A bias of a softmax's choice, and others' in their places in files.
+  for (const char* model : {"ernie4_5_moe", "minimax_m2"}) {
+    list.push_back({model, experts(2, layout(2, 1, 1, 1))});
+    list.push_back({model, experts(2, layout(1, 2, 1, 1))});
+    list.push_back({model, experts(2, layout(2, 1, 2, 1, {two}))});
+    list.push_back(
+        {model,
+         experts(2, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                           "sharded"))});
+  }
+  // Norms on compressed vectors with another epsilon.
+  list.push_back({"moonlight", experts(2, layout(2, 1, 1, 1))});
+  list.push_back({"moonlight", experts(2, layout(1, 2, 1, 1))});
+  list.push_back({"moonlight", experts(2, layout(1, 1, 2, 1, {two}))});
+  list.push_back(
+      {"moonlight",
+       experts(2, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                         "sharded"))});
+  list.push_back({"glm4_moe", experts(2, layout(2, 1, 2, 1))});
+  list.push_back({"granitemoe", experts(2, layout(2, 1, 1, 1))});
   list.push_back({"deepseek_v2",
                   experts(2, layout(2, 1, 1, 1,
                                     {"model.recompute_granularity=selective",

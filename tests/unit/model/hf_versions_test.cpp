@@ -50,10 +50,12 @@ std::string refusal(const Json& config) {
 TEST(HfVersions, TheNumberOfExpertsHasSeveralNames) {
   const Json configs = configs_of("5.24");
   for (const char* family :
-       {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3"}) {
+       {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3",
+        "glm4_moe", "dots1", "ernie4_5_moe", "granitemoe", "minimax_m2"}) {
     for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
       Json config = configs.at(family);
-      for (const char* other : {"num_experts", "num_local_experts", "n_routed_experts"})
+      for (const char* other :
+           {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"})
         config.erase(other);
       config[name] = 8;
       EXPECT_EQ(read_hf_config(config.dump(), "config.json").moe.experts, 8) << family << name;

@@ -27,9 +27,13 @@ const std::map<std::string, int64_t>& published() {
       {"DeepSeek-V3", 682'636'487'424},  // with its layer of multi-token prediction
       {"DialoGPT-small", 124'439'808},
       {"ERNIE-4.5-0.3B-PT", 360'748'032},
+      {"ERNIE-4.5-21B-A3B-PT", 21'825'437'888},
       {"EXAONE-4.0-1.2B", 1'279'391'488},
       {"EXAONE-4.0-32B", 32'003'216'384},
       {"GLM-4-9B-0414", 9'400'279'040},
+      {"GLM-4.5", 356'785'898'816},  // with its layer of multi-token prediction, as the next one
+      {"GLM-4.5-Air", 109'227'310'848},
+      {"Kimi-K2-Instruct", 1'026'408'232'448},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},
       {"Llama-2-7b-hf", 6'738'415'616},
@@ -37,11 +41,13 @@ const std::map<std::string, int64_t>& published() {
       {"Llama-3.2-1B", 1'235'814'400},
       {"Llama-3.2-3B-Instruct", 3'212'749'824},
       {"Meta-Llama-3-8B", 8'030'261'248},
+      {"MiniMax-M2", 228'689'764'864},
       {"Mistral-7B-Instruct-v0.2", 7'241'732'096},
       {"Mistral-7B-v0.1", 7'241'732'096},
       {"Mistral-7B-v0.3", 7'248'023'552},
       {"Mistral-Nemo-Base-2407", 12'247'782'400},
       {"Mixtral-8x7B-v0.1", 46'702'792'704},
+      {"Moonlight-16B-A3B-Instruct", 15'960'110'208},
       {"OLMo-2-0425-1B", 1'484'916'736},
       {"OLMoE-1B-7B-0924", 6'919'161'856},
       {"Olmo-3-1025-7B", 7'298'011'136},
@@ -66,6 +72,7 @@ const std::map<std::string, int64_t>& published() {
       {"Yi-1.5-6B", 6'061'035'520},
       {"deepseek-llm-7b-base", 6'910'365'696},
       {"distilgpt2", 81'912'576},
+      {"dots.llm1.inst", 142'774'381'696},
       {"gemma-2-27b", 27'227'128'320},
       {"gemma-2-2b", 2'614'341'888},
       {"gemma-2-9b", 9'241'705'984},
@@ -78,7 +85,9 @@ const std::map<std::string, int64_t>& published() {
       {"gpt2-large", 774'030'080},
       {"gpt2-medium", 354'823'168},
       {"gpt2-xl", 1'557'611'200},
+      {"granite-3.1-1b-a400m-base", 1'334'628'352},
       {"granite-3.1-2b-base", 2'533'531'648},
+      {"granite-3.1-3b-a800m-instruct", 3'298'793'472},
       {"phi-4", 14'659'507'200},
       {"stablelm-2-1_6b", 1'644'515'328},
       {"starcoder2-3b", 3'030'371'328},
@@ -204,6 +213,19 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(third.moe.routing.groups, 8);
   EXPECT_EQ(third.moe.routing.group_topk, 4);
   EXPECT_EQ(third.moe.routing.best_of_group(), 2);
+  EXPECT_EQ(read("Moonlight-16B-A3B-Instruct").latent.q_rank, 0);
+  EXPECT_EQ(read("Moonlight-16B-A3B-Instruct").latent.norm_eps, 1e-6);
+  EXPECT_EQ(read("Kimi-K2-Instruct").moe.routing.groups, 1);
+  EXPECT_EQ(read("GLM-4.5-Air").rotary.width, 64);
+  EXPECT_FALSE(read("GLM-4.5-Air").qk_norm);
+  EXPECT_TRUE(read("GLM-4.5").qk_norm);
+  EXPECT_EQ(read("GLM-4.5").mtp_layers, 1);
+  EXPECT_EQ(read("MiniMax-M2").rotary.width, 64);
+  EXPECT_FALSE(read("MiniMax-M2").qk_norm_per_head);
+  const ModelConfig ernie = read("ERNIE-4.5-21B-A3B-PT");
+  EXPECT_TRUE(ernie.moe.routing.choose_probabilities);
+  EXPECT_FALSE(ernie.moe.routes(0));
+  EXPECT_TRUE(ernie.moe.routes(27));
   EXPECT_FALSE(third.moe.routes(2));
   EXPECT_TRUE(third.moe.routes(3));
 }
