@@ -94,7 +94,7 @@ void heed_unread(ModelConfig& config, const TensorSource& weights, const TensorN
   config.notes.push_back(fmt::format(
       "{}: the folder has weights of layers for multi-token prediction ({} of them, as {}) in the "
       "publisher's own form; they are not read",
-      where, std::ranges::count_if(infos, unread), first->name));
+      where, std::ranges::count_if(infos, unread), shown_name(first->name)));
 }
 
 /// Frequencies in the buffers that older files have, compared with those that config.json gives.
