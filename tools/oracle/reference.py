@@ -83,7 +83,7 @@ def compute(model, batch, how="fp32", micro_batches=1):
         del out, values, loss
     tensors = {"logits": torch.cat(logits) if len(logits) > 1 else logits[0], "loss": total}
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:  # ERNIE 4.5's bias of the choice
+        if name.endswith("e_score_correction_bias"):  # a parameter in ERNIE 4.5, which no gradient reaches
             continue
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         tensors.update((f"grad.{one}", part) for one, part in by_expert(model.config.model_type, name, gradient))

@@ -1,6 +1,7 @@
 // Granite 3 with mixtures of experts (2024): Granite's factors, and in every layer experts with a
 // softmax over the chosen ones. Its files have all experts of a layer in two tensors.
 
+#include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
@@ -13,6 +14,11 @@ ModelConfig read_granitemoe(HfConfig& config) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   read_granite_factors(config, model);
+  // In files of transformers 4; version 5 rotates whatever it says.
+  const std::string positions = config.text("position_embedding_type", "rope");
+  VIADUCT_CHECK(ConfigError, positions == "rope",
+                "{}: position_embedding_type {} is not supported (supported: rope)", config.where(),
+                positions);
   read_local_experts(config, {.experts = 8, .topk = 2}, model);
   return model;
 }

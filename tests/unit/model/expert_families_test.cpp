@@ -94,6 +94,13 @@ TEST(ExpertFamilies, WhatMiniMaxsFilesSayAndNobodyComputesIsRefused) {
   }
 }
 
+TEST(ExpertFamilies, GraniteRotatesInFilesOfBothVersions) {
+  EXPECT_EQ(write_hf_config(read_small("granitemoe", R"("position_embedding_type": "rope")")),
+            write_hf_config(read_small("granitemoe", "")));
+  EXPECT_THAT(refused("granitemoe", R"("position_embedding_type": "nope")"),
+              HasSubstr("position_embedding_type nope"));
+}
+
 TEST(ExpertFamilies, KimiIsDeepSeekV3UnderAnotherType) {
   const std::string fields = R"("q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 6,
     "qk_rope_head_dim": 4, "v_head_dim": 6, "n_routed_experts": 8, "num_experts_per_tok": 2,
