@@ -46,7 +46,7 @@ __device__ void choose_experts(const RoutedRows& args, const float* logits, int3
   const int experts = static_cast<int>(args.experts);
   const float shift = rule.choose_probabilities ? log_sum_exp(logits, experts) : 0;
   // Of a row with a NaN all probabilities are NaN: its logits are compared.
-  const bool by_probability = rule.choose_probabilities && !isnan(shift);
+  const bool by_probability = rule.choose_probabilities && shift == shift;
   const auto value = [&](int e) {
     const bool plain = rule.score == RouterScore::softmax || rule.choose_logits;
     const float own = by_probability ? expf(logits[e] - shift)
