@@ -18,6 +18,7 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/heed_weights.h"
 #include "checkpoint/merged_weights.h"
+#include "checkpoint/own_experts.h"
 #include "checkpoint/own_names.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/quantization_config.h"
@@ -177,7 +178,8 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
                 "{}: exists and is not empty; name a new folder", to.string());
   const JoinedExperts joined(*from.weights,
                              fused_expert_names(model_family(from.model.family).names));
-  ExportTensors tensors(joined, from.model, settings.dtype);
+  const OwnExperts own(joined, from.model);
+  ExportTensors tensors(own, from.model, settings.dtype);
   UnfinishedFolder unfinished(to);
   try {
     write_safetensors_folder(
@@ -273,6 +275,12 @@ void add_export_notes(const ModelConfig& model, const std::filesystem::path& to,
         "pair {}",
         to.string(), neighbours || !model.latent.any() ? "rotary_interleaved" : "rope_interleave",
         neighbours, model.family, neighbours ? "halves" : "neighbours"));
+  }
+  if (model.family == "kimi_k2") {
+    notes.push_back(
+        to.string() +
+        ": model_type is kimi_k2, which transformers opens with its publisher's code "
+        "alone (auto_map); as deepseek_v3, which is the same model, it opens it without");
   }
   const double scalar = 1 / (model.attention_scale * model.attention_scale);
   if (model.family.find("gemma") != std::string::npos && model.family != "gemma" &&

@@ -1,7 +1,6 @@
 #include "checkpoint/fused_experts.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/json_reader.h"
@@ -74,7 +73,7 @@ std::unique_ptr<TensorSource> split_experts(std::unique_ptr<TensorSource> stored
 }
 
 JoinedExperts::JoinedExperts(const TensorSource& split, const std::vector<std::string>& fused)
-    : split_(split) {
+    : JoinedTensors(split) {
   for (const TensorInfo& info : split_.tensors()) {
     const auto parsed = parse(info.name, fused);
     const std::string name =
@@ -100,28 +99,6 @@ JoinedExperts::JoinedExperts(const TensorSource& split, const std::vector<std::s
     TensorInfo& info = infos_[joined.info];
     info.shape = with_first(static_cast<int64_t>(joined.parts.size()), info.shape);
   }
-}
-
-const TensorInfo* JoinedExperts::find(const std::string& name) const {
-  const auto at = joined_.find(name);
-  return at == joined_.end() ? nullptr : &infos_[at->second.info];
-}
-
-Tensor JoinedExperts::tensor(const std::string& name) const {
-  const auto at = joined_.find(name);
-  if (at == joined_.end()) fail_missing(name);
-  const Joined& joined = at->second;
-  if (joined.parts.empty()) return split_.tensor(name);
-  const TensorInfo& info = infos_[joined.info];
-  const Tensor result = host_tensor(info.dtype, info.shape);
-  auto* to = static_cast<std::byte*>(result.raw());
-  for (const std::string& part : joined.parts) {
-    const Tensor one = split_.tensor(part);
-    std::memcpy(to, one.raw(), static_cast<size_t>(one.bytes()));
-    to += one.bytes();
-  }
-  split_.check_read();
-  return result;
 }
 
 }  // namespace viaduct

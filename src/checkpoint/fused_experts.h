@@ -5,10 +5,9 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "checkpoint/tensor_source.h"
+#include "checkpoint/joined_tensors.h"
 #include "model/model_config.h"
 
 namespace viaduct {
@@ -24,26 +23,10 @@ std::unique_ptr<TensorSource> split_experts(std::unique_ptr<TensorSource> stored
 
 /// The inverse, for export: joins the tensors of single experts into one of all. IoError for
 /// experts that are not 0, 1, … without gaps, or differ in shape or format.
-class JoinedExperts : public TensorSource {
+class JoinedExperts : public JoinedTensors {
  public:
   /// `split` outlives this object.
   JoinedExperts(const TensorSource& split, const std::vector<std::string>& fused);
-
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
-  Tensor tensor(const std::string& name) const override;
-  void check_read() const override { split_.check_read(); }
-  std::string where() const override { return split_.where(); }
-  const TensorInfo* find(const std::string& name) const override;
-
- private:
-  struct Joined {
-    size_t info = 0;                 // in infos_
-    std::vector<std::string> parts;  // names in `split`; empty: the tensor itself
-  };
-
-  const TensorSource& split_;
-  std::vector<TensorInfo> infos_;
-  std::unordered_map<std::string, Joined> joined_;
 };
 
 }  // namespace viaduct

@@ -86,6 +86,18 @@ void heed_further_layers(ModelConfig& config, const TensorSource& weights, const
   }
 }
 
+void heed_unread(ModelConfig& config, const TensorSource& weights, const TensorNames& names,
+                 const std::string& where) {
+  const auto& infos = weights.tensors();
+  const auto unread = [&](const TensorInfo& info) { return is_unread(info.name, names); };
+  const auto first = std::ranges::find_if(infos, unread);
+  if (first == infos.end()) return;
+  config.notes.push_back(fmt::format(
+      "{}: the folder has weights of layers for multi-token prediction ({} of them, as {}) in the "
+      "publisher's own form; they are not read",
+      where, std::ranges::count_if(infos, unread), shown_name(first->name)));
+}
+
 /// Frequencies in the buffers that older files have, compared with those that config.json gives.
 void heed_frequencies(ModelConfig& config, const TensorSource& weights, const std::string& where) {
   if (config.positions != PositionKind::rotary) return;
@@ -136,6 +148,7 @@ void heed_weights(ModelConfig& config, const TensorSource& weights, const std::s
   const TensorNames& names = model_family(config.family).names;
   heed_head(config, weights, names, where);
   heed_further_layers(config, weights, names, where);
+  heed_unread(config, weights, names, where);
   heed_frequencies(config, weights, where);
   check_constants(config, weights, names, where);
 }

@@ -67,11 +67,17 @@ void add_some(std::string& text, const std::vector<std::string>& problems, size_
 
 bool ignored(const std::string& name, const TensorNames& names, bool tied) {
   if (tied && (name == names.head + ".weight")) return true;
+  if (is_unread(name, names)) return true;
   return std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),
                      [&](const std::string& suffix) { return name.ends_with(suffix); });
 }
 
 }  // namespace
+
+bool is_unread(const std::string& name, const TensorNames& names) {
+  return std::any_of(names.unread_prefixes.begin(), names.unread_prefixes.end(),
+                     [&](const std::string& prefix) { return name.starts_with(prefix); });
+}
 
 std::string stored_name(const TensorSource& source, const std::string& name,
                         const TensorNames& names) {

@@ -59,6 +59,9 @@ std::vector<std::string> check_fit(const TensorFit& fit, const std::string& wher
 /// fit.
 void check_tensors_fit(const ModelConfig& config, const TensorSource& source);
 
+/// Whether a tensor of this name is of layers that are not read (TensorNames::unread_prefixes).
+bool is_unread(const std::string& name, const TensorNames& names);
+
 /// The name under which `source` has a logical tensor: as it is, or without the prefix that some
 /// checkpoints of the family leave out.
 std::string stored_name(const TensorSource& source, const std::string& name,

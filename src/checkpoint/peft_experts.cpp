@@ -43,10 +43,16 @@ std::vector<LayerExperts> layers_of(const ModelConfig& model) {
     one.up_rows = model.moe.feed_forward * (model.gated ? 2 : 1);
     one.fused = one.up.substr(0, one.up.rfind(".{}."));
     one.router = at(names.router), one.its_parameter = one.router + ".weight";
-    constexpr std::string_view kOfFolder = ".block_sparse_moe.";
-    for (std::string* name : {&one.fused, &one.its_parameter})
-      if (const size_t place = name->find(kOfFolder); place != std::string::npos)
-        name->replace(place, kOfFolder.size(), ".mlp.");
+    constexpr std::string_view kOfFolder = ".block_sparse_moe.", kLinear = ".layer.weight";
+    if (!names.experts_gate_up.empty()) {
+      // Granite: transformers keeps the block's name and takes the linear layer out of the router.
+      if (one.its_parameter.ends_with(kLinear))
+        one.its_parameter.erase(one.its_parameter.size() - kLinear.size(), kLinear.find(".weight"));
+    } else {
+      for (std::string* name : {&one.fused, &one.its_parameter})
+        if (const size_t place = name->find(kOfFolder); place != std::string::npos)
+          name->replace(place, kOfFolder.size(), ".mlp.");
+    }
     layers.push_back(std::move(one));
   }
   return layers;

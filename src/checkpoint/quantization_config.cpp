@@ -74,7 +74,7 @@ std::optional<QuantizationConfig> read_quantization_config(std::string_view conf
   const std::string algorithm = text_of(config, "quant_algo");
   if (read.method == "fp8") {
     const std::string format = text_of(config, "fmt");
-    if (!format.empty() && format != "e4m3")
+    if (!format.empty() && format != "e4m3" && format != "float8_e4m3fn")
       unsupported(where, fmt::format("fmt \"{}\" of fp8", shown_name(format)));
     read.block = block_of(config, "weight_block_size", where);
   } else if (read.method == "fbgemm_fp8" || (read.method == "modelopt" && algorithm == "FP8")) {

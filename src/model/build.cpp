@@ -165,8 +165,8 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
   const LatentSizes& sizes = c.latent;
   const std::string path = attention_path(layer);
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
-  const auto norm = [&](const char* role, const std::string& name, int64_t size) {
-    return m.make.norm(path + role, at(name), size, c.norm, stream_gradient(m.settings));
+  const auto norm = [&](const char* role, const std::string& name, int64_t size, double epsilon) {
+    return m.make.norm(path + role, at(name), size, c.norm, stream_gradient(m.settings), epsilon);
   };
   const auto columns = [&](const char* role, const std::string& name, int64_t of_head, int64_t in) {
     return m.make.column_linear(LinearRole::qkv, path + role, {{at(name), c.heads, of_head}}, in,
@@ -176,15 +176,15 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
   std::vector<ParameterMaker::Rows> down{{at(m.names.kv_down), sizes.kv_rank + sizes.rotary_dim}};
   if (compressed) down.insert(down.begin(), {at(m.names.q_down), sizes.q_rank});
   std::optional<Norm> query_norm;
-  if (compressed) query_norm = norm(".query_norm", m.names.q_down_norm, sizes.q_rank);
+  if (compressed) query_norm = norm(".query_norm", m.names.q_down_norm, sizes.q_rank, sizes.norm_eps);
   LatentAttentionParts parts{
-      norm(".input_norm", m.names.input_norm, c.hidden),
+      norm(".input_norm", m.names.input_norm, c.hidden, 0),
       ReplicatedLinear(m.make.replicated_matrix(path + ".down", down, c.hidden),
                        m.make.replicated_terms(path + ".down", down, c.hidden)),
       std::move(query_norm),
       compressed ? columns(".query", m.names.q_up, c.head_dim, sizes.q_rank)
                  : columns(".query", m.names.q, c.head_dim, c.hidden),
-      norm(".key_value_norm", m.names.kv_down_norm, sizes.kv_rank),
+      norm(".key_value_norm", m.names.kv_down_norm, sizes.kv_rank, sizes.norm_eps),
       columns(".key_value", m.names.kv_up, sizes.plain_dim + sizes.value_dim, sizes.kv_rank),
       rotary_of(m, layer, rotary),
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,

@@ -71,13 +71,9 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
                           .domains = b.place.expert_domains,
                           .fused = c.moe.dispatch == ExpertDispatch::fused};
   ParameterPointer load_bias;
-  if (c.moe.load_bias) {
-    const std::string& name = b.names.load_bias;
-    load_bias =
-        b.make.load_bias(path + ".router.load_bias",
-                         at(name.empty() ? b.names.router + ".e_score_correction_bias" : name),
-                         c.moe.experts, c.moe.load_bias_rate);
-  }
+  if (c.moe.load_bias)
+    load_bias = b.make.load_bias(path + ".router.load_bias", at(load_bias_name(b.names)),
+                                 c.moe.experts, c.moe.load_bias_rate);
   std::vector<std::unique_ptr<Segment>> segments;
   segments.push_back(std::make_unique<RouterSegment>(
       c.moe, place,

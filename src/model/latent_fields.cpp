@@ -14,6 +14,7 @@ void LatentFields::resolve() {
   qk_head_dim.resolve(128);
   qk_pos_emb_head_dim.resolve(64);
   v_head_dim.resolve(128);
+  latent_layernorm_epsilon.resolve(std::nullopt);
 }
 
 void add_latent_fields(FieldGroup& group, LatentFields& fields) {
@@ -52,6 +53,12 @@ void add_latent_fields(FieldGroup& group, LatentFields& fields) {
   group.field("v_head_dim", fields.v_head_dim, "multi_latent_attention: dims of a head of values.")
       .range(1, kMostDim)
       .on_resume(resume::other_shapes);
+  group
+      .field("latent_layernorm_epsilon", fields.latent_layernorm_epsilon,
+             "multi_latent_attention: epsilon of the norms on the compressed vectors; null: "
+             "layernorm_epsilon. In Hugging Face's code of the DeepSeek families it is always "
+             "1e-6, which is what auto means there.")
+      .positive();
 }
 
 void take_latent(LatentFields& fields, const LatentSizes& sizes) {
@@ -62,6 +69,8 @@ void take_latent(LatentFields& fields, const LatentSizes& sizes) {
   fields.qk_head_dim.resolve(sizes.plain_dim);
   fields.qk_pos_emb_head_dim.resolve(sizes.rotary_dim);
   fields.v_head_dim.resolve(sizes.value_dim);
+  fields.latent_layernorm_epsilon.resolve(sizes.norm_eps > 0 ? std::optional(sizes.norm_eps)
+                                                             : std::nullopt);
 }
 
 LatentSizes to_latent_sizes(const LatentFields& fields) {
@@ -70,7 +79,8 @@ LatentSizes to_latent_sizes(const LatentFields& fields) {
           .kv_rank = fields.kv_lora_rank.value(),
           .plain_dim = fields.qk_head_dim.value(),
           .rotary_dim = fields.qk_pos_emb_head_dim.value(),
-          .value_dim = fields.v_head_dim.value()};
+          .value_dim = fields.v_head_dim.value(),
+          .norm_eps = fields.latent_layernorm_epsilon.value().value_or(0)};
 }
 
 }  // namespace viaduct

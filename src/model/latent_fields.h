@@ -14,6 +14,7 @@ struct LatentFields {
   Auto<bool> multi_latent_attention;
   Auto<std::optional<int64_t>> q_lora_rank;
   Auto<int64_t> kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
+  Auto<std::optional<double>> latent_layernorm_epsilon;
 
   /// Replaces every remaining `auto` by Megatron's default.
   void resolve();

@@ -26,6 +26,8 @@ void check_latent_attention(const ModelConfig& c, std::vector<std::string>& prob
   expect(sizes.rotary_dim >= 2 && sizes.rotary_dim % 2 == 0, "qk_pos_emb_head_dim",
          "an even number", sizes.rotary_dim);
   expect(sizes.value_dim >= 1, "v_head_dim", "at least 1", sizes.value_dim);
+  expect(sizes.norm_eps >= 0 && std::isfinite(sizes.norm_eps), "latent_layernorm_epsilon",
+         "a number above 0, or null", sizes.norm_eps);
   expect(c.head_dim == sizes.plain_dim + sizes.rotary_dim, "kv_channels",
          fmt::format("qk_head_dim + qk_pos_emb_head_dim = {}", sizes.plain_dim + sizes.rotary_dim),
          c.head_dim);

@@ -28,6 +28,8 @@ struct LatentSizes {
   int64_t plain_dim = 0;   // of a head of queries and keys, the part without positions
   int64_t rotary_dim = 0;  // … with rotary positions; shared by all heads of keys
   int64_t value_dim = 0;   // of a head of values
+  /// Of the norms on the compressed vectors; 0: that of the other norms.
+  double norm_eps = 0;
 
   bool any() const { return kv_rank > 0; }
   bool operator==(const LatentSizes&) const = default;
@@ -189,8 +191,12 @@ struct TensorNames {
   std::string mtp_token_embedding, mtp_head;
   std::string router, expert_gate, expert_up, expert_down;  // the second "{}" is the expert
   bool expert_halves = false;  // where expert_up is gate and up: all of gate, then all of up
+  /// The same experts as the family's own files have them: all of a layer in one tensor, gate above
+  /// up [E, 2 F, H], and down [E, H, F] (Granite); empty: one by one. checkpoint/own_experts.h.
+  std::string experts_gate_up, experts_down;
   std::string
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
+  bool load_bias_row = false;  // … which these files have as [1, E] (ERNIE 4.5)
   // Of the expert that all tokens use; the router is the gate of its result.
   std::string shared_gate, shared_up, shared_down, shared_router;
   /// Numbers that checkpoints hold beside the weights, whole names; always of these values.
@@ -199,6 +205,9 @@ struct TensorNames {
   std::string optional_prefix;  // some checkpoints omit this prefix of every name ("transformer.")
   std::vector<std::string>
       ignored_suffixes;  // tensors that carry no weights (constant masks, tables)
+  /// Of layers that some folders have and that are not read, as a note says (ERNIE 4.5's for
+  /// multi-token prediction).
+  std::vector<std::string> unread_prefixes;
 };
 
 }  // namespace viaduct

@@ -239,6 +239,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_norm = fields.embedding_norm.value();
   model.qk_l2_norm = fields.qk_l2_norm.value();
   model.latent = to_latent_sizes(fields.latent);
+  if (model.latent.norm_eps == model.norm_eps) model.latent.norm_eps = 0;
   model.attention_sinks = fields.softmax_type.value() == "learnable";
   model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
   model.activation_offset = fields.glu_linear_offset.value();

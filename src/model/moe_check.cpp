@@ -204,10 +204,12 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
         "model.moe_router_norm_topk_prob: false needs moe_router_score_function=sigmoid or "
         "sqrtsoftplus; with softmax moe_router_pre_softmax=true leaves the weights as they are");
   }
-  if (softmax && moe.load_bias && moe.quantile_bins == 0) {
+  if (softmax && moe.load_bias && routing.groups > 0) {
     problems.add(
-        "model.moe_router_enable_expert_bias: true needs moe_router_score_function=sigmoid or "
-        "sqrtsoftplus, found softmax, whose logits have no scale to compare a bias with");
+        "model.moe_router_num_groups: {} with moe_router_enable_expert_bias = true and "
+        "moe_router_score_function=softmax, whose choice by probabilities knows no groups; "
+        "expected null, or sigmoid or sqrtsoftplus",
+        routing.groups);
   }
   if (moe.pad_to_capacity && moe.capacity_factor == 0) {
     problems.add(

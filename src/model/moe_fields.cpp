@@ -66,12 +66,13 @@ void add_router(FieldGroup& group, MoeFields& fields) {
       .constraint("true needs moe_router_topk=1, and no moe_shared_expert_overlap");
   group
       .field("moe_router_enable_expert_bias", fields.moe_router_enable_expert_bias,
-             "A bias of each expert is added to its score for the choice alone. It is not a "
+             "A bias of each expert is added to its score for the choice alone (with softmax: to "
+             "its probability among all experts). It is not a "
              "trained parameter: each update moves it by moe_router_bias_update_rate, down where "
              "the step "
              "chose the expert more often than the mean, else up; or sets it "
              "(moe_router_load_balancing_type=quantile_balancing, with which auto is true).")
-      .constraint("true needs sigmoid or sqrtsoftplus, and FP32 main gradients");
+      .constraint("true needs FP32 main gradients; with softmax no groups");
   group
       .field("moe_router_pre_softmax", fields.moe_router_pre_softmax,
              "Softmax over all experts, whose chosen values are the weights; false: softmax over "
@@ -398,7 +399,9 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   routing.groups = fields.moe_router_num_groups.value().value_or(0);
   routing.group_topk = fields.moe_router_group_topk.value().value_or(0);
   routing.group_best = fields.moe_router_group_score_topk.value().value_or(0);
-  routing.normalize = fields.moe_router_norm_topk_prob.value();
+  // One score is not divided by itself.
+  routing.normalize = fields.moe_router_norm_topk_prob.value() &&
+                      (routing.topk > 1 || routing.score == ScoreFunction::softmax);
   moe.load_bias = fields.moe_router_enable_expert_bias.value();
   moe.weighs_input = fields.moe_apply_probs_on_input.value();
   moe.load_bias_rate = fields.moe_router_bias_update_rate;
@@ -410,6 +413,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
   moe.balance_losses = balance_losses(fields);
   moe.sinkhorn = routing.choose_logits = fields.balances_by(kSinkhorn);
+  routing.choose_probabilities = moe.load_bias && routing.score == ScoreFunction::softmax;
   if (fields.balances_by(kQuantile)) moe.quantile_bins = fields.moe_router_qb_num_bins;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);

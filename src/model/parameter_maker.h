@@ -26,6 +26,10 @@ inline bool fuses_experts(const TensorNames& names) {
 }
 /// The end of the name of such a tensor's bias.
 inline constexpr const char* kExpertBiasSuffix = "_bias";
+/// Of the bias of a router's choice, the whole name; "{}" is the layer.
+inline std::string load_bias_name(const TensorNames& names) {
+  return names.load_bias.empty() ? names.router + ".e_score_correction_bias" : names.load_bias;
+}
 
 using ParameterPointer = std::shared_ptr<const Parameter>;
 
@@ -127,9 +131,9 @@ class ParameterMaker {
   ParameterPointer experts_bias(const std::string& path, const std::string& name,
                                 int64_t features) const;
 
-  /// A norm over `size` features under the family's name for it.
+  /// A norm over `size` features under the family's name for it. `epsilon`: 0: the model's.
   Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind,
-            ReplicaGradient gradient) const;
+            ReplicaGradient gradient, double epsilon = 0) const;
 
  private:
   /// A tensor rank's run of the vocabulary: padded rows, and how many of them are not padding.

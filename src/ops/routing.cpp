@@ -19,6 +19,10 @@ void check_rule(std::string_view op, const RoutingRule& rule, int64_t experts) {
                 rule.groups, experts, rule.topk);
   VIADUCT_CHECK(ShapeError, rule.groups == 0 || !rule.choose_logits,
                 "{}: a choice by logits has no scores of groups", op);
+  VIADUCT_CHECK(ShapeError,
+                !rule.choose_probabilities || (rule.score == ScoreFunction::softmax &&
+                                               rule.groups == 0 && !rule.choose_logits),
+                "{}: a choice by probabilities is one of a softmax, without groups", op);
   VIADUCT_CHECK(
       ShapeError,
       rule.groups == 0 ||

@@ -16,8 +16,8 @@ enum class ScoreFunction { softmax, sigmoid, sqrt_softplus };
 ///                        (k = 1 or not `normalize`: p = s)
 ///   sqrt_softplus        the same with s = √log(1 + exp(logit))
 /// times `scaling`. Chosen are the k largest of the scores (softmax or `choose_logits`: the logits;
-/// others: s) plus the bias; of equal ones the first. A NaN counts as the largest, so it reaches
-/// the output. With groups of E / groups neighbours only experts of the `group_topk` groups with
+/// `choose_probabilities`: the softmax over all logits; others: s) plus the bias; of equal ones the
+/// first. A NaN counts as the largest, so it reaches the output. With groups of E / groups neighbours only experts of the `group_topk` groups with
 /// the largest scores are chosen from. A group's score is the sum of its best `group_best` scores
 /// (with pre_softmax those of the softmax over all logits).
 struct RoutingRule {
@@ -29,6 +29,9 @@ struct RoutingRule {
   bool normalize = true;
   int64_t group_best = 0;      // 0: k / group_topk (DeepSeek-V3: 2; DeepSeek-V2: 1)
   bool choose_logits = false;  // not with groups
+  /// Of a softmax whose choice has a bias (ERNIE 4.5): probabilities have a scale to compare a bias
+  /// with, logits have none. Not with groups.
+  bool choose_probabilities = false;
 
   /// The number of best scores of a group that are summed; without groups, 1.
   int64_t best_of_group() const {

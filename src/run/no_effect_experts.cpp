@@ -75,6 +75,12 @@ std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
                    "model.moe_router_enable_expert_bias = false");
 }
 
+std::string no_normalization(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(c.model.moe.moe_router_topk.value() == 1, "model.moe_router_topk = 1");
+}
+
 std::string no_quantile(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
@@ -120,7 +126,6 @@ const std::vector<NoEffectRule>& experts_without_effect() {
         "model.moe_router_num_groups",
         "model.moe_router_group_topk",
         "model.moe_router_group_score_topk",
-        "model.moe_router_norm_topk_prob",
         "model.moe_router_enable_expert_bias",
         "model.moe_apply_probs_on_input",
         "model.moe_z_loss_coeff",
@@ -137,6 +142,7 @@ const std::vector<NoEffectRule>& experts_without_effect() {
       {{"model.moe_router_dtype"}, same_router_format},
       {{"model.moe_token_drop_policy"}, no_capacity},
       {{"model.moe_expert_rank_capacity_factor"}, no_full_rank},
+      {{"model.moe_router_norm_topk_prob"}, no_normalization},
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},
       {{"model.moe_router_qb_num_bins"}, no_quantile},

@@ -97,7 +97,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
          return reason_if(!c.model.window_size.value(), "model.window_size is null");
        }},
       {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_head_dim", "model.qk_pos_emb_head_dim",
-        "model.v_head_dim"},
+        "model.v_head_dim", "model.latent_layernorm_epsilon"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.model.latent.multi_latent_attention.value(),
                           "model.multi_latent_attention = false");

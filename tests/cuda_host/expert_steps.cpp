@@ -124,20 +124,24 @@ TEST_F(ExpertSteps, LimitsOfManyExpertsTogether) {
 
 TEST_F(ExpertSteps, RoutingAmongManyExpertsAndGroups) {
   constexpr int64_t kTokens = 9, kExperts = 320;
-  RoutingRule many, groups, all_groups;
+  RoutingRule many, groups, all_groups, likely;
+  likely.topk = 12, likely.choose_probabilities = true;
   many.topk = kMostChosenExperts;
   groups.topk = 8, groups.groups = 40, groups.group_topk = 5, groups.group_best = 3;
   groups.score = ScoreFunction::sigmoid;
   all_groups.topk = 6, all_groups.groups = 160, all_groups.group_topk = 64;
   all_groups.pre_softmax = true;
   const Tensor logits = random_tensor(DType::f32, {kTokens, kExperts}, 3, 4);
-  for (const RoutingRule& rule : {many, groups, all_groups}) {
+  for (const RoutingRule& rule : {many, groups, all_groups, likely}) {
+    // Far more than the probabilities of most experts.
+    const Tensor bias =
+        rule.choose_probabilities ? random_tensor(DType::f32, {kExperts}, 7, 0.2) : Tensor();
     const Tensor p = host_tensor(DType::f32, {kTokens, rule.topk}),
                  choice = host_tensor(DType::i32, {kTokens, rule.topk});
     const Tensor exact = host_tensor(DType::f64, p.shape()),
                  expected = host_tensor(DType::i32, p.shape());
-    route(context_, {rule, logits, {}, p, choice});
-    reference::route({rule, to_f64(logits), {}, exact, expected});
+    route(context_, {rule, logits, bias, p, choice});
+    reference::route({rule, to_f64(logits), bias ? to_f64(bias) : Tensor(), exact, expected});
     expect_same_bits(choice, expected);
     for (int64_t i = 0; i < p.elements(); ++i)
       EXPECT_NEAR(element(p, i), element(exact, i), 1e-6) << i;

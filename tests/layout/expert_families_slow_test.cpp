@@ -1,7 +1,7 @@
-// OLMoE, GPT-OSS, DeepSeek and Llama 4 in layouts, compared with Hugging Face's gradients tensor by
-// tensor: norms over the heads of all tensor ranks, sinks of heads that are cut or exchanged,
-// biases of experts, latent attention with each context exchange, attention in chunks, and experts
-// whose inputs are weighted.
+// OLMoE, GPT-OSS, DeepSeek, Llama 4 and other families with experts in layouts, compared with
+// Hugging Face's gradients tensor by tensor: norms over the heads of all tensor ranks, sinks of
+// heads that are cut or exchanged, biases of experts and of their choice, latent attention with
+// each context exchange, attention in chunks, and experts whose inputs are weighted.
 
 #include <gtest/gtest.h>
 
@@ -64,6 +64,26 @@ std::vector<ModelLayout> cases() {
                                          "model.recompute_granularity=selective",
                                          "model.recompute_modules=[core_attn,layernorm]"},
                                         "unfused_recompute")});
+  // A bias of a softmax's choice, and others' in their places in files.
+  for (const char* model : {"ernie4_5_moe", "minimax_m2"}) {
+    list.push_back({model, experts(2, layout(2, 1, 1, 1))});
+    list.push_back({model, experts(2, layout(1, 2, 1, 1))});
+    list.push_back({model, experts(2, layout(2, 1, 2, 1, {two}))});
+    list.push_back(
+        {model,
+         experts(2, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                           "sharded"))});
+  }
+  // Norms on compressed vectors with another epsilon.
+  list.push_back({"moonlight", experts(2, layout(2, 1, 1, 1))});
+  list.push_back({"moonlight", experts(2, layout(1, 2, 1, 1))});
+  list.push_back({"moonlight", experts(2, layout(1, 1, 2, 1, {two}))});
+  list.push_back(
+      {"moonlight",
+       experts(2, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+                         "sharded"))});
+  list.push_back({"glm4_moe", experts(2, layout(2, 1, 2, 1))});
+  list.push_back({"granitemoe", experts(2, layout(2, 1, 1, 1))});
   list.push_back({"deepseek_v2",
                   experts(2, layout(2, 1, 1, 1,
                                     {"model.recompute_granularity=selective",

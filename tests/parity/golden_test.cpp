@@ -128,15 +128,59 @@ std::vector<Case> trained_cases() {
 /// With the small models that `./viaduct.sh oracle families --store` writes.
 std::vector<Case> all_cases() {
   std::vector<Case> cases = trained_cases();
-  for (const char* name :
-       {"mistral",           "qwen3",       "qwen2_moe",   "qwen3_moe",  "olmoe",    "deepseek_v2",
-        "deepseek_v2_lite",  "deepseek_v3", "gpt_oss",     "gemma",      "gemma2",   "yarn",
-        "linear_rope",       "gemma3_text", "smollm3",     "olmo2",      "olmo3",    "phi3",
-        "longrope",          "glm",         "glm4",        "granite",    "seed_oss", "arcee",
-        "ernie4_5",          "starcoder2",  "stablelm",    "exaone4",    "apertus",  "helium",
-        "hunyuan_v1_dense",  "ministral3",  "nemotron",    "vaultgemma", "gemma3",   "qwen2_vl",
-        "gpt_neox",          "phi",         "cohere2",     "cohere",     "falcon",   "gptj",
-        "stablelm_parallel", "opt",         "llama4_text", "bloom",      "mpt"})
+  for (const char* name : {"mistral",
+                           "qwen3",
+                           "qwen2_moe",
+                           "qwen3_moe",
+                           "olmoe",
+                           "deepseek_v2",
+                           "deepseek_v2_lite",
+                           "deepseek_v3",
+                           "gpt_oss",
+                           "gemma",
+                           "gemma2",
+                           "yarn",
+                           "linear_rope",
+                           "gemma3_text",
+                           "smollm3",
+                           "olmo2",
+                           "olmo3",
+                           "phi3",
+                           "longrope",
+                           "glm",
+                           "glm4",
+                           "granite",
+                           "seed_oss",
+                           "arcee",
+                           "ernie4_5",
+                           "starcoder2",
+                           "stablelm",
+                           "exaone4",
+                           "apertus",
+                           "helium",
+                           "hunyuan_v1_dense",
+                           "ministral3",
+                           "nemotron",
+                           "vaultgemma",
+                           "gemma3",
+                           "qwen2_vl",
+                           "gpt_neox",
+                           "phi",
+                           "cohere2",
+                           "cohere",
+                           "falcon",
+                           "gptj",
+                           "stablelm_parallel",
+                           "opt",
+                           "llama4_text",
+                           "bloom",
+                           "mpt",
+                           "glm4_moe",
+                           "moonlight",
+                           "dots1",
+                           "minimax_m2",
+                           "granitemoe",
+                           "ernie4_5_moe"})
     cases.push_back({name, std::string(name) + "/model"});
   return cases;
 }
@@ -145,7 +189,8 @@ std::vector<Case> continuous_cases() {
   std::vector<Case> cases = all_cases();
   std::erase_if(cases, [](const Case& c) {
     return c.name == "mixtral" || c.name == "gpt_oss" || c.name == "llama4_text" ||
-           c.name.ends_with("moe") || c.name.starts_with("deepseek");
+           c.name.ends_with("moe") || c.name.starts_with("deepseek") || c.name == "moonlight" ||
+           c.name == "dots1" || c.name == "minimax_m2";
   });
   return cases;
 }

@@ -120,6 +120,7 @@ std::vector<FieldCase> model_cases() {
       {"model.qk_head_dim", "16", kRecord, kLatent},
       {"model.qk_pos_emb_head_dim", "4", kRecord, kLatent, {"5"}},
       {"model.v_head_dim", "12", kRecord, kLatent},
+      {"model.latent_layernorm_epsilon", "1e-2", kNumbers, kLatent},
       {"model.window_size", "8", kNumbers},
       {"model.window_layers", "[1, 0]", kNumbers, {"model.window_size=8"}, {"[1, 0, 1]"}},
       {"model.attention_chunk_size", "3", kNumbers},

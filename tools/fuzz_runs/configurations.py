@@ -21,15 +21,16 @@ GROUPS = {"model.moe_router_num_groups": 2, "model.moe_router_group_topk": 1}
 def sizes_of_family(family):
     """Small sizes in place of those that a family brings along."""
     sizes = {}
-    if "moe" in family or family in ("mixtral", "gpt_oss") or "deepseek" in family:
+    latent = "deepseek" in family or family == "kimi_k2"
+    if "moe" in family or family in ("mixtral", "gpt_oss", "minimax_m2", "dots1") or latent:
         sizes.update(EXPERTS)
-    if "deepseek" in family:
+    if latent:
         sizes.update(LATENT)
-    if family == "deepseek_v3":
+    if family in ("deepseek_v3", "kimi_k2"):
         sizes.update(GROUPS)
-    if "_moe" in family or "deepseek" in family:
+    if "_moe" in family or family == "dots1" or latent:
         sizes.update(OWN_WIDTH)
-    if family == "qwen2_moe" or "deepseek" in family:
+    if family in ("qwen2_moe", "glm4_moe", "ernie4_5_moe", "dots1") or latent:
         sizes.update(SHARED)
     return sizes
 

@@ -82,6 +82,13 @@ def llama4(**fields):
                                      "floor_scale": 16, "attn_scale": 0.4, **fields})
 
 
+def shared_experts(model_type, **fields):
+    """DeepSeek-V3's experts behind another attention, and a dense layer before those that have them."""
+    return decoder(model_type, **{
+        "num_hidden_layers": 3, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+        "first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "norm_topk_prob": True, "n_group": 1, "topk_group": 1, **fields})
+
+
 LONG_ROPE = {"original_max_position_embeddings": 64, **rope("longrope", short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
                                                             long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0])}
 MINISTRAL = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
@@ -145,6 +152,25 @@ CASES = {
                              n_shared_experts=1, norm_topk_prob=True), 64),
     "deepseek_v3_not_normed": (deepseek("deepseek_v3", n_routed_experts=8, n_group=2, topk_group=1, q_lora_rank=None, **rope(
         "yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=1.0)), 200),
+    # Epsilons so large that those of the norms on compressed vectors show.
+    "moonlight": (deepseek("deepseek_v3", rms_norm_eps=0.05, n_group=1, topk_group=1, q_lora_rank=None, norm_topk_prob=True), 64),
+    "moonlight_q_rank": (deepseek("deepseek_v3", rms_norm_eps=0.02, n_group=1, topk_group=1, first_k_dense_replace=0), 200),
+    "glm4_moe": (shared_experts("glm4_moe", head_dim=16, attention_bias=True, num_nextn_predict_layers=0), 64),
+    "glm4_moe_norms": (shared_experts("glm4_moe", head_dim=20, use_qk_norm=True, n_group=4, topk_group=2, num_experts_per_tok=3,
+                                      partial_rotary_factor=0.8, num_nextn_predict_layers=0), 200),
+    "dots1": (shared_experts("dots1", num_key_value_heads=4, n_shared_experts=2, sliding_window=None), 64),
+    "dots1_window": (shared_experts("dots1", attention_bias=True, norm_topk_prob=False, sliding_window=23, max_window_layers=1), 200),
+    "ernie4_5_moe": (decoder("ernie4_5_moe", num_hidden_layers=3, moe_num_experts=6, moe_k=2, moe_intermediate_size=40,
+                             moe_num_shared_experts=2, tie_word_embeddings=True), 64),
+    "ernie4_5_moe_spread": (decoder("ernie4_5_moe", num_hidden_layers=5, moe_num_experts=8, moe_k=3, moe_intermediate_size=40,
+                                    moe_num_shared_experts=0, moe_layer_start_index=0, moe_layer_end_index=3, moe_layer_interval=2),
+                            200),
+    "minimax_m2": (decoder("minimax_m2", head_dim=20, rotary_dim=10, num_local_experts=6, num_experts_per_tok=2), 64),
+    "minimax_m2_whole": (decoder("minimax_m2", head_dim=12, num_key_value_heads=1, num_local_experts=8, num_experts_per_tok=3), 200),
+    "granitemoe": (decoder("granitemoe", tie_word_embeddings=True, embedding_multiplier=4.0, attention_multiplier=0.2,
+                           residual_multiplier=0.3, logits_scaling=3.0, num_local_experts=5, num_experts_per_tok=2), 64),
+    "granitemoe_bias": (decoder("granitemoe", attention_bias=True, attention_multiplier=0.3, num_local_experts=6,
+                                num_experts_per_tok=3), 200),
     "gpt_oss": (decoder("gpt_oss", num_hidden_layers=4, head_dim=20, sliding_window=17, num_local_experts=6, num_experts_per_tok=2,
                         intermediate_size=40), 64),
     "gpt_oss_yarn": (decoder("gpt_oss", head_dim=16, sliding_window=40, num_local_experts=5, num_experts_per_tok=3,
@@ -366,4 +392,18 @@ STORED = {
     "falcon": ({**falcon(vocab_size=59, hidden_size=24, ffn_hidden_size=28, num_hidden_layers=2, max_position_embeddings=64,
                          new_decoder_architecture=True, num_kv_heads=2, bias=True, rope_theta=50.0)}, 24),
     "gptj": (gptj(vocab_size=59, n_embd=24, n_inner=28, n_layer=2, n_head=2, n_positions=64, rotary_dim=8), 24),
+    "moonlight": (small(deepseek("deepseek_v3", rms_norm_eps=0.05, num_attention_heads=4, q_lora_rank=None, kv_lora_rank=8,
+                                 qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
+                                 moe_intermediate_size=12, norm_topk_prob=True)), 24),
+    "glm4_moe": (small(shared_experts("glm4_moe", head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=4,
+                                      moe_intermediate_size=12, rope_theta=50.0, num_nextn_predict_layers=0)), 24),
+    "dots1": (small(shared_experts("dots1", n_routed_experts=4, n_shared_experts=2, moe_intermediate_size=12, sliding_window=7,
+                                   layer_types=[SLIDING, FULL])), 24),
+    "ernie4_5_moe": (small(decoder("ernie4_5_moe", moe_num_experts=4, moe_k=2, moe_intermediate_size=12, moe_num_shared_experts=2,
+                                   tie_word_embeddings=True)), 24),
+    "minimax_m2": (small(decoder("minimax_m2", head_dim=8, rotary_dim=4, num_local_experts=4, num_experts_per_tok=2),
+                         intermediate_size=20), 24),
+    "granitemoe": (small(decoder("granitemoe", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6,
+                                 logits_scaling=1.5, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True),
+                         intermediate_size=20), 24),
 }

@@ -33,6 +33,7 @@ EXPERTS = ["num_moe_experts=4", "moe_router_topk=2"]
 QWEN_EXPERTS = [*EXPERTS, "moe_ffn_hidden_size=16"]
 LATENT = ["num_query_groups=4", "kv_lora_rank=12", "qk_head_dim=8", "qk_pos_emb_head_dim=4", "v_head_dim=8", *QWEN_EXPERTS,
           "moe_shared_expert_intermediate_size=16", "moe_layer_freq=[0,1]"]
+SHARED_EXPERTS = [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=32", "moe_layer_freq=[0,1]"]
 GROUPS = ["moe_router_num_groups=2", "moe_router_group_topk=1"]
 YARN = "rope_scaling={rope_type: yarn, factor: 4.0, original_max_position_embeddings: 16}"
 LLAMA3 = ("rope_scaling={rope_type: llama3, factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, "
@@ -109,6 +110,14 @@ CASES = {
     "deepseek_v2-groups": [*LATENT, "q_lora_rank=12", *GROUPS, "moe_router_group_score_topk=1"],
     "deepseek_v3": [*LATENT, "q_lora_rank=12", *GROUPS],
     "deepseek_v3-yarn": [*LATENT, "q_lora_rank=null", *GROUPS, YARN],
+    "deepseek_v3-moonlight": [*LATENT, "q_lora_rank=null", "moe_router_num_groups=1", "moe_router_group_topk=1", "layernorm_epsilon=0.05"],
+    "glm4_moe": [*SHARED_EXPERTS, "kv_channels=16"],
+    "glm4_moe-norms": [*SHARED_EXPERTS, *GROUPS, "qk_layernorm=true", "rotary_percent=1"],
+    "dots1": SHARED_EXPERTS,
+    "ernie4_5_moe": SHARED_EXPERTS,
+    "ernie4_5_moe-not_shared": [*QWEN_EXPERTS, "moe_shared_expert_intermediate_size=null", "moe_layer_freq=[1,0]"],
+    "minimax_m2": [*EXPERTS, "kv_channels=8", "rotary_percent=0.5"],
+    "granitemoe": [*EXPERTS, "embedding_multiplier=3", "softmax_scale=0.3", "residual_multiplier=0.6", "logit_multiplier=0.5"],
 }
 GGUF = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"}
 # llama.cpp has no windows in this architecture, and transformers no head beside the table.

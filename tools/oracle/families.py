@@ -43,7 +43,9 @@ def randomize(model, generator):
     scaled_embedding = "gemma" in model.config.model_type
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if parameter.dim() == 1:
+        if name.endswith("e_score_correction_bias"):  # a parameter in ERNIE 4.5; large enough to change choices
+            value = 0.1 * noise
+        elif parameter.dim() == 1:
             centre = 1.0 if "norm" in name or ".ln_" in name else 0.0
             if name.endswith("bias") or scaled_embedding:
                 centre = 0.0  # Gemma stores w − 1
@@ -51,7 +53,7 @@ def randomize(model, generator):
         elif "embed" in name or "wte" in name or "wpe" in name:  # where tied it is also the head: logits of about 1
             value = noise * parameter.shape[1] ** -0.5 * (1.0 if scaled_embedding else 1.5)
         else:
-            value = noise * (0.8 * min(parameter.shape) ** -0.5)
+            value = noise * (0.8 * min(parameter.shape[-2:]) ** -0.5)
         parameter.data.copy_(value)
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):  # DeepSeek-V3's selection bias, large enough to change choices

@@ -102,19 +102,45 @@ def compute(model, batch, how="fp32", micro_batches=1):
         del out, values, loss
     tensors = {"logits": torch.cat(logits) if len(logits) > 1 else logits[0], "loss": total}
     for name, parameter in model.named_parameters():
+        if name.endswith("e_score_correction_bias"):  # a parameter in ERNIE 4.5, which no gradient reaches
+            continue
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         if text_name(name) is not None:
-            tensors.update((f"grad.{one}", part) for one, part in by_expert(text_name(name), gradient))
+            tensors.update((f"grad.{one}", part) for one, part in by_expert(model.config.model_type, text_name(name), gradient))
         parameter.grad = None
     return tensors
 
 
-def by_expert(name, tensor):
-    """Splits tensors that hold all experts in transformers into one a expert under Viaduct's names: GPT-OSS's "experts.gate_up_proj"."""
-    before, experts, last = name.partition(".experts.")
+# The block of the experts and the names of a single one's gate, up and down, in the files of families that differ from most.
+BLOCKS = {"mixtral": ("block_sparse_moe", "w1.weight", "w3.weight", "w2.weight"),
+          "granitemoe": ("block_sparse_moe", "gate_proj.weight", "up_proj.weight", "down_proj.weight")}
+BLOCKS["minimax_m2"] = BLOCKS["mixtral"]
+COMMON_BLOCK = ("mlp", "gate_proj.weight", "up_proj.weight", "down_proj.weight")
+# What transformers 4 calls the experts of Granite.
+TOGETHER = {"block_sparse_moe.input_linear.weight": "block_sparse_moe.experts.gate_up_proj",
+            "block_sparse_moe.output_linear.weight": "block_sparse_moe.experts.down_proj"}
+ROUTERS = {"granitemoe": ("block_sparse_moe.router.weight", "block_sparse_moe.router.layer.weight"),
+           "mixtral": ("mlp.gate.weight", "block_sparse_moe.gate.weight"),
+           "minimax_m2": ("mlp.gate.weight", "block_sparse_moe.gate.weight")}
+
+
+def by_expert(model_type, name, tensor):
+    """Splits tensors that hold all experts in transformers into those of single experts under Viaduct's names; a router gets its name."""
+    rest = name.partition(".layers.")[2].partition(".")[2]
+    start = name.removesuffix(rest)
+    if rest == ROUTERS.get(model_type, ("",))[0] and rest:
+        return [(start + ROUTERS[model_type][1], tensor)]
+    before, experts, last = TOGETHER.get(rest, rest).partition(".experts.")
     if not experts or "." in last:
         return [(name, tensor)]
-    return [(f"{before}.experts.{expert}.{last}", tensor[expert]) for expert in range(len(tensor))]
+    if model_type == "gpt_oss":
+        return [(f"{start}{before}.experts.{expert}.{last}", tensor[expert]) for expert in range(len(tensor))]
+    block, gate, up, down = BLOCKS.get(model_type, COMMON_BLOCK)
+    found = []
+    for expert, own in enumerate(tensor):
+        parts = zip((gate, up), own.chunk(2)) if last == "gate_up_proj" else [(down, own)]
+        found += [(f"{start}{block}.experts.{expert}.{part}", values) for part, values in parts]
+    return found
 
 
 def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):

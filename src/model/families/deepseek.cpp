@@ -1,9 +1,5 @@
 // What the families of DeepSeek with latent attention share.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
@@ -13,7 +9,7 @@ namespace viaduct::families {
 namespace {
 
 // Hugging Face's code has this epsilon in the norms of the compressed vectors, whatever
-// rms_norm_eps says of the others.
+// rms_norm_eps says of the others (Moonlight's 1e-5).
 constexpr double kNormEpsilon = 1e-6;
 
 }  // namespace
@@ -24,12 +20,8 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   ModelConfig model = read_llama_like(config);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   // Some files have the number as FP32 holds it.
-  const bool usual = static_cast<float>(model.norm_eps) == static_cast<float>(kNormEpsilon);
-  if (usual) model.norm_eps = kNormEpsilon;
-  VIADUCT_CHECK(ConfigError, usual,
-                "{}: rms_norm_eps {} is not supported (supported: {}, which the norms of the "
-                "compressed vectors always have)",
-                config.where(), model.norm_eps, kNormEpsilon);
+  if (static_cast<float>(model.norm_eps) == static_cast<float>(kNormEpsilon))
+    model.norm_eps = kNormEpsilon;
   VIADUCT_CHECK(ConfigError, model.kv_heads == model.heads,
                 "{}: num_key_value_heads {} is not supported (supported: num_attention_heads, {})",
                 config.where(), model.kv_heads, model.heads);
@@ -41,58 +33,21 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
   latent.plain_dim = config.integer("qk_nope_head_dim", 128);
   latent.rotary_dim = config.integer("qk_rope_head_dim", 64);
   latent.value_dim = config.integer("v_head_dim", 128);
+  if (model.norm_eps != kNormEpsilon) latent.norm_eps = kNormEpsilon;
   model.qk_norm = true;
   model.head_dim = latent.plain_dim + latent.rotary_dim;
   model.rotary.width = latent.rotary_dim;
   model.rotary.interleaved = config.boolean("rope_interleave", true);
   model.attention_scale = latent_attention_scale(model);
-
-  MoeConfig& moe = model.moe;
-  moe.experts = read_experts(config, "n_routed_experts", defaults.experts);
-  moe.routing.topk = config.integer("num_experts_per_tok", defaults.topk);
-  moe.routing.scaling = config.number("routed_scaling_factor", defaults.scaling);
-  moe.feed_forward = config.integer("moe_intermediate_size", defaults.feed_forward);
-  const int64_t shared = config.integer("n_shared_experts", defaults.shared_experts);
-  VIADUCT_CHECK(ConfigError, shared >= 1 && shared <= moe.experts,
-                "{}: n_shared_experts {}: expected 1 to n_routed_experts = {}", config.where(),
-                shared, moe.experts);
-  moe.shared_feed_forward = shared * moe.feed_forward;
-  const int64_t step = config.integer("moe_layer_freq", 1);
-  VIADUCT_CHECK(ConfigError, step == 1, "{}: moe_layer_freq {} is not supported (supported: 1)",
-                config.where(), step);
-  const int64_t dense = config.integer("first_k_dense_replace", defaults.dense_layers);
-  for (int64_t layer = 0; layer < model.layers; ++layer)
-    moe.layers.push_back(layer >= dense ? 1 : 0);
-  // Losses and placement of DeepSeek's own training.
-  config.ignore({"aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits"});
+  read_deepseek_experts(config, defaults, model);
   return model;
 }
 
 nlohmann::ordered_json write_deepseek(const ModelConfig& model) {
-  const MoeConfig& moe = model.moe;
   FamilyChoices choices(model.family);
-  choices.expect(moe.any(), "num_moe_experts", "experts", "null");
   choices.expect(model.latent.any(), "multi_latent_attention", "true", "false");
-  choices.expect(model.norm_eps == kNormEpsilon, "layernorm_epsilon", "1e-6", model.norm_eps);
   choices.expect(!model.projection_bias, "add_attention_output_bias", "false", "true");
-  choices.expect(moe.feed_forward > 0 && moe.shared_feed_forward > 0 &&
-                     moe.shared_feed_forward % std::max<int64_t>(1, moe.feed_forward) == 0,
-                 "moe_shared_expert_intermediate_size", "a multiple of moe_ffn_hidden_size",
-                 moe.shared_feed_forward);
-  choices.expect(moe.shared_feed_forward <= moe.experts * moe.feed_forward,
-                 "moe_shared_expert_intermediate_size",
-                 fmt::format("at most num_moe_experts · moe_ffn_hidden_size = {} · {}", moe.experts,
-                             moe.feed_forward),
-                 moe.shared_feed_forward);
-  choices.expect(!moe.shared_gate, "moe_shared_expert_gate", "false", "true");
-  int64_t dense = 0;
-  while (dense < model.layers && !moe.routes(dense)) ++dense;
-  for (int64_t layer = dense; layer < model.layers; ++layer) {
-    if (moe.routes(layer)) continue;
-    choices.expect(false, "moe_layer_freq", "experts in all layers after the first with experts",
-                   "a dense one");
-    break;
-  }
+  expect_deepseek_experts(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model);
   json.erase("rotary_interleaved");  // rope_interleave says it here
@@ -104,24 +59,19 @@ nlohmann::ordered_json write_deepseek(const ModelConfig& model) {
   json["qk_rope_head_dim"] = model.latent.rotary_dim;
   json["v_head_dim"] = model.latent.value_dim;
   json["attention_bias"] = false;
-  json["n_routed_experts"] = moe.experts;
-  json["num_experts_per_tok"] = moe.routing.topk;
-  json["routed_scaling_factor"] = moe.routing.scaling;
-  json["moe_intermediate_size"] = moe.feed_forward;
-  json["n_shared_experts"] = moe.shared_feed_forward / moe.feed_forward;
-  json["moe_layer_freq"] = 1;
-  json["first_k_dense_replace"] = dense;
+  write_deepseek_experts(model, json);
   return json;
 }
 
 void resolve_deepseek(ModelFields& fields) {
   fields.latent.multi_latent_attention.resolve(true);
   fields.layernorm_epsilon.resolve(kNormEpsilon);
+  fields.latent.latent_layernorm_epsilon.resolve(kNormEpsilon);
   fields.rotary_interleaved.resolve(true);
 }
 
 TensorNames deepseek_names() {
-  TensorNames names = sparse_llama_names();
+  TensorNames names = deepseek_expert_names();
   names.k = names.v = names.q_norm = names.k_norm = "";
   names.q_down = "model.layers.{}.self_attn.q_a_proj";
   names.q_down_norm = "model.layers.{}.self_attn.q_a_layernorm";
@@ -129,10 +79,6 @@ TensorNames deepseek_names() {
   names.kv_down = "model.layers.{}.self_attn.kv_a_proj_with_mqa";
   names.kv_down_norm = "model.layers.{}.self_attn.kv_a_layernorm";
   names.kv_up = "model.layers.{}.self_attn.kv_b_proj";
-  names.shared_gate = "model.layers.{}.mlp.shared_experts.gate_proj";
-  names.shared_up = "model.layers.{}.mlp.shared_experts.up_proj";
-  names.shared_down = "model.layers.{}.mlp.shared_experts.down_proj";
-  names.shared_router = "";
   return names;
 }
 

@@ -1,7 +1,7 @@
 // DeepSeek-V3 (DeepSeek-AI 2024, arXiv 2412.19437): latent attention, and experts chosen by sigmoid
-// scores plus a bias that balances them, from the best groups.
+// scores plus a bias that balances them, from the best groups. Moonlight's folders have this type
+// too; Kimi K2's have their own (kimi_k2.cpp).
 
-#include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
@@ -9,52 +9,31 @@
 namespace viaduct::families {
 namespace {
 
-// A group's score is the sum of this many of its best experts' scores.
-constexpr int64_t kGroupBest = 2;
+constexpr DeepSeekDefaults kDefaults{.experts = 256,
+                                     .topk = 8,
+                                     .feed_forward = 2048,
+                                     .shared_experts = 1,
+                                     .dense_layers = 3,
+                                     .scaling = 2.5};
+constexpr DeepSeekChoice kChoice{.groups = 8, .group_topk = 4};
+
+}  // namespace
 
 ModelConfig read_deepseek_v3(HfConfig& config) {
-  ModelConfig model = read_deepseek(config, {.experts = 256,
-                                             .topk = 8,
-                                             .feed_forward = 2048,
-                                             .shared_experts = 1,
-                                             .dense_layers = 3,
-                                             .scaling = 2.5});
-  MoeConfig& moe = model.moe;
-  moe.load_bias = true;
-  moe.routing.score = ScoreFunction::sigmoid;
-  moe.routing.normalize = config.boolean("norm_topk_prob", true);
-  moe.routing.groups = config.integer("n_group", 8);
-  moe.routing.group_topk = config.integer("topk_group", 4);
-  moe.routing.group_best = kGroupBest;
-  const auto only = [&](const char* field, const char* value) {
-    const std::string found = config.text(field, value);
-    VIADUCT_CHECK(ConfigError, found == value, "{}: {} {} is not supported (supported: {})",
-                  config.where(), field, found, value);
-  };
-  only("scoring_func", "sigmoid");
-  only("topk_method", "noaux_tc");
-  // Hugging Face's code leaves these layers out.
-  model.mtp_layers =
-      config.integer("num_nextn_predict_layers", config.integer("num_mtp_layers", 0));
+  ModelConfig model = read_deepseek(config, kDefaults);
+  read_deepseek_choice(config, kChoice, model.moe);
+  read_multi_token_layers(config, model);
   return model;
 }
 
 nlohmann::ordered_json write_deepseek_v3(const ModelConfig& model) {
-  FamilyChoices choices("deepseek_v3");
-  const RoutingRule& routing = model.moe.routing;
-  choices.expect(routing.score == ScoreFunction::sigmoid, "moe_router_score_function", "sigmoid",
-                 "softmax");
-  choices.expect(model.moe.load_bias, "moe_router_enable_expert_bias", "true", "false");
-  choices.expect(routing.groups > 0, "moe_router_num_groups", "groups", "null");
-  choices.expect(routing.best_of_group() == kGroupBest, "moe_router_group_score_topk", "2",
-                 routing.best_of_group());
+  FamilyChoices choices(model.family);
+  expect_deepseek_choice(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_deepseek(model);
   json["scoring_func"] = "sigmoid";
   json["topk_method"] = "noaux_tc";
-  json["norm_topk_prob"] = routing.normalize;
-  json["n_group"] = routing.groups;
-  json["topk_group"] = routing.group_topk;
+  write_deepseek_choice(model, json);
   if (model.mtp_layers > 0) json["num_nextn_predict_layers"] = model.mtp_layers;
   json["rope_interleave"] = model.rotary.interleaved;
   return json;
@@ -62,20 +41,9 @@ nlohmann::ordered_json write_deepseek_v3(const ModelConfig& model) {
 
 void resolve_deepseek_v3(ModelFields& fields) {
   resolve_deepseek(fields);
-  MoeFields& moe = fields.moe;
-  moe.num_moe_experts.resolve(256);
-  moe.moe_router_topk.resolve(8);
-  moe.moe_router_score_function.resolve("sigmoid");
-  moe.moe_router_enable_expert_bias.resolve(true);
-  moe.moe_router_num_groups.resolve(8);
-  moe.moe_router_group_topk.resolve(4);
-  moe.moe_router_group_score_topk.resolve(kGroupBest);
-  moe.moe_router_topk_scaling_factor.resolve(2.5);
-  moe.moe_ffn_hidden_size.resolve(2048);
-  moe.moe_shared_expert_intermediate_size.resolve(2048);
+  resolve_deepseek_experts(kDefaults, fields.moe);
+  resolve_deepseek_choice(kChoice, fields.moe);
 }
-
-}  // namespace
 
 ModelFamily deepseek_v3() {
   return {"deepseek_v3",    "DeepseekV3ForCausalLM", read_deepseek_v3,           write_deepseek_v3,

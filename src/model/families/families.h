@@ -1,9 +1,14 @@
 #pragma once
 // The families, one function (and one file) each, and what they share: the descendants of Llama
-// (llama_like.cpp), rotary positions (rope.cpp), windows (layer_types.cpp), experts (experts.cpp).
+// (llama_like.cpp), rotary positions (rope.cpp), windows (layer_types.cpp), experts (experts.cpp,
+// deepseek_experts.cpp).
 
 #include "config/problems.h"
 #include "model/family.h"
+
+namespace viaduct {
+struct MoeFields;
+}
 
 namespace viaduct::families {
 
@@ -32,7 +37,9 @@ class FamilyChoices {
   family(cohere2)                      \
   family(deepseek_v2)                  \
   family(deepseek_v3)                  \
+  family(dots1)                        \
   family(ernie4_5)                     \
+  family(ernie4_5_moe)                 \
   family(exaone4)                      \
   family(falcon)                       \
   family(gemma)                        \
@@ -40,15 +47,19 @@ class FamilyChoices {
   family(gemma3_text)                  \
   family(glm)                          \
   family(glm4)                         \
+  family(glm4_moe)                     \
   family(gpt2)                         \
   family(gpt_neox)                     \
   family(gpt_oss)                      \
   family(gptj)                         \
   family(granite)                      \
+  family(granitemoe)                   \
   family(helium)                       \
   family(hunyuan_v1_dense)             \
+  family(kimi_k2)                      \
   family(llama)                        \
   family(llama4_text)                  \
+  family(minimax_m2)                   \
   family(ministral3)                   \
   family(mistral)                      \
   family(mixtral)                      \
@@ -157,6 +168,16 @@ ModelConfig read_cohere(HfConfig& config, double base);
 nlohmann::ordered_json write_cohere(const ModelConfig& model);
 void resolve_cohere(ModelFields& fields);
 
+/// ERNIE 4.5 without biases and experts, and what `auto` means for it. `default_head_dim`: 0:
+/// hidden size / heads.
+ModelConfig read_ernie(HfConfig& config, int64_t default_head_dim);
+void resolve_ernie(ModelFields& fields);
+
+/// Granite's factors on embeddings, scores, branches and logits.
+void read_granite_factors(HfConfig& config, ModelConfig& model);
+void write_granite_factors(const ModelConfig& model, nlohmann::ordered_json& json);
+void resolve_granite(ModelFields& fields);
+
 /// GLM 4 in its first form, and what `auto` means for it.
 ModelConfig read_glm(HfConfig& config);
 nlohmann::ordered_json write_glm(const ModelConfig& model);
@@ -215,13 +236,37 @@ struct DeepSeekDefaults {
   int64_t experts = 1, topk = 1, feed_forward = 0, shared_experts = 1, dense_layers = 0;
   double scaling = 1;
 };
-/// Latent attention, experts, shared experts and first dense layers of the DeepSeek families; the
-/// choice of experts is the caller's. ConfigError for what is not supported.
+/// Their experts: number, width, the one for all tokens, and the first layers, which are dense.
+/// ConfigError for what is not supported.
+void read_deepseek_experts(HfConfig& config, const DeepSeekDefaults& defaults, ModelConfig& model);
+void expect_deepseek_experts(const ModelConfig& model, FamilyChoices& choices);
+void write_deepseek_experts(const ModelConfig& model, nlohmann::ordered_json& json);
+void resolve_deepseek_experts(const DeepSeekDefaults& defaults, MoeFields& moe);
+/// Defaults of DeepSeek-V3's choice of experts.
+struct DeepSeekChoice {
+  int64_t groups = 1, group_topk = 1;
+  bool normalize = true;
+};
+/// By sigmoid scores plus a bias, from groups that their two best experts stand for.
+void read_deepseek_choice(HfConfig& config, const DeepSeekChoice& defaults, MoeConfig& moe);
+void expect_deepseek_choice(const ModelConfig& model, FamilyChoices& choices);
+void write_deepseek_choice(const ModelConfig& model, nlohmann::ordered_json& json);
+void resolve_deepseek_choice(const DeepSeekChoice& defaults, MoeFields& moe);
+/// `num_nextn_predict_layers`, as DeepSeek-V3's folders have them.
+void read_multi_token_layers(HfConfig& config, ModelConfig& model);
+/// Names of a descendant of Llama with such experts.
+TensorNames deepseek_expert_names();
+/// Latent attention and the experts of the DeepSeek families; the choice of experts is the
+/// caller's. ConfigError for what is not supported.
 ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults);
 nlohmann::ordered_json write_deepseek(const ModelConfig& model);
 /// What `auto` means for them; the caller resolves the experts.
 void resolve_deepseek(ModelFields& fields);
 TensorNames deepseek_names();
+/// DeepSeek-V3, also under other types.
+ModelConfig read_deepseek_v3(HfConfig& config);
+nlohmann::ordered_json write_deepseek_v3(const ModelConfig& model);
+void resolve_deepseek_v3(ModelFields& fields);
 
 /// Windows by layer from `layer_types` where present ("sliding_attention" / "full_attention"), else
 /// by `slides(layer)`.

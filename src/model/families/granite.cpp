@@ -8,12 +8,8 @@
 #include "model/model_fields.h"
 
 namespace viaduct::families {
-namespace {
 
-ModelConfig read_granite(HfConfig& config) {
-  ModelConfig model = read_llama_like(config);
-  model.activation = activation_from_hf(config, "hidden_act", "silu");
-  read_llama_biases(config, model);
+void read_granite_factors(HfConfig& config, ModelConfig& model) {
   const auto factor = [&](const char* field) {
     const double value = config.number(field, 1);
     VIADUCT_CHECK(ConfigError, value > 0 && std::isfinite(value),
@@ -24,12 +20,9 @@ ModelConfig read_granite(HfConfig& config) {
   model.attention_scale = factor("attention_multiplier");
   model.residual_scale = factor("residual_multiplier");
   model.logit_scale = 1 / factor("logits_scaling");
-  return model;
 }
 
-nlohmann::ordered_json write_granite(const ModelConfig& model) {
-  nlohmann::ordered_json json = write_llama_like(model);
-  write_llama_biases(model, json);
+void write_granite_factors(const ModelConfig& model, nlohmann::ordered_json& json) {
   json["embedding_multiplier"] = model.embedding_scale;
   json["attention_multiplier"] = model.attention_scale;
   json["residual_multiplier"] = model.residual_scale;
@@ -37,12 +30,28 @@ nlohmann::ordered_json write_granite(const ModelConfig& model) {
   const double divisor = 1 / model.logit_scale;
   const bool whole = std::abs(divisor - std::round(divisor)) < 1e-12 * divisor;
   json["logits_scaling"] = whole ? std::round(divisor) : divisor;
-  return json;
 }
 
 void resolve_granite(ModelFields& fields) {
   fields.layernorm_epsilon.resolve(1e-6);
   fields.softmax_scale.resolve(1.0);
+}
+
+namespace {
+
+ModelConfig read_granite(HfConfig& config) {
+  ModelConfig model = read_llama_like(config);
+  model.activation = activation_from_hf(config, "hidden_act", "silu");
+  read_llama_biases(config, model);
+  read_granite_factors(config, model);
+  return model;
+}
+
+nlohmann::ordered_json write_granite(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
+  write_llama_biases(model, json);
+  write_granite_factors(model, json);
+  return json;
 }
 
 }  // namespace

@@ -86,6 +86,13 @@ std::vector<bool> allowed(const RoutingRule& rule, const Row& scores) {
   return may;
 }
 
+/// What a choice by probabilities compares: a row with a NaN, whose probabilities are all NaN, is
+/// compared by its logits, so that the NaN is chosen.
+Row choice_softmax(const Row& logits) {
+  const bool whole = std::ranges::none_of(logits, [](double x) { return std::isnan(x); });
+  return whole ? softmax(logits) : logits;
+}
+
 Row row_of(const Tensor& logits, int64_t t) {
   const double* begin = logits.data<double>() + t * logits.dim(1);
   return {begin, begin + logits.dim(1)};
@@ -176,7 +183,10 @@ void route(const RouteArgs& args) {
   for (int64_t t = 0; t < args.logits.dim(0); ++t) {
     const Row logits = row_of(args.logits, t);
     const bool softmaxes = rule.score == ScoreFunction::softmax;
-    Row scores = softmaxes || rule.choose_logits ? logits : scores_of(rule.score, logits);
+    Row scores = rule.choose_probabilities ? choice_softmax(logits)
+                 : softmaxes || rule.choose_logits
+                     ? logits
+                     : scores_of(rule.score, logits);
     if (args.bias)
       for (size_t e = 0; e < scores.size(); ++e) scores[e] += args.bias.data<double>()[e];
     const std::vector<bool> may =

@@ -57,6 +57,9 @@ std::vector<test::TinyModel> variants() {
   ModelConfig bias = groups;
   bias.moe.routing = {.score = ScoreFunction::sqrt_softplus, .topk = 3, .normalize = false};
   bias.moe.load_bias = true;
+  ModelConfig likely = tiny_model("mixtral");
+  likely.moe.experts = 6, likely.moe.load_bias = true;
+  likely.moe.routing.choose_probabilities = true;
   ModelConfig full = tiny_model("mixtral");
   full.moe.capacity_factor = 0.75, full.moe.pad_to_capacity = true;
   full.moe.input_jitter = 0.3;
@@ -89,6 +92,8 @@ std::vector<test::TinyModel> variants() {
   ModelConfig direct = latent;
   direct.latent.q_rank = 0;
   direct.rotary.interleaved = direct.rope_fusion = direct.flash_attention = false;
+  ModelConfig other_epsilon = latent;
+  other_epsilon.norm_eps = 0.1, other_epsilon.latent.norm_eps = 0.3;
   ModelConfig after = tiny_model("qwen3");  // norms after branches only, over all heads
   after.family = "olmo3";
   after.input_norms = false, after.output_norms = true;
@@ -223,10 +228,12 @@ std::vector<test::TinyModel> variants() {
           {"sinks_and_expert_biases", sinks},
           {"latent", latent},
           {"latent_direct_queries_unfused", direct},
+          {"latent_norms_of_their_own_epsilon", other_epsilon},
           {"shared_expert_first_dense", first_dense},
           {"shared_expert_gate", gate},
           {"sigmoid_groups", groups},
           {"load_bias", bias},
+          {"load_bias_of_softmax", likely},
           {"scaled_choice", scaled},
           {"scaled_choice_of_one", scaled_one},
           {"full_experts", full},

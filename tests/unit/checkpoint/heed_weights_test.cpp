@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/parameter_io.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "model/family.h"
@@ -55,6 +56,19 @@ Tensor other(const Tensor& table) {
   std::memcpy(head.raw(), table.raw(), static_cast<size_t>(table.bytes()));
   head.data<float>()[head.elements() - 1] += 1;
   return head;
+}
+
+TEST(HeedWeights, LayersInAPublishersOwnFormAreLeftOutAndNamed) {
+  Tensors tensors = weights_of("ernie4_5_moe");
+  const std::string first = "model.mtp_block.0.input_layernorm.weight";
+  tensors[first] = patterned(DType::f32, {24}, 1);
+  tensors["model.mtp_linear_proj.0.weight"] = patterned(DType::f32, {24, 48}, 2);
+  TemporaryFolder folder;
+  const ModelFolder written = write(folder, "ernie4_5_moe", tensors);
+  const ModelConfig model = read_model_config(written);
+  EXPECT_THAT(model.notes, ElementsAre(AllOf(HasSubstr("(2 of them, as " + first),
+                                             HasSubstr("they are not read"))));
+  check_tensors_fit(model, *open_weights(written));
 }
 
 TEST(HeedWeights, AHeadThatDiffersFromTheTableIsUsed) {

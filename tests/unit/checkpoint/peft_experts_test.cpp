@@ -103,6 +103,28 @@ TEST(PeftExperts, GateAndUpOfTheirOwnBecomeOneOfTwiceTheRank) {
   }
 }
 
+TEST(PeftExperts, OfGraniteStandInItsOwnBlock) {
+  const ModelConfig granite =
+      read_model_config(resolve_model_folder(test_data("golden/granitemoe/model")));
+  const int64_t experts = granite.moe.experts;
+  const TemporaryFolder folder;
+  std::map<std::string, Tensor> tensors;
+  const std::string block = "model.layers.0.block_sparse_moe.", prefix = kAdapterPrefix + block;
+  tensors[prefix + "experts" + kAdapterA] =
+      host_tensor(DType::f32, {experts * 3, granite.moe.feed_forward});
+  tensors[prefix + "experts" + kAdapterB] = host_tensor(DType::f32, {granite.hidden, 3 * experts});
+  tensors[prefix + "router" + kAdapterA] = host_tensor(DType::f32, {3, granite.hidden});
+  tensors[prefix + "router" + kAdapterB] = host_tensor(DType::f32, {experts, 3});
+  json config = config_of(golden("lora_experts"));
+  config["target_modules"] = {"q_proj"};
+  config["target_parameters"] = {"experts.down_proj", "router.weight"};
+  write_file_atomically(folder / kAdapterConfigFile, config.dump());
+  write_safetensors(folder / kAdapterWeightsFile, tensors);
+  const PeftAdapter adapter = open_adapter(folder.path(), granite);
+  EXPECT_TRUE(adapter.settings.modules.contains(block + "experts.3.down_proj"));
+  EXPECT_TRUE(adapter.settings.modules.contains(block + "router.layer"));
+}
+
 TEST(PeftExperts, RoutersThatPeftAdaptsAsParametersAreRead) {
   const TemporaryFolder folder;
   std::map<std::string, Tensor> tensors;

@@ -90,6 +90,7 @@ TEST(QuantizedWeights, Fp8OfEachScaleShape) {
           {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}})";
   const std::vector<std::pair<Shape, std::string>> forms{
       {{}, R"({"quant_method": "fp8", "activation_scheme": "static"})"},
+      {{}, R"({"quant_method": "fp8", "fmt": "float8_e4m3fn"})"},
       {{1}, R"({"quant_method": "modelopt", "quant_algo": "FP8"})"},
       {{3, 1}, compressed},
       {{3, 1}, R"({"quant_method": "fbgemm_fp8"})"}};

@@ -44,9 +44,11 @@ void write_together(const std::string& family, const std::string& block, const s
   const ModelConfig config = read_model_config(resolve_model_folder(golden(family)));
   std::map<std::string, Tensor> tensors;
   for (const TensorInfo& info : single->tensors()) {
-    if (info.name.find(".experts.") == std::string::npos)
-      tensors[replaced(info.name, block + ".gate.weight", "mlp.gate.weight")] =
-          single->tensor(info.name);
+    if (info.name.find(".experts.") != std::string::npos) continue;
+    std::string name = replaced(info.name, block + ".gate.weight", "mlp.gate.weight");
+    name = replaced(name, block + ".e_score", "mlp.e_score");
+    tensors[replaced(name, "mlp.moe_statics.", "mlp.gate.moe_statics.")] =
+        single->tensor(info.name);
   }
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     if (!config.moe.routes(layer)) continue;
@@ -94,7 +96,8 @@ void expect_same(const std::filesystem::path& folder, const std::string& family)
 }
 
 TEST(SeparateExperts, AreThoseOfTheFamilysOwnFiles) {
-  for (const char* family : {"olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
+  for (const char* family : {"olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
+                             "glm4_moe", "dots1", "ernie4_5_moe"}) {
     TemporaryFolder folder;
     write_together(family, "mlp", "gate_proj", "up_proj", "down_proj", folder.path());
     expect_same(folder.path(), family);
@@ -103,8 +106,10 @@ TEST(SeparateExperts, AreThoseOfTheFamilysOwnFiles) {
 
 TEST(SeparateExperts, OfMixtralHaveItsNames) {
   TemporaryFolder folder;
-  write_together("mixtral", "block_sparse_moe", "w1", "w3", "w2", folder.path());
-  expect_same(folder.path(), "mixtral");
+  for (const char* family : {"mixtral", "minimax_m2"}) {
+    write_together(family, "block_sparse_moe", "w1", "w3", "w2", folder.path());
+    expect_same(folder.path(), family);
+  }
 }
 
 TEST(SeparateExperts, AreNotLookedForElsewhere) {

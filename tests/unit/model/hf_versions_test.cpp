@@ -50,10 +50,12 @@ std::string refusal(const Json& config) {
 TEST(HfVersions, TheNumberOfExpertsHasSeveralNames) {
   const Json configs = configs_of("5.24");
   for (const char* family :
-       {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3"}) {
+       {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3",
+        "glm4_moe", "dots1", "ernie4_5_moe", "granitemoe", "minimax_m2"}) {
     for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
       Json config = configs.at(family);
-      for (const char* other : {"num_experts", "num_local_experts", "n_routed_experts"})
+      for (const char* other :
+           {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"})
         config.erase(other);
       config[name] = 8;
       EXPECT_EQ(read_hf_config(config.dump(), "config.json").moe.experts, 8) << family << name;
@@ -100,8 +102,22 @@ TEST(HfVersions, AnEpsilonThatFp32RoundedIsTheSame) {
   Json config = configs_of("5.24").at("deepseek_v3");
   config["rms_norm_eps"] = static_cast<double>(1e-6f);
   EXPECT_EQ(read_hf_config(config.dump(), "config.json").norm_eps, 1e-6);
+}
+
+// Moonlight's: Hugging Face's code does not read the field for the norms on compressed vectors.
+TEST(HfVersions, NormsOnCompressedVectorsHaveTheirOwnEpsilon) {
+  Json config = configs_of("5.24").at("deepseek_v3");
+  EXPECT_EQ(read_hf_config(config.dump(), "config.json").latent.norm_eps, 0) << "the same";
   config["rms_norm_eps"] = 1e-5;
-  EXPECT_THAT(refusal(config), HasSubstr("rms_norm_eps"));
+  ModelConfig model = read_hf_config(config.dump(), "config.json");
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.latent.norm_eps, 1e-6);
+  const Json written = Json::parse(write_hf_config(model));
+  EXPECT_EQ(written.at("rms_norm_eps"), 1e-5);
+  EXPECT_FALSE(written.contains("viaduct_fields"));
+  // Another one is said beside what Hugging Face's code reads.
+  model.latent.norm_eps = 1e-3;
+  EXPECT_EQ(read_hf_config(write_hf_config(model), "config.json").latent.norm_eps, 1e-3);
 }
 
 TEST(HfExports, SayThatPositionsAreNotScaledWhereTheDefaultIsAScaling) {

@@ -49,7 +49,14 @@ const std::map<std::string, std::string> kConfigs{
         "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 6,
         "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
         "n_group": 2, "topk_group": 1, "num_nextn_predict_layers": 0, "routed_scaling_factor": 2.5})"},
+    {"dots1", small("dots1", 4, R"("n_routed_experts": 6, "n_shared_experts": 2,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+         "norm_topk_prob": true, "sliding_window": 16, "max_window_layers": 2,
+         "routed_scaling_factor": 2.5)")},
     {"ernie4_5", small("ernie4_5", 4, R"("head_dim": 20, "use_bias": true)")},
+    {"ernie4_5_moe", small("ernie4_5_moe", 6, R"("moe_num_experts": 6, "moe_k": 2,
+         "moe_intermediate_size": 24, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
+         "moe_layer_end_index": 4, "moe_layer_interval": 2)")},
     {"exaone4", small("exaone4", 4, R"("sliding_window": 16)")},
     {"falcon",
      R"({"model_type": "falcon", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4,
@@ -63,6 +70,10 @@ const std::map<std::string, std::string> kConfigs{
          "rope_scaling": {"rope_type": "linear", "factor": 8.0})")},
     {"glm", small("glm", 4, R"("head_dim": 16)")},
     {"glm4", small("glm4", 4, R"("head_dim": 32, "attention_bias": false)")},
+    {"glm4_moe", small("glm4_moe", 4, R"("head_dim": 32, "n_routed_experts": 6,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 24, "use_qk_norm": true,
+         "attention_bias": true, "n_group": 2, "topk_group": 1, "partial_rotary_factor": 0.25,
+         "routed_scaling_factor": 2.5)")},
     {"gpt2",
      R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100, "n_positions": 32,
         "embd_pdrop": 0.2})"},
@@ -78,15 +89,26 @@ const std::map<std::string, std::string> kConfigs{
         "n_positions": 32, "rotary_dim": 8, "embd_pdrop": 0.2})"},
     {"granite", small("granite", 4, R"("embedding_multiplier": 12.0, "attention_multiplier": 0.3,
          "residual_multiplier": 0.22, "logits_scaling": 6.0)")},
+    {"granitemoe", small("granitemoe", 2, R"("embedding_multiplier": 12.0,
+         "attention_multiplier": 0.3, "residual_multiplier": 0.22, "logits_scaling": 6.0,
+         "num_local_experts": 5, "num_experts_per_tok": 3)")},
     {"helium", small("helium", 2, R"("head_dim": 16, "mlp_bias": true)")},
     {"hunyuan_v1_dense", small("hunyuan_v1_dense", 2, R"("head_dim": 20, "rope_scaling":
          {"type": "dynamic", "alpha": 1000.0, "factor": 1.0})")},
+    {"kimi_k2",
+     R"({"model_type": "kimi_k2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": null,
+        "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 6,
+        "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+        "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0, "rms_norm_eps": 1e-5})"},
     {"llama", small("llama", 2, R"("attention_bias": true, "mlp_bias": false,
          "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
          "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})")},
     {"llama4_text", small("llama4_text", 4, R"("head_dim": 20, "intermediate_size_mlp": 40,
          "num_local_experts": 6, "interleave_moe_layer_step": 2, "attention_chunk_size": 16,
          "no_rope_layers": [1, 0, 1, 1], "attn_scale": 0.3, "floor_scale": 32)")},
+    {"minimax_m2", small("minimax_m2", 2, R"("head_dim": 32, "rotary_dim": 16,
+         "num_local_experts": 5, "num_experts_per_tok": 3)")},
     {"ministral3",
      small("ministral3", 2, R"("head_dim": 20, "rope_parameters": {"rope_type": "yarn",
          "factor": 4.0, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.2,
@@ -260,7 +282,11 @@ TEST(ModelFromFields, RulesOfRoutingNameBothNumbers) {
 TEST(ModelFromFields, RoutersHaveWhatTheyNeed) {
   MoeConfig moe;
   moe.load_bias = true;
-  EXPECT_NE(moe_problems(moe).find("moe_router_enable_expert_bias: true needs"), std::string::npos);
+  EXPECT_EQ(moe_problems(moe), "");
+  moe.routing.groups = 4, moe.routing.group_topk = 2;
+  EXPECT_NE(moe_problems(moe).find("moe_router_num_groups: 4 with moe_router_enable_expert_bias"),
+            std::string::npos);
+  moe.routing.groups = moe.routing.group_topk = 0;
   moe.routing.score = ScoreFunction::sqrt_softplus, moe.routing.normalize = false;
   EXPECT_EQ(moe_problems(moe), "");
   moe.routing.score = ScoreFunction::softmax, moe.load_bias = false;

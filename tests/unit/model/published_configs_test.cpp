@@ -29,10 +29,14 @@ const std::map<std::string, int64_t>& published() {
       {"DeepSeek-V3", 682'636'487'424},  // with its layer of multi-token prediction
       {"DialoGPT-small", 124'439'808},
       {"ERNIE-4.5-0.3B-PT", 360'748'032},
+      {"ERNIE-4.5-21B-A3B-PT", 21'825'437'888},
       {"EXAONE-4.0-1.2B", 1'279'391'488},
       {"EXAONE-4.0-32B", 32'003'216'384},
       {"GLM-4-9B-0414", 9'400'279'040},
+      {"GLM-4.5", 356'785'898'816},  // with its layer of multi-token prediction, as the next one
+      {"GLM-4.5-Air", 109'227'310'848},
       {"Hunyuan-0.5B-Instruct", 539'010'048},
+      {"Kimi-K2-Instruct", 1'026'408'232'448},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},
       {"Llama-2-7b-hf", 6'738'415'616},
@@ -42,8 +46,9 @@ const std::map<std::string, int64_t>& published() {
       {"Llama-4-Maverick-17B-128E", 400'711'848'960},  // without its vision model
       {"Llama-4-Scout-17B-16E", 107'769'861'120},      // as above
       {"Meta-Llama-3-8B", 8'030'261'248},
-      {"Minitron-4B-Base", 4'190'509'056},
+      {"MiniMax-M2", 228'689'764'864},
       {"Ministral-3-8B-Base-2512", 8'489'553'920},  // of its text model
+      {"Minitron-4B-Base", 4'190'509'056},
       {"Mistral-7B-Instruct-v0.2", 7'241'732'096},
       {"Mistral-7B-v0.1", 7'241'732'096},
       {"Mistral-7B-v0.3", 7'248'023'552},
@@ -51,6 +56,7 @@ const std::map<std::string, int64_t>& published() {
       {"Mistral-Small-24B-Base-2501", 23'572'403'200},
       {"Mistral-Small-3.1-24B-Base-2503", 23'572'403'200},  // of its text model
       {"Mixtral-8x7B-v0.1", 46'702'792'704},
+      {"Moonlight-16B-A3B-Instruct", 15'960'110'208},
       {"OLMo-2-0425-1B", 1'484'916'736},
       {"OLMoE-1B-7B-0924", 6'919'161'856},
       {"Olmo-3-1025-7B", 7'298'011'136},
@@ -82,6 +88,7 @@ const std::map<std::string, int64_t>& published() {
       {"c4ai-command-r7b-12-2024", 8'028'033'024},
       {"deepseek-llm-7b-base", 6'910'365'696},
       {"distilgpt2", 81'912'576},
+      {"dots.llm1.inst", 142'774'381'696},
       {"falcon-40b", 41'303'293'952},
       {"falcon-7b", 6'921'720'704},
       {"gemma-2-27b", 27'227'128'320},
@@ -99,7 +106,9 @@ const std::map<std::string, int64_t>& published() {
       {"gpt2-large", 774'030'080},
       {"gpt2-medium", 354'823'168},
       {"gpt2-xl", 1'557'611'200},
+      {"granite-3.1-1b-a400m-base", 1'334'628'352},
       {"granite-3.1-2b-base", 2'533'531'648},
+      {"granite-3.1-3b-a800m-instruct", 3'298'793'472},
       {"helium-1-preview-2b", 2'172'643'840},
       {"llava-1.5-7b-hf", 6'738'939'904},  // of its text model
       {"mpt-30b", 29'957'200'896},
@@ -264,6 +273,19 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(third.moe.routing.groups, 8);
   EXPECT_EQ(third.moe.routing.group_topk, 4);
   EXPECT_EQ(third.moe.routing.best_of_group(), 2);
+  EXPECT_EQ(read("Moonlight-16B-A3B-Instruct").latent.q_rank, 0);
+  EXPECT_EQ(read("Moonlight-16B-A3B-Instruct").latent.norm_eps, 1e-6);
+  EXPECT_EQ(read("Kimi-K2-Instruct").moe.routing.groups, 1);
+  EXPECT_EQ(read("GLM-4.5-Air").rotary.width, 64);
+  EXPECT_FALSE(read("GLM-4.5-Air").qk_norm);
+  EXPECT_TRUE(read("GLM-4.5").qk_norm);
+  EXPECT_EQ(read("GLM-4.5").mtp_layers, 1);
+  EXPECT_EQ(read("MiniMax-M2").rotary.width, 64);
+  EXPECT_FALSE(read("MiniMax-M2").qk_norm_per_head);
+  const ModelConfig ernie = read("ERNIE-4.5-21B-A3B-PT");
+  EXPECT_TRUE(ernie.moe.routing.choose_probabilities);
+  EXPECT_FALSE(ernie.moe.routes(0));
+  EXPECT_TRUE(ernie.moe.routes(27));
   EXPECT_FALSE(third.moe.routes(2));
   EXPECT_TRUE(third.moe.routes(3));
 }

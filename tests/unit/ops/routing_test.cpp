@@ -29,7 +29,8 @@ using testing::ThrowsMessage;
 constexpr int64_t kTokens = 70, kExperts = 12;
 
 std::vector<RoutingRule> rules() {
-  RoutingRule pre, one, sigmoid, sigmoid_one, groups, softplus, plain, best_group;
+  RoutingRule pre, one, sigmoid, sigmoid_one, groups, softplus, plain, best_group, likely,
+      likely_pre;
   pre.pre_softmax = true, pre.topk = 3, pre.scaling = 2.5;
   one.pre_softmax = true, one.topk = 1;
   sigmoid.score = ScoreFunction::sigmoid, sigmoid.topk = 4, sigmoid.scaling = 1.5;
@@ -38,7 +39,10 @@ std::vector<RoutingRule> rules() {
   softplus = sigmoid, softplus.score = ScoreFunction::sqrt_softplus;
   plain = sigmoid, plain.normalize = false;
   best_group = pre, best_group.groups = 6, best_group.group_topk = 2, best_group.group_best = 1;
-  return {{}, pre, one, sigmoid, sigmoid_one, groups, softplus, plain, best_group};
+  likely.choose_probabilities = true, likely.topk = 3;
+  likely_pre = pre, likely_pre.choose_probabilities = true;
+  return {{},     pre,      one,   sigmoid,    sigmoid_one, groups,
+          softplus, plain, best_group, likely, likely_pre};
 }
 
 struct Routed {
@@ -251,6 +255,26 @@ TEST(Routing, TheBiasDecidesTheChoiceAndNotTheWeight) {
   const Routed routed = reference_route(rule, logits, bias);
   const double a = 1 / (1 + std::exp(0.0)), b = 1 / (1 + std::exp(-3.0));
   EXPECT_NEAR(element(routed.probabilities, 0), a / (a + b), 1e-12);
+}
+
+TEST(Routing, ABiasOfASoftmaxIsComparedWithProbabilities) {
+  // Probabilities 0.64, 0.24, 0.09, 0.03; by logits a bias of 0.3 would change nothing.
+  RoutingRule rule;
+  EXPECT_THAT(chosen(rule, {3, 2, 1, 0}, {0, 0, 0, 0.3}), ElementsAre(0, 1));
+  rule.choose_probabilities = true;
+  EXPECT_THAT(chosen(rule, {3, 2, 1, 0}), ElementsAre(0, 1));
+  EXPECT_THAT(chosen(rule, {3, 2, 1, 0}, {0, 0, 0, 0.3}), ElementsAre(0, 3));
+  EXPECT_THAT(chosen(rule, {3, 2, 1, 0}, {0, 0, 0, 0.7}), ElementsAre(3, 0));
+  const Tensor logits = host_tensor(DType::f64, {1, 4}), bias = host_tensor(DType::f64, {4});
+  set_values(logits, {3, 2, 1, 0}), set_values(bias, {0, 0, 0, 0.7});
+  const Routed routed = reference_route(rule, logits, bias);
+  EXPECT_NEAR(element(routed.probabilities, 0), 1 / (1 + std::exp(3.0)), 1e-12);
+  // The chosen ones may be as unlikely as they like.
+  set_values(logits, {300, 2, 1, 0}), set_values(bias, {0, 0, 1, 2});
+  const Routed unlikely = reference_route(rule, logits, bias);
+  EXPECT_THAT(values(unlikely.choice), ElementsAre(3, 0));
+  EXPECT_NEAR(element(unlikely.probabilities, 1), 1, 1e-12);
+  EXPECT_THAT(chosen(rule, {1, 2, std::nan(""), 0}, {0, 5, 0, 0}), ElementsAre(2, 1));
 }
 
 TEST(Routing, ExpertsComeFromTheBestGroupsAlone) {

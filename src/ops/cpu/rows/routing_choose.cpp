@@ -70,6 +70,13 @@ bool better(float a, float b) {
   return std::isnan(a) ? !std::isnan(b) : a > b;
 }
 
+/// Of the chosen logits: with a bias the first choice need not have it.
+float largest_of(const float* logits, const int32_t* chosen, int64_t k) {
+  float largest = logits[chosen[0]];
+  for (int64_t j = 1; j < k; ++j) largest = std::max(largest, logits[chosen[j]]);
+  return largest;
+}
+
 /// The `k` best of n values in order, of equal ones the first; `may(i)`: whether it can be chosen.
 template <class Value, class May>
 void best_of(int64_t n, int64_t k, const Value& value, const May& may, int32_t* chosen) {
@@ -107,8 +114,12 @@ int64_t choose_groups(const RoutingRule& rule, int64_t experts, const Value& val
 
 void choose_experts(const RoutingRule& rule, const float* logits, const float* bias,
                     int64_t experts, int32_t* chosen) {
+  const float shift = rule.choose_probabilities ? log_sum_exp(logits, experts) : 0;
+  // Of a row with a NaN all probabilities are NaN: its logits are compared.
+  const bool by_probability = rule.choose_probabilities && !std::isnan(shift);
   const auto value = [&](int64_t e) {
-    const float own = rule.score == ScoreFunction::softmax || rule.choose_logits
+    const float own = by_probability ? std::exp(logits[e] - shift)
+                      : rule.score == ScoreFunction::softmax || rule.choose_logits
                           ? logits[e]
                           : score(rule.score, logits[e]);
     return bias != nullptr ? own + bias[e] : own;
@@ -149,7 +160,8 @@ void route_row(const RouteArgs& args, int64_t t) {
     for (int64_t j = 0; j < k; ++j) p[j] = std::exp(logits[chosen[j]] - shift);
     sum = 1;
   } else {
-    for (int64_t j = 0; j < k; ++j) sum += p[j] = std::exp(logits[chosen[j]] - logits[chosen[0]]);
+    const float shift = largest_of(logits, chosen, k);
+    for (int64_t j = 0; j < k; ++j) sum += p[j] = std::exp(logits[chosen[j]] - shift);
   }
   for (int64_t j = 0; j < k; ++j) p[j] *= static_cast<float>(rule.scaling) / sum;
 }
@@ -211,10 +223,11 @@ void chosen_backward(const RoutingRule& rule, const float* logits, const int32_t
   std::array<float, kMostChosenExperts> p;
   const bool shared = softmax || normalizes(rule);  // probabilities are parts of a whole
   float sum = softmax || k == 1 ? 0 : 1e-20f, mean = 0;
+  const float shift = softmax ? largest_of(logits, chosen, k) : 0;
   for (int64_t j = 0; j < k; ++j) {
     const float x = logits[chosen[j]];
     sum += p[static_cast<size_t>(j)] =
-        softmax ? std::exp(x - logits[chosen[0]]) : score(rule.score, x);
+        softmax ? std::exp(x - shift) : score(rule.score, x);
   }
   for (int64_t j = 0; j < k; ++j) {
     float& own = p[static_cast<size_t>(j)];

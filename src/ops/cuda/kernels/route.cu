@@ -44,9 +44,14 @@ template <bool kGroups>
 __device__ void choose_experts(const RoutedRows& args, const float* logits, int32_t* chosen) {
   const RouterRule& rule = args.rule;
   const int experts = static_cast<int>(args.experts);
+  const float shift = rule.choose_probabilities ? log_sum_exp(logits, experts) : 0;
+  // Of a row with a NaN all probabilities are NaN: its logits are compared.
+  const bool by_probability = rule.choose_probabilities && shift == shift;
   const auto value = [&](int e) {
     const bool plain = rule.score == RouterScore::softmax || rule.choose_logits;
-    const float own = plain ? logits[e] : score_of(rule.score, logits[e]);
+    const float own = by_probability ? expf(logits[e] - shift)
+                      : plain        ? logits[e]
+                                     : score_of(rule.score, logits[e]);
     return args.bias != nullptr ? own + args.bias[e] : own;
   };
   const bool* allowed = nullptr;
@@ -89,7 +94,7 @@ __global__ void __launch_bounds__(kRouterThreads, 4) route_kernel(RoutedRows arg
   const bool softmax = rule.score == RouterScore::softmax;
   const float shift = !softmax           ? 0
                       : rule.pre_softmax ? log_sum_exp(logits, args.experts)
-                                         : logits[chosen[0]];
+                                         : largest_of(logits, chosen, rule.topk);
   for (int64_t j = lane_of_thread(); j < rule.topk; j += kWarpLanes)
     p[j] = softmax ? expf(logits[chosen[j]] - shift) : score_of(rule.score, logits[chosen[j]]);
   __syncwarp();

@@ -20,7 +20,7 @@ struct ChosenGradient {
     softmax = rule.score == RouterScore::softmax;
     pre_softmax = softmax && rule.pre_softmax;
     shared = softmax || (rule.topk > 1 && rule.normalize);
-    shift = pre_softmax ? log_sum_exp(logits, experts) : logits[chosen[0]];
+    shift = pre_softmax ? log_sum_exp(logits, experts) : largest_of(logits, chosen, rule.topk);
     sum = sum_over<float>(rule.topk, [&](int64_t j) { return unscaled(j); });
     if (!softmax && rule.topk > 1) sum += 1e-20f;
     mean = sum_over<float>(rule.topk, [&](int64_t j) { return rule.scaling * d[j] * part(j); });

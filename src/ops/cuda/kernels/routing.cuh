@@ -49,6 +49,13 @@ __device__ inline float largest_of(const float* x, int64_t count) {
   return join_warp(most, LargestOf{});
 }
 
+/// Of the chosen logits: with a bias the first choice need not have it.
+__device__ inline float largest_of(const float* logits, const int32_t* chosen, int64_t count) {
+  float most = logits[chosen[0]];
+  for (int64_t j = 1; j < count; ++j) most = LargestOf{}(most, logits[chosen[j]]);
+  return most;
+}
+
 __device__ inline float log_sum_exp(const float* x, int64_t count) {
   const float most = largest_of(x, count);
   return most + logf(sum_over<float>(count, [&](int64_t e) { return expf(x[e] - most); }));

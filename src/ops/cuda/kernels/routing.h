@@ -10,7 +10,7 @@ enum class RouterScore : uint8_t { softmax, sigmoid, sqrt_softplus };
 
 struct RouterRule {
   RouterScore score;
-  bool pre_softmax, normalize, choose_logits;
+  bool pre_softmax, normalize, choose_logits, choose_probabilities;
   int64_t topk, groups, group_topk, best_of_group;
   float scaling;
 };

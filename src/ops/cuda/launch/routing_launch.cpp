@@ -15,6 +15,7 @@ RouterRule rule_of(const RoutingRule& rule) {
           rule.pre_softmax,
           rule.normalize,
           rule.choose_logits,
+          rule.choose_probabilities,
           rule.topk,
           rule.groups,
           rule.group_topk,
