@@ -362,7 +362,7 @@ STORED = {
     "apertus": (small(decoder("apertus", **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                                 original_max_position_embeddings=16))), 24),
     "helium": (small(decoder("helium", head_dim=6, mlp_bias=True)), 24),
-    "hunyuan_v1_dense": (small(decoder("hunyuan_v1_dense", head_dim=8, num_attention_heads=2, num_key_value_heads=2, **rope(
+    "hunyuan_v1_dense": (small(decoder("hunyuan_v1_dense", head_dim=6, **rope(
         "dynamic", alpha=20.0, factor=1.0))), 24),
     "ministral3": (small(decoder("ministral3", head_dim=8, num_attention_heads=2, num_key_value_heads=2, sliding_window=13,
                                  rope_parameters={**MINISTRAL, "original_max_position_embeddings": 8,

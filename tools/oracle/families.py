@@ -41,14 +41,15 @@ HEADER = ["case", "row length", "stored as"] + [
 def randomize(model, generator):
     """Draws every weight, of a size at which no term of the gradient vanishes."""
     scaled_embedding = "gemma" in model.config.model_type
+    stored_minus_one = scaled_embedding or model.config.model_type == "nemotron"
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("e_score_correction_bias"):  # a parameter in ERNIE 4.5; large enough to change choices
             value = 0.1 * noise
         elif parameter.dim() == 1:
             centre = 1.0 if "norm" in name or ".ln_" in name else 0.0
-            if name.endswith("bias") or scaled_embedding:
-                centre = 0.0  # Gemma stores w − 1
+            if name.endswith("bias") or stored_minus_one:
+                centre = 0.0
             value = centre + 0.2 * noise
         elif "embed" in name or "wte" in name or "wpe" in name:  # where tied it is also the head: logits of about 1
             value = noise * parameter.shape[1] ** -0.5 * (1.0 if scaled_embedding else 1.5)
