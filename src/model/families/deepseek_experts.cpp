@@ -14,7 +14,7 @@ namespace viaduct::families {
 namespace {
 
 // A group's score is the sum of this many of its best experts' scores.
-constexpr int64_t kGroupBest = 2;
+constexpr int64_t kBestOfGroup = 2;
 
 }  // namespace
 
@@ -86,7 +86,7 @@ void read_deepseek_choice(HfConfig& config, const DeepSeekChoice& defaults, MoeC
                 config.where());
   moe.routing.groups = config.integer("n_group", defaults.groups);
   moe.routing.group_topk = config.integer("topk_group", defaults.group_topk);
-  moe.routing.group_best = kGroupBest;
+  moe.routing.group_best = kBestOfGroup;
   const auto only = [&](const char* field, const char* value) {
     const std::string found = config.text(field, value);
     VIADUCT_CHECK(ConfigError, found == value, "{}: {} {} is not supported (supported: {})",
@@ -102,7 +102,7 @@ void expect_deepseek_choice(const ModelConfig& model, FamilyChoices& choices) {
                  "softmax");
   choices.expect(model.moe.load_bias, "moe_router_enable_expert_bias", "true", "false");
   choices.expect(routing.groups > 0, "moe_router_num_groups", "groups", "null");
-  choices.expect(routing.best_of_group() == kGroupBest, "moe_router_group_score_topk", "2",
+  choices.expect(routing.best_of_group() == kBestOfGroup, "moe_router_group_score_topk", "2",
                  routing.best_of_group());
 }
 
@@ -133,7 +133,7 @@ void resolve_deepseek_choice(const DeepSeekChoice& defaults, MoeFields& moe) {
   moe.moe_router_norm_topk_prob.resolve(defaults.normalize);
   moe.moe_router_num_groups.resolve(defaults.groups);
   moe.moe_router_group_topk.resolve(defaults.group_topk);
-  moe.moe_router_group_score_topk.resolve(kGroupBest);
+  moe.moe_router_group_score_topk.resolve(kBestOfGroup);
 }
 
 TensorNames deepseek_expert_names() {

@@ -9,19 +9,19 @@
 namespace viaduct::families {
 namespace {
 
-constexpr DeepSeekDefaults kDefaults{.experts = 256,
-                                     .topk = 8,
-                                     .feed_forward = 2048,
-                                     .shared_experts = 1,
-                                     .dense_layers = 3,
-                                     .scaling = 2.5};
-constexpr DeepSeekChoice kChoice{.groups = 8, .group_topk = 4};
+constexpr DeepSeekDefaults kV3Experts{.experts = 256,
+                                      .topk = 8,
+                                      .feed_forward = 2048,
+                                      .shared_experts = 1,
+                                      .dense_layers = 3,
+                                      .scaling = 2.5};
+constexpr DeepSeekChoice kV3Choice{.groups = 8, .group_topk = 4};
 
 }  // namespace
 
 ModelConfig read_deepseek_v3(HfConfig& config) {
-  ModelConfig model = read_deepseek(config, kDefaults);
-  read_deepseek_choice(config, kChoice, model.moe);
+  ModelConfig model = read_deepseek(config, kV3Experts);
+  read_deepseek_choice(config, kV3Choice, model.moe);
   read_multi_token_layers(config, model);
   return model;
 }
@@ -41,8 +41,8 @@ nlohmann::ordered_json write_deepseek_v3(const ModelConfig& model) {
 
 void resolve_deepseek_v3(ModelFields& fields) {
   resolve_deepseek(fields);
-  resolve_deepseek_experts(kDefaults, fields.moe);
-  resolve_deepseek_choice(kChoice, fields.moe);
+  resolve_deepseek_experts(kV3Experts, fields.moe);
+  resolve_deepseek_choice(kV3Choice, fields.moe);
 }
 
 ModelFamily deepseek_v3() {

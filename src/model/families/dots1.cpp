@@ -8,16 +8,16 @@
 namespace viaduct::families {
 namespace {
 
-constexpr DeepSeekDefaults kDefaults{.experts = 128,
-                                     .topk = 6,
-                                     .feed_forward = 1408,
-                                     .shared_experts = 2,
-                                     .dense_layers = 0,
-                                     .scaling = 1};
-constexpr DeepSeekChoice kChoice{.groups = 1, .group_topk = 1, .normalize = false};
+constexpr DeepSeekDefaults kDotsExperts{.experts = 128,
+                                        .topk = 6,
+                                        .feed_forward = 1408,
+                                        .shared_experts = 2,
+                                        .dense_layers = 0,
+                                        .scaling = 1};
+constexpr DeepSeekChoice kDotsChoice{.groups = 1, .group_topk = 1, .normalize = false};
 
 /// The layers from max_window_layers on, or as layer_types lists them; no field switches windows.
-std::vector<int64_t> read_windows(HfConfig& config, int64_t layers) {
+std::vector<int64_t> read_dots_windows(HfConfig& config, int64_t layers) {
   const int64_t window = config.integer_or_none("sliding_window", 4096);
   const int64_t from = config.integer("max_window_layers", 62);
   config.ignore({"use_sliding_window"});
@@ -31,9 +31,9 @@ ModelConfig read_dots1(HfConfig& config) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qk_norm = true;
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  model.windows = read_windows(config, model.layers);
-  read_deepseek_experts(config, kDefaults, model);
-  read_deepseek_choice(config, kChoice, model.moe);
+  model.windows = read_dots_windows(config, model.layers);
+  read_deepseek_experts(config, kDotsExperts, model);
+  read_deepseek_choice(config, kDotsChoice, model.moe);
   return model;
 }
 
@@ -58,8 +58,8 @@ nlohmann::ordered_json write_dots1(const ModelConfig& model) {
 void resolve_dots1(ModelFields& fields) {
   fields.qk_layernorm.resolve(true);
   fields.layernorm_epsilon.resolve(1e-6);
-  resolve_deepseek_experts(kDefaults, fields.moe);
-  resolve_deepseek_choice(kChoice, fields.moe);
+  resolve_deepseek_experts(kDotsExperts, fields.moe);
+  resolve_deepseek_choice(kDotsChoice, fields.moe);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace viaduct::families {
 namespace {
 
-constexpr int64_t kExperts = 64, kChosen = 6, kFeedForward = 1536, kShared = 2;
+constexpr int64_t kErnieExperts = 64, kErnieChosen = 6, kErnieFeedForward = 1536, kErnieShared = 2;
 // Hugging Face's code divides by the sum of the chosen probabilities, or by this where it is less.
 // Here they are a softmax over the chosen ones, which is the same above it.
 constexpr double kLeastSum = 1e-12;
@@ -58,11 +58,11 @@ ModelConfig read_ernie4_5_moe(HfConfig& config) {
                 config.where());
   ModelConfig model = read_ernie(config, 0);
   MoeConfig& moe = model.moe;
-  moe.experts = read_experts(config, "moe_num_experts", kExperts);
-  moe.routing.topk = config.integer("moe_k", config.integer("num_experts_per_tok", kChosen));
+  moe.experts = read_experts(config, "moe_num_experts", kErnieExperts);
+  moe.routing.topk = config.integer("moe_k", config.integer("num_experts_per_tok", kErnieChosen));
   moe.routing.choose_probabilities = moe.load_bias = true;
-  moe.feed_forward = config.integer("moe_intermediate_size", kFeedForward);
-  const int64_t shared = config.integer("moe_num_shared_experts", kShared);
+  moe.feed_forward = config.integer("moe_intermediate_size", kErnieFeedForward);
+  const int64_t shared = config.integer("moe_num_shared_experts", kErnieShared);
   VIADUCT_CHECK(ConfigError, shared >= 0 && shared <= moe.experts,
                 "{}: moe_num_shared_experts {}: expected 0 to moe_num_experts = {}", config.where(),
                 shared, moe.experts);
@@ -116,7 +116,7 @@ nlohmann::ordered_json write_ernie4_5_moe(const ModelConfig& model) {
   return json;
 }
 
-TensorNames names() {
+TensorNames ernie4_5_moe_names() {
   TensorNames names = deepseek_expert_names();
   names.load_bias = "model.layers.{}.mlp.moe_statics.e_score_correction_bias";
   names.load_bias_row = true;
@@ -126,18 +126,19 @@ TensorNames names() {
 
 void resolve_ernie4_5_moe(ModelFields& fields) {
   resolve_ernie(fields);
-  fields.moe.num_moe_experts.resolve(kExperts);
-  fields.moe.moe_router_topk.resolve(kChosen);
+  fields.moe.num_moe_experts.resolve(kErnieExperts);
+  fields.moe.moe_router_topk.resolve(kErnieChosen);
   fields.moe.moe_router_enable_expert_bias.resolve(true);
-  fields.moe.moe_ffn_hidden_size.resolve(kFeedForward);
-  fields.moe.moe_shared_expert_intermediate_size.resolve(kShared * kFeedForward);
+  fields.moe.moe_ffn_hidden_size.resolve(kErnieFeedForward);
+  fields.moe.moe_shared_expert_intermediate_size.resolve(kErnieShared * kErnieFeedForward);
 }
 
 }  // namespace
 
 ModelFamily ernie4_5_moe() {
-  return {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe,      write_ernie4_5_moe,
-          names(),        resolve_ernie4_5_moe,      RotaryPairs::neighbours};
+  return {"ernie4_5_moe",         "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe,
+          write_ernie4_5_moe,     ernie4_5_moe_names(),      resolve_ernie4_5_moe,
+          RotaryPairs::neighbours};
 }
 
 }  // namespace viaduct::families

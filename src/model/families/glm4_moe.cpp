@@ -9,23 +9,23 @@
 namespace viaduct::families {
 namespace {
 
-constexpr double kRotatedPart = 0.5;
-constexpr DeepSeekDefaults kDefaults{.experts = 128,
-                                     .topk = 8,
-                                     .feed_forward = 1408,
-                                     .shared_experts = 1,
-                                     .dense_layers = 1,
-                                     .scaling = 1};
-constexpr DeepSeekChoice kChoice{.groups = 1, .group_topk = 1};
+constexpr double kGlmRotatedPart = 0.5;
+constexpr DeepSeekDefaults kGlmExperts{.experts = 128,
+                                       .topk = 8,
+                                       .feed_forward = 1408,
+                                       .shared_experts = 1,
+                                       .dense_layers = 1,
+                                       .scaling = 1};
+constexpr DeepSeekChoice kGlmChoice{.groups = 1, .group_topk = 1};
 
 ModelConfig read_glm4_moe(HfConfig& config) {
-  ModelConfig model = read_llama_like(config, 0, -1, {.part = kRotatedPart});
+  ModelConfig model = read_llama_like(config, 0, -1, {.part = kGlmRotatedPart});
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = config.boolean("attention_bias", false);
   model.qk_norm = config.boolean("use_qk_norm", false);
-  read_deepseek_experts(config, kDefaults, model);
-  read_deepseek_choice(config, kChoice, model.moe);
+  read_deepseek_experts(config, kGlmExperts, model);
+  read_deepseek_choice(config, kGlmChoice, model.moe);
   read_multi_token_layers(config, model);
   return model;
 }
@@ -47,9 +47,9 @@ nlohmann::ordered_json write_glm4_moe(const ModelConfig& model) {
 }
 
 void resolve_glm4_moe(ModelFields& fields) {
-  fields.rotary_percent.resolve(kRotatedPart);
-  resolve_deepseek_experts(kDefaults, fields.moe);
-  resolve_deepseek_choice(kChoice, fields.moe);
+  fields.rotary_percent.resolve(kGlmRotatedPart);
+  resolve_deepseek_experts(kGlmExperts, fields.moe);
+  resolve_deepseek_choice(kGlmChoice, fields.moe);
 }
 
 }  // namespace

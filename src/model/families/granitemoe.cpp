@@ -37,7 +37,7 @@ nlohmann::ordered_json write_granitemoe(const ModelConfig& model) {
   return json;
 }
 
-TensorNames names() {
+TensorNames granitemoe_names() {
   TensorNames names = llama_names();
   names.gate = names.up = names.down = "";
   names.router = "model.layers.{}.block_sparse_moe.router.layer";
@@ -58,8 +58,8 @@ void resolve_granitemoe(ModelFields& fields) {
 }  // namespace
 
 ModelFamily granitemoe() {
-  return {"granitemoe", "GraniteMoeForCausalLM", read_granitemoe, write_granitemoe,
-          names(),      resolve_granitemoe};
+  return {"granitemoe",     "GraniteMoeForCausalLM", read_granitemoe,
+          write_granitemoe, granitemoe_names(),      resolve_granitemoe};
 }
 
 }  // namespace viaduct::families

@@ -11,8 +11,8 @@
 namespace viaduct::families {
 namespace {
 
-constexpr double kRotaryBase = 5e6;
-constexpr int64_t kHeadDim = 128, kExperts = 256, kChosen = 8;
+constexpr double kMiniMaxRotaryBase = 5e6;
+constexpr int64_t kMiniMaxHeadDim = 128, kMiniMaxExperts = 256, kMiniMaxChosen = 8;
 
 /// What the publisher's file says and Hugging Face's code does not read, at the only values that
 /// this code computes.
@@ -42,14 +42,15 @@ void read_fixed_choices(HfConfig& config) {
 
 ModelConfig read_minimax_m2(HfConfig& config) {
   // Published files have the rotated dims themselves.
-  const auto head = static_cast<double>(config.integer("head_dim", kHeadDim));
+  const auto head = static_cast<double>(config.integer("head_dim", kMiniMaxHeadDim));
   const double part =
       config.has("rotary_dim") ? static_cast<double>(config.integer("rotary_dim")) / head : 1;
-  ModelConfig model = read_llama_like(config, kHeadDim, -1, {.base = kRotaryBase, .part = part});
+  ModelConfig model =
+      read_llama_like(config, kMiniMaxHeadDim, -1, {.base = kMiniMaxRotaryBase, .part = part});
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qk_norm = true;
   model.qk_norm_per_head = false;
-  read_local_experts(config, {.experts = kExperts, .topk = kChosen}, model);
+  read_local_experts(config, {.experts = kMiniMaxExperts, .topk = kMiniMaxChosen}, model);
   VIADUCT_CHECK(ConfigError, model.moe.routing.topk > 1,
                 "{}: num_experts_per_tok {} is not supported (supported: at least 2; with 1 every "
                 "token would have the weight 1, whatever its router says)",
@@ -78,7 +79,7 @@ nlohmann::ordered_json write_minimax_m2(const ModelConfig& model) {
   return json;
 }
 
-TensorNames names() {
+TensorNames minimax_m2_names() {
   TensorNames names = llama_names();
   names.gate = names.up = names.down = "";
   names.router = "model.layers.{}.block_sparse_moe.gate";
@@ -90,12 +91,12 @@ TensorNames names() {
 }
 
 void resolve_minimax_m2(ModelFields& fields) {
-  fields.rotary_base.resolve(kRotaryBase);
+  fields.rotary_base.resolve(kMiniMaxRotaryBase);
   fields.layernorm_epsilon.resolve(1e-6);
   fields.qk_layernorm.resolve(true);
   fields.qk_layernorm_per_head.resolve(false);
-  fields.moe.num_moe_experts.resolve(kExperts);
-  fields.moe.moe_router_topk.resolve(kChosen);
+  fields.moe.num_moe_experts.resolve(kMiniMaxExperts);
+  fields.moe.moe_router_topk.resolve(kMiniMaxChosen);
   fields.moe.moe_router_score_function.resolve("sigmoid");
   fields.moe.moe_router_enable_expert_bias.resolve(true);
 }
@@ -103,8 +104,8 @@ void resolve_minimax_m2(ModelFields& fields) {
 }  // namespace
 
 ModelFamily minimax_m2() {
-  return {"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, write_minimax_m2,
-          names(),      resolve_minimax_m2};
+  return {"minimax_m2",     "MiniMaxM2ForCausalLM", read_minimax_m2,
+          write_minimax_m2, minimax_m2_names(),     resolve_minimax_m2};
 }
 
 }  // namespace viaduct::families
