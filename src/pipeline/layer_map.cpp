@@ -29,7 +29,7 @@ std::vector<int64_t> even_sizes(const LayerMapSettings& s) {
                 "model.num_layers: {}{} is not divisible by pipeline_model_parallel_size · virtual "
                 "stages = {} · {}; nearest: {}",
                 s.layers, extra == 0 ? "" : fmt::format(" + {} (embedding, loss)", extra), s.pp,
-                s.virtual_stages, counted(nearest_valid(s.layers, divides), "layer"));
+                s.virtual_stages, nearest_valid(s.layers, divides));
   std::vector<int64_t> sizes(static_cast<size_t>(stages), (s.layers + extra) / stages);
   if (s.account_for_embedding) --sizes.front();
   if (s.account_for_loss) --sizes.back();
@@ -62,8 +62,7 @@ std::vector<int64_t> sizes_with_ends(const LayerMapSettings& s) {
                 "model.num_layers: {} − {} of num_layers_in_first/last_pipeline_stage = {} for the "
                 "other {} of {}; nearest: {}",
                 s.layers, counted(given, "layer"), rest, counted(others, "stage"),
-                counted(s.virtual_stages, "chunk"),
-                counted(nearest_valid(s.layers, fits), "layer"));
+                counted(s.virtual_stages, "chunk"), nearest_valid(s.layers, fits));
   std::vector<int64_t> sizes;
   for (int chunk = 0; chunk < s.virtual_stages; ++chunk) {
     for (int stage = 0; stage < s.pp; ++stage) {

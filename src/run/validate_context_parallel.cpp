@@ -25,8 +25,7 @@ void validate_heads(const RunConfig& config, const char* type, int ranks, Proble
       problems.add(
           "model.cp_comm_type: {} over {} ranks: {} / tensor_model_parallel_size = {} / {} = {} is "
           "not divisible by {}; nearest: {}",
-          type, ranks, what, heads.value(), tp, held, ranks,
-          counted(nearest_divisor(ranks, held), "rank"));
+          type, ranks, what, heads.value(), tp, held, ranks, nearest_divisor(ranks, held));
     }
   };
   check("num_attention_heads", config.model.num_attention_heads);

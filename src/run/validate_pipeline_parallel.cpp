@@ -92,8 +92,7 @@ class PipelineRules {
         "virtual_pipeline_model_parallel_size = {} · {}; nearest: {}, or set "
         "num_layers_in_first/last_pipeline_stage or pipeline_model_parallel_layout",
         layers_, further, pp_, chunks_,
-        counted(nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }),
-                "layer"));
+        nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }));
   }
 
   void check_ends() {
@@ -130,9 +129,8 @@ class PipelineRules {
           "model.num_layers: {} - {} of num_layers_in_first/last_pipeline_stage = {} for the other "
           "{} is not a positive multiple of stages · virtual stages = {} · {}; nearest: {}",
           layers_, counted(at_ends, "layer"), rest, counted(stages, "stage"), stages, chunks_,
-          counted(nearest_valid(
-                      layers_, [&](int64_t n) { return n > at_ends && (n - at_ends) % step == 0; }),
-                  "layer"));
+          nearest_valid(layers_,
+                        [&](int64_t n) { return n > at_ends && (n - at_ends) % step == 0; }));
     }
   }
 
