@@ -33,11 +33,6 @@ std::string counted(int64_t count, std::string_view one, std::string_view many) 
   return many.empty() ? fmt::format("{} {}s", count, one) : fmt::format("{} {}", count, many);
 }
 
-std::string counted(std::string_view numbers, std::string_view one, std::string_view many) {
-  if (numbers == "1") return counted(int64_t{1}, one, many);
-  return many.empty() ? fmt::format("{} {}s", numbers, one) : fmt::format("{} {}", numbers, many);
-}
-
 std::string format_seconds(double seconds) {
   if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
   if (seconds < 60) return fmt::format("{:.1f}s", seconds);

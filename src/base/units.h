@@ -13,8 +13,6 @@ std::string format_bytes(int64_t bytes);
 std::string format_count(double count);
 /// "1 document", "2 documents", "0 documents"; `many` is given where it is not `one` + "s".
 std::string counted(int64_t count, std::string_view one, std::string_view many = "");
-/// The same of one number or several as text: "1 layer", "4 or 8 layers".
-std::string counted(std::string_view numbers, std::string_view one, std::string_view many = "");
 /// "1h02m", "3m07s", "12.3s", "450ms".
 std::string format_seconds(double seconds);
 /// " (9.51 GiB in 31.2s, 312 MiB/s)".

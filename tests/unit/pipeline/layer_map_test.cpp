@@ -77,11 +77,11 @@ TEST(LayerMap, EndsMayBeGiven) {
 TEST(LayerMap, WhatDoesNotDivideIsNamedWithTheNearest) {
   EXPECT_THAT(problem({7, 2, 2}), HasSubstr("model.num_layers: 7 is not divisible by "
                                             "pipeline_model_parallel_size · virtual stages = 2 · "
-                                            "2; nearest: 4 or 8 layers"));
+                                            "2; nearest: 4 or 8"));
   LayerMapSettings s{8, 4, 1};
   s.account_for_loss = true;
   EXPECT_THAT(problem(s), HasSubstr("8 + 1 (embedding, loss) is not divisible by"));
-  EXPECT_THAT(problem(s), HasSubstr("nearest: 7 or 11 layers"));
+  EXPECT_THAT(problem(s), HasSubstr("nearest: 7 or 11"));
   s.first_stage = 2;
   EXPECT_THAT(problem(s), HasSubstr("not together with num_layers_in_first/last"));
   s = {10, 4, 1};
@@ -90,7 +90,7 @@ TEST(LayerMap, WhatDoesNotDivideIsNamedWithTheNearest) {
       problem(s),
       HasSubstr(
           "10 − 3 layers of num_layers_in_first/last_pipeline_stage = 7 for the other 3 stages "
-          "of 1 chunk; nearest: 9 or 12 layers"));
+          "of 1 chunk; nearest: 9 or 12"));
   s = {10, 2, 2};
   s.first_stage = 3, s.last_stage = 7;
   EXPECT_THAT(problem(s), HasSubstr("num_layers_in_first_pipeline_stage: 3 is not a positive "

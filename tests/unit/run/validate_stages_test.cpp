@@ -13,9 +13,9 @@ using testing::HasSubstr;
 TEST(ValidateParallel, StagesHaveEqualLayers) {
   EXPECT_ONE(
       "8 is not divisible by pipeline_model_parallel_size · "
-      "virtual_pipeline_model_parallel_size = 3 · 1; nearest: 6 or 9 layers",
+      "virtual_pipeline_model_parallel_size = 3 · 1; nearest: 6 or 9",
       pp(3), ranks(3), "train.global_batch_size=3");
-  EXPECT_ONE("= 4 · 3; nearest: 12 layers", pp(4), vpp(3));
+  EXPECT_ONE("= 4 · 3; nearest: 12", pp(4), vpp(3));
   EXPECT_ONE("virtual_pipeline_model_parallel_size: 2 needs pipeline_model_parallel_size", vpp(2));
 }
 
@@ -27,7 +27,7 @@ TEST(ValidateParallel, EmbeddingAndLossCountAsLayers) {
   EXPECT_ONE("8 + 1 (embedding) is not divisible", pp(2), embedding);
   EXPECT_ONE(
       "8 + 2 (embedding and loss) is not divisible by pipeline_model_parallel_size · "
-      "virtual_pipeline_model_parallel_size = 4 · 1; nearest: 6 or 10 layers",
+      "virtual_pipeline_model_parallel_size = 4 · 1; nearest: 6 or 10",
       pp(4), embedding, loss);
   EXPECT_ONE("not together with", pp(2), loss, "model.num_layers_in_first_pipeline_stage=4");
 }
