@@ -80,11 +80,7 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
     problems.add(
         "train.micro_batch_size: {} of model.seq_length = {}: {:.4g} tokens at a time, at "
         "most {:.0f} are possible",
-<<<<<<< HEAD
         counted(config.train.micro_batch_rows(), "row"), number_of(m.seq_length), tokens,
-=======
-        counted(config.train.micro_batch_size, "row"), number_of(m.seq_length), tokens,
->>>>>>> h-found
         kMostTokens);
   }
   const double hidden = number_of(m.hidden_size), ffn = number_of(m.ffn_hidden_size),

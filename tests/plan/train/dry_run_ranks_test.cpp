@@ -56,9 +56,12 @@ RunSetup setup_of(const Sizes& sizes) {
     config.mixed_precision.fp32_residual_connection = true;
   }
   if (sizes.recompute == "layers") {
-    config.recompute = {"full", "uniform", 1, {}};
+    config.recompute = {RecomputeGranularity::full, RecomputeMethod::uniform, 1, {}};
   } else if (sizes.recompute == "units") {
-    config.recompute = {"selective", std::nullopt, std::nullopt, {"core_attn", "layernorm", "mlp"}};
+    config.recompute = {RecomputeGranularity::selective,
+                        std::nullopt,
+                        std::nullopt,
+                        {"core_attn", "layernorm", "mlp"}};
   }
   if (!sizes.strategy.empty()) config.ddp.data_parallel_sharding_strategy = sizes.strategy;
   if (sizes.adapters) config.peft.scheme = "lora", config.peft.dim = 4;

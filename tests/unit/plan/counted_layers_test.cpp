@@ -10,6 +10,7 @@ namespace viaduct {
 namespace {
 
 using test::Overrides;
+using test::operator+;
 
 /// The model of `layers` layers that bounds are made of.
 ModelConfig reduced(const Overrides& settings, int64_t layers) {
