@@ -14,12 +14,13 @@ using test::train_toy;
 
 using Formats = std::function<void(PrecisionRecipe&)>;
 
-ToyRun toy(int ranks, bool sharded, Formats formats, const std::string& optimizer = "adam") {
+ToyRun toy(int ranks, bool sharded, Formats formats,
+           OptimizerKind optimizer = OptimizerKind::adam) {
   ToyRun run;
   run.mesh = Mesh({1, 1, 1, ranks, 1});
   if (!sharded) run.instances = ranks, run.store.distributed_optimizer = false;
   run.formats = std::move(formats);
-  run.optimizer.name = optimizer;
+  run.optimizer.kind = optimizer;
   run.change = [](std::vector<Parameter>& parameters, const ParallelGroups&) {
     for (Parameter& p : parameters) p.multiplied = p.shape.rank() == 2;  // moved by Muon
   };
@@ -98,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledMasters, testing::Values("adam", "muo
 
 // The weight equals the stored master: a run that resumes starts from it.
 TEST(ScaledMuon, WeightsAreTheirMastersRounded) {
-  ToyRun run = toy(1, true, kScaled, "muon");
+  ToyRun run = toy(1, true, kScaled, OptimizerKind::muon);
   const auto trained = train_toy(run);
   const auto* masters = reinterpret_cast<const float*>(trained[0].masters.data());
   const auto* weights = reinterpret_cast<const bfloat16*>(trained[0].weights.data());
