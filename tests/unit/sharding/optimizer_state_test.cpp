@@ -40,13 +40,13 @@ class StateShards : public testing::TestWithParam<int> {};
 
 // 4 and 8 shards would cut groups of 64 elements in two.
 TEST_P(StateShards, TrainAsReplicasDo) {
-  for (const char* optimizer : {"adam", "muon"}) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adam, OptimizerKind::muon}) {
     for (const Formats& formats : {kRemainders, kScaled, kAll}) {
       const auto expected = train_toy(toy(GetParam(), false, formats, optimizer)),
                  shards = train_toy(toy(GetParam(), true, formats, optimizer));
       for (const ToyRank& rank : shards) {
-        EXPECT_TRUE(rank.weights == expected[0].weights) << optimizer;
-        EXPECT_EQ(rank.norms, expected[0].norms) << optimizer;
+        EXPECT_TRUE(rank.weights == expected[0].weights) << choice_name(optimizer);
+        EXPECT_EQ(rank.norms, expected[0].norms) << choice_name(optimizer);
       }
     }
   }
@@ -54,11 +54,12 @@ TEST_P(StateShards, TrainAsReplicasDo) {
 
 TEST_P(StateShards, OtherOptimizersTrainAsReplicasDo) {
   const std::string adam = train_toy(toy(1, false, {}))[0].weights;
-  for (const char* name : {"sgd", "lion", "muon", "adafactor"}) {
-    const auto expected = train_toy(toy(GetParam(), false, {}, name));
-    for (const ToyRank& rank : train_toy(toy(GetParam(), true, {}, name)))
-      EXPECT_TRUE(rank.weights == expected[0].weights) << name;
-    EXPECT_FALSE(expected[0].weights == adam) << name;
+  for (const OptimizerKind kind :
+       {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::muon, OptimizerKind::adafactor}) {
+    const auto expected = train_toy(toy(GetParam(), false, {}, kind));
+    for (const ToyRank& rank : train_toy(toy(GetParam(), true, {}, kind)))
+      EXPECT_TRUE(rank.weights == expected[0].weights) << choice_name(kind);
+    EXPECT_FALSE(expected[0].weights == adam) << choice_name(kind);
   }
 }
 
@@ -66,18 +67,18 @@ INSTANTIATE_TEST_SUITE_P(Ranks, StateShards, testing::Values(1, 2, 3, 4, 8));
 
 TEST(MasterRemainders, AreTheMastersBitByBit) {
   // Toy gradients do not depend on the weights, so masters must not either.
-  for (const char* optimizer : {"adam", "muon"}) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adam, OptimizerKind::muon}) {
     const auto whole = train_toy(toy(2, true, {}, optimizer)),
                split = train_toy(toy(2, true, kRemainders, optimizer));
     for (size_t rank = 0; rank < whole.size(); ++rank) {
-      EXPECT_TRUE(split[rank].masters == whole[rank].masters) << optimizer << rank;
+      EXPECT_TRUE(split[rank].masters == whole[rank].masters) << choice_name(optimizer) << rank;
       EXPECT_EQ(2 * split[rank].master_bytes, whole[rank].master_bytes);
       EXPECT_EQ(split[rank].moment_bytes, whole[rank].moment_bytes);
     }
   }
 }
 
-class ScaledMasters : public testing::TestWithParam<const char*> {};
+class ScaledMasters : public testing::TestWithParam<OptimizerKind> {};
 
 TEST_P(ScaledMasters, AreNearTheMasters) {
   const auto whole = train_toy(toy(1, true, {}, GetParam())),
@@ -94,8 +95,9 @@ TEST_P(ScaledMasters, AreNearTheMasters) {
   EXPECT_LT(difference, 1e-4 * size);  // FP8 moments change them
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledMasters, testing::Values("adam", "muon"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledMasters,
+                         testing::Values(OptimizerKind::adam, OptimizerKind::muon),
+                         [](const auto& info) { return std::string(choice_name(info.param)); });
 
 // The weight equals the stored master: a run that resumes starts from it.
 TEST(ScaledMuon, WeightsAreTheirMastersRounded) {
