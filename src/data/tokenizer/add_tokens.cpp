@@ -210,13 +210,13 @@ GrownTokenizer add_tokens(const Tokenizer& tokenizer, std::map<std::string, std:
   }
   const auto note = [&](const std::vector<std::string>& contents, const char* what) {
     if (contents.empty()) return;
-    grown.notes.push_back(fmt::format("{} {}: {}", counted(std::ssize(contents), "token"), what,
+    grown.notes.push_back(fmt::format("{} ({}): {}", what, counted(std::ssize(contents), "token"),
                                       shown_tokens(contents)));
   };
-  note(known, "of the file are added tokens already and stay as they are");
+  note(known, "added tokens already, which stay as they are");
   note(words,
-       "of the file are in the vocabulary: with their ids and rows they become added tokens, which "
-       "no text cuts");
+       "in the vocabulary already, and from now on added tokens with their ids and rows, which no "
+       "text cuts");
   VIADUCT_CHECK(ConfigError, !added.empty(),
                 "--add-tokens: all tokens of the file are added tokens of {} already: {}",
                 where.string(), shown_tokens(known));

@@ -132,8 +132,9 @@ TEST_F(AddTokens, FollowAllIds) {
   EXPECT_THAT(contents_of(grown.fresh), ElementsAre("cab", "<t>"));
   EXPECT_EQ(grown.fresh[0].id, 5);
   EXPECT_EQ(grown.vocab_size, 7);
-  EXPECT_THAT(grown.notes, ElementsAre(AllOf(HasSubstr("added tokens already"), HasSubstr("<e>")),
-                                       AllOf(HasSubstr("are in the vocabulary"), HasSubstr("ab"))));
+  EXPECT_THAT(grown.notes,
+              ElementsAre(AllOf(HasSubstr("added tokens already"), HasSubstr("<e>")),
+                          AllOf(HasSubstr("in the vocabulary already"), HasSubstr("ab"))));
   EXPECT_THAT(encode(grown, "cab<t>ab<e>"), ElementsAre(5, 6, 3, 4));
   // As the tokenizers package writes them.
   EXPECT_EQ(of(grown, kTokenizerFile)["added_tokens"][1],
