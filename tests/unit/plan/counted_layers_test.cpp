@@ -9,12 +9,11 @@
 namespace viaduct {
 namespace {
 
-using test::Overrides;
-using test::operator+;
+using namespace test;
 
 /// The model of `layers` layers that bounds are made of.
 ModelConfig reduced(const Overrides& settings, int64_t layers) {
-  RunSetup setup = test::setup_of(test::tiny_run("llama") + settings);
+  RunSetup setup = setup_of(tiny_run("llama") + settings);
   const CountedLayers counted(setup);
   EXPECT_EQ(counted.count(), setup.model.layers);
   counted.reduce(setup, layers);
