@@ -153,6 +153,24 @@ class Change {
   const std::filesystem::path& where_;
 };
 
+constexpr const char* kSearchedByClass =
+    "looked for in the text before or after its normalizer as the tokenizer's class has it, and "
+    "not "
+    "as \"normalized\" says";
+
+/// Without a tokenizer.json the class may decide `normalized`: sets it, and returns the contents of
+/// the tokens for which it says otherwise.
+std::vector<std::string> take_search(const Tokenizer& after, std::vector<AddedToken>& tokens) {
+  std::vector<std::string> changed;
+  for (AddedToken& token : tokens) {
+    const AddedToken* now = after.added_tokens().find(token.content);
+    if (now == nullptr || now->normalized == token.normalized) continue;
+    token.normalized = now->normalized;
+    changed.push_back(token.content);
+  }
+  return changed;
+}
+
 auto meaning_of(const AddedToken& token) {
   return std::tie(token.id, token.single_word, token.lstrip, token.rstrip, token.normalized,
                   token.special);
@@ -222,6 +240,7 @@ GrownTokenizer add_tokens(const Tokenizer& tokenizer, std::map<std::string, std:
                 where.string(), shown_tokens(known));
   Change(tokenizer, files, where).write(added);
   const Tokenizer after = load_tokenizer(TokenizerFiles(where, files));
+  if (!files.contains(kTokenizerFile)) note(take_search(after, added), kSearchedByClass);
   const std::string other = difference(tokenizer, after, added);
   VIADUCT_CHECK(ConfigError, other.empty(),
                 "--add-tokens: {} would not be what it was or was to be in the tokenizer files of "
