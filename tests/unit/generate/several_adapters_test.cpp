@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/peft_folder.h"
 #include "generate/generate.h"
