@@ -21,6 +21,12 @@ void add_adapters(const PublishedRow& row, PublishedRun& run) {
   run.overrides.push_back(fmt::format("peft.target_modules=[{}]", layers));
   run.notes.push_back(
       fmt::format("adapters not stated, assumed to be of rank {} on {}", rank, layers));
+  // Its configuration of this model says activation_checkpointing (the same folder).
+  if (!automodel || !row.text("model").starts_with("llama3-70b") || !row.text("recompute").empty())
+    return;
+  for (const char* field : {"granularity=full", "method=uniform", "num_layers=1"})
+    run.overrides.push_back(fmt::format("model.recompute_{}", field));
+  run.notes.emplace_back("recompute not stated, assumed to be of whole layers");
 }
 
 }  // namespace viaduct

@@ -119,6 +119,13 @@ TEST(PublishedRun, AdaptersAreThoseOfTheCodesRecipes) {
   EXPECT_THAT(of("NeMo Automodel (PyTorch DTensor)", "LoRA fine-tune"),
               AllOf(Contains("peft.dim=16"), Contains("peft.target_modules=[all-linear]")));
   EXPECT_THAT(of("NeMo 24.07", "SFT"), Not(Contains("peft.scheme=lora")));
+  // Only its 70B model is recomputed, which would not fit.
+  const auto recomputed = Contains("model.recompute_granularity=full");
+  EXPECT_THAT(of("NeMo Automodel (PyTorch DTensor)", "LoRA fine-tune"), Not(recomputed));
+  EXPECT_THAT(
+      overrides_of("framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,notes",
+                   "NeMo Automodel,llama3-70b,bf16,8,32,2,4096,2,1,LoRA"),
+      recomputed);
 }
 
 TEST(PublishedRun, OfInternEvo) {
