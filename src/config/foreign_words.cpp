@@ -95,6 +95,7 @@ constexpr ForeignWord kWords[] = {
     {"base_model", "checkpoint.pretrained_checkpoint",
      "a folder, a .gguf file, or a name of the Hub in the local cache"},
     {"resize_vocab", "model.vocab_size", kNewTokens},
+    {"tokens", "model.vocab_size", kNewTokens},
     {"add_tokens", "model.vocab_size", kNewTokens},
     {"add_special_tokens", "model.vocab_size", kNewTokens},
     {"new_special_tokens_config", "model.vocab_size", kNewTokens},

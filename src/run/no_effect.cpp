@@ -127,8 +127,8 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
   for (const auto table : {experts_without_effect, precision_without_effect, layout_without_effect,
                            training_without_effect, gpus_without_effect}) {
     for (const NoEffectRule& rule : table()) {
-      if (std::find(rule.fields.begin(), rule.fields.end(), name) != rule.fields.end())
-        return rule.reason(config, outcome);
+      if (std::find(rule.fields.begin(), rule.fields.end(), name) == rule.fields.end()) continue;
+      if (std::string reason = rule.reason(config, outcome); !reason.empty()) return reason;
     }
   }
   return same_overlap(config, name, alternatives);

@@ -99,9 +99,9 @@ void validate_chunks(const RunConfig& config, Problems& problems) {
   const ModelFields& model = config.model;
   const auto& types = config.context_parallel.cp_comm_type;
   if (model.attention_chunk_size.is_auto() || !model.attention_chunk_size.value()) return;
-  if (model.attention_chunk_layers.is_auto() || model.num_layers.is_auto()) return;
+  if (model.num_layers.is_auto()) return;
   for (int64_t layer = 0; layer < model.num_layers.value(); ++layer) {
-    if (!is_listed(model.attention_chunk_layers.value(), layer)) continue;
+    if (!is_listed(model.attention_chunk_layers.value_or({}), layer)) continue;
     if (types.is_list() && static_cast<size_t>(layer) >= types.values().size()) return;
     const ContextExchange exchange = config.context_parallel.exchange(layer);
     if (exchange == ContextExchange::a2a) continue;

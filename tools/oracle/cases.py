@@ -153,8 +153,10 @@ CASES = {
     "deepseek_v3_not_normed": (deepseek("deepseek_v3", n_routed_experts=8, n_group=2, topk_group=1, q_lora_rank=None, **rope(
         "yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=1.0)), 200),
     # Epsilons so large that those of the norms on compressed vectors show.
-    "moonlight": (deepseek("deepseek_v3", rms_norm_eps=0.05, n_group=1, topk_group=1, q_lora_rank=None, norm_topk_prob=True), 64),
-    "moonlight_q_rank": (deepseek("deepseek_v3", rms_norm_eps=0.02, n_group=1, topk_group=1, first_k_dense_replace=0), 200),
+    "moonlight": (deepseek("deepseek_v3", rms_norm_eps=0.05, n_group=1, topk_group=1, q_lora_rank=None, norm_topk_prob=True,
+                            num_nextn_predict_layers=0), 64),
+    "moonlight_q_rank": (deepseek("deepseek_v3", rms_norm_eps=0.02, n_group=1, topk_group=1, first_k_dense_replace=0,
+                                   num_nextn_predict_layers=0), 200),
     "glm4_moe": (shared_experts("glm4_moe", head_dim=16, attention_bias=True, num_nextn_predict_layers=0), 64),
     "glm4_moe_norms": (shared_experts("glm4_moe", head_dim=20, use_qk_norm=True, n_group=4, topk_group=2, num_experts_per_tok=3,
                                       partial_rotary_factor=0.8, num_nextn_predict_layers=0), 200),
@@ -394,7 +396,7 @@ STORED = {
     "gptj": (gptj(vocab_size=59, n_embd=24, n_inner=28, n_layer=2, n_head=2, n_positions=64, rotary_dim=8), 24),
     "moonlight": (small(deepseek("deepseek_v3", rms_norm_eps=0.05, num_attention_heads=4, q_lora_rank=None, kv_lora_rank=8,
                                  qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
-                                 moe_intermediate_size=12, norm_topk_prob=True)), 24),
+                                 moe_intermediate_size=12, norm_topk_prob=True, num_nextn_predict_layers=0)), 24),
     "glm4_moe": (small(shared_experts("glm4_moe", head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=4,
                                       moe_intermediate_size=12, rope_theta=50.0, num_nextn_predict_layers=0)), 24),
     "dots1": (small(shared_experts("dots1", n_routed_experts=4, n_shared_experts=2, moe_intermediate_size=12, sliding_window=7,

@@ -125,7 +125,10 @@ ROUTERS = {"granitemoe": ("block_sparse_moe.router.weight", "block_sparse_moe.ro
 
 
 def by_expert(model_type, name, tensor):
-    """Splits tensors that hold all experts in transformers into those of single experts under Viaduct's names; a router gets its name."""
+    """Splits tensors that hold all experts in transformers into those of single experts under Viaduct's names; a router and GPT-NeoX's
+    head get theirs, which are those of files."""
+    if model_type == "gpt_neox" and name == "lm_head.weight":
+        return [("embed_out.weight", tensor)]
     rest = name.partition(".layers.")[2].partition(".")[2]
     start = name.removesuffix(rest)
     if rest == ROUTERS.get(model_type, ("",))[0] and rest:

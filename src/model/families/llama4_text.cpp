@@ -66,7 +66,9 @@ std::vector<int64_t> read_expert_layers(HfConfig& config, int64_t layers) {
 void read_experts_of(HfConfig& config, ModelConfig& model) {
   MoeConfig& moe = model.moe;
   moe.experts = read_experts(config, "num_local_experts", kExperts);
-  moe.routing = {.score = ScoreFunction::sigmoid, .topk = config.integer("num_experts_per_tok", 1)};
+  moe.routing = {.score = ScoreFunction::sigmoid,
+                 .topk = config.integer("num_experts_per_tok", 1),
+                 .normalize = false};
   VIADUCT_CHECK(ConfigError, moe.routing.topk == 1,
                 "{}: num_experts_per_tok {} is not supported (supported: 1)", config.where(),
                 moe.routing.topk);

@@ -512,9 +512,10 @@ TEST(Search, TheWrittenConfigurationIsTheLayout) {
 
 TEST(SearchSpace, AutoLeavesTheMicroBatchOpen) {
   const auto sizes = [](const Overrides& overrides) {
+    const PlanRequest request = request_of(overrides);
+    const SearchSpace space(request);
     std::set<int64_t> found;
-    for (const Layout& layout : SearchSpace(request_of(overrides)).layouts())
-      found.insert(layout.micro_batch);
+    for (const Layout& layout : space.layouts()) found.insert(layout.micro_batch);
     return found;
   };
   EXPECT_EQ(sizes({"train.micro_batch_size=auto"}), sizes({}));

@@ -160,7 +160,7 @@ TEST(Q8_0, RefusesWhatItsScalesCannotHold) {
   from.data<float>()[3] = 1e7f;  // / 127 is beyond f16
   Rounding total;
   EXPECT_THAT([&] { q8_0_blocks(from, "w", total); },
-              ThrowsMessage<IoError>(HasSubstr("tensor \"w\": 1 of its 1 blocks")));
+              ThrowsMessage<IoError>(HasSubstr("tensor \"w\": 1 of its 1 block")));
   from.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(q8_0_blocks(from, "w", total), IoError);
   from.data<float>()[3] = 1e-42f;  // its inverse is infinite

@@ -16,7 +16,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 const std::string kSizes = R"("vocab_size": 30, "hidden_size": 16, "intermediate_size": 20,
-  "num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 64)";
+  "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
+  "max_position_embeddings": 64)";
 
 std::string file(const std::string& type, const std::string& fields) {
   return R"({"model_type": ")" + type + R"(", )" + fields + "}";

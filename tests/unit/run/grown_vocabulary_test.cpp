@@ -112,7 +112,8 @@ TEST(GrownVocabulary, FewerTokensAreRefused) {
 }
 
 TEST(GrownVocabulary, FrozenRowsAreSaid) {
-  const RunSetup frozen = setup_of({"model.vocab_size=60", "peft.scheme=lora"}, golden());
+  const RunSetup frozen =
+      setup_of({"model.vocab_size=60", "peft.scheme=lora", "peft.dim=4"}, golden());
   EXPECT_THAT(frozen.notes, Contains(HasSubstr("they do not train: peft.train")));
 }
 

@@ -76,8 +76,10 @@ TEST(ValidateParallel, LayoutText) {
 
 TEST(ValidateParallel, MultiTokenPrediction) {
   EXPECT_GOOD(pp(2), "model.mtp_num_layers=2");
-  EXPECT_ONE("mtp_num_layers: family gpt2 has no names for such layers; families with them: arcee",
-             "model.family=gpt2", "model.mtp_num_layers=1");
+  EXPECT_ONE(
+      "mtp_num_layers: family gpt2 has no names for such layers; families with them: apertus, "
+      "arcee",
+      "model.family=gpt2", "model.mtp_num_layers=1");
   EXPECT_ONE("mtp_num_layers: 64 with rows of seq_length = 64 tokens", "model.mtp_num_layers=64");
 }
 
