@@ -81,6 +81,7 @@ void resolve_sizes(ModelFields& m) {
   if (!m.num_attention_heads.is_auto()) m.num_query_groups.resolve(m.num_attention_heads.value());
   if (!m.max_position_embeddings.is_auto()) m.seq_length.resolve(m.max_position_embeddings.value());
   if (!m.seq_length.is_auto()) m.max_position_embeddings.resolve(m.seq_length.value());
+  m.encoder.resolve(m.seq_length);
 }
 
 }  // namespace

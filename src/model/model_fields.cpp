@@ -247,11 +247,14 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .field(
           "position_embedding_type", config.position_embedding_type,
           "How positions enter. alibi: each head adds its slope times the distance of the key to "
-          "its scores (Bloom, MPT); queries and keys have 8 more dims for it.")
-      .one_of({"rope", "learned_absolute", "alibi"})
+          "its scores (Bloom, MPT); queries and keys have 8 more dims for it. relative: a learned "
+          "bias of the scores, by bucket of distances (T5).")
+      .one_of({"rope", "learned_absolute", "alibi", "relative"})
       .constraint(
           "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
-          "multi_latent_attention nor fp8_dot_product_attention");
+          "multi_latent_attention nor fp8_dot_product_attention. relative: a family with tables "
+          "for it (t5)");
+  add_encoder_fields(group, config.encoder);
   group
       .field("alibi_bias_max", config.alibi_bias_max,
              "The last slope of alibi is 2 to the power of minus this (of 2^n heads; others have "

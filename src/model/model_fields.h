@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "model/encoder_fields.h"
 #include "model/latent_fields.h"
 #include "model/moe_fields.h"
 
@@ -67,6 +68,7 @@ struct ModelFields {
   // Positions.
   Auto<std::string> position_embedding_type;
   Auto<double> alibi_bias_max;
+  EncoderFields encoder;
   Auto<double> rotary_base, rotary_percent;
   Auto<bool> rotary_interleaved;
   Auto<Value> rope_scaling;

@@ -47,7 +47,8 @@ struct PositionName {
 };
 constexpr PositionName kPositions[] = {{"rope", PositionKind::rotary},
                                        {"learned_absolute", PositionKind::learned},
-                                       {"alibi", PositionKind::linear_bias}};
+                                       {"alibi", PositionKind::linear_bias},
+                                       {"relative", PositionKind::relative}};
 
 std::string position_name(PositionKind kind) {
   for (const auto& known : kPositions) {
@@ -163,6 +164,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
                                                      : std::nullopt);
   fields.position_embedding_type.resolve(position_name(model.positions));
+  take_encoder(fields.encoder, model);
   if (model.positions == PositionKind::linear_bias)
     fields.alibi_bias_max.resolve(model.linear_bias_exponent);
   if (model.positions == PositionKind::rotary) {
@@ -253,6 +255,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
   model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
   model.positions = position_kind(fields.position_embedding_type.value());
+  set_encoder(fields.encoder, model);
   model.linear_bias_exponent = fields.alibi_bias_max.value();
   const bool rotates = model.positions == PositionKind::rotary;
   model.rotary = rotates ? rotary_of(fields) : RotarySpec{};

@@ -31,6 +31,7 @@
 #include "ops/optimizer_state.h"
 #include "ops/quantization_error.h"
 #include "ops/random_rows.h"
+#include "ops/relative_bias.h"
 #include "ops/rotary.h"
 #include "ops/routing.h"
 #include "ops/score_matrix.h"
@@ -85,6 +86,8 @@ struct OpTable {
   OpEntry<ScoreSoftmaxArgs> score_softmax;
   OpEntry<ScoreSoftmaxBackwardArgs> score_softmax_backward;
   OpEntry<ScoreDropoutArgs> score_dropout;
+  OpEntry<ScoreBiasArgs> score_bias;
+  OpEntry<ScoreBiasBackwardArgs> score_bias_backward;
   OpEntry<EmbeddingForwardArgs> embedding_forward;
   OpEntry<EmbeddingBackwardArgs> embedding_backward;
   OpEntry<CrossEntropyForwardArgs> cross_entropy_forward;

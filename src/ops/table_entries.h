@@ -32,7 +32,7 @@ void for_each_entry(F&& f) {
       &T::activation_forward, &T::activation_backward, &T::xielu_forward, &T::xielu_backward, &T::rotary, &T::attention_forward,
       &T::attention_delta, &T::attention_backward, &T::attention_merge, &T::attention_sink,
       &T::attention_sink_backward, &T::repeat_heads, &T::sum_heads, &T::score_product,
-      &T::score_softmax, &T::score_softmax_backward, &T::score_dropout, &T::embedding_forward,
+      &T::score_softmax, &T::score_softmax_backward, &T::score_dropout, &T::score_bias, &T::score_bias_backward, &T::embedding_forward,
       &T::embedding_backward, &T::cross_entropy_forward, &T::cross_entropy_backward, &T::lse_share,
       &T::lse_join, &T::soft_cap, &T::soft_cap_backward, &T::row_largest, &T::row_exponential,
       &T::row_sum, &T::row_divide, &T::row_pick, &T::softmax_loss_backward, &T::add, &T::multiply,

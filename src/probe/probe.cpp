@@ -30,6 +30,21 @@ Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
   return tensor;
 }
 
+/// As the model's kind needs it.
+ProbeBatch read_batch(const TensorSource& file, const std::string& prefix, int64_t step,
+                      const ModelConfig& model) {
+  return model.encoder.any() ? read_probe_pairs(file, prefix, step, model.encoder)
+                             : read_probe_batch(file, prefix, step);
+}
+
+/// What Hugging Face's code calls a value of the decoder where there is an encoder too.
+std::string dumped_name(const std::string& name, const ModelConfig& model) {
+  constexpr std::string_view kHiddenValue = "hidden.", kEncoderValue = "hidden.encoder.";
+  if (!model.encoder.any() || !name.starts_with(kHiddenValue) || name.starts_with(kEncoderValue))
+    return name;
+  return "hidden.decoder." + name.substr(kHiddenValue.size());
+}
+
 /// Rows of a micro-batch of each data-parallel rank.
 int64_t micro_batch_rows(const Engine& engine, const ProbeBatch& batch,
                          const ProbeSettings& settings) {
@@ -131,9 +146,11 @@ Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings&
     for (const auto& [name, values] :
          probe_activations(engine, settings.run.parallelism,
                            batch.micro_batch(first + rank * rows, rows), settings.hidden)) {
-      Tensor& all = dump[name];
-      if (!all) all = host_tensor(DType::f32, {batch.rows, batch.length, values.dim(1)});
-      std::memcpy(all.data<float>() + first * batch.length * values.dim(1), values.raw(),
+      Tensor& all = dump[dumped_name(name, engine.model().config())];
+      const bool of_encoder = name.starts_with("hidden.encoder.");
+      const int64_t length = of_encoder ? batch.encoder->length : batch.length;
+      if (!all) all = host_tensor(DType::f32, {batch.rows, length, values.dim(1)});
+      std::memcpy(all.data<float>() + first * length * values.dim(1), values.raw(),
                   static_cast<size_t>(values.bytes()));
     }
   }
@@ -141,7 +158,7 @@ Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings&
 }
 
 Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
-  const ProbeBatch batch = read_probe_batch(file, "", -1);
+  const ProbeBatch batch = read_batch(file, "", -1, engine.model().config());
   Dump dump = probe_forward(engine, batch, settings);
 
   double scale = initial_scale(settings);
@@ -178,8 +195,9 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
     inputs.learning_rate = settings.learning_rate;
     if (settings.schedules) inputs = scheduled_inputs(*settings.schedules, samples);
     inputs.update = step + 1;
-    const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
-                                              settings, inputs, true, scale);
+    const StepResult result =
+        run_scaled_step(engine, read_batch(file, "batch.", step, engine.model().config()), settings,
+                        inputs, true, scale);
     VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);
@@ -205,6 +223,9 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   run.purpose =
       settings.train || settings.weights ? EnginePurpose::train : EnginePurpose::gradients;
   run.positions = ids->shape.dim(-1);
+  if (const TensorInfo* labels = batch.find(settings.train ? "batch.labels" : "labels");
+      config.encoder.any() && labels != nullptr && labels->shape.rank() > 0)
+    run.positions = labels->shape.dim(-1);  // the decoder's
   if (batch.contains(settings.train ? "batch.position_ids" : "position_ids")) {
     for (int64_t step = 0; step < (settings.train ? ids->shape[0] : 1); ++step) {
       const ProbeBatch one = settings.train ? read_probe_batch(batch, "batch.", step)

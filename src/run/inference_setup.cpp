@@ -8,6 +8,7 @@
 #include "checkpoint/peft_folder.h"
 #include "config/problems.h"
 #include "data/split.h"
+#include "run/encoder_support.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 
@@ -140,6 +141,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   }
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
+  refuse_encoder(setup.model, "evaluation");
   if (!given.adapter && request.adapter) {
     setup.notes.push_back(
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));

@@ -57,6 +57,15 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.position_embedding_type.value() != "rope", position_type(c));
        }},
+      {{"model.relative_attention_num_buckets", "model.relative_attention_max_distance"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.position_embedding_type.value() != "relative", position_type(c));
+       }},
+      {{"model.encoder_seq_length"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.encoder.encoder_num_layers.value() == 0,
+                          "model.encoder_num_layers = 0");
+       }},
       {{"model.rope_scaling"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const Value& scaling = c.model.rope_scaling.value();
@@ -267,6 +276,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
       {{"dataset.reset_attention_mask", "dataset.reset_position_ids", "dataset.eod_mask_loss"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const PackingConfig& packing = c.dataset.packing;
+         if (c.model.encoder.encoder_num_layers.value() > 0)
+           return std::string("model.encoder_num_layers is not 0: rows are pairs");
          return reason_if(packing.conversations && !packing.plain,
                           "conversations are documents already, and the mask says what is scored");
        }},

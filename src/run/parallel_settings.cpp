@@ -75,7 +75,11 @@ void resolve_parallel(RunConfig& config) {
   const auto& length = config.model.seq_length;
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_rows() % tp == 0;
-  sizes.sequence_parallel.resolve(tp > 1 && divides);
+  const EncoderFields& encoder = config.model.encoder;
+  const bool encoder_divides =
+      encoder.encoder_num_layers.value_or(0) == 0 || encoder.encoder_seq_length.is_auto() ||
+      encoder.encoder_seq_length.value() * config.train.micro_batch_rows() % tp == 0;
+  sizes.sequence_parallel.resolve(tp > 1 && divides && encoder_divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.
   if (overlap.tp_comm_overlap_rs_dgrad)

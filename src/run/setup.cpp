@@ -21,6 +21,7 @@
 #include "ops/cpu/amx_problem.h"
 #include "run/adapter_setup.h"
 #include "run/check_name_patterns.h"
+#include "run/encoder_support.h"
 #include "run/grown_vocabulary.h"
 #include "run/longrope_note.h"
 #include "run/no_effect.h"
@@ -162,7 +163,8 @@ void check_fit(const RunSetup& setup) {
   Problems problems;
   // Positions restart with each conversation of a row.
   const auto& longest = config.dataset.packing.limits.longest;
-  if (longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
+  if (setup.model.positions != PositionKind::relative &&
+      longest.value_or(config.model.seq_length.value()) > setup.model.max_positions) {
     problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
                  config.model.seq_length.value(), setup.model.max_positions);
   }
@@ -226,6 +228,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
+  if (input == RunInput::texts) refuse_encoder(setup.model, "generation");
   if (setup.pretrained) check_rotary_order(*base, setup.model);
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
@@ -235,10 +238,11 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
     setup.model.begin_token = special.bos.value_or(-1);
   }
+  config.dataset.pairs = pair_settings(setup.model);
   if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);
-  setup.conversations = conversation_figures(config.dataset);
+  if (!config.dataset.pairs) setup.conversations = conversation_figures(config.dataset);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
     log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
   if (setup.model.moe.any() && setup.model.moe.random_logits) {

@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
+#include "run/encoder_support.h"
 #include "run/packed_weights.h"
 #include "run/packing_settings.h"
 #include "run/resume_rules.h"
@@ -333,6 +334,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_evaluation(config, problems);
   validate_parallel(config, outcome, problems);
   validate_adapters(config, outcome, problems);
+  validate_encoder(config, problems);
   validate_simulation(config, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;

@@ -144,6 +144,11 @@ const std::map<std::string, std::string> kConfigs{
          "qk_layernorm": true)")},
     {"starcoder2", small("starcoder2", 4, R"("sliding_window": 16, "embedding_dropout": 0.1,
          "residual_dropout": 0.2)")},
+    {"t5",
+     R"({"model_type": "t5", "num_layers": 3, "num_decoder_layers": 2, "d_model": 64, "d_kv": 20, "d_ff": 96,
+        "num_heads": 4, "vocab_size": 100, "feed_forward_proj": "gated-silu", "dropout_rate": 0.2,
+        "relative_attention_num_buckets": 16, "relative_attention_max_distance": 40,
+        "tie_word_embeddings": false})"},
     {"vaultgemma", small("vaultgemma", 4, R"("head_dim": 32, "sliding_window": 16)")}};
 
 TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
@@ -187,6 +192,8 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.qkv_bias, model.qkv_bias);
     EXPECT_EQ(again.down_bias, model.down_bias);
     EXPECT_EQ(again.rotary.width, model.rotary.width);
+    EXPECT_EQ(again.encoder.layers, model.encoder.layers);
+    EXPECT_EQ(again.relative, model.relative);
   }
 }
 
