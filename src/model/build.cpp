@@ -129,7 +129,7 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
-  parts.norms_after_rotary = c.qk_norm_after_rotary;
+  parts.norms_after_rotary = c.qk_norm && c.qk_norm_after_rotary;
   parts.linear_bias = m.linear_bias;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
   if (c.qk_norm && !c.qk_norm_per_head) {
