@@ -33,10 +33,8 @@ ModelConfig read_apertus(HfConfig& config) {
   model.qk_norm = true;
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   // Of the publisher's code; Hugging Face's has always the one.
-  for (const auto& [field, value] : {std::pair{"qk_norm", true}, {"post_norm", false}})
-    VIADUCT_CHECK(ConfigError, config.boolean(field, value) == value,
-                  "{}: {} is {}, which is not supported (supported: {})", config.where(), field,
-                  !value, value);
+  expect_only(config, "qk_norm", config.boolean("qk_norm", true), true);
+  expect_only(config, "post_norm", config.boolean("post_norm", false), false);
   return model;
 }
 
