@@ -3,10 +3,7 @@
 // (llama_like.cpp), rotary positions (rope.cpp), windows (layer_types.cpp), experts (experts.cpp,
 // deepseek_experts.cpp).
 
-#include <type_traits>
-
-#include "base/error.h"
-#include "config/problems.h"
+#include "model/families/choices.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -14,29 +11,6 @@ struct MoeFields;
 }
 
 namespace viaduct::families {
-
-/// Checks the properties that a family fixes; each problem names the field.
-class FamilyChoices {
- public:
-  explicit FamilyChoices(std::string family) : family_(std::move(family)) {}
-  template <class Found>
-  void expect(bool holds, std::string_view field, std::string_view has, const Found& found) {
-    if (!holds) problems_.add("model.{}: family {} has {}, found {}", field, family_, has, found);
-  }
-  void throw_if_any() const { problems_.throw_if_any(); }
-
- private:
-  std::string family_;
-  Problems problems_;
-};
-
-/// For a field with one value that is supported: ConfigError for another.
-template <class Value>
-void expect_only(const HfConfig& config, std::string_view field, const Value& found,
-                 const std::type_identity_t<Value>& supported) {
-  VIADUCT_CHECK(ConfigError, found == supported, "{}: {} {} is not supported (supported: {})",
-                config.where(), field, found, supported);
-}
 
 // A family is a line here and a function in a file of the same name, in alphabetical order.
 // clang-format off
