@@ -4,6 +4,8 @@
 #include "base/units.h"
 #include "config/nearest_valid.h"
 #include "data/split.h"
+#include "model/family.h"
+#include "model/model_fields.h"
 #include "ops/cpu/cpu_ops.h"
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
@@ -16,6 +18,14 @@
 
 namespace viaduct {
 namespace {
+
+/// What `auto` means for position_embedding_type.
+std::string positions_of_family(const std::string& name) {
+  ModelFields fields;
+  for (const ModelFamily& family : model_families())
+    if (family.model_type == name && family.resolve != nullptr) family.resolve(fields);
+  return fields.position_embedding_type.value_or("rope");
+}
 
 void validate_model(const ModelFields& model, Problems& problems) {
   const auto& heads = model.num_attention_heads;
@@ -39,12 +49,8 @@ void validate_model(const ModelFields& model, Problems& problems) {
                  counted(std::ssize(model.window_layers.value()), "entry", "entries"),
                  counted(model.num_layers.value(), "layer"));
   }
-  const auto& positions = model.position_embedding_type;
-  const std::string family = model.family.value_or("llama");
-  const std::string of_family = family == "gpt2" || family == "opt"    ? "learned_absolute"
-                                : family == "bloom" || family == "mpt" ? "alibi"
-                                                                       : "rope";
-  const std::string kind = positions.value_or(of_family);
+  const std::string kind =
+      model.position_embedding_type.value_or(positions_of_family(model.family.value_or("llama")));
   const bool learned = kind == "learned_absolute";
   if (model.rotary_interleaved.value_or(false)) {
     if (kind != "rope") {

@@ -49,11 +49,12 @@ std::string refusal(const Json& config) {
 
 TEST(HfVersions, TheNumberOfExpertsHasSeveralNames) {
   const Json configs = configs_of("5.24");
-  for (const char* family :
-       {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3",
-        "glm4_moe", "dots1", "ernie4_5_moe", "granitemoe", "minimax_m2"}) {
+  int families = 0;
+  for (const auto& [family, stored] : configs.items()) {
+    if (!read_hf_config(stored.dump(), "config.json").moe.any()) continue;
+    ++families;
     for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-      Json config = configs.at(family);
+      Json config = stored;
       for (const char* other :
            {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"})
         config.erase(other);
@@ -63,6 +64,7 @@ TEST(HfVersions, TheNumberOfExpertsHasSeveralNames) {
       EXPECT_THAT(refusal(config), HasSubstr("expected the same number of experts")) << family;
     }
   }
+  EXPECT_GT(families, 10);
 }
 
 TEST(HfVersions, ValuesThatAreNotComputedAreRefused) {
