@@ -114,6 +114,12 @@ bool names_base(const Json& text) {
 
 }  // namespace
 
+std::vector<std::string> types_with_text_halves() {
+  std::vector<std::string> types;
+  for (const Kind& kind : kKinds) types.emplace_back(kind.type);
+  return types;
+}
+
 std::optional<TextHalf> text_half(std::string_view text, const std::string& where) {
   const auto outer = parse_json<Json>(text, where, kLimits);
   if (!outer.is_object()) return std::nullopt;

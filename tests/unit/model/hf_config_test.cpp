@@ -322,6 +322,22 @@ TEST(HfConfig, AttentionTemperatureNeedsARotationOfWholeHeads) {
   EXPECT_THAT(problem(cold), HasSubstr("attention_temperature_length: 0, expected at least 1"));
 }
 
+TEST(HfConfig, AFamilysFormIsNamedWhereAModelHasAnother) {
+  const auto problem = [](ModelConfig model, PositionKind positions) -> std::string {
+    model.positions = positions;
+    try {
+      (void)write_hf_config(model);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(problem(read("llama", ""), PositionKind::linear_bias),
+              HasSubstr("position_embedding_type: family llama has rope, found alibi"));
+  EXPECT_THAT(problem(read("opt", ""), PositionKind::rotary),
+              HasSubstr("position_embedding_type: family opt has learned_absolute, found rope"));
+}
+
 TEST(HfConfig, ArchitecturesOfPublishersCode) {
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5_ForCausalLM"])").family, "ernie4_5");
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5ForCausalLM"])").family, "ernie4_5");
@@ -352,6 +368,7 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"gpt_neox", R"("rope_theta": 500.0)"},
       {"gpt_neox", R"("partial_rotary_factor": 1.0)"},
       {"falcon", R"("alibi": true)"},
+      {"falcon", R"("head_dim": 8)"},
       {"falcon", R"("hidden_dropout": 0.1)"},
       {"falcon", R"("parallel_attn": false, "new_decoder_architecture": true)"},
       {"falcon", R"("num_ln_in_parallel_attn": 2)"},
