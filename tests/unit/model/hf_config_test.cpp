@@ -334,7 +334,7 @@ TEST(HfConfig, AFamilysFormIsNamedWhereAModelHasAnother) {
   };
   EXPECT_THAT(problem(read("llama", ""), PositionKind::linear_bias),
               HasSubstr("position_embedding_type: family llama has rope, found alibi"));
-  EXPECT_THAT(problem(read("opt", ""), PositionKind::rotary),
+  EXPECT_THAT(problem(read_hf_config(R"({"model_type": "opt"})", "opt"), PositionKind::rotary),
               HasSubstr("position_embedding_type: family opt has learned_absolute, found rope"));
 }
 
