@@ -166,8 +166,7 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (model.mtp_layers > 0)
     notes.emplace_back(
         "layers of multi-token prediction are frozen and have no adapters; their losses train "
-        "those "
-        "of the model's blocks (model.mtp_num_layers=null leaves them out)");
+        "those of the model's blocks (model.mtp_num_layers=null leaves them out)");
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
@@ -193,7 +192,7 @@ void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup&
 
 void read_adapter_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
                           const NamedAdapter& adapter) {
-  load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
+  load_parameters(context, store, *open_pretrained(setup), setup.model);
   load_adapter(context, store, *open_adapter(adapter.folder, setup.model).tensors);
 }
 

@@ -17,6 +17,15 @@
 namespace viaduct {
 namespace {
 
+/// model.position_embedding_type, or what the family makes of auto.
+std::string positions_of(const ModelFields& model) {
+  if (!model.position_embedding_type.is_auto()) return model.position_embedding_type.value();
+  ModelFields of_family;
+  of_family.family = model.family;
+  of_family.resolve();
+  return of_family.position_embedding_type.value();
+}
+
 void validate_model(const ModelFields& model, Problems& problems) {
   const auto& heads = model.num_attention_heads;
   const auto& groups = model.num_query_groups;
@@ -39,12 +48,7 @@ void validate_model(const ModelFields& model, Problems& problems) {
                  counted(std::ssize(model.window_layers.value()), "entry", "entries"),
                  counted(model.num_layers.value(), "layer"));
   }
-  const auto& positions = model.position_embedding_type;
-  const std::string family = model.family.value_or("llama");
-  const std::string of_family = family == "gpt2" || family == "opt"    ? "learned_absolute"
-                                : family == "bloom" || family == "mpt" ? "alibi"
-                                                                       : "rope";
-  const std::string kind = positions.value_or(of_family);
+  const std::string kind = positions_of(model);
   const bool learned = kind == "learned_absolute";
   if (model.rotary_interleaved.value_or(false)) {
     if (kind != "rope") {
