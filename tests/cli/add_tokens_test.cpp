@@ -91,6 +91,11 @@ TEST_F(AddTokensCommands, AdaptersSaveTheirRows) {
   const Result beside = run_viaduct(named, prompt);
   EXPECT_EQ(beside.status, 2);
   EXPECT_THAT(beside.err, HasSubstr("an adapter of 325 tokens beside a model of 320"));
+  // It was trained on another model than the merged one.
+  const Result other_base = run_viaduct(
+      "generate --model " + at("merged") + " --adapter words=" + at("run") + " -", prompt);
+  EXPECT_EQ(other_base.status, 2);
+  EXPECT_THAT(other_base.err, HasSubstr("belong to another model"));
   // Rows that did not train are in no file of the adapter.
   const std::string frozen = at("frozen");
   std::string other = train;
