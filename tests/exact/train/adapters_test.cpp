@@ -88,7 +88,7 @@ TEST(AdapterRuns, LearnThroughFrozenLayersOfMultiTokenPrediction) {
             train_run(with + steps + Overrides{"model.mtp_loss_scaling_factor=0"}).tensors);
   const auto said = testing::Contains(testing::HasSubstr("multi-token prediction"));
   EXPECT_THAT(run.setup.notes, said);
-  EXPECT_THAT(setup_of(with + Overrides{"train.skip_train=true"}).notes, testing::Not(said));
+  EXPECT_THAT(test::setup_of(with + Overrides{"train.skip_train=true"}).notes, testing::Not(said));
 }
 
 TEST(AdapterRuns, ResumeBitwise) {
