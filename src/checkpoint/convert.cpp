@@ -349,7 +349,7 @@ Converted convert_model(const ConvertSettings& settings) {
     const auto wide = settings.dtype ? std::optional(DType::f32) : std::nullopt;
     take_rows_of(*settings.adapter, from);
     PeftAdapter adapter = open_adapter(*settings.adapter, from.model);
-    check_adapter_base(adapter.folder, {given});
+    check_adapter_bases({adapter.folder}, {given});
     from.weights = merge_adapter(std::move(from.weights), std::move(adapter), from.model, wide);
   }
   Converted result;

@@ -59,7 +59,7 @@ Converted convert_adapter_only(const ConvertSettings& settings, const ModelFolde
                 settings.to.string());
   const ModelConfig model = read_model_config(from);
   const PeftAdapter adapter = open_adapter(*settings.adapter, model);
-  check_adapter_base(adapter.folder, {from});
+  check_adapter_bases({adapter.folder}, {from});
   const WrittenAdapter written =
       write_gguf_adapter(settings.to, settings.to.stem().string(), model, adapter);
   return {settings.to, written.tensors, written.bytes, {}, model.notes};

@@ -37,8 +37,9 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
 }
 
 /// Where dropout is, which no file of an adapter says; and what PEFT does not have.
-void take_dropout_position(PeftConfig& peft, std::vector<std::string>& notes) {
-  AdapterSettings& adapters = peft.resolved;
+void take_dropout_position(RunConfig& config, std::vector<std::string>& notes) {
+  const PeftConfig& peft = config.peft;
+  AdapterSettings& adapters = config.peft.resolved;
   adapters.dropout_after = peft.dropout_position == "post";
   if (adapters.dropout == 0) return;
   VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
@@ -46,7 +47,7 @@ void take_dropout_position(PeftConfig& peft, std::vector<std::string>& notes) {
                 "expected pre, or peft.scheme=lora");
   const auto expert = std::ranges::find_if(
       adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (expert != adapters.modules.end())
+  if (expert != adapters.modules.end() && !config.train.skip_train)
     notes.push_back(fmt::format(
         "peft.dropout: {} on adapters of experts ({}), which PEFT does not have: it cannot hold "
         "this adapter, and convert refuses to write it for PEFT (merging and GGUF work)",
@@ -162,12 +163,11 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (peft.adapts())
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
-  take_dropout_position(peft, notes);
-  if (model.mtp_layers > 0)
+  take_dropout_position(config, notes);
+  if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.emplace_back(
         "layers of multi-token prediction are frozen and have no adapters; their losses train "
-        "those "
-        "of the model's blocks (model.mtp_num_layers=null leaves them out)");
+        "those of the model's blocks (model.mtp_num_layers=null leaves them out)");
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
@@ -193,7 +193,7 @@ void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup&
 
 void read_adapter_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
                           const NamedAdapter& adapter) {
-  load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
+  load_parameters(context, store, *open_pretrained(setup), setup.model);
   load_adapter(context, store, *open_adapter(adapter.folder, setup.model).tensors);
 }
 

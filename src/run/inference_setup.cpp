@@ -70,6 +70,18 @@ InferenceRequest with_model_of_adapter(InferenceRequest request) {
   return request;
 }
 
+/// Models side by side have the same tokens: rows that one of them lacks would be guessed.
+void check_tokens(const NamedAdapter& adapter, const RunSetup& setup) {
+  ModelConfig stored = setup.model;
+  stored.vocabulary = setup.stored_vocabulary;
+  const int64_t tokens = adapter_vocabulary(adapter.folder, stored);
+  VIADUCT_CHECK(ConfigError, tokens == setup.model.vocabulary,
+                "--adapter {}={}: an adapter of {} tokens beside a model of {}; expected the same, "
+                "or --adapter {} alone (viaduct convert --add-tokens gives the model tokens)",
+                adapter.name, adapter.folder.string(), tokens, setup.model.vocabulary,
+                adapter.folder.string());
+}
+
 /// The conversations as validation data of the run.
 void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
                         DatasetConfig& dataset) {
@@ -145,6 +157,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));
   }
   for (const NamedAdapter& named : request.adapters) {
+    check_tokens(named, setup);
     NamedAdapter& adapter = setup.adapters.emplace_back(named);
     adapter.settings = open_adapter(adapter.folder, setup.model).settings;
     adapter.settings.base_format = setup.config.peft.resolved.base_format;

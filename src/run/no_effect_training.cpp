@@ -74,8 +74,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.qk_layernorm_after_rope"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (c.model.position_embedding_type.value() != "rope")
-           return std::string("model.position_embedding_type = learned_absolute");
+         if (c.model.position_embedding_type.value() != "rope") return position_type(c);
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
       {{"model.qk_layernorm_own_weights"},

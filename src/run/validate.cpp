@@ -19,12 +19,13 @@
 namespace viaduct {
 namespace {
 
-/// What `auto` means for position_embedding_type.
-std::string positions_of_family(const std::string& name) {
-  ModelFields fields;
-  for (const ModelFamily& family : model_families())
-    if (family.model_type == name && family.resolve != nullptr) family.resolve(fields);
-  return fields.position_embedding_type.value_or("rope");
+/// model.position_embedding_type, or what the family makes of auto.
+std::string positions_of(const ModelFields& model) {
+  if (!model.position_embedding_type.is_auto()) return model.position_embedding_type.value();
+  ModelFields of_family;
+  of_family.family = model.family;
+  of_family.resolve();
+  return of_family.position_embedding_type.value();
 }
 
 void validate_model(const ModelFields& model, Problems& problems) {
@@ -49,8 +50,7 @@ void validate_model(const ModelFields& model, Problems& problems) {
                  counted(std::ssize(model.window_layers.value()), "entry", "entries"),
                  counted(model.num_layers.value(), "layer"));
   }
-  const std::string kind =
-      model.position_embedding_type.value_or(positions_of_family(model.family.value_or("llama")));
+  const std::string kind = positions_of(model);
   const bool learned = kind == "learned_absolute";
   if (model.rotary_interleaved.value_or(false)) {
     if (kind != "rope") {

@@ -82,6 +82,20 @@ TEST_F(AddTokensCommands, AdaptersSaveTheirRows) {
   EXPECT_EQ(rows(at("merged")), 325);
   expect_fine(run_viaduct("generate --model " + at("model") + " --adapter " + at("run") +
                           " --prompt A --max-new-tokens 2"));
+  // By a name it stands beside a model with the same tokens.
+  const std::string named = "generate --model " + at("model") + " --adapter words=" + at("run") +
+                            " --max-new-tokens 2 - ",
+                    prompt = R"({"prompt": "A", "adapter": "words"})"
+                             "\n";
+  expect_fine(run_viaduct(named + "--adapter " + at("run"), prompt));
+  const Result beside = run_viaduct(named, prompt);
+  EXPECT_EQ(beside.status, 2);
+  EXPECT_THAT(beside.err, HasSubstr("an adapter of 325 tokens beside a model of 320"));
+  // It was trained on another model than the merged one.
+  const Result other_base = run_viaduct(
+      "generate --model " + at("merged") + " --adapter words=" + at("run") + " -", prompt);
+  EXPECT_EQ(other_base.status, 2);
+  EXPECT_THAT(other_base.err, HasSubstr("belong to another model"));
   // Rows that did not train are in no file of the adapter.
   const std::string frozen = at("frozen");
   std::string other = train;
