@@ -89,7 +89,7 @@ void check_llama4_attention(const ModelConfig& c, std::vector<std::string>& prob
   // The norm stands after the rotation in Llama 4.
   refuse_norm(c.rotary.attention_factor != 1,
               "a rope_scaling that lengthens heads (yarn, longrope)");
-  const NoRopeTemperature& temperature = c.no_rope_temperature;
+  const AttentionTemperature& temperature = c.no_rope_temperature;
   if (!temperature.any()) return;
   check_above_zero("no_rope_temperature_scale", temperature.scale, problems);
   if (temperature.length < 1)

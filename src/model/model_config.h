@@ -11,7 +11,6 @@
 
 #include "nn/linear_bias.h"
 #include "nn/moe/moe_config.h"
-#include "nn/no_rope_temperature.h"
 #include "nn/rotary_table.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
@@ -93,7 +92,7 @@ struct ModelConfig {
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
-  NoRopeTemperature no_rope_temperature;  // of those layers
+  AttentionTemperature no_rope_temperature;  // of those layers
 
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool head_bias = false;  // on the logits (GPT-J, Phi)

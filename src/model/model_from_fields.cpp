@@ -175,7 +175,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
     fields.window_rotary_base.resolve(positive_or_none(model.window_rotary_base));
     fields.no_rope_freq.resolve(model.no_rope);
-    const NoRopeTemperature& temperature = model.no_rope_temperature;
+    const AttentionTemperature& temperature = model.no_rope_temperature;
     fields.no_rope_temperature_scale.resolve(positive_or_none(temperature.scale));
     if (temperature.any()) fields.no_rope_temperature_length.resolve(temperature.length);
   }
@@ -260,7 +260,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.no_rope = rotates ? fields.no_rope_freq.value() : std::vector<int64_t>{};
   model.no_rope_temperature = {};
   if (const auto& scale = fields.no_rope_temperature_scale.value(); scale && rotates)
-    model.no_rope_temperature = {*scale, fields.no_rope_temperature_length.value()};
+    model.no_rope_temperature =
+        temperature_without_rotary(*scale, fields.no_rope_temperature_length.value());
   model.qkv_bias = fields.add_qkv_bias.value();
   model.projection_bias = fields.add_attention_output_bias.value();
   model.up_bias = model.down_bias = fields.add_mlp_bias.value();
