@@ -39,7 +39,7 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
 /// Where dropout is, which no file of an adapter says; and what PEFT does not have.
 void take_dropout_position(PeftConfig& peft, std::vector<std::string>& notes) {
   AdapterSettings& adapters = peft.resolved;
-  adapters.dropout_after = peft.dropout_position == "post";
+  adapters.dropout_after = peft.dropout_position == DropoutPosition::post;
   if (adapters.dropout == 0) return;
   VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
                 "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
@@ -77,7 +77,7 @@ std::string types_text(const BlockTypes& types) {
 void take_base_format(RunConfig& config, const ModelConfig& model,
                       std::vector<std::string>& notes) {
   AdapterSettings& adapters = config.peft.resolved;
-  adapters.base_format = base_format(config.peft);
+  adapters.base_format = config.peft.base_format;
   const int ranks = config.parallel.tensor_model_parallel_size;
   const bool asks = adapters.base_format == BaseFormat::blocks;
   if (adapters.base_format && !asks) return check_base_format(*adapters.base_format, model, ranks);

@@ -328,7 +328,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"peft.base_format"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool same = c.peft.base_format == "bf16" &&
+         const bool same = c.peft.base_format == BaseFormat::bf16 &&
                            precision_recipe(c.mixed_precision).weight == DType::bf16;
          return reason_if(same, "the recipe's weights are in BF16");
        }},
