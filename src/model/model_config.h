@@ -4,8 +4,10 @@
 // folders do not depend on families.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,10 @@
 
 namespace viaduct {
 
-enum class PositionKind { learned, rotary, linear_bias };
+enum class PositionKind { rotary, learned, linear_bias };
+constexpr auto choice_names(PositionKind) {
+  return std::to_array<std::string_view>({"rope", "learned_absolute", "alibi"});
+}
 
 /// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
 /// values of all heads come from one compressed vector of a token, queries may.

@@ -17,6 +17,12 @@ std::vector<std::string> family_names() {
   return names;
 }
 
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names = all_choices<ActivationKind>();
+  names.emplace_back(kXieluName);
+  return names;
+}
+
 void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
   group
       .field("family", config.family,
@@ -108,7 +114,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
-      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu", "xielu"})
+      .one_of(activation_names())
       .constraint("xielu: not gated, without experts");
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
@@ -144,7 +150,6 @@ void add_positions(FieldGroup& group, ModelFields& config) {
           "position_embedding_type", config.position_embedding_type,
           "How positions enter. alibi: each head adds its slope times the distance of the key to "
           "its scores (Bloom, MPT); queries and keys have 8 more dims for it.")
-      .one_of({"rope", "learned_absolute", "alibi"})
       .constraint(
           "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
           "multi_latent_attention nor fp8_dot_product_attention");
