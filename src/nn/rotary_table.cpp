@@ -77,8 +77,8 @@ RotarySpec with_raised_base(RotarySpec spec) {
 
 /// cos and sin of position · frequency, times the factor of the position.
 template <class Factor>
-RotaryTable make_table(Device& device, const std::vector<float>& frequencies, int64_t positions,
-                       DType dtype, const Factor& factor_at) {
+RotaryTable table_of_frequencies(Device& device, const std::vector<float>& frequencies,
+                                 int64_t positions, DType dtype, const Factor& factor_at) {
   const auto pairs = static_cast<int64_t>(frequencies.size());
   const DType stored = dtype == DType::f64 ? DType::f64 : DType::f32;
   RotaryTable table{device.allocate(stored, {positions, pairs}, MemoryTag::other),
@@ -145,8 +145,8 @@ std::vector<float> rotary_frequencies(const RotarySpec& given, int64_t positions
 
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype, const AttentionTemperature& temperature) {
-  return make_table(device, rotary_frequencies(spec, positions), positions, dtype,
-                    [&](int64_t p) { return spec.attention_factor * temperature.at(p); });
+  return table_of_frequencies(device, rotary_frequencies(spec, positions), positions, dtype,
+                              [&](int64_t p) { return spec.attention_factor * temperature.at(p); });
 }
 
 RotaryTable make_temperature_table(Device& device, const AttentionTemperature& temperature,
@@ -154,7 +154,8 @@ RotaryTable make_temperature_table(Device& device, const AttentionTemperature& t
   VIADUCT_CHECK(ShapeError, width >= 2 && width % 2 == 0,
                 "attention temperature: expected heads of an even width, got {}", width);
   const std::vector<float> still(static_cast<size_t>(width / 2));
-  return make_table(device, still, positions, dtype, [&](int64_t p) { return temperature.at(p); });
+  return table_of_frequencies(device, still, positions, dtype,
+                              [&](int64_t p) { return temperature.at(p); });
 }
 
 }  // namespace viaduct
