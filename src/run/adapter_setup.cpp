@@ -40,7 +40,7 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
 void take_dropout_position(RunConfig& config, std::vector<std::string>& notes) {
   const PeftConfig& peft = config.peft;
   AdapterSettings& adapters = config.peft.resolved;
-  adapters.dropout_after = peft.dropout_position == "post";
+  adapters.dropout_after = peft.dropout_position == DropoutPosition::post;
   if (adapters.dropout == 0) return;
   VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
                 "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
@@ -78,7 +78,7 @@ std::string types_text(const BlockTypes& types) {
 void take_base_format(RunConfig& config, const ModelConfig& model,
                       std::vector<std::string>& notes) {
   AdapterSettings& adapters = config.peft.resolved;
-  adapters.base_format = base_format(config.peft);
+  adapters.base_format = config.peft.base_format;
   const int ranks = config.parallel.tensor_model_parallel_size;
   const bool asks = adapters.base_format == BaseFormat::blocks;
   if (adapters.base_format && !asks) return check_base_format(*adapters.base_format, model, ranks);

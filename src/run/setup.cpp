@@ -203,7 +203,7 @@ void limit_conversations(RunSetup& setup) {
   const bool packs = packing.conversations && !packing.plain && packing.packed_sequence_size &&
                      !packing.packing_split;
   if (!packs || config.model.seq_length.value() <= positions ||
-      config.model.position_embedding_type.value() != "rope")
+      config.model.position_embedding_type.value() != PositionKind::rotary)
     return;
   packing.limits.longest = std::min(packing.limits.longest.value_or(positions), positions);
 }

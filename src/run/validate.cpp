@@ -20,7 +20,7 @@ namespace viaduct {
 namespace {
 
 /// model.position_embedding_type, or what the family makes of auto.
-std::string positions_of(const ModelFields& model) {
+PositionKind positions_of(const ModelFields& model) {
   if (!model.position_embedding_type.is_auto()) return model.position_embedding_type.value();
   ModelFields of_family;
   of_family.family = model.family;
@@ -50,19 +50,19 @@ void validate_model(const ModelFields& model, Problems& problems) {
                  counted(std::ssize(model.window_layers.value()), "entry", "entries"),
                  counted(model.num_layers.value(), "layer"));
   }
-  const std::string kind = positions_of(model);
-  const bool learned = kind == "learned_absolute";
+  const PositionKind positions = positions_of(model);
   if (model.rotary_interleaved.value_or(false)) {
-    if (kind != "rope") {
+    if (positions != PositionKind::rotary) {
       problems.add("model.rotary_interleaved: true, but positions are {}, which have no pairs",
-                   kind);
+                   choice_name(positions));
     } else if (!model.apply_rope_fusion) {
       problems.add(
           "model.rotary_interleaved: true, but apply_rope_fusion is false, which supports only "
           "pairs of halves");
     }
   }
-  if (learned && !model.seq_length.is_auto() && !model.max_position_embeddings.is_auto() &&
+  if (positions == PositionKind::learned && !model.seq_length.is_auto() &&
+      !model.max_position_embeddings.is_auto() &&
       model.seq_length.value() > model.max_position_embeddings.value()) {
     problems.add("model.seq_length: {} is longer than the model's {} learned positions",
                  model.seq_length.value(), model.max_position_embeddings.value());

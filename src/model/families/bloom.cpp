@@ -83,7 +83,7 @@ void resolve_bloom(ModelFields& fields) {
   fields.activation_func.resolve("gelu_tanh");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
-  fields.position_embedding_type.resolve("alibi");
+  fields.position_embedding_type.resolve(PositionKind::linear_bias);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 

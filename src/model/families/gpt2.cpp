@@ -68,7 +68,7 @@ void resolve_gpt2(ModelFields& fields) {
   fields.activation_func.resolve("gelu_tanh");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
-  fields.position_embedding_type.resolve("learned_absolute");
+  fields.position_embedding_type.resolve(PositionKind::learned);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 

@@ -77,8 +77,8 @@ ModelConfig read_llama4_text(HfConfig& config) {
   model.no_rope = read_layers_without_rotary(config, model.layers);
   model.qk_l2_norm = config.boolean("use_qk_norm", true);
   model.chunks = read_chunks(config, model);
-  const NoRopeTemperature temperature{config.number("attn_scale", kTemperature),
-                                      config.integer("floor_scale", kTemperatureLength)};
+  const AttentionTemperature temperature = temperature_without_rotary(
+      config.number("attn_scale", kTemperature), config.integer("floor_scale", kTemperatureLength));
   VIADUCT_CHECK(ConfigError, temperature.length >= 1, "{}: floor_scale {}: expected at least 1",
                 config.where(), temperature.length);
   if (config.switched_on("attn_temperature_tuning", true)) model.no_rope_temperature = temperature;
@@ -113,7 +113,7 @@ nlohmann::ordered_json write_llama4_text(const ModelConfig& model) {
   }
   json["layer_types"] = types;
   write_layers_without_rotary(model, json);
-  const NoRopeTemperature& temperature = model.no_rope_temperature;
+  const AttentionTemperature& temperature = model.no_rope_temperature;
   json["attn_temperature_tuning"] = temperature.any();
   if (temperature.any()) {
     json["attn_scale"] = temperature.scale;

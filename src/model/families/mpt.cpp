@@ -106,7 +106,7 @@ void resolve_mpt(ModelFields& fields) {
   fields.layernorm_bias.resolve(false);
   fields.activation_func.resolve("gelu");
   fields.gated_linear_unit.resolve(false);
-  fields.position_embedding_type.resolve("alibi");
+  fields.position_embedding_type.resolve(PositionKind::linear_bias);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 

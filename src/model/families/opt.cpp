@@ -81,7 +81,7 @@ void resolve_opt(ModelFields& fields) {
   fields.activation_func.resolve("relu");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
-  fields.position_embedding_type.resolve("learned_absolute");
+  fields.position_embedding_type.resolve(PositionKind::learned);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 
