@@ -67,11 +67,14 @@ void take_new_rows(RunSetup& setup, int64_t rows) {
   if (has_tables(setup)) start = "the adapter has them";
   setup.notes.push_back(fmt::format(
       "model.vocab_size: {}, and the model in {} has {}: the {} of the embedding and of the head "
-      "start as {}{}",
+      "start as {}{}{}",
       wanted, where, rows, counted(wanted - rows, "new row"), start,
       freezes_tables(setup) ? "; they do not train: peft.train with the embedding and the head "
                               "trains them, and saves them with the adapter"
-                            : ""));
+                            : "",
+      setup.config.peft.resolved.base_format == BaseFormat::blocks
+          ? "; these tables are in the recipe's format, not in the file's blocks"
+          : ""));
 }
 
 std::unique_ptr<TensorSource> open_pretrained(const RunSetup& setup) {

@@ -4,9 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/model_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -85,6 +89,24 @@ TEST(GrownVocabulary, RowsWithoutATokenAreTheMeanOfAll) {
     EXPECT_EQ(row_of(grown, 59), mean_of(table, all));
     EXPECT_EQ(row_of(grown, 69), row_of(grown, 59));
   }
+}
+
+TEST(GrownVocabulary, TensorsThatDoNotGrowKeepTheirBlocks) {
+  const test::TemporaryFolder folder;
+  const ModelFolder from = resolve_model_folder(test::test_data("golden/llama/model"));
+  write_gguf(folder / "m.gguf", "name", read_model_config(from), *open_weights(from), {},
+             ExportFormat::q8_0);
+  const RunSetup setup = setup_of({"model.vocab_size=530"}, folder / "m.gguf");
+  const auto before = open_weights(*setup.pretrained), now = open_pretrained(setup);
+  const char* layer = "model.layers.0.self_attn.q_proj.weight";
+  EXPECT_EQ(now->block_type(layer), GgufTensorType::q8_0);
+  std::byte expected[34] = {}, block[34] = {};
+  before->read_blocks(layer, 3, 32, 32, expected);
+  now->read_blocks(layer, 3, 32, 32, block);
+  EXPECT_EQ(std::memcmp(block, expected, sizeof block), 0);
+  EXPECT_TRUE(before->block_type(kTable));
+  EXPECT_FALSE(now->block_type(kTable));
+  EXPECT_THROW(now->read_blocks(kTable, 0, 0, 32, block), ShapeError);
 }
 
 TEST(GrownVocabulary, TokensOfTheRunsTokenizerAreCutByTheModels) {
