@@ -22,6 +22,7 @@ using test::bytes_of;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 constexpr const char *kTable = "model.embed_tokens.weight", *kHead = "lm_head.weight";
@@ -125,6 +126,21 @@ TEST(GrownVocabulary, TokensOfTheRunsTokenizerAreCutByTheModels) {
   // Without more rows the tokenizer does not fit, and the setting that would help is named.
   EXPECT_THAT([&] { setup_of({tokenizer}, model.path()); },
               ThrowsMessage<ConfigError>(HasSubstr("model.vocab_size=60 gives the model rows")));
+}
+
+TEST(GrownVocabulary, TokensInRowsThatTheModelHasAreNamed) {
+  test::TemporaryFolder model, more;
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(golden() / name, model / name);
+  write_tokenizer(model.path(), 56, {"<e>"});  // 57 tokens for 59 rows
+  write_tokenizer(more.path(), 56, {"<e>", "ABC"});
+  const std::string tokenizer = "tokenizer.tokenizer_model=" + more.path().string();
+  EXPECT_THAT(setup_of({tokenizer}, model.path()).notes,
+              Contains(AllOf(HasSubstr("1 token that the tokenizer of"), HasSubstr("\"ABC\""),
+                             HasSubstr("likely untrained"))));
+  write_tokenizer(more.path(), 56, {"<e>"});
+  EXPECT_THAT(setup_of({tokenizer}, model.path()).notes,
+              Not(Contains(HasSubstr("likely untrained"))));
 }
 
 TEST(GrownVocabulary, FewerTokensAreRefused) {
