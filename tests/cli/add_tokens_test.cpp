@@ -116,7 +116,8 @@ TEST_F(AddTokensCommands, AdaptersOnAGgufFileSaveTheirRows) {
       "train checkpoint.pretrained_checkpoint=" + at("m.gguf") +
       " model.vocab_size=325 dataset.mock=true model.seq_length=16 train.global_batch_size=1 "
       "train.micro_batch_size=1 train.train_iters=1 scheduler.lr_warmup_iters=0 "
-      "validation.eval_iters=0 dist.threads_per_rank=1 peft.scheme=lora peft.dim=2 "
+      "validation.eval_iters=0 dist.threads_per_rank=1 mixed_precision=bf16_mixed peft.scheme=lora "
+      "peft.dim=2 "
       "'peft.train=[embed_tokens]' checkpoint.save=" +
       at("run"));
   expect_fine(trained);
