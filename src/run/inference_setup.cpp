@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/peft_folder.h"
+#include "config/choice.h"
 #include "config/problems.h"
 #include "data/split.h"
 #include "run/packed_weights.h"
@@ -112,6 +113,11 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.peft.adapter = request.adapter;
   defaults.peft.prompts_choose = !request.adapters.empty();
   const Peek peek(defaults, request.overrides);
+  const PeftConfig& peft = peek.config.peft;
+  VIADUCT_CHECK(ConfigError, !peft.base_format || peft.any(),
+                "peft.base_format: {}, but it is the format of frozen weights under an adapter, "
+                "and none is given; expected --adapter DIR beside it, or no peft.base_format",
+                choice_name_or(peft.base_format, "null"));
   int64_t length = row_length(request, peek.config);
   if (request.few_tokens) {
     // Experts must not get a token twice, so tensor ranks cut the tokens, with padding.

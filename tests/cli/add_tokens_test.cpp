@@ -108,6 +108,24 @@ TEST_F(AddTokensCommands, AdaptersSaveTheirRows) {
   EXPECT_THAT(refused.err, HasSubstr("not all in the adapter"));
 }
 
+TEST_F(AddTokensCommands, AdaptersOnAGgufFileSaveTheirRows) {
+  write_model("model");
+  expect_fine(
+      run_viaduct("convert --from " + at("model") + " --to " + at("m.gguf") + " --dtype q8_0"));
+  const Result trained = run_viaduct(
+      "train checkpoint.pretrained_checkpoint=" + at("m.gguf") +
+      " model.vocab_size=325 dataset.mock=true model.seq_length=16 train.global_batch_size=1 "
+      "train.micro_batch_size=1 train.train_iters=1 scheduler.lr_warmup_iters=0 "
+      "validation.eval_iters=0 dist.threads_per_rank=1 mixed_precision=bf16_mixed peft.scheme=lora "
+      "peft.dim=2 "
+      "'peft.train=[embed_tokens]' checkpoint.save=" +
+      at("run"));
+  expect_fine(trained);
+  EXPECT_THAT(trained.err, HasSubstr("stay in the blocks"));
+  expect_fine(run_viaduct("generate --model " + at("m.gguf") + " --adapter " + at("run") +
+                          " --prompt A --max-new-tokens 2 peft.base_format=blocks"));
+}
+
 TEST_F(AddTokensCommands, NamesOfTheHub) {
   ::setenv("HF_HUB_CACHE", folder_.path().c_str(), 1);
   const std::filesystem::path repository = folder_ / "models--org--tiny";
