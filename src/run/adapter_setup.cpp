@@ -113,13 +113,8 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
 /// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
 PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
                           std::vector<std::string>& notes) {
-  const std::filesystem::path given = *config.peft.adapter;
-  const auto& load = config.checkpoint.load.value_or(std::nullopt);
-  if (find_model(given) || !load || !has_latest(*load)) return open_adapter(given, model);
-  const auto& step = config.checkpoint.ckpt_step;
-  const std::filesystem::path own =
-      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
-  if (!holds_adapter(own)) return open_adapter(given, model);
+  const std::filesystem::path given = *config.peft.adapter, own = *adapter_place(config);
+  if (own == given) return open_adapter(given, model);
   notes.push_back(
       fmt::format("peft.adapter: {} is gone; rank, alpha and layers are those of {}, which the run "
                   "resumes from",
@@ -128,6 +123,17 @@ PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
 }
 
 }  // namespace
+
+std::optional<std::filesystem::path> adapter_place(const RunConfig& config) {
+  if (!config.peft.adapter) return std::nullopt;
+  const std::filesystem::path given = *config.peft.adapter;
+  const auto& load = config.checkpoint.load.value_or(std::nullopt);
+  if (find_model(given) || !load || !has_latest(*load)) return given;
+  const auto& step = config.checkpoint.ckpt_step;
+  std::filesystem::path own =
+      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
+  return holds_adapter(own) ? own : given;
+}
 
 void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   const PeftConfig& peft = config.peft;

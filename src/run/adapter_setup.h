@@ -2,6 +2,8 @@
 // The adapters of a run: what section `peft` or an adapter's files are for its model, and their
 // tensors.
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,10 @@ namespace viaduct {
 
 class ParameterStore;
 struct OpContext;
+
+/// Where the files of peft.adapter are read: its folder, or where that is gone the step that the
+/// run resumes from. Nothing without peft.adapter.
+std::optional<std::filesystem::path> adapter_place(const RunConfig& config);
 
 /// Fills in config.peft.resolved, and the learning rate of B; returns notes for the start. Where
 /// the folder of peft.adapter is gone, a run that resumes takes rank, alpha and layers from its own

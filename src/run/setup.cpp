@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
@@ -45,16 +46,35 @@ std::pair<std::string, std::filesystem::path> read_config_json(const std::filesy
   return {read_file(path, 1 << 20), path};
 }
 
+/// The tokenizer that the adapter of peft.adapter brings, in the place of the model's.
+bool take_adapter_tokenizer(RunSetup& setup) {
+  const auto adapter = adapter_place(setup.config);
+  if (!adapter || !setup.pretrained) return false;
+  const auto own = tokenizer_of_adapter(*adapter, setup.pretrained->path);
+  if (!own) return false;
+  setup.tokenizer_folder = own->folder;
+  setup.tokenizer_files = own->files(read_config_text(*setup.pretrained));
+  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_files));
+  setup.notes.push_back(
+      fmt::format("tokenizer and chat template are those of the adapter, {}, which differ from "
+                  "those of {} (tokenizer.tokenizer_model={} takes the model's)",
+                  own->text(), setup.pretrained->path.string(), setup.pretrained->path.string()));
+  return true;
+}
+
 void take_tokenizer(RunSetup& setup) {
   const auto& named = setup.config.tokenizer.tokenizer_model;
   if (named) {
     setup.tokenizer_folder = *named;
+  } else if (take_adapter_tokenizer(setup)) {
+    return;
   } else if (setup.pretrained && has_tokenizer(setup.pretrained->path)) {
     setup.tokenizer_folder = setup.pretrained->path;
   } else {
     return;
   }
   setup.tokenizer.emplace(open_tokenizer(setup.tokenizer_folder));
+  setup.tokenizer_files = open_tokenizer_files(setup.tokenizer_folder);
 }
 
 /// Number of tokens of the tokenizer section: those of its files or of the tokenizer without files,
