@@ -2,8 +2,6 @@
 // The adapters of a run: what section `peft` or an adapter's files are for its model, and their
 // tensors.
 
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +14,10 @@ namespace viaduct {
 class ParameterStore;
 struct OpContext;
 
-/// Where the files of peft.adapter are read: its folder, or where that is gone the step that the
-/// run resumes from. Nothing without peft.adapter.
-std::optional<std::filesystem::path> adapter_place(const RunConfig& config);
+/// Takes the tokenizer and chat templates that the adapter of peft.adapter brings, in the place of
+/// the model's, with a note. False where it brings none (checkpoint/adapter_tokenizer.h), or there
+/// is no model's folder.
+bool take_adapter_tokenizer(RunSetup& setup);
 
 /// Fills in config.peft.resolved, and the learning rate of B; returns notes for the start. Where
 /// the folder of peft.adapter is gone, a run that resumes takes rank, alpha and layers from its own

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
-#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/extend_vocabulary.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/gguf_model.h"
@@ -44,22 +43,6 @@ std::pair<std::string, std::filesystem::path> read_config_json(const std::filesy
   if (std::filesystem::is_directory(path)) path = model_path("", path / "config.json", kExpected);
   if (is_gguf(path)) return {gguf_config_text(GgufFile(path)), path};
   return {read_file(path, 1 << 20), path};
-}
-
-/// The tokenizer that the adapter of peft.adapter brings, in the place of the model's.
-bool take_adapter_tokenizer(RunSetup& setup) {
-  const auto adapter = adapter_place(setup.config);
-  if (!adapter || !setup.pretrained) return false;
-  const auto own = tokenizer_of_adapter(*adapter, setup.pretrained->path);
-  if (!own) return false;
-  setup.tokenizer_folder = own->folder;
-  setup.tokenizer_files = own->files(read_config_text(*setup.pretrained));
-  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_files));
-  setup.notes.push_back(
-      fmt::format("tokenizer and chat template are those of the adapter, {}, which differ from "
-                  "those of {} (tokenizer.tokenizer_model={} takes the model's)",
-                  own->text(), setup.pretrained->path.string(), setup.pretrained->path.string()));
-  return true;
 }
 
 void take_tokenizer(RunSetup& setup) {
