@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hub_cache.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
@@ -110,16 +111,24 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   adapters.blocks = std::move(types);
 }
 
+/// Where the files of peft.adapter are read: its folder, or where that is gone the step that the
+/// run resumes from. Nothing without peft.adapter.
+std::optional<std::filesystem::path> adapter_place(const RunConfig& config) {
+  if (!config.peft.adapter) return std::nullopt;
+  const std::filesystem::path given = *config.peft.adapter;
+  const auto& load = config.checkpoint.load.value_or(std::nullopt);
+  if (find_model(given) || !load || !has_latest(*load)) return given;
+  const auto& step = config.checkpoint.ckpt_step;
+  std::filesystem::path own =
+      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
+  return holds_adapter(own) ? own : given;
+}
+
 /// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
 PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
                           std::vector<std::string>& notes) {
-  const std::filesystem::path given = *config.peft.adapter;
-  const auto& load = config.checkpoint.load.value_or(std::nullopt);
-  if (find_model(given) || !load || !has_latest(*load)) return open_adapter(given, model);
-  const auto& step = config.checkpoint.ckpt_step;
-  const std::filesystem::path own =
-      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
-  if (!holds_adapter(own)) return open_adapter(given, model);
+  const std::filesystem::path given = *config.peft.adapter, own = *adapter_place(config);
+  if (own == given) return open_adapter(given, model);
   notes.push_back(
       fmt::format("peft.adapter: {} is gone; rank, alpha and layers are those of {}, which the run "
                   "resumes from",
@@ -128,6 +137,21 @@ PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
 }
 
 }  // namespace
+
+bool take_adapter_tokenizer(RunSetup& setup) {
+  const auto adapter = adapter_place(setup.config);
+  if (!adapter || !setup.pretrained) return false;
+  const auto own = tokenizer_of_adapter(*adapter, setup.pretrained->path);
+  if (!own) return false;
+  setup.tokenizer_folder = own->folder;
+  setup.tokenizer_files = own->files(read_config_text(*setup.pretrained));
+  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_files));
+  setup.notes.push_back(
+      fmt::format("tokenizer and chat template are those of the adapter, {}, which differ from "
+                  "those of {} (tokenizer.tokenizer_model={} takes the model's)",
+                  own->text(), setup.pretrained->path.string(), setup.pretrained->path.string()));
+  return true;
+}
 
 void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   const PeftConfig& peft = config.peft;

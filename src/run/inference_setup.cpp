@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/peft_folder.h"
 #include "config/choice.h"
 #include "config/problems.h"
 #include "data/split.h"
+#include "data/tokenizer/vocabulary_hash.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 
@@ -81,6 +83,32 @@ void check_tokens(const NamedAdapter& adapter, const RunSetup& setup) {
                 "or --adapter {} alone (viaduct convert --add-tokens gives the model tokens)",
                 adapter.name, adapter.folder.string(), tokens, setup.model.vocabulary,
                 adapter.folder.string());
+}
+
+/// Prompts are cut before an adapter is chosen, by one tokenizer for all: one that was trained with
+/// other tokens would read other words.
+void check_tokenizer(const NamedAdapter& adapter, RunSetup& setup) {
+  if (!setup.tokenizer) return;
+  const auto own = tokenizer_of_adapter(adapter.folder, setup.tokenizer_folder);
+  if (!own) return;
+  const Tokenizer tokens = load_tokenizer(own->files(setup.hf_config));
+  const int64_t ids = tokens.vocab_size();
+  const bool same =
+      ids == setup.tokenizer->vocab_size() &&
+      vocabulary_hashes(tokens, ids).back() == vocabulary_hashes(*setup.tokenizer, ids).back();
+  const auto& named = setup.config.tokenizer.tokenizer_model;
+  VIADUCT_CHECK(ConfigError, same || named,
+                "--adapter {}={}: was trained with another tokenizer, {}, than that of {}, which "
+                "cuts the prompts of all adapters here; expected the same tokens, --adapter {} "
+                "alone, or tokenizer.tokenizer_model=DIR for all of them",
+                adapter.name, adapter.folder.string(), own->text(), setup.tokenizer_folder.string(),
+                adapter.folder.string());
+  setup.notes.push_back(fmt::format(
+      "--adapter {}={}: its {} differ from those of {}, which {} prompts of all "
+      "adapters here",
+      adapter.name, adapter.folder.string(),
+      same ? "tokenizer settings or chat template " + own->text() : "tokens " + own->text(),
+      setup.tokenizer_folder.string(), same ? "renders" : "cuts"));
 }
 
 /// The conversations as validation data of the run.
@@ -164,6 +192,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   }
   for (const NamedAdapter& named : request.adapters) {
     check_tokens(named, setup);
+    check_tokenizer(named, setup);
     NamedAdapter& adapter = setup.adapters.emplace_back(named);
     adapter.settings = open_adapter(adapter.folder, setup.model).settings;
     adapter.settings.base_format = setup.config.peft.resolved.base_format;
