@@ -235,7 +235,8 @@ TEST(HfConfig, ApertusHasAnActivationWithParameters) {
   EXPECT_TRUE(unsaid.xielu && unsaid.qk_norm && !unsaid.gated);
   EXPECT_EQ(unsaid.rotary.scaling, RopeScalingKind::llama3);
   EXPECT_EQ(unsaid.rotary.base, 12e6);
-  const ModelConfig plain = read("apertus", R"("hidden_act": "relu2", "rope_scaling": null)");
+  const ModelConfig plain = read("apertus", R"("hidden_act": "relu2", "rope_scaling":
+    {"rope_type": "default"})");
   EXPECT_FALSE(plain.xielu);
   EXPECT_EQ(plain.activation, ActivationKind::squared_relu);
   EXPECT_EQ(read_hf_config(write_hf_config(plain), "again").rotary.scaling, RopeScalingKind::none);
