@@ -135,6 +135,10 @@ TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
   EXPECT_THAT(refused("bloom", R"("n_inner": 64)"), HasSubstr("n_inner 64"));
   EXPECT_THAT(refused("bloom", R"("apply_residual_connection_post_layernorm": true)"),
               HasSubstr("apply_residual_connection_post_layernorm"));
+  EXPECT_THAT(refused("bloom", R"("slow_but_exact": true, "pretraining_tp": 2)"),
+              HasSubstr("slow_but_exact true with pretraining_tp 2"));
+  EXPECT_EQ(refused("bloom", R"("slow_but_exact": true, "pretraining_tp": 1)"), "");
+  EXPECT_EQ(refused("bloom", R"("slow_but_exact": false, "pretraining_tp": 4)"), "");
   EXPECT_EQ(refused("mpt", R"("attn_config": {"clip_qkv": null})"), "");
   for (const auto& [field, value] : {std::pair{"clip_qkv", "6"},
                                      {"alibi", "false"},
