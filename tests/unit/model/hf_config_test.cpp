@@ -210,6 +210,15 @@ TEST(HfConfig, FormsOfFalcon) {
             std::tuple(2, true, true));
 }
 
+TEST(HfConfig, NemotronMaySayThePartThatRotatesTwice) {
+  const std::string expected = write_hf_config(read("nemotron", ""));
+  for (const char* fields :
+       {R"("rope_percent": 0.5)", R"("rope_percent": 0.5, "partial_rotary_factor": 0.5)"})
+    EXPECT_EQ(write_hf_config(read("nemotron", fields)), expected) << fields;
+  EXPECT_THAT(refusal("nemotron", R"("rope_percent": 0.5, "partial_rotary_factor": 1.0)"),
+              HasSubstr("rope_percent is 0.5"));
+}
+
 TEST(HfConfig, LayersOfCohere2WithoutAWindowDoNotRotate) {
   const ModelConfig model = read("cohere2", R"("sliding_window": 8, "sliding_window_pattern": 3)");
   EXPECT_EQ(model.windows, (std::vector<int64_t>{8, 8, 0}));
@@ -289,6 +298,10 @@ TEST(HfConfig, AttentionTemperatureStandsAmongPositions) {
   EXPECT_EQ(said.temperature, (AttentionTemperature{0.3, 16}));
   EXPECT_EQ(said.temperature.at(15), 1);
   EXPECT_DOUBLE_EQ(said.temperature.at(63), 1 + 0.3 * std::log(4.0));
+  for (const char* beta : {"", R"(, "llama_4_scaling_beta": null)"})
+    EXPECT_THAT(refusal("ministral3",
+                        R"("rope_parameters": {"rope_type": "default")" + std::string(beta) + "}"),
+                HasSubstr("llama_4_scaling_beta is missing"));
   ModelConfig none = said;
   none.temperature = {};
   none.rotary = {.width = none.rotary.width, .base = 500};
@@ -360,6 +373,11 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"hunyuan_v1_dense", R"("attention_head_dim": 4, "head_dim": 8)"},
       {"ministral3", R"("rope_parameters": {"rope_type": "default", "llama_4_scaling_beta": 0.1})"},
       {"vaultgemma", R"("use_bidirectional_attention": true)"},
+      {"vaultgemma", R"("final_logit_softcapping": 0)"},
+      {"vaultgemma", R"("attn_logit_softcapping": -1.0)"},
+      {"gemma2", R"("attn_logit_softcapping": 0.0)"},
+      {"gemma3_text", R"("final_logit_softcapping": 0)"},
+      {"nemotron", R"("rope_percent": 0.25)"},
       {"llama", R"("rope_scaling": {"rope_type": "longrope", "factor": 2.0})"},
       {"llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"},
       {"llama", R"("hidden_act": "mish")"},
@@ -368,6 +386,11 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"cohere2", R"("use_qk_norm": true)"},
       {"cohere", R"("rope_theta": null)"},
       {"cohere", R"("logit_scale": 0, "rope_theta": 10000.0)"},
+      {"cohere", R"("logit_scale": null, "rope_theta": 10000.0)"},
+      {"cohere2", R"("logit_scale": null)"},
+      {"cohere2", R"("use_gated_activation": false)"},
+      {"cohere2", R"("use_parallel_block": false)"},
+      {"cohere2", R"("order_of_interleaved_layers": "global_attn_first")"},
       {"cohere2", R"("head_dim": 6)"},
       {"gpt_neox", R"("head_dim": 6)"},
       {"gpt_neox", R"("rope_theta": 500.0)"},
