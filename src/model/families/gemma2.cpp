@@ -58,11 +58,8 @@ void read_gemma_attention(HfConfig& config, const GemmaCaps& defaults, ModelConf
   const auto cap = [&](const char* field, double unsaid) {
     if (!config.has(field)) return config.mentions(field) ? 0 : unsaid;  // null: none
     const double found = config.number(field);
-    VIADUCT_CHECK(
-        ConfigError, found > 0,
-        "{}: {} is {}, expected more than 0, or null for none (Hugging Face's code divides "
-        "by it)",
-        config.where(), field, found);
+    VIADUCT_CHECK(ConfigError, found > 0, "{}: {} is {}, expected more than 0, or null for none",
+                  config.where(), field, found);
     return found;
   };
   model.attention_softcap = cap("attn_logit_softcapping", defaults.attention_cap);
