@@ -31,6 +31,8 @@ struct ModelFamily {
   void (*resolve)(ModelFields& fields) = nullptr;
   RotaryPairs rotary_pairs = RotaryPairs::halves;
   std::string publishers_architecture = {};  // its name in the publisher's own code, if another
+  /// Hugging Face's code of the family counts positions over the visible tokens of a mask alone.
+  bool positions_from_mask = false;
 };
 
 /// All families, in alphabetical order.

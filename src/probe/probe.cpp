@@ -10,6 +10,7 @@
 #include "checkpoint/peft_experts.h"
 #include "engine/engine.h"
 #include "model/expert_adapters.h"
+#include "model/family.h"
 #include "model/initialize.h"
 #include "model/initialize_magnitudes.h"
 #include "nn/adapter_settings.h"
@@ -140,8 +141,16 @@ Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings&
   return dump;
 }
 
+/// The batch (of `step`, or the only one) with the positions that the model's family counts.
+ProbeBatch read_batch_of(const ModelConfig& model, const TensorSource& file,
+                         const std::string& prefix, int64_t step) {
+  ProbeBatch batch = read_probe_batch(file, prefix, step);
+  if (model_family(model.family).positions_from_mask) batch.count_positions_from_mask();
+  return batch;
+}
+
 Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
-  const ProbeBatch batch = read_probe_batch(file, "", -1);
+  const ProbeBatch batch = read_batch_of(engine.model().config(), file, "", -1);
   Dump dump = probe_forward(engine, batch, settings);
 
   double scale = initial_scale(settings);
@@ -178,8 +187,9 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
     inputs.learning_rate = settings.learning_rate;
     if (settings.schedules) inputs = scheduled_inputs(*settings.schedules, samples);
     inputs.update = step + 1;
-    const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
-                                              settings, inputs, true, scale);
+    const StepResult result =
+        run_scaled_step(engine, read_batch_of(engine.model().config(), file, "batch.", step),
+                        settings, inputs, true, scale);
     VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);

@@ -46,6 +46,12 @@ ModelConfig read_bloom(HfConfig& config) {
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
   model.residual_dropout = config.number("hidden_dropout", 0);
   model.attention_dropout = config.number("attention_dropout", 0);
+  // Such a model sums partial products of the projections, and leaves their biases out.
+  const int64_t parts = config.integer("pretraining_tp", 1);
+  VIADUCT_CHECK(ConfigError, parts <= 1 || !config.boolean("slow_but_exact", false),
+                "{}: slow_but_exact true with pretraining_tp {} is not supported (supported: "
+                "false, or pretraining_tp 1)",
+                config.where(), parts);
   // Kernels, and fields of the code that it was trained with, which no code reads.
   config.ignore({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
                  "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact"});

@@ -58,6 +58,7 @@ ModelConfig read_ernie4_5_moe(HfConfig& config) {
   MoeConfig& moe = model.moe;
   moe.experts = read_experts(config, "moe_num_experts", kErnieExperts);
   moe.routing.topk = config.integer("moe_k", config.integer("num_experts_per_tok", kErnieChosen));
+  refuse_weight_of_one(config, config.has("moe_k") ? "moe_k" : "num_experts_per_tok", model);
   moe.routing.choose_probabilities = moe.load_bias = true;
   moe.feed_forward = config.integer("moe_intermediate_size", kErnieFeedForward);
   const int64_t shared = config.integer("moe_num_shared_experts", kErnieShared);

@@ -215,6 +215,8 @@ struct LocalExperts {
 /// Their experts: the same number in every layer, as wide as a dense feed-forward, weighted by a
 /// softmax over the chosen ones. ConfigError for what is not supported.
 void read_local_experts(HfConfig& config, const LocalExperts& defaults, ModelConfig& model);
+/// For such weights: ConfigError where a token has one expert, which `field` says.
+void refuse_weight_of_one(const HfConfig& config, std::string_view field, const ModelConfig& model);
 void expect_local_experts(const ModelConfig& model, FamilyChoices& choices);
 void write_local_experts(const ModelConfig& model, nlohmann::ordered_json& json);
 /// Names of a descendant of Llama whose experts are under `block_sparse_moe`.

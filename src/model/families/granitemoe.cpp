@@ -18,6 +18,7 @@ ModelConfig read_granitemoe(HfConfig& config) {
   expect_only(config, "position_embedding_type", config.text("position_embedding_type", "rope"),
               "rope");
   read_local_experts(config, {.experts = 8, .topk = 2}, model);
+  refuse_weight_of_one(config, "num_experts_per_tok", model);
   return model;
 }
 

@@ -47,10 +47,7 @@ ModelConfig read_minimax_m2(HfConfig& config) {
   model.qk_norm = true;
   model.qk_norm_per_head = false;
   read_local_experts(config, {.experts = kMiniMaxExperts, .topk = kMiniMaxChosen}, model);
-  VIADUCT_CHECK(ConfigError, model.moe.routing.topk > 1,
-                "{}: num_experts_per_tok {} is not supported (supported: at least 2; with 1 every "
-                "token would have the weight 1, whatever its router says)",
-                config.where(), model.moe.routing.topk);
+  refuse_weight_of_one(config, "num_experts_per_tok", model);
   model.moe.load_bias = true;
   model.moe.routing.score = ScoreFunction::sigmoid;
   read_fixed_choices(config);

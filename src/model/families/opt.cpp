@@ -113,7 +113,9 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily opt() {
-  return {"opt", "OPTForCausalLM", read_opt, write_opt, names(), resolve_opt};
+  ModelFamily family{"opt", "OPTForCausalLM", read_opt, write_opt, names(), resolve_opt};
+  family.positions_from_mask = true;
+  return family;
 }
 
 }  // namespace viaduct::families

@@ -100,6 +100,25 @@ TEST(HfVersions, DefaultsAreThoseOfTheFamily) {
   }
 }
 
+/// Without an object transformers 5 takes the class's positions; 4.56 heeds base and null.
+TEST(HfVersions, PositionsOfApertusThatTheyReadApartAreRefused) {
+  Json config = configs_of("5.24").at("apertus");
+  config.erase("rope_parameters");
+  const std::string unsaid = write_hf_config(read_hf_config(config.dump(), "config.json"));
+  config["rope_parameters"] = nullptr;
+  EXPECT_EQ(write_hf_config(read_hf_config(config.dump(), "config.json")), unsaid);
+  config["rope_theta"] = 12e6;  // the class's
+  EXPECT_EQ(write_hf_config(read_hf_config(config.dump(), "config.json")), unsaid);
+  config["rope_theta"] = 5000.0;
+  EXPECT_THAT(refusal(config), HasSubstr("rope_theta is 5000 without rope_scaling"));
+  config["rope_scaling"] = nullptr;
+  EXPECT_THAT(refusal(config), HasSubstr("rope_scaling is null without rope_parameters"));
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  const ModelConfig plain = read_hf_config(config.dump(), "config.json");
+  EXPECT_EQ(plain.rotary.scaling, RopeScalingKind::none);
+  EXPECT_EQ(plain.rotary.base, 5000);
+}
+
 TEST(HfVersions, AnEpsilonThatFp32RoundedIsTheSame) {
   Json config = configs_of("5.24").at("deepseek_v3");
   config["rms_norm_eps"] = static_cast<double>(1e-6f);
