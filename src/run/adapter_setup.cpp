@@ -116,7 +116,7 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
 std::optional<std::filesystem::path> adapter_place(const RunConfig& config) {
   if (!config.peft.adapter) return std::nullopt;
   const std::filesystem::path given = *config.peft.adapter;
-  const auto& load = config.checkpoint.load.value_or(std::nullopt);
+  const std::optional<std::string> load = config.checkpoint.load.value_or(std::nullopt);
   if (find_model(given) || !load || !has_latest(*load)) return given;
   const auto& step = config.checkpoint.ckpt_step;
   std::filesystem::path own =
