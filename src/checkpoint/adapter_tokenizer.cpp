@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_reader.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft_folder.h"
 
@@ -27,8 +29,11 @@ bool is_template(const std::string& name) {
 bool same_content(const std::string& name, const std::string& a, const std::string& b) {
   if (a == b) return true;
   if (!name.ends_with(".json")) return false;
-  const auto first = nlohmann::json::parse(a, nullptr, false);
-  return !first.is_discarded() && first == nlohmann::json::parse(b, nullptr, false);
+  try {
+    return parse_json<nlohmann::json>(a, name) == parse_json<nlohmann::json>(b, name);
+  } catch (const IoError&) {  // whoever reads it says what is wrong
+    return false;
+  }
 }
 
 std::vector<std::string> differing_files(const Texts& own, const Texts& model) {

@@ -116,9 +116,10 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
 std::optional<std::filesystem::path> adapter_place(const RunConfig& config) {
   if (!config.peft.adapter) return std::nullopt;
   const std::filesystem::path given = *config.peft.adapter;
-  const std::optional<std::string> load = config.checkpoint.load.value_or(std::nullopt);
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const std::optional<std::string> load = checkpoint.load.value_or(checkpoint.save);
   if (find_model(given) || !load || !has_latest(*load)) return given;
-  const auto& step = config.checkpoint.ckpt_step;
+  const auto& step = checkpoint.ckpt_step;
   std::filesystem::path own =
       std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
   return holds_adapter(own) ? own : given;
