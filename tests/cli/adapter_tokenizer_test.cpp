@@ -134,11 +134,11 @@ TEST_F(AdapterTokenizer, WithMoreTokensThanRowsIsRefused) {
   const std::string adapter = " --adapter " + at("peft");
   const Result used = generate("--model " + at("model") + adapter + " --prompt A");
   EXPECT_EQ(used.status, 2);
-  EXPECT_THAT(used.err, HasSubstr("its vocabulary of 2058 is larger than the model's"));
+  EXPECT_THAT(used.err, HasSubstr("its vocabulary of 2059 is larger than the model's"));
   const Result merged =
       run_viaduct("convert --from " + at("model") + adapter + " --to " + at("merged"));
   EXPECT_EQ(merged.status, 2);
-  EXPECT_THAT(merged.err, HasSubstr("the adapter's tokenizer has 2058 tokens"));
+  EXPECT_THAT(merged.err, HasSubstr("the adapter's tokenizer has 2059 tokens"));
 }
 
 }  // namespace
