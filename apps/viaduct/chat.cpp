@@ -57,8 +57,7 @@ void check_layout(const RunConfig& config) {
 }
 
 void set_sampling(Prepared& prepared, const Arguments& arguments) {
-  const GenerationDefaults defaults =
-      read_generation_defaults(open_tokenizer_files(prepared.setup.tokenizer_folder));
+  const GenerationDefaults defaults = read_generation_defaults(prepared.setup.tokenizer_files);
   GenerateOptions& options = prepared.work.options;
   options.sampling = arguments.sampling.over(defaults.sampling.over({}));
   check(options.sampling);

@@ -35,7 +35,7 @@ struct Arguments : GenerationArguments {
 
 PromptLines read_standard_input(const Launch& launch) {
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
-                "-: standard input reaches one of the {} processes; use --prompt-file",
+                "-: standard input reaches one of the {} processes; use --prompt-file FILE",
                 launch.ranks);
   // If the first line is an object, all lines are JSONL.
   return read_prompt_lines(std::cin, "standard input", std::cin.peek() == '{');
@@ -45,9 +45,10 @@ PromptLines read_standard_input(const Launch& launch) {
 PromptLines read_lines(Arguments& arguments, const Launch& launch) {
   auto& rest = arguments.inference.overrides;
   const auto dash = std::find(rest.begin(), rest.end(), "-");
-  const bool from_input = dash != rest.end();
-  if (from_input) rest.erase(dash);
-  const int sources = (from_input ? 1 : 0) + (arguments.prompts.empty() ? 0 : 1) +
+  const bool has_dash = dash != rest.end();
+  if (has_dash) rest.erase(dash);
+  const bool from_input = has_dash || arguments.prompt_file == "-";
+  const int sources = (has_dash ? 1 : 0) + (arguments.prompts.empty() ? 0 : 1) +
                       (arguments.prompt_file.empty() ? 0 : 1);
   VIADUCT_CHECK(ConfigError, sources == 1,
                 "viaduct generate: expected one of --prompt TEXT…, --prompt-file FILE and - "
@@ -182,7 +183,7 @@ Subcommand add_generate(CLI::App& root) {
                   "Texts to continue; tokens that the tokenizer puts before a text are added");
   app->add_option("--prompt-file", arguments->prompt_file,
                   "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field "
-                  "prompt, and adapter (a NAME of --adapter)")
+                  "prompt, and adapter (a NAME of --adapter); -: standard input")
       ->check(not_empty());
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Maximum new tokens; by default 128, or fewer if the model has no more positions")

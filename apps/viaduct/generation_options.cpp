@@ -11,16 +11,16 @@
 namespace viaduct::cli {
 
 OverrideScope generation_scope(std::string command) {
-  return {
-      std::move(command),
-      {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
-       "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
-       "model.expert_model_parallel_size", "model.expert_tensor_parallel_size",
-       "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
-       "model.num_layers_in_last_pipeline_stage", "model.packed_weights", "model.pipeline_dtype",
-       "model.pipeline_model_parallel_layout", "model.pipeline_model_parallel_size",
-       "model.sequence_parallel", "model.tensor_model_parallel_size",
-       "model.virtual_pipeline_model_parallel_size", "peft.base_format"}};
+  return {std::move(command),
+          {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
+           "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
+           "model.expert_model_parallel_size", "model.expert_tensor_parallel_size",
+           "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
+           "model.num_layers_in_last_pipeline_stage", "model.packed_weights",
+           "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
+           "model.pipeline_model_parallel_size", "model.sequence_parallel",
+           "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size",
+           "peft.base_format", "tokenizer.tokenizer_model"}};
 }
 
 void add_sampling(CLI::App& app, GivenSampling& sampling, uint64_t& seed,

@@ -63,17 +63,22 @@ void check_same_base(const std::string& stored, const std::string& now, const st
                 where, described(then, where), described(here, where), advice);
 }
 
-void check_adapter_base(const std::filesystem::path& adapter, const AdapterBase& base) {
-  const std::filesystem::path file = adapter / kBaseFile;
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return;
-  constexpr size_t kLargest = size_t{1} << 20;
-  check_same_base(
-      read_file(file, kLargest), base_text(base), file.string(),
-      "; give the model that it names, or take the adapter off its run: viaduct convert "
-      "--from " +
-          adapter.string() +
-          " --to DIR writes a folder of PEFT, which is used on any model that it fits");
+void check_adapter_bases(const std::vector<std::filesystem::path>& adapters,
+                         const AdapterBase& base) {
+  std::string now;
+  for (const std::filesystem::path& adapter : adapters) {
+    const std::filesystem::path file = adapter / kBaseFile;
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) continue;
+    if (now.empty()) now = base_text(base);
+    constexpr size_t kLargest = size_t{1} << 20;
+    check_same_base(
+        read_file(file, kLargest), now, file.string(),
+        "; give the model that it names, or take the adapter off its run: viaduct convert "
+        "--from " +
+            adapter.string() +
+            " --to DIR writes a folder of PEFT, which is used on any model that it fits");
+  }
 }
 
 }  // namespace viaduct

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/model_folder.h"
 
@@ -28,8 +29,9 @@ std::string base_text(const AdapterBase& base);
 void check_same_base(const std::string& stored, const std::string& now, const std::string& where,
                      const std::string& advice);
 
-/// The same of an adapter's folder, as open_adapter found it: reads the weights if it is of a run,
-/// whose base.json says on which model. A folder of PEFT says nothing, and fits any.
-void check_adapter_base(const std::filesystem::path& adapter, const AdapterBase& base);
+/// The same of folders of adapters, as open_adapter found them: reads the weights, once, if any is
+/// of a run, whose base.json says on which model. A folder of PEFT says nothing, and fits any.
+void check_adapter_bases(const std::vector<std::filesystem::path>& adapters,
+                         const AdapterBase& base);
 
 }  // namespace viaduct

@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/adapter_base.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/convert_adapter.h"
 #include "checkpoint/fp8_blocks.h"
 #include "checkpoint/fused_experts.h"
@@ -50,6 +51,7 @@ struct Input {
   std::string config;                             // the text of a config.json of plain weights
   std::vector<std::string> side_files;            // names in the folder
   std::map<std::string, std::string> side_texts;  // further side files, by name
+  bool texts_alone = false;                       // side_texts stand for those of the folder
   std::vector<std::string> notes;
 };
 
@@ -128,19 +130,26 @@ std::map<std::string, std::string> tokenizer_texts(const Input& input) {
   std::map<std::string, std::string> texts = input.side_texts;
   for (const std::string& name : input.side_files)
     texts[name] = read_file(input.folder.path / name);
-  if (input.folder.kind == ModelFolderKind::gguf) return texts;
+  if (input.folder.kind == ModelFolderKind::gguf || input.texts_alone) return texts;
   if (auto config = stored_tokenizer_configuration(TokenizerFiles(input.folder.path)))
     texts[kTokenizerConfigurationFile] = *std::move(config);
   return texts;
 }
 
-/// The same for who reads them. `changed`: not as the folder has them.
-TokenizerFiles tokenizer_files_of(const Input& input, bool changed) {
-  if (!changed && input.folder.kind != ModelFolderKind::gguf)
+/// The same for who reads them.
+TokenizerFiles tokenizer_files_of(const Input& input) {
+  if (!input.texts_alone && input.folder.kind != ModelFolderKind::gguf)
     return TokenizerFiles(input.folder.path);
   std::map<std::string, std::string> texts = input.side_texts;
   if (input.folder.kind != ModelFolderKind::gguf) texts["config.json"] = input.config;
   return {input.folder.path, std::move(texts)};
+}
+
+/// The side files of the result, whatever the folder has.
+void take_texts(std::map<std::string, std::string> texts, Input& input) {
+  input.side_files.clear();
+  input.side_texts = std::move(texts);
+  input.texts_alone = true;
 }
 
 /// Gives the input further tokens; what that changed, for people.
@@ -151,14 +160,14 @@ std::string take_new_tokens(Input& input, const NewTokensRequest& request) {
   input.weights = std::move(extended.weights);
   input.model = std::move(extended.model);
   input.config = std::move(extended.config);
-  input.side_files.clear();
-  input.side_texts = std::move(extended.files);
+  take_texts(std::move(extended.files), input);
   input.notes.insert(input.notes.end(), extended.notes.begin(), extended.notes.end());
   return extended.summary;
 }
 
-/// Gives the input the rows that an adapter has for further tokens.
-void take_rows_of(const std::filesystem::path& adapter, Input& input) {
+/// Gives the input the rows that an adapter has for further tokens. `own`: the adapter has a
+/// tokenizer of its own.
+void take_rows_of(const std::filesystem::path& adapter, bool own, Input& input) {
   const int64_t rows = adapter_vocabulary(adapter, input.model), before = input.model.vocabulary;
   if (rows == before) return;
   input.weights =
@@ -166,10 +175,34 @@ void take_rows_of(const std::filesystem::path& adapter, Input& input) {
   input.model.vocabulary = rows;
   input.config = with_vocabulary(input.config, rows);
   input.notes.push_back(
-      fmt::format("{}: has {} rows of tokens, and the model {}: the result has the adapter's, and "
-                  "the tokenizer "
-                  "files of {}, which may lack these tokens",
-                  adapter.string(), rows, before, input.folder.path.string()));
+      fmt::format("{}: has {} rows of tokens, and the model {}: the result has the adapter's{}",
+                  adapter.string(), rows, before,
+                  own ? ""
+                      : ", and the tokenizer files of " + input.folder.path.string() +
+                            ", which may lack these tokens"));
+}
+
+/// The number of tokens of an adapter's tokenizer; nothing for one that is copied and not read.
+std::optional<int64_t> tokens_of(const AdapterTokenizer& tokenizer, const std::string& config) {
+  try {
+    return load_tokenizer(tokenizer.files(config)).vocab_size();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// Gives the input the tokenizer and the chat templates of an adapter.
+void take_tokenizer_of(AdapterTokenizer tokenizer, Input& input) {
+  const auto tokens = tokens_of(tokenizer, input.config);
+  VIADUCT_CHECK(ConfigError, !tokens || *tokens <= input.model.vocabulary,
+                "{}: the adapter's tokenizer has {} tokens, and model and adapter have {} rows; "
+                "give the model with these tokens, as viaduct convert --add-tokens writes it",
+                tokenizer.folder.string(), tokens.value_or(0), input.model.vocabulary);
+  input.notes.push_back(
+      fmt::format("the result has the tokenizer and chat template of the adapter, {}, which "
+                  "differ from those of {}",
+                  tokenizer.text(), input.folder.path.string()));
+  take_texts(std::move(tokenizer.texts), input);
 }
 
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
@@ -203,7 +236,7 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
         "different model{}",
         to.string(), further, own_names_text(from.model, config));
   }
-  if (from.folder.kind != ModelFolderKind::gguf)
+  if (from.folder.kind != ModelFolderKind::gguf && !from.texts_alone)
     copy_model_side_files(from.folder.path, unfinished.path());
   for (const auto& [name, text] : from.side_texts) {
     const std::filesystem::path file = unfinished.path() / name;
@@ -347,9 +380,11 @@ Converted convert_model(const ConvertSettings& settings) {
   if (settings.adapter) {
     // In FP32 where the export rounds: once.
     const auto wide = settings.dtype ? std::optional(DType::f32) : std::nullopt;
-    take_rows_of(*settings.adapter, from);
+    auto tokenizer = tokenizer_of_adapter(*settings.adapter, given.path);
+    take_rows_of(*settings.adapter, tokenizer.has_value(), from);
+    if (tokenizer) take_tokenizer_of(*std::move(tokenizer), from);
     PeftAdapter adapter = open_adapter(*settings.adapter, from.model);
-    check_adapter_base(adapter.folder, {given});
+    check_adapter_bases({adapter.folder}, {given});
     from.weights = merge_adapter(std::move(from.weights), std::move(adapter), from.model, wide);
   }
   Converted result;
@@ -363,7 +398,7 @@ Converted convert_model(const ConvertSettings& settings) {
 
   result.notes = from.model.notes;
   result.notes.insert(result.notes.end(), from.notes.begin(), from.notes.end());
-  const TokenizerFiles side_files = tokenizer_files_of(from, settings.new_tokens.has_value());
+  const TokenizerFiles side_files = tokenizer_files_of(from);
   if (format == ModelFormat::hugging_face)
     add_export_notes(from.model, settings.to, side_files, result.notes);
   if (format == ModelFormat::gguf) {

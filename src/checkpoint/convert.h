@@ -3,7 +3,8 @@
 // converted one at a time. Between folders each keeps its name and, unless another format is
 // requested, its stored format; the files of model_side_file_names and config.json are copied
 // unchanged, except that torch_dtype of a Hugging Face folder is set to the format of its tensors,
-// and quantization_config describes them.
+// and quantization_config describes them. A merged adapter's own tokenizer files take the place of
+// the model's (adapter_tokenizer.h).
 
 #include <filesystem>
 #include <functional>

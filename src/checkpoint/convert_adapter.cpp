@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/adapter_base.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/peft_folder.h"
@@ -35,7 +36,8 @@ Converted convert_adapter(const ConvertSettings& settings, const ModelFolder& fr
                 settings.dtype ? "--dtype" : "the layout");
   const ModelConfig model = read_model_config(from);
   const PeftAdapter adapter = open_adapter(from.path, model);
-  const WrittenAdapter written = write_peft_folder(adapter, model, settings.to);
+  const WrittenAdapter written =
+      write_peft_folder(adapter, model, settings.to, model_side_texts(from.path));
   return {settings.to, written.tensors, written.bytes, {}, {}};
 }
 
@@ -59,10 +61,17 @@ Converted convert_adapter_only(const ConvertSettings& settings, const ModelFolde
                 settings.to.string());
   const ModelConfig model = read_model_config(from);
   const PeftAdapter adapter = open_adapter(*settings.adapter, model);
-  check_adapter_base(adapter.folder, {from});
+  check_adapter_bases({adapter.folder}, {from});
   const WrittenAdapter written =
       write_gguf_adapter(settings.to, settings.to.stem().string(), model, adapter);
-  return {settings.to, written.tensors, written.bytes, {}, model.notes};
+  Converted result{settings.to, written.tensors, written.bytes, {}, model.notes};
+  if (const auto own = tokenizer_of_adapter(*settings.adapter, from.path)) {
+    result.notes.push_back(fmt::format(
+        "{}: the adapter has a tokenizer or chat template of its own, and llama.cpp takes those of "
+        "the model's file; merged (without --adapter-only) the file has the adapter's",
+        own->text()));
+  }
+  return result;
 }
 
 }  // namespace viaduct

@@ -1,7 +1,7 @@
 #pragma once
-// A source in which some tensors have all experts of a layer, seen through a list of the matrices
-// of single experts. Which they are, and what they are called, the list says: fused_experts.h and
-// separate_experts.h make it.
+// A source in which some tensors have all experts of a layer, or other names, seen through a list
+// of the matrices of single experts. Which they are, and what they are called, the list says:
+// fused_experts.h, separate_experts.h and text_half_weights.h make it.
 
 #include <memory>
 #include <string>

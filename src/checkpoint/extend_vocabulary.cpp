@@ -15,8 +15,7 @@
 namespace viaduct {
 namespace {
 
-constexpr const char *kConfig = "config.json", *kVocabulary = "vocab_size",
-                     *kTextPart = "text_config";
+constexpr const char* kConfig = "config.json";
 
 Tokenizer tokenizer_of(const std::map<std::string, std::string>& files,
                        const std::filesystem::path& where) {
@@ -78,13 +77,7 @@ std::vector<NewRow> rows_of_texts(const Tokenizer& tokenizer,
 
 std::string with_vocabulary(const std::string& config, int64_t rows) {
   auto json = parse_json<nlohmann::ordered_json>(config, kConfig);
-  const auto text = json.find(kTextPart);
-  if (text != json.end() && text->is_object() && text->contains(kVocabulary)) {
-    (*text)[kVocabulary] = rows;
-    if (json.contains(kVocabulary)) json[kVocabulary] = rows;
-  } else {
-    json[kVocabulary] = rows;
-  }
+  json["vocab_size"] = rows;
   std::string written = json.dump(2) + "\n";
   const int64_t read = read_hf_config(written, kConfig).vocabulary;
   VIADUCT_CHECK(ConfigError, read == rows,

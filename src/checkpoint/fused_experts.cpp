@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "checkpoint/expert_slices.h"
+#include "model/adapter_modules.h"
 #include "model/parameter_maker.h"
 
 namespace viaduct {
@@ -35,10 +36,6 @@ std::optional<ExpertName> parse(const std::string& text, const std::vector<std::
   }
   if (std::find(fused.begin(), fused.end(), parsed.name) == fused.end()) return std::nullopt;
   return parsed;
-}
-
-std::string last_part(const std::string& name) {
-  return name.substr(name.rfind('.') + 1);
 }
 
 }  // namespace

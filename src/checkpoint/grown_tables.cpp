@@ -133,6 +133,17 @@ class GrownTables final : public DerivedSource {
                 destination + (border - piece.begin) * bytes, bytes);
   }
 
+  // A grown table is expanded: the means that its new rows are need not be values of blocks.
+  std::optional<GgufTensorType> block_type(const std::string& name) const override {
+    return tails_.contains(name) ? std::nullopt : stored_->block_type(name);
+  }
+  void read_blocks(const std::string& name, int64_t row, int64_t column, int64_t columns,
+                   std::byte* destination) const override {
+    if (tails_.contains(name))
+      return TensorSource::read_blocks(name, row, column, columns, destination);
+    stored_->read_blocks(name, row, column, columns, destination);
+  }
+
  private:
   Tail make_tail(const std::string& name, Shape shape, const std::vector<NewRow>& fresh) const {
     const Tensor table = stored_->tensor(name);

@@ -21,8 +21,9 @@ struct NewRow {
 /// `stored`, the weights of `model`, with `rows` ≥ model.vocabulary rows in the token embedding,
 /// the head with its bias, and their copies in layers of multi-token prediction; a head that shares
 /// the embedding still does. `fresh`, ascending by row, are set: all rows from model.vocabulary on,
-/// and any before. Means are computed in FP64 and rounded once to the table's format. Reads the
-/// rows that it needs. IoError if a table has other rows than the model.
+/// and any before. Means are computed in FP64 and rounded once to the table's format; the tables
+/// are read for them here, once. Other tensors keep their quantized blocks; a grown table has none.
+/// IoError if a table has other rows than the model.
 std::unique_ptr<TensorSource> grow_tables(std::unique_ptr<TensorSource> stored,
                                           const ModelConfig& model, int64_t rows,
                                           const std::vector<NewRow>& fresh);

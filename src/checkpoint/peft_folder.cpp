@@ -94,6 +94,10 @@ bool holds_adapter(const std::filesystem::path& folder) {
   return has(folder, kAdapterConfigFile) && !has(folder, kAdapterWeightsFile);
 }
 
+std::filesystem::path adapter_folder(const std::filesystem::path& adapter) {
+  return open_files(adapter).folder;
+}
+
 std::optional<std::filesystem::path> model_under_adapter(const std::filesystem::path& given) {
   std::filesystem::path folder = find_model(given).value_or(given);
   if (holds_hugging_face_model(folder)) return std::nullopt;
@@ -184,7 +188,8 @@ PeftAdapter open_adapter(const std::filesystem::path& given, const ModelConfig& 
 }
 
 WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
-                                 const std::filesystem::path& name) {
+                                 const std::filesystem::path& name,
+                                 const std::map<std::string, std::string>& further) {
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(name).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
@@ -204,6 +209,10 @@ WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& 
                     });
   adapter.tensors->check_read();
   write_file_atomically(unfinished.path() / kAdapterConfigFile, form.config);
+  for (const auto& [file, text] : further) {
+    create_folder((unfinished.path() / file).parent_path());
+    write_file_atomically(unfinished.path() / file, text);
+  }
   unfinished.finish();
   WrittenAdapter written;
   for (const TensorInfo& info : form.infos) {

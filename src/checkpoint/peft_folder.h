@@ -33,6 +33,10 @@ bool holds_adapter(const std::filesystem::path& folder);
 /// the model or that the settings do not explain: which, their shapes, the nearest names.
 PeftAdapter open_adapter(const std::filesystem::path& folder, const ModelConfig& model);
 
+/// Where the files of an adapter (as of open_adapter) are: PEFT's folder, or the step. Errors as
+/// there for a path that is no adapter.
+std::filesystem::path adapter_folder(const std::filesystem::path& adapter);
+
 /// The model under an adapter: what base_model_name_or_path of its adapter_config.json names, a
 /// path or a name of the Hub (base/hub_cache.h). Nothing if `folder` (as of open_adapter) holds a
 /// model. ConfigError if the file names none, or one that is not there.
@@ -51,11 +55,12 @@ std::string peft_config_text(const AdapterSettings& settings, const ModelConfig&
 
 /// Writes PEFT's folder `to`, which is new or empty, whole or not at all. Tensors are FP32, or as
 /// stored; those of experts are fused as transformers 5 has them. ConfigError for adapters of
-/// experts that PEFT cannot hold.
+/// experts that PEFT cannot hold. `further`: files beside them, by name.
 struct WrittenAdapter {
   int64_t tensors = 0, bytes = 0;
 };
 WrittenAdapter write_peft_folder(const PeftAdapter& adapter, const ModelConfig& model,
-                                 const std::filesystem::path& to);
+                                 const std::filesystem::path& to,
+                                 const std::map<std::string, std::string>& further = {});
 
 }  // namespace viaduct

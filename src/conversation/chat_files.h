@@ -50,8 +50,8 @@ struct ProblemCount {
 struct ChatFilesResult {
   int64_t conversations = 0;  ///< valid ones
   int64_t rows = 0, tokens = 0, scored = 0;
-  int64_t own_rows = 0;  ///< of one answer each (ConversationTexts::own)
-  int64_t bytes = 0;     ///< of text, unpacked
+  int64_t own_rows = 0;               ///< of one answer each (ConversationTexts::own)
+  int64_t bytes = 0;                  ///< of text, unpacked
   int64_t overlong = 0, longest = 0;  ///< before rows are cut or dropped
   int64_t longest_written = 0;
   int64_t unfit = 0;    ///< of those: dropped, since an answer and its question are too long

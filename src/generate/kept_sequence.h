@@ -20,9 +20,8 @@ class KeptSequence {
   /// Continues a prompt, with the tokens that `generate` would choose up to rounding: it feeds the
   /// tokens behind the longest beginning that prompt and cache have in common, at least the last
   /// one; a cache that goes on differently is cut there, and one of another adapter is dropped.
-  /// `take` as TakeToken. All ranks of the
-  /// model make the same call and get the same result. Errors as `generate`; the cache stays usable
-  /// after them.
+  /// `take` as TakeToken. All ranks of the model make the same call and get the same result. Errors
+  /// as `generate`; the cache stays usable after them.
   Generated answer(const Prompt& prompt, const GenerateOptions& options,
                    FunctionRef<bool(int32_t id)> take);
 

@@ -54,13 +54,6 @@ std::string misfit(BaseFormat format, const ModelConfig& model, int64_t ranks,
 
 }  // namespace
 
-std::optional<BaseFormat> base_format(const PeftConfig& config) {
-  if (!config.base_format) return std::nullopt;
-  if (*config.base_format == "nf4") return BaseFormat::nf4;
-  if (*config.base_format == "blocks") return BaseFormat::blocks;
-  return *config.base_format == "fp8" ? BaseFormat::fp8 : BaseFormat::bf16;
-}
-
 std::string base_format_problem(BaseFormat format, const ModelConfig& model, int tensor_ranks,
                                 const BlockTypes& blocks) {
   if (model.moe.any() || model.latent.any())

@@ -1,19 +1,15 @@
 #pragma once
-// The format of the frozen weights under adapters: what section `peft` asks for, and whether the
-// model's layers can be cut so.
+// The format of the frozen weights under adapters (peft.base_format): whether the model's layers
+// can be cut so.
 
 #include <map>
-#include <optional>
 #include <string>
 
-#include "model/adapter_config.h"
 #include "model/model_config.h"
+#include "nn/parameter.h"
 #include "tensor/gguf_types.h"
 
 namespace viaduct {
-
-/// peft.base_format; none: the recipe's.
-std::optional<BaseFormat> base_format(const PeftConfig& config);
 
 /// The tensors of a GGUF file that stay as they are with BaseFormat::blocks (AdapterSettings).
 using BlockTypes = std::map<std::string, GgufTensorType>;

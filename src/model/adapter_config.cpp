@@ -83,7 +83,6 @@ FieldGroup peft_fields(PeftConfig& config) {
       .field("dropout_position", config.dropout_position,
              "Where that dropout is: pre, on what adapters read; post, on what they add "
              "(Megatron-Bridge's; PEFT has pre alone).")
-      .one_of({"pre", "post"})
       .on_resume(resume::said("dropout is there from here on"));
   constexpr const char* kLater = "further kinds of adapters";
   group.field("lora_B_init_method", config.lora_B_init_method, "How B begins.")
@@ -96,7 +95,6 @@ FieldGroup peft_fields(PeftConfig& config) {
           "How the frozen linear layers of the blocks are stored: bf16, fp8 (blocks of 128), nf4 "
           "(QLoRA: 4 bits with double quantization), blocks (as a GGUF file has them: Q8_0, Q4_K, "
           "…); null: in the format of the recipe, and of a run that trains on a GGUF file blocks.")
-      .one_of({"bf16", "fp8", "nf4", "blocks"})
       .on_resume(resume::said("the frozen weights are rounded otherwise from here on"));
   return group;
 }

@@ -1,14 +1,21 @@
 #pragma once
 // Section `peft`: low-rank adapters on a frozen model.
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
 #include "nn/adapter_settings.h"
 
 namespace viaduct {
+
+enum class DropoutPosition { pre, post };
+constexpr auto choice_names(DropoutPosition) {
+  return std::to_array<std::string_view>({"pre", "post"});
+}
 
 struct PeftConfig {
   std::optional<std::string> scheme;   // null: all weights are trained
@@ -20,9 +27,9 @@ struct PeftConfig {
   Value rank_pattern, alpha_pattern;  // maps of a regular expression to a number
   std::string lora_A_init_method = "kaiming";
   double lora_plus_ratio = 1;
-  std::optional<std::string> base_format;  // of the frozen linear layers
+  std::optional<BaseFormat> base_format;  // of the frozen linear layers; null: the recipe's
   double dropout = 0;
-  std::string dropout_position = "pre";
+  DropoutPosition dropout_position = DropoutPosition::pre;
   std::vector<std::string> train;
   std::string lora_B_init_method = "zero";  // planned
 

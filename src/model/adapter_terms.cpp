@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "model/parameter_maker.h"
+#include "model/part_list.h"
 
 namespace viaduct {
 
@@ -18,7 +19,7 @@ LowRankTerms ParameterMaker::column_terms(const std::string& path, const std::ve
     const std::vector<Piece> own(pieces.begin() + static_cast<std::ptrdiff_t>(begin),
                                  pieces.begin() + static_cast<std::ptrdiff_t>(end));
     const std::vector<Part> earlier = column_parts(before, "", 1, false);
-    const int64_t first = earlier.empty() ? 0 : earlier.back().storage_row + earlier.back().rows();
+    const int64_t first = rows_of(earlier);
     std::vector<Piece> named = own;
     for (Piece& piece : named) piece.name = kAdapterPrefix + piece.name;
     adapted.push_back({pieces[begin].name, *shape,
@@ -63,7 +64,7 @@ LowRankTerms ParameterMaker::terms(const std::string& path, const std::vector<Ad
     }
     part.storage_row = first;
     a.parts.push_back(std::move(part));
-    const int64_t features = piece.b.back().storage_row + piece.b.back().rows();
+    const int64_t features = rows_of(piece.b);
     Parameter b = matrix(path + ".lora_B." + std::to_string(made.size()), features, rank);
     b.adapter = b.decoupled_rate = true;
     b.init = {InitKind::constant, 0, 0};

@@ -121,7 +121,7 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout", c.residual_scale),
       nullptr};
-  parts.norms_after_rotary = c.qk_norm_after_rotary;
+  parts.norms_after_rotary = c.qk_norm && c.qk_norm_after_rotary;
   parts.linear_bias = m.linear_bias;
   parts.relative = m.relative;
   if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
@@ -169,7 +169,8 @@ std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
   std::vector<ParameterMaker::Rows> down{{at(m.names.kv_down), sizes.kv_rank + sizes.rotary_dim}};
   if (compressed) down.insert(down.begin(), {at(m.names.q_down), sizes.q_rank});
   std::optional<Norm> query_norm;
-  if (compressed) query_norm = norm(".query_norm", m.names.q_down_norm, sizes.q_rank, sizes.norm_eps);
+  if (compressed)
+    query_norm = norm(".query_norm", m.names.q_down_norm, sizes.q_rank, sizes.norm_eps);
   LatentAttentionParts parts{
       norm(".input_norm", m.names.input_norm, c.hidden, 0),
       ReplicatedLinear(m.make.replicated_matrix(path + ".down", down, c.hidden),

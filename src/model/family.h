@@ -34,6 +34,8 @@ struct ModelFamily {
   /// Of the encoder of an encoder-decoder model; `names` are those of its decoder then, with what
   /// the two share.
   TensorNames encoder_names = {};
+  /// Hugging Face's code of the family counts positions over the visible tokens of a mask alone.
+  bool positions_from_mask = false;
 };
 
 /// All families, in alphabetical order.

@@ -50,7 +50,7 @@ void resolve_common(ModelFields& m) {
   m.attention_temperature_length.resolve(std::nullopt);
   m.softmax_type.resolve("vanilla");
   m.attention_backend.resolve("flash");
-  m.position_embedding_type.resolve("rope");
+  m.position_embedding_type.resolve(PositionKind::rotary);
   m.alibi_bias_max.resolve(8.0);
   m.rotary_base.resolve(10000.0);
   m.rotary_percent.resolve(1.0);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "model/attention_check.h"
 #include "model/family.h"
 #include "model/moe_fields.h"
 #include "model/parameter_maker.h"
@@ -12,38 +13,6 @@
 namespace viaduct {
 
 namespace {
-
-void check_latent_attention(const ModelConfig& c, std::vector<std::string>& problems) {
-  const LatentSizes& sizes = c.latent;
-  if (!sizes.any()) return;
-  const auto expect = [&](bool holds, const char* field, auto&& expected, auto&& found) {
-    if (!holds)
-      problems.push_back(fmt::format("model.{}: {} with multi_latent_attention, expected {}", field,
-                                     found, expected));
-  };
-  expect(sizes.q_rank >= 0, "q_lora_rank", "at least 1, or null", sizes.q_rank);
-  expect(sizes.plain_dim >= 1, "qk_head_dim", "at least 1", sizes.plain_dim);
-  expect(sizes.rotary_dim >= 2 && sizes.rotary_dim % 2 == 0, "qk_pos_emb_head_dim",
-         "an even number", sizes.rotary_dim);
-  expect(sizes.value_dim >= 1, "v_head_dim", "at least 1", sizes.value_dim);
-  expect(sizes.norm_eps >= 0 && std::isfinite(sizes.norm_eps), "latent_layernorm_epsilon",
-         "a number above 0, or null", sizes.norm_eps);
-  expect(c.head_dim == sizes.plain_dim + sizes.rotary_dim, "kv_channels",
-         fmt::format("qk_head_dim + qk_pos_emb_head_dim = {}", sizes.plain_dim + sizes.rotary_dim),
-         c.head_dim);
-  expect(c.kv_heads == c.heads, "num_query_groups",
-         fmt::format("num_attention_heads = {}", c.heads), c.kv_heads);
-  expect(c.qk_norm, "qk_layernorm", "true (norms on the compressed vectors)", "false");
-  expect(c.norm == NormKind::rms_norm, "normalization", "RMSNorm", "LayerNorm");
-  expect(c.positions == PositionKind::rotary && c.rotary.width == sizes.rotary_dim,
-         "position_embedding_type", "rope over qk_pos_emb_head_dim", "another one");
-  expect(!c.qk_norm_after_rotary, "qk_layernorm_after_rope", "false", "true");
-  expect(!c.qkv_bias, "add_qkv_bias", "false", "true");
-  expect(!c.output_norms, "post_sublayer_norm", "false", "true");
-  expect(!c.parallel_block, "parallel_block", "false", "true");
-  expect(!c.qk_norm_own_weights, "qk_layernorm_own_weights", "false", "true");
-  expect(!c.attention_sinks, "softmax_type", "vanilla", "learnable");
-}
 
 /// Features beyond a plain gated activation that only experts can have.
 void check_experts_extras(const ModelConfig& c, std::vector<std::string>& problems) {
@@ -66,41 +35,9 @@ void check_experts_extras(const ModelConfig& c, std::vector<std::string>& proble
     problems.push_back("model.moe_router_linear_bias: true needs num_moe_experts, which is null");
 }
 
-void check_above_zero(const char* name, double value, std::vector<std::string>& problems) {
+void check_above_zero(const std::string& name, double value, std::vector<std::string>& problems) {
   if (!(value > 0 && std::isfinite(value)))
     problems.push_back(fmt::format("model.{}: {}, expected a number above 0", name, value));
-}
-
-/// Norms without weights, attention in chunks, and the temperature of layers without positions.
-void check_llama4_attention(const ModelConfig& c, std::vector<std::string>& problems) {
-  if (!c.chunks.empty() && static_cast<int64_t>(c.chunks.size()) != c.layers) {
-    problems.push_back(
-        fmt::format("model.attention_chunk_layers: {} for {}",
-                    counted(static_cast<int64_t>(c.chunks.size()), "entry", "entries"),
-                    counted(c.layers, "layer")));
-  }
-  const auto refuse_norm = [&](bool refused, const char* with) {
-    if (c.qk_l2_norm && refused)
-      problems.push_back(fmt::format("model.qk_l2_norm: true is not implemented with {}", with));
-  };
-  refuse_norm(c.qk_norm, "qk_layernorm");
-  refuse_norm(c.latent.any(), "multi_latent_attention");
-  refuse_norm(c.positions != PositionKind::rotary, "positions other than rope");
-  // The norm stands after the rotation in Llama 4.
-  refuse_norm(c.rotary.attention_factor != 1,
-              "a rope_scaling that lengthens heads (yarn, longrope)");
-  const NoRopeTemperature& temperature = c.no_rope_temperature;
-  if (!temperature.any()) return;
-  check_above_zero("no_rope_temperature_scale", temperature.scale, problems);
-  if (temperature.length < 1)
-    problems.push_back(fmt::format("model.no_rope_temperature_length: {}, expected at least 1",
-                                   temperature.length));
-  if (c.latent.any() || c.head_dim % 2 != 0) {
-    problems.push_back(fmt::format(
-        "model.no_rope_temperature_scale: {} needs heads of an even size (kv_channels = {}) and no "
-        "multi_latent_attention",
-        temperature.scale, c.head_dim));
-  }
 }
 
 void check_linear_bias(const ModelConfig& c, std::vector<std::string>& problems) {
@@ -125,15 +62,6 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
         "model.pre_sublayer_norm: false needs post_sublayer_norm, which is false: the block would "
         "have no norms");
   }
-  if (c.qk_norm && c.qk_norm_own_weights && !c.qk_norm_per_head) {
-    problems.push_back(
-        "model.qk_layernorm_own_weights: true needs qk_layernorm_per_head, which is false");
-  }
-  if (c.qk_norm && c.qk_norm_own_weights && c.norm_weight_offset != 0) {
-    problems.push_back(
-        "model.qk_layernorm_own_weights: true is not implemented with "
-        "layernorm_zero_centered_gamma");
-  }
   if (c.shared_norm && !c.parallel_block) {
     problems.push_back(
         "model.parallel_block_shared_norm: true needs parallel_block, which is false");
@@ -154,7 +82,6 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
                     "experts, found gated_linear_unit = {}, num_moe_experts = {}",
                     c.gated, c.moe.experts));
   }
-  check_llama4_attention(c, problems);
   check_linear_bias(c, problems);
   check_above_zero("residual_multiplier", c.residual_scale, problems);
   check_above_zero("logit_multiplier", c.logit_scale, problems);
@@ -168,17 +95,32 @@ void check_block(const ModelConfig& c, std::vector<std::string>& problems) {
     check_above_zero("window_rotary_base", c.window_rotary_base, problems);
 }
 
+/// `knob`: of the setting, without its end.
+void check_steps(const std::string& knob, const AttentionTemperature& temperature,
+                 std::vector<std::string>& problems) {
+  check_above_zero(knob + "_scale", temperature.scale, problems);
+  if (temperature.length < 1)
+    problems.push_back(
+        fmt::format("model.{}_length: {}, expected at least 1", knob, temperature.length));
+}
+
 void check_temperature(const ModelConfig& c, std::vector<std::string>& problems) {
+  if (c.no_rope_temperature.any()) {
+    check_steps("no_rope_temperature", c.no_rope_temperature, problems);
+    if (c.latent.any() || c.head_dim % 2 != 0) {
+      problems.push_back(
+          fmt::format("model.no_rope_temperature_scale: {} needs heads of an even size "
+                      "(kv_channels = {}) and no multi_latent_attention",
+                      c.no_rope_temperature.scale, c.head_dim));
+    }
+  }
   if (!c.temperature.any()) return;
   const auto expect = [&](bool holds, const char* needed) {
     if (!holds)
       problems.push_back(fmt::format("model.attention_temperature_scale: {} needs {}",
                                      c.temperature.scale, needed));
   };
-  check_above_zero("attention_temperature_scale", c.temperature.scale, problems);
-  if (c.temperature.length < 1)
-    problems.push_back(fmt::format("model.attention_temperature_length: {}, expected at least 1",
-                                   c.temperature.length));
+  check_steps("attention_temperature", c.temperature, problems);
   const bool rotary = c.positions == PositionKind::rotary;
   expect(rotary, "position_embedding_type=rope");
   expect(!rotary || c.latent.any() || c.rotary.width == c.head_dim, "rotary_percent=1");
@@ -296,13 +238,7 @@ void check_model_config(const ModelConfig& c) {
         "size of a head",
         c.latent.any() ? "qk_pos_emb_head_dim" : "rotary_percent", c.rotary.width, c.head_dim));
   }
-  if (!c.windows.empty() && static_cast<int64_t>(c.windows.size()) != c.layers) {
-    problems.push_back(
-        fmt::format("model.window_layers: {} for {}",
-                    counted(static_cast<int64_t>(c.windows.size()), "sliding window"),
-                    counted(c.layers, "layer")));
-  }
-  check_latent_attention(c, problems);
+  check_attention(c, problems);
   Problems experts;
   check_moe_config(c.moe, c.layers, experts);
   problems.insert(problems.end(), experts.all().begin(), experts.all().end());

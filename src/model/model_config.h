@@ -4,22 +4,26 @@
 // `build_model` makes its layers. Lower folders do not depend on families.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "model/encoder_config.h"
 #include "nn/linear_bias.h"
 #include "nn/moe/moe_config.h"
-#include "nn/no_rope_temperature.h"
 #include "nn/rotary_table.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
 
 namespace viaduct {
 
-enum class PositionKind { learned, rotary, linear_bias, relative };
+enum class PositionKind { rotary, learned, linear_bias, relative };
+constexpr auto choice_names(PositionKind) {
+  return std::to_array<std::string_view>({"rope", "learned_absolute", "alibi", "relative"});
+}
 
 /// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
 /// values of all heads come from one compressed vector of a token, queries may.
@@ -97,7 +101,7 @@ struct ModelConfig {
   /// Layers with a window have this base and no scaling (Gemma 3); 0: they rotate like the others.
   double window_rotary_base = 0;
   std::vector<int64_t> no_rope;  // per layer, 1: its heads are not rotated (SmolLM 3); empty: none
-  NoRopeTemperature no_rope_temperature;  // of those layers
+  AttentionTemperature no_rope_temperature;  // of those layers
 
   bool qkv_bias = false, projection_bias = false, up_bias = false, down_bias = false;
   bool head_bias = false;  // on the logits (GPT-J, Phi)

@@ -1,5 +1,6 @@
 #include "model/model_fields.h"
 
+#include "model/attention_fields.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -8,11 +9,17 @@ constexpr std::string_view kDropout = "dropout has this rate from here on";
 
 // Far above any model, and low enough that products do not overflow.
 constexpr double kMostLayers = 1 << 14, kMostWidth = 1 << 22, kMostHeads = 1 << 16,
-                 kMostPositions = 1 << 26, kMostTokens = 1 << 26;
+                 kMostTokens = 1 << 26;
 
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   for (const ModelFamily& family : model_families()) names.push_back(family.model_type);
+  return names;
+}
+
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names = all_choices<ActivationKind>();
+  names.emplace_back(kXieluName);
   return names;
 }
 
@@ -107,7 +114,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation, xielu has two "
              "trained slopes a layer (Apertus).")
-      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu", "xielu"})
+      .one_of(activation_names())
       .constraint("xielu: not gated, without experts");
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
@@ -137,119 +144,13 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .constraint("without mtp_num_layers");
 }
 
-void add_attention(FieldGroup& group, ModelFields& config) {
-  group.field("qk_layernorm", config.qk_layernorm,
-              "Norms on query and key (Qwen 3); with multi_latent_attention on the compressed "
-              "vectors.");
-  group
-      .field("qk_layernorm_per_head", config.qk_layernorm_per_head,
-             "qk_layernorm: on each head; false: over all heads of query, and over all of key "
-             "(OLMoE).")
-      .constraint("false needs num_query_groups divisible by tp");
-  group
-      .field("qk_layernorm_after_rope", config.qk_layernorm_after_rope,
-             "qk_layernorm: after rotary positions (Hunyuan); false: before them (Qwen 3).")
-      .constraint("without multi_latent_attention");
-  group
-      .field("qk_layernorm_own_weights", config.qk_layernorm_own_weights,
-             "qk_layernorm on each head: with weights of the head's own, of the kind that "
-             "normalization says, without a bias (StableLM 2 12B, Command R+).")
-      .constraint("needs qk_layernorm_per_head, and family stablelm or cohere");
-  group
-      .field("qk_l2_norm", config.qk_l2_norm,
-             "Norms without weights on each head of query and key, in layers with rotary positions "
-             "(Llama 4).")
-      .constraint("needs rope; not with qk_layernorm or multi_latent_attention");
-  add_latent_fields(group, config.latent);
-  group
-      .field("window_size", config.window_size,
-             "Sliding window: keys that a query attends, itself included; null: all.")
-      .range(1)
-      .in("tokens");
-  group
-      .field(
-          "window_layers", config.window_layers,
-          "1 for a layer with the window, 0 for one without; empty: the window is on every layer.")
-      .range(0, 1)
-      .alias("window_attn_skip_freq")
-      .constraint("one entry per layer");
-  group
-      .field(
-          "attention_chunk_size", config.attention_chunk_size,
-          "Documents are cut into chunks of this many tokens, and a query attends to the keys of "
-          "its chunk alone (Llama 4); null: not cut.")
-      .range(1, kMostPositions)
-      .in("tokens")
-      .constraint("with context_parallel_size > 1 those layers need cp_comm_type=a2a");
-  group
-      .field("attention_chunk_layers", config.attention_chunk_layers,
-             "1 for a layer that attends in chunks, 0 for one that attends to the whole document; "
-             "empty: every layer does.")
-      .range(0, 1)
-      .constraint("one entry per layer");
-  group
-      .field("attn_logit_softcapping", config.attn_logit_softcapping,
-             "c · tanh(x / c) on attention scores; null: off.")
-      .positive();
-  group
-      .field("final_logit_softcapping", config.final_logit_softcapping,
-             "c · tanh(x / c) on the logits; null: off.")
-      .positive();
-  group
-      .field(
-          "softmax_scale", config.softmax_scale,
-          "Factor on query · key; null: 1 / sqrt(kv_channels), with multi_latent_attention times "
-          "the square of YaRN's mscale_all_dim factor (rope_scaling).")
-      .positive();
-  group
-      .field("attention_temperature_scale", config.attention_temperature_scale,
-             "s: queries at position p are multiplied by 1 + s · ln(1 + ⌊p / "
-             "attention_temperature_length⌋) (Ministral 3: 0.1); null: 1 everywhere.")
-      .positive()
-      .constraint(
-          "needs rope in whole heads of every layer (rotary_percent=1, no_rope_freq=[]), "
-          "one base of rotary positions, and attention that is not latent");
-  group
-      .field("attention_temperature_length", config.attention_temperature_length,
-             "Tokens from one step of attention_temperature_scale to the next; null: "
-             "max_position_embeddings.")
-      .range(1, kMostPositions)
-      .in("tokens");
-  group
-      .field("softmax_type", config.softmax_type,
-             "Attention's softmax. learnable: each head has one more logit, a parameter, in its "
-             "softmax, which weights no value (GPT-OSS's sinks).")
-      .one_of({"vanilla", "learnable"})
-      .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
-  group
-      .field("attention_backend", config.attention_backend,
-             "How attention is computed; auto: flash, which holds no score matrix. fused: cuDNN "
-             "on cuda, where it supports the call, and flash elsewhere (docs/cuda.md). unfused: a "
-             "chain of ops over a matrix [heads, queries, keys] in FP32.")
-      .one_of({"flash", "fused", "unfused"})
-      .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
-      .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
-      .alias("AttnBackend")
-      .on_resume(resume::free);
-  group
-      .field("masked_softmax_fusion", config.masked_softmax_fusion,
-             "attention_backend=unfused: scale, mask and softmax in one op; false: in three.")
-      .on_resume(resume::free);
-  group
-      .field("attention_softmax_in_fp32", config.attention_softmax_in_fp32,
-             "Attention's scores and probabilities are FP32 whatever the format of activations. "
-             "false, with attention_backend=unfused: scaled scores, probabilities and their "
-             "gradients are rounded to that format, maxima and sums stay FP32, and the softmax "
-             "runs in three ops.")
-      .constraint("false changes nothing under flash attention or FP32 activations")
-      .on_resume(resume::other_rounding);
+void add_positions(FieldGroup& group, ModelFields& config) {
   group
       .field(
           "position_embedding_type", config.position_embedding_type,
           "How positions enter. alibi: each head adds its slope times the distance of the key to "
           "its scores (Bloom, MPT); queries and keys have 8 more dims for it. relative: a learned "
           "bias of the scores, by bucket of distances (T5).")
-      .one_of({"rope", "learned_absolute", "alibi", "relative"})
       .constraint(
           "alibi: rows of at most 65536 tokens; no attn_logit_softcapping, softmax_type=learnable, "
           "multi_latent_attention nor fp8_dot_product_attention. relative: a family with tables "
@@ -382,7 +283,8 @@ FieldGroup model_fields(ModelFields& config) {
       .field("moe_router_linear_bias", config.moe_router_linear_bias,
              "A trained bias on the router's logits (GPT-OSS).")
       .constraint("needs num_moe_experts");
-  add_attention(group, config);
+  add_attention_fields(group, config);
+  add_positions(group, config);
   add_rest(group, config);
   return group;
 }

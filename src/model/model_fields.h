@@ -10,9 +10,13 @@
 #include "config/field.h"
 #include "model/encoder_fields.h"
 #include "model/latent_fields.h"
+#include "model/model_config.h"
 #include "model/moe_fields.h"
 
 namespace viaduct {
+
+/// The value of `activation_func` that is no ActivationKind: it has parameters (ops/xielu.h).
+inline constexpr const char* kXieluName = "xielu";
 
 struct ModelFields {
   // Source of the architecture.
@@ -66,7 +70,7 @@ struct ModelFields {
   Auto<bool> moe_router_linear_bias;
 
   // Positions.
-  Auto<std::string> position_embedding_type;
+  Auto<PositionKind> position_embedding_type;
   Auto<double> alibi_bias_max;
   EncoderFields encoder;
   Auto<double> rotary_base, rotary_percent;

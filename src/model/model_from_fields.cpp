@@ -14,56 +14,6 @@
 namespace viaduct {
 namespace {
 
-struct ActivationName {
-  const char* name;
-  ActivationKind kind;
-};
-constexpr ActivationName kActivations[] = {
-    {"gelu", ActivationKind::gelu}, {"gelu_tanh", ActivationKind::gelu_tanh},
-    {"silu", ActivationKind::silu}, {"quick_gelu", ActivationKind::quick_gelu},
-    {"relu", ActivationKind::relu}, {"squared_relu", ActivationKind::squared_relu},
-};
-
-/// Not a kind of ops/activation.h: it has parameters.
-constexpr const char* kXieluName = "xielu";
-
-std::string activation_name(ActivationKind kind) {
-  for (const auto& known : kActivations) {
-    if (known.kind == kind) return known.name;
-  }
-  return "";
-}
-
-ActivationKind activation_kind(const std::string& name) {
-  for (const auto& known : kActivations) {
-    if (name == known.name) return known.kind;
-  }
-  fail<ConfigError>("model.activation_func: '{}' is not known", name);
-}
-
-struct PositionName {
-  const char* name;
-  PositionKind kind;
-};
-constexpr PositionName kPositions[] = {{"rope", PositionKind::rotary},
-                                       {"learned_absolute", PositionKind::learned},
-                                       {"alibi", PositionKind::linear_bias},
-                                       {"relative", PositionKind::relative}};
-
-std::string position_name(PositionKind kind) {
-  for (const auto& known : kPositions) {
-    if (known.kind == kind) return known.name;
-  }
-  return "";
-}
-
-PositionKind position_kind(const std::string& name) {
-  for (const auto& known : kPositions) {
-    if (name == known.name) return known.kind;
-  }
-  fail<ConfigError>("model.position_embedding_type: '{}' is not known", name);
-}
-
 RotarySpec rotary_of(const ModelFields& fields) {
   RotarySpec rotary;
   // A whole number of pairs.
@@ -158,12 +108,13 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
   fields.glu_linear_offset.resolve(model.activation_offset);
   fields.moe_router_linear_bias.resolve(model.router_bias);
-  fields.activation_func.resolve(model.xielu ? kXieluName : activation_name(model.activation));
+  fields.activation_func.resolve(model.xielu ? kXieluName
+                                             : std::string(choice_name(model.activation)));
   fields.gated_linear_unit.resolve(model.gated);
   take_moe(fields.moe, model.moe);
   fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
                                                      : std::nullopt);
-  fields.position_embedding_type.resolve(position_name(model.positions));
+  fields.position_embedding_type.resolve(model.positions);
   take_encoder(fields.encoder, model);
   if (model.positions == PositionKind::linear_bias)
     fields.alibi_bias_max.resolve(model.linear_bias_exponent);
@@ -177,7 +128,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
     fields.window_rotary_base.resolve(positive_or_none(model.window_rotary_base));
     fields.no_rope_freq.resolve(model.no_rope);
-    const NoRopeTemperature& temperature = model.no_rope_temperature;
+    const AttentionTemperature& temperature = model.no_rope_temperature;
     fields.no_rope_temperature_scale.resolve(positive_or_none(temperature.scale));
     if (temperature.any()) fields.no_rope_temperature_length.resolve(temperature.length);
   }
@@ -248,13 +199,13 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.router_bias = fields.moe_router_linear_bias.value();
   model.xielu = fields.activation_func.value() == kXieluName;
   model.activation =
-      model.xielu ? ActivationKind::silu : activation_kind(fields.activation_func.value());
+      choice_of<ActivationKind>(fields.activation_func.value()).value_or(ActivationKind::silu);
   model.gated = fields.gated_linear_unit.value();
   model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
   if (model.moe.any()) model.moe.folder_coefficient = base.moe.folder_coefficient;
   model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
   model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
-  model.positions = position_kind(fields.position_embedding_type.value());
+  model.positions = fields.position_embedding_type.value();
   set_encoder(fields.encoder, model);
   model.linear_bias_exponent = fields.alibi_bias_max.value();
   const bool rotates = model.positions == PositionKind::rotary;
@@ -263,7 +214,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.no_rope = rotates ? fields.no_rope_freq.value() : std::vector<int64_t>{};
   model.no_rope_temperature = {};
   if (const auto& scale = fields.no_rope_temperature_scale.value(); scale && rotates)
-    model.no_rope_temperature = {*scale, fields.no_rope_temperature_length.value()};
+    model.no_rope_temperature =
+        temperature_without_rotary(*scale, fields.no_rope_temperature_length.value());
   model.qkv_bias = fields.add_qkv_bias.value();
   model.projection_bias = fields.add_attention_output_bias.value();
   model.up_bias = model.down_bias = fields.add_mlp_bias.value();

@@ -94,6 +94,37 @@ void set_ties(const Json& outer, Json& text) {
   }
 }
 
+/// In Qwen 2 and 2.5 the sections cut the pairs of a head; Hugging Face's code fails otherwise.
+void check_sections(const Json& text, std::string_view type, const std::string& where) {
+  if (type != "qwen2_vl_text" && type != "qwen2_5_vl_text") return;
+  const auto integer = [&](const char* name) {
+    const auto at = text.find(name);
+    return at != text.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
+  };
+  const int64_t heads = integer("num_attention_heads");
+  if (heads <= 0) return;  // refused where it is read
+  const int64_t head = integer("head_dim");
+  const int64_t pairs = (head > 0 ? head : integer("hidden_size") / heads) / 2;
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    const auto at = text.find(field);
+    if (at == text.end() || !at->is_object() || !at->contains("mrope_section")) continue;
+    const Json& sections = at->at("mrope_section");
+    int64_t sum = 0;
+    bool whole = sections.is_array();
+    for (const Json& one : sections) {
+      const int64_t size = one.is_number_integer() ? one.get<int64_t>() : -1;
+      whole = whole && size >= 0 && size <= pairs;
+      if (whole) sum += size;
+    }
+    VIADUCT_CHECK(ConfigError, whole && sum == pairs,
+                  "{}: {}: mrope_section is {}, expected a list of integers whose sum is {}, the "
+                  "pairs of a head that rotate",
+                  where, field,
+                  sections.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60),
+                  pairs);
+  }
+}
+
 /// Without the sections of rotary positions.
 void join_sections(Json& text) {
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
@@ -113,6 +144,12 @@ bool names_base(const Json& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> types_with_text_halves() {
+  std::vector<std::string> types;
+  for (const Kind& kind : kKinds) types.emplace_back(kind.type);
+  return types;
+}
 
 std::optional<TextHalf> text_half(std::string_view text, const std::string& where) {
   const auto outer = parse_json<Json>(text, where, kLimits);
@@ -142,12 +179,13 @@ std::optional<TextHalf> text_half(std::string_view text, const std::string& wher
     }
     set_ties(outer, half);
   }
-  join_sections(half);
   const bool base = names_base(half);
   const Json defaults = class_defaults(text_type);
   for (const auto& [field, value] : defaults.items()) {
     if (field == "rope_theta" ? !base : !half.contains(field)) half[field] = value;
   }
+  check_sections(half, text_type, where);
+  join_sections(half);
   return TextHalf{
       half.dump(2) + "\n",
       fmt::format("{}: a {} model, whose text model ({}) is read alone: its images, and "

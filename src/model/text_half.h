@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace viaduct {
 
@@ -13,6 +14,9 @@ struct TextHalf {
   std::string config;  // the text of a config.json that describes the text model alone
   std::string note;    // what is left out, for messages
 };
+
+/// The types of models with images whose text models are read, in alphabetical order.
+std::vector<std::string> types_with_text_halves();
 
 /// Nothing for the text of any other config.json. ConfigError (with `where`) for models whose text
 /// half is not one of the families; IoError as HfConfig for text that is not JSON.

@@ -34,9 +34,19 @@ void scale_terms(RankContext& context, const std::vector<LowRankTerms::Term>& te
   }
 }
 
+void drop_input(RankContext& context, const LowRankTerms::Dropout& dropout, const Tensor& tokens,
+                const Tensor& x, const Tensor& out) {
+  DropoutArgs args{x, Tensor(), out, dropout.probability};
+  args.key = {context.settings.seed, dropout.path_hash};
+  args.token_index = tokens;
+  args.first_feature = dropout.first_feature;
+  viaduct::dropout(context.ops, args);
+}
+
 void drop_added(RankContext& context, const LowRankTerms::Dropout& dropout,
                 const LowRankTerms::Term& term, const Tensor& tokens, const Tensor& x,
                 const Tensor& out) {
+  const uint64_t path_hash = hash64(term.b->path + ".dropout");
   // By the features of the logical matrix, wherever its rows of B are.
   for (const Part& part : term.b->parts) {
     if (part.storage_row >= term.features) break;  // of further experts, which are alike
@@ -44,7 +54,7 @@ void drop_added(RankContext& context, const LowRankTerms::Dropout& dropout,
       return all.slice(1, part.storage_row, part.rows());
     };
     DropoutArgs args{features(x), Tensor(), features(out), dropout.probability};
-    args.key = {context.settings.seed, hash64(term.b->path + ".dropout")};
+    args.key = {context.settings.seed, path_hash};
     args.token_index = tokens;
     args.first_feature = part.box.begin[0];
     viaduct::dropout(context.ops, args);
@@ -54,14 +64,6 @@ void drop_added(RankContext& context, const LowRankTerms::Dropout& dropout,
 Tensor LowRankTerms::tokens_of(const RankContext& context, int64_t rows) const {
   if (!dropout_.of_stream || !stream_is_cut(context)) return context.token_index;
   return context.token_index.slice(0, context.groups.tp().rank() * rows, rows);
-}
-
-void LowRankTerms::run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const {
-  DropoutArgs args{x, Tensor(), out, dropout_.probability};
-  args.key = {context.settings.seed, dropout_.path_hash};
-  args.token_index = tokens_of(context, x.dim(0));
-  args.first_feature = dropout_.first_feature;
-  dropout(context.ops, args);
 }
 
 Tensor LowRankTerms::gradient_of(RankContext& context, const Term& term, const Tensor& dy) const {
@@ -75,7 +77,7 @@ Tensor LowRankTerms::gradient_of(RankContext& context, const Term& term, const T
 Tensor LowRankTerms::dropped(RankContext& context, const Tensor& x) const {
   if (!drop(context)) return x;
   const Tensor out = context.ops.allocate(x.dtype(), x.shape(), MemoryTag::activations);
-  run_dropout(context, x, out);
+  drop_input(context, dropout_, tokens_of(context, x.dim(0)), x, out);
   return out;
 }
 
@@ -126,7 +128,7 @@ void LowRankTerms::add_input_gradient(RankContext& context, const Tensor& dy, co
   GemmArgs product{GemmForm::data_gradient, d_reduced, a.tensor(), d_x};
   if (d_dropped) product.mode = WriteMode::accumulate;
   run_product(context.ops, product);
-  run_dropout(context, d_x, d_x);
+  drop_input(context, dropout_, tokens_of(context, d_x.dim(0)), d_x, d_x);
   add(context.ops, {dx, d_x, dx});
 }
 

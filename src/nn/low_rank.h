@@ -98,8 +98,6 @@ class LowRankTerms {
   Tensor inverse_norms(RankContext& context, const Tensor& weight, const Term& term) const;
   /// i64 [T]: the indices of the tokens of `rows` rows of x.
   Tensor tokens_of(const RankContext& context, int64_t rows) const;
-  /// The dropout of x, in place if `out` is x.
-  void run_dropout(RankContext& context, const Tensor& x, const Tensor& out) const;
   /// dy [T, out] at the features of a term, as what the term adds gets it.
   Tensor gradient_of(RankContext& context, const Term& term, const Tensor& dy) const;
 
@@ -108,6 +106,10 @@ class LowRankTerms {
   Dropout dropout_;
 };
 
+/// out [T, in] = what terms read, x, dropped in training; in place if `out` is x. The gradient is
+/// the same of that of x. `tokens`: i64 [T], their indices.
+void drop_input(RankContext& context, const LowRankTerms::Dropout& dropout, const Tensor& tokens,
+                const Tensor& x, const Tensor& out);
 /// out [T, features] = what a term adds, x, dropped in training; in place if `out` is x. The
 /// gradient is the same of dy. `tokens`: i64 [T], their indices.
 void drop_added(RankContext& context, const LowRankTerms::Dropout& dropout,

@@ -3,9 +3,11 @@
 // Hugging Face name and true, unpadded shape) lies where in the storage. Initialization, reduction,
 // norm, clipping, decay, checkpoints and Hugging Face maps read parts and nothing else.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -80,6 +82,9 @@ enum class BaseFormat {
   nf4,     // codes of 4 bits with double quantization (ops/nf4.h)
   blocks,  // as a GGUF file has it (tensor/gguf_blocks.h): each part in a type of its own
 };
+constexpr auto choice_names(BaseFormat) {
+  return std::to_array<std::string_view>({"bf16", "fp8", "nf4", "blocks"});
+}
 
 struct Parameter {
   std::string path;  // module path with the global layer number: "blocks.3.attention.qkv.weight"

@@ -75,11 +75,43 @@ RotarySpec with_raised_base(RotarySpec spec) {
   return spec;
 }
 
+/// cos and sin of position · frequency, times the factor of the position.
+template <class Factor>
+RotaryTable table_of_frequencies(Device& device, const std::vector<float>& frequencies,
+                                 int64_t positions, DType dtype, const Factor& factor_at) {
+  const auto pairs = static_cast<int64_t>(frequencies.size());
+  const DType stored = dtype == DType::f64 ? DType::f64 : DType::f32;
+  RotaryTable table{device.allocate(stored, {positions, pairs}, MemoryTag::other),
+                    device.allocate(stored, {positions, pairs}, MemoryTag::other)};
+  if (!device.executes()) return table;
+  Tensor cosines = host_tensor(stored, {positions, pairs}),
+         sines = host_tensor(stored, {positions, pairs});
+  device.pool().run((positions + 63) / 64, [&](int64_t block, int) {
+    for (int64_t p = block * 64; p < std::min(positions, block * 64 + 64); ++p) {
+      const double factor = factor_at(p);
+      for (int64_t i = 0; i < pairs; ++i) {
+        const double angle =
+            static_cast<float>(p) * frequencies[static_cast<size_t>(i)];  // FP32 product
+        const double c = std::cos(angle) * factor, s = std::sin(angle) * factor;
+        if (stored == DType::f64) {
+          cosines.data<double>()[p * pairs + i] = c, sines.data<double>()[p * pairs + i] = s;
+        } else {
+          cosines.data<float>()[p * pairs + i] = static_cast<float>(c);
+          sines.data<float>()[p * pairs + i] = static_cast<float>(s);
+        }
+      }
+    }
+  });
+  device.copy_from_host(cosines, table.cos);
+  device.copy_from_host(sines, table.sin);
+  return table;
+}
+
 }  // namespace
 
 double AttentionTemperature::at(int64_t position) const {
   if (!any()) return 1;
-  const auto steps = static_cast<double>(position / length);
+  const auto steps = static_cast<double>((position + first) / length);
   return 1 + scale * std::log1p(steps);
 }
 
@@ -113,33 +145,17 @@ std::vector<float> rotary_frequencies(const RotarySpec& given, int64_t positions
 
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype, const AttentionTemperature& temperature) {
-  const std::vector<float> frequencies = rotary_frequencies(spec, positions);
-  const auto pairs = static_cast<int64_t>(frequencies.size());
-  const DType stored = dtype == DType::f64 ? DType::f64 : DType::f32;
-  RotaryTable table{device.allocate(stored, {positions, pairs}, MemoryTag::other),
-                    device.allocate(stored, {positions, pairs}, MemoryTag::other)};
-  if (!device.executes()) return table;
-  Tensor cosines = host_tensor(stored, {positions, pairs}),
-         sines = host_tensor(stored, {positions, pairs});
-  device.pool().run((positions + 63) / 64, [&](int64_t block, int) {
-    for (int64_t p = block * 64; p < std::min(positions, block * 64 + 64); ++p) {
-      const double factor = spec.attention_factor * temperature.at(p);
-      for (int64_t i = 0; i < pairs; ++i) {
-        const double angle =
-            static_cast<float>(p) * frequencies[static_cast<size_t>(i)];  // FP32 product
-        const double c = std::cos(angle) * factor, s = std::sin(angle) * factor;
-        if (stored == DType::f64) {
-          cosines.data<double>()[p * pairs + i] = c, sines.data<double>()[p * pairs + i] = s;
-        } else {
-          cosines.data<float>()[p * pairs + i] = static_cast<float>(c);
-          sines.data<float>()[p * pairs + i] = static_cast<float>(s);
-        }
-      }
-    }
-  });
-  device.copy_from_host(cosines, table.cos);
-  device.copy_from_host(sines, table.sin);
-  return table;
+  return table_of_frequencies(device, rotary_frequencies(spec, positions), positions, dtype,
+                              [&](int64_t p) { return spec.attention_factor * temperature.at(p); });
+}
+
+RotaryTable make_temperature_table(Device& device, const AttentionTemperature& temperature,
+                                   int64_t width, int64_t positions, DType dtype) {
+  VIADUCT_CHECK(ShapeError, width >= 2 && width % 2 == 0,
+                "attention temperature: expected heads of an even width, got {}", width);
+  const std::vector<float> still(static_cast<size_t>(width / 2));
+  return table_of_frequencies(device, still, positions, dtype,
+                              [&](int64_t p) { return temperature.at(p); });
 }
 
 }  // namespace viaduct

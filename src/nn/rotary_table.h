@@ -23,16 +23,22 @@ enum class RopeScalingKind {
   dynamic,
 };
 
-/// Factor on queries by their position p: 1 + scale · ln(1 + ⌊p / length⌋) (Ministral 3, after
-/// Llama 4). Scores grow with the number of keys that share the softmax.
+/// Factor on queries by their position p: 1 + scale · ln(1 + ⌊(p + first) / length⌋) (Llama 4 and
+/// Ministral 3, after Nakanishi 2025, arXiv 2501.19399): with more keys in a softmax each gets
+/// less.
 struct AttentionTemperature {
   double scale = 0;    // 0: none
-  int64_t length = 0;  // tokens between its steps
+  int64_t length = 1;  // tokens between its steps
+  int64_t first = 0;   // the number of position 0
 
   bool any() const { return scale != 0; }
   bool operator==(const AttentionTemperature&) const = default;
   double at(int64_t position) const;
 };
+/// That of layers without rotary positions (Llama 4), where positions count from 1.
+inline AttentionTemperature temperature_without_rotary(double scale, int64_t length) {
+  return {scale, length, 1};
+}
 
 struct RotarySpec {
   int64_t width = 0;  // rotated dims of a head (even)
@@ -71,5 +77,9 @@ struct RotaryTables {
 /// With a temperature cos and sin of a position have its factor: they rotate and scale queries.
 RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
                               DType dtype, const AttentionTemperature& temperature = {});
+/// The factors alone, for heads of `width` dims: a table that turns no pair. ShapeError for an odd
+/// width.
+RotaryTable make_temperature_table(Device& device, const AttentionTemperature& temperature,
+                                   int64_t width, int64_t positions, DType dtype);
 
 }  // namespace viaduct

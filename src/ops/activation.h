@@ -4,6 +4,9 @@
 //   gated   out [T, F] = f(gate) · up, in [T, 2F] = gate | up        (GLU variants, Shazeer 2020)
 // Rows may be strided, dense inside; one floating dtype. Gated ones may have a shape (GPT-OSS).
 
+#include <array>
+#include <string_view>
+
 #include "ops/dispatch.h"
 #include "ops/produced_forms.h"
 
@@ -17,6 +20,10 @@ enum class ActivationKind {
   relu,
   squared_relu,
 };
+constexpr auto choice_names(ActivationKind) {
+  return std::to_array<std::string_view>(
+      {"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu"});
+}
 
 /// What a gated activation does in addition to f(gate) · up:
 ///   out = f(min(gate, clamp)) · (min(max(up, −clamp), clamp) + offset)

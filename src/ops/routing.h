@@ -17,9 +17,10 @@ enum class ScoreFunction { softmax, sigmoid, sqrt_softplus };
 ///   sqrt_softplus        the same with s = √log(1 + exp(logit))
 /// times `scaling`. Chosen are the k largest of the scores (softmax or `choose_logits`: the logits;
 /// `choose_probabilities`: the softmax over all logits; others: s) plus the bias; of equal ones the
-/// first. A NaN counts as the largest, so it reaches the output. With groups of E / groups neighbours only experts of the `group_topk` groups with
-/// the largest scores are chosen from. A group's score is the sum of its best `group_best` scores
-/// (with pre_softmax those of the softmax over all logits).
+/// first. A NaN counts as the largest, so it reaches the output. With groups of E / groups
+/// neighbours only experts of the `group_topk` groups with the largest scores are chosen from. A
+/// group's score is the sum of its best `group_best` scores (with pre_softmax those of the softmax
+/// over all logits).
 struct RoutingRule {
   ScoreFunction score = ScoreFunction::softmax;
   bool pre_softmax = false;

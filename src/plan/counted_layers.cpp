@@ -85,10 +85,11 @@ void CountedLayers::reduce(RunSetup& setup, int64_t layers) const {
   model.layers = layers;
   model.mtp_layers = 0;
   if (!model.windows.empty()) model.windows.assign(static_cast<size_t>(layers), window_);
-  // Layers without chunks, or with rotary positions, take no less.
+  // Layers without chunks, or with rotary positions where some have none, take no less.
   const int64_t chunk = model.attention_chunk();
   if (!model.chunks.empty()) model.chunks.assign(static_cast<size_t>(layers), chunk);
-  if (!model.no_rope.empty()) model.no_rope.assign(static_cast<size_t>(layers), 1);
+  if (!model.no_rope.empty())
+    model.no_rope.assign(static_cast<size_t>(layers), *std::ranges::max_element(model.no_rope));
   if (!model.moe.layers.empty()) model.moe.layers.assign(static_cast<size_t>(layers), experts_);
   setup.config.mixed_precision.first_last_layers_bf16 = false;
 }

@@ -88,8 +88,9 @@ double collect_aux_loss(Engine& engine) {
   if (all.empty()) return 0;
   const RouterSums sums = unpacked(all);
   const auto choices = sums.begin() + static_cast<int64_t>(experts);
-  const double tokens = std::accumulate(choices, sums.end(), 0.0) /
-                        static_cast<double>(std::max<int64_t>(1, moe.routing.topk));
+  const double chosen = std::accumulate(choices, sums.end(), 0.0);
+  if (chosen == 0) return 0;  // every layer is dense
+  const double tokens = chosen / static_cast<double>(std::max<int64_t>(1, moe.routing.topk));
   return static_cast<double>(experts) * std::inner_product(sums.begin(), choices, choices, 0.0) /
          (tokens * tokens);
 }

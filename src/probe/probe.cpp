@@ -10,6 +10,7 @@
 #include "checkpoint/peft_experts.h"
 #include "engine/engine.h"
 #include "model/expert_adapters.h"
+#include "model/family.h"
 #include "model/initialize.h"
 #include "model/initialize_magnitudes.h"
 #include "nn/adapter_settings.h"
@@ -28,13 +29,6 @@ Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
   std::transform(values.begin(), values.end(), tensor.data<float>(),
                  [](double v) { return static_cast<float>(v); });
   return tensor;
-}
-
-/// As the model's kind needs it.
-ProbeBatch read_batch(const TensorSource& file, const std::string& prefix, int64_t step,
-                      const ModelConfig& model) {
-  return model.encoder.any() ? read_probe_pairs(file, prefix, step, model.encoder)
-                             : read_probe_batch(file, prefix, step);
 }
 
 /// What Hugging Face's code calls a value of the decoder where there is an encoder too.
@@ -157,8 +151,17 @@ Dump probe_forward(Engine& engine, const ProbeBatch& batch, const ProbeSettings&
   return dump;
 }
 
+/// The batch (of `step`, or the only one) with the positions that the model's family counts.
+ProbeBatch read_batch_of(const ModelConfig& model, const TensorSource& file,
+                         const std::string& prefix, int64_t step) {
+  if (model.encoder.any()) return read_probe_pairs(file, prefix, step, model.encoder);
+  ProbeBatch batch = read_probe_batch(file, prefix, step);
+  if (model_family(model.family).positions_from_mask) batch.count_positions_from_mask();
+  return batch;
+}
+
 Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
-  const ProbeBatch batch = read_batch(file, "", -1, engine.model().config());
+  const ProbeBatch batch = read_batch_of(engine.model().config(), file, "", -1);
   Dump dump = probe_forward(engine, batch, settings);
 
   double scale = initial_scale(settings);
@@ -196,8 +199,8 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
     if (settings.schedules) inputs = scheduled_inputs(*settings.schedules, samples);
     inputs.update = step + 1;
     const StepResult result =
-        run_scaled_step(engine, read_batch(file, "batch.", step, engine.model().config()), settings,
-                        inputs, true, scale);
+        run_scaled_step(engine, read_batch_of(engine.model().config(), file, "batch.", step),
+                        settings, inputs, true, scale);
     VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);

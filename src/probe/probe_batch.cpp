@@ -108,6 +108,15 @@ int64_t ProbeBatch::position_limit() const {
   return limit;
 }
 
+void ProbeBatch::count_positions_from_mask() {
+  if (attention_mask.empty() || !positions.empty()) return;
+  int64_t visible = 0;  // in this document so far
+  for (int64_t token = 0; token < rows * length; ++token) {
+    if (document_begins(token)) visible = 0;
+    positions.push_back(attention_mask[static_cast<size_t>(token)] != 0 ? visible++ : 0);
+  }
+}
+
 HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
   HostBatch out;
   for (int64_t row = begin; row < begin + count; ++row) {

@@ -33,6 +33,10 @@ struct ProbeBatch {
   /// The number of positions that a model needs for this batch: its length, or more where
   /// position_ids say so.
   int64_t position_limit() const;
+  /// Where attention_mask is given and position_ids are not: the positions of visible tokens are
+  /// those among the visible ones of their document, others have 0. For families whose positions
+  /// are counted so (model/family.h).
+  void count_positions_from_mask();
   /// ConfigError if attention_mask hides a token between visible ones of its document.
   void check_mask() const;
 

@@ -123,7 +123,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   note_longrope(setup.model.rotary, "rows of", length, setup.notes);
   if (config.peft.adapter) {
     PeftAdapter adapter = open_adapter(*config.peft.adapter, setup.model);
-    check_adapter_base(adapter.folder, {folder});
+    check_adapter_bases({adapter.folder}, {folder});
     setup.settings.adapter = std::move(adapter.tensors);
   }
   // A probe resolves what a step needs, and no more: the other rules are of whole runs.

@@ -39,7 +39,7 @@ struct StepMetrics {
   /// none.
   std::optional<double> interval_loss;
   /// Of multi-token prediction, by depth, over the tokens that each scores; empty without it. And
-  /// their means of the steps since the last logged one, or `mtp_losses` where there are none.
+  /// their means of the steps since the last logged one, NaN where no value is finite.
   std::vector<double> mtp_losses, interval_mtp_losses;
   /// Global, before clipping; no value where it was not computed.
   std::optional<double> grad_norm;

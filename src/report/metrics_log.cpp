@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <optional>
@@ -174,25 +175,25 @@ void MetricsLog::Mean::add(double value) {
   ++count;
 }
 
-double MetricsLog::Mean::value_or(double otherwise) const {
-  return count > 0 ? sum / static_cast<double>(count) : otherwise;
+double MetricsLog::Mean::mean() const {
+  return sum / static_cast<double>(count);
 }
 
 void MetricsLog::step(const StepMetrics& metrics) {
   skipped_ += metrics.skipped;
   nothing_scored_ += metrics.nothing_scored;
   if (metrics.loss) loss_.add(*metrics.loss);
-  mtp_losses_.resize(metrics.mtp_losses.size());
-  for (size_t depth = 0; depth < mtp_losses_.size(); ++depth)
+  // A step that is skipped, or scores nothing, has none.
+  mtp_losses_.resize(std::max(mtp_losses_.size(), metrics.mtp_losses.size()));
+  for (size_t depth = 0; depth < metrics.mtp_losses.size(); ++depth)
     mtp_losses_[depth].add(metrics.mtp_losses[depth]);
   if (display_) display_->advance(metrics.step, metrics.step_seconds);
   if (metrics.step % options_.log_interval != 0 && metrics.step != options_.total_steps) return;
   StepMetrics logged = metrics;
   logged.skipped = std::exchange(skipped_, 0);
   logged.nothing_scored = std::exchange(nothing_scored_, 0);
-  if (loss_.count > 0) logged.interval_loss = loss_.value_or(0);
-  for (size_t depth = 0; depth < mtp_losses_.size(); ++depth)
-    logged.interval_mtp_losses.push_back(mtp_losses_[depth].value_or(metrics.mtp_losses[depth]));
+  if (loss_.count > 0) logged.interval_loss = loss_.mean();
+  for (const Mean& loss : mtp_losses_) logged.interval_mtp_losses.push_back(loss.mean());
   loss_ = {}, mtp_losses_.clear();
   if (write_line(json_line(logged))) write_event(logged.step, scalars_of(logged));
   if (display_) display_->log(logged);

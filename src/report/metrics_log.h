@@ -91,8 +91,8 @@ class MetricsLog {
   /// Of the finite values of a figure since the last logged step.
   struct Mean {
     void add(double value);
-    /// `otherwise` where there are none.
-    double value_or(double otherwise) const;
+    /// NaN where there are none.
+    double mean() const;
     double sum = 0;
     int64_t count = 0;
   };

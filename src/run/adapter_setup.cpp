@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hub_cache.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
@@ -37,16 +38,17 @@ void refuse_without_scheme(PeftConfig peft, const ConfigOutcome& outcome, Proble
 }
 
 /// Where dropout is, which no file of an adapter says; and what PEFT does not have.
-void take_dropout_position(PeftConfig& peft, std::vector<std::string>& notes) {
-  AdapterSettings& adapters = peft.resolved;
-  adapters.dropout_after = peft.dropout_position == "post";
+void take_dropout_position(RunConfig& config, std::vector<std::string>& notes) {
+  const PeftConfig& peft = config.peft;
+  AdapterSettings& adapters = config.peft.resolved;
+  adapters.dropout_after = peft.dropout_position == DropoutPosition::post;
   if (adapters.dropout == 0) return;
   VIADUCT_CHECK(ConfigError, !adapters.dropout_after || !adapters.magnitudes,
                 "peft.dropout_position: post with dora, whose norms are those of the whole sum; "
                 "expected pre, or peft.scheme=lora");
   const auto expert = std::ranges::find_if(
       adapters.modules, [](const auto& module) { return is_expert_module(module.first); });
-  if (expert != adapters.modules.end())
+  if (expert != adapters.modules.end() && !config.train.skip_train)
     notes.push_back(fmt::format(
         "peft.dropout: {} on adapters of experts ({}), which PEFT does not have: it cannot hold "
         "this adapter, and convert refuses to write it for PEFT (merging and GGUF work)",
@@ -77,7 +79,7 @@ std::string types_text(const BlockTypes& types) {
 void take_base_format(RunConfig& config, const ModelConfig& model,
                       std::vector<std::string>& notes) {
   AdapterSettings& adapters = config.peft.resolved;
-  adapters.base_format = base_format(config.peft);
+  adapters.base_format = config.peft.base_format;
   const int ranks = config.parallel.tensor_model_parallel_size;
   const bool asks = adapters.base_format == BaseFormat::blocks;
   if (adapters.base_format && !asks) return check_base_format(*adapters.base_format, model, ranks);
@@ -109,16 +111,25 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   adapters.blocks = std::move(types);
 }
 
+/// Where the files of peft.adapter are read: its folder, or where that is gone the step that the
+/// run resumes from. Nothing without peft.adapter.
+std::optional<std::filesystem::path> adapter_place(const RunConfig& config) {
+  if (!config.peft.adapter) return std::nullopt;
+  const std::filesystem::path given = *config.peft.adapter;
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const std::optional<std::string> load = checkpoint.load.value_or(checkpoint.save);
+  if (find_model(given) || !load || !has_latest(*load)) return given;
+  const auto& step = checkpoint.ckpt_step;
+  std::filesystem::path own =
+      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
+  return holds_adapter(own) ? own : given;
+}
+
 /// The adapter that peft.adapter names. A run that resumes has its own copy of what its files say.
 PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
                           std::vector<std::string>& notes) {
-  const std::filesystem::path given = *config.peft.adapter;
-  const auto& load = config.checkpoint.load.value_or(std::nullopt);
-  if (find_model(given) || !load || !has_latest(*load)) return open_adapter(given, model);
-  const auto& step = config.checkpoint.ckpt_step;
-  const std::filesystem::path own =
-      std::filesystem::path(*load) / step_folder_name(step.value_or(latest_step(*load)));
-  if (!holds_adapter(own)) return open_adapter(given, model);
+  const std::filesystem::path given = *config.peft.adapter, own = *adapter_place(config);
+  if (own == given) return open_adapter(given, model);
   notes.push_back(
       fmt::format("peft.adapter: {} is gone; rank, alpha and layers are those of {}, which the run "
                   "resumes from",
@@ -127,6 +138,21 @@ PeftAdapter named_adapter(const RunConfig& config, const ModelConfig& model,
 }
 
 }  // namespace
+
+bool take_adapter_tokenizer(RunSetup& setup) {
+  const auto adapter = adapter_place(setup.config);
+  if (!adapter || !setup.pretrained) return false;
+  const auto own = tokenizer_of_adapter(*adapter, setup.pretrained->path);
+  if (!own) return false;
+  setup.tokenizer_folder = own->folder;
+  setup.tokenizer_files = own->files(read_config_text(*setup.pretrained));
+  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_files));
+  setup.notes.push_back(
+      fmt::format("tokenizer and chat template are those of the adapter, {}, which differ from "
+                  "those of {} (tokenizer.tokenizer_model={} takes the model's)",
+                  own->text(), setup.pretrained->path.string(), setup.pretrained->path.string()));
+  return true;
+}
 
 void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   const PeftConfig& peft = config.peft;
@@ -162,12 +188,11 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
   if (peft.adapts())
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
-  take_dropout_position(peft, notes);
-  if (model.mtp_layers > 0)
+  take_dropout_position(config, notes);
+  if (model.mtp_layers > 0 && !config.train.skip_train)
     notes.emplace_back(
         "layers of multi-token prediction are frozen and have no adapters; their losses train "
-        "those "
-        "of the model's blocks (model.mtp_num_layers=null leaves them out)");
+        "those of the model's blocks (model.mtp_num_layers=null leaves them out)");
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
@@ -193,7 +218,7 @@ void read_run_weights(OpContext& context, ParameterStore& store, const RunSetup&
 
 void read_adapter_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
                           const NamedAdapter& adapter) {
-  load_parameters(context, store, *open_weights(*setup.pretrained), setup.model);
+  load_parameters(context, store, *open_pretrained(setup), setup.model);
   load_adapter(context, store, *open_adapter(adapter.folder, setup.model).tensors);
 }
 

@@ -14,6 +14,11 @@ namespace viaduct {
 class ParameterStore;
 struct OpContext;
 
+/// Takes the tokenizer and chat templates that the adapter of peft.adapter brings, in the place of
+/// the model's, with a note. False where it brings none (checkpoint/adapter_tokenizer.h), or there
+/// is no model's folder.
+bool take_adapter_tokenizer(RunSetup& setup);
+
 /// Fills in config.peft.resolved, and the learning rate of B; returns notes for the start. Where
 /// the folder of peft.adapter is gone, a run that resumes takes rank, alpha and layers from its own
 /// checkpoint. ConfigError and IoError as choose_adapters and open_adapter.

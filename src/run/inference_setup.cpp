@@ -5,9 +5,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/peft_folder.h"
+#include "config/choice.h"
 #include "config/problems.h"
 #include "data/split.h"
+#include "data/tokenizer/vocabulary_hash.h"
 #include "run/encoder_support.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
@@ -71,6 +74,44 @@ InferenceRequest with_model_of_adapter(InferenceRequest request) {
   return request;
 }
 
+/// Models side by side have the same tokens: rows that one of them lacks would be guessed.
+void check_tokens(const NamedAdapter& adapter, const RunSetup& setup) {
+  ModelConfig stored = setup.model;
+  stored.vocabulary = setup.stored_vocabulary;
+  const int64_t tokens = adapter_vocabulary(adapter.folder, stored);
+  VIADUCT_CHECK(ConfigError, tokens == setup.model.vocabulary,
+                "--adapter {}={}: an adapter of {} tokens beside a model of {}; expected the same, "
+                "or --adapter {} alone (viaduct convert --add-tokens gives the model tokens)",
+                adapter.name, adapter.folder.string(), tokens, setup.model.vocabulary,
+                adapter.folder.string());
+}
+
+/// Prompts are cut before an adapter is chosen, by one tokenizer for all: one that was trained with
+/// other tokens would read other words.
+void check_tokenizer(const NamedAdapter& adapter, RunSetup& setup) {
+  if (!setup.tokenizer) return;
+  const auto own = tokenizer_of_adapter(adapter.folder, setup.tokenizer_folder);
+  if (!own) return;
+  const Tokenizer tokens = load_tokenizer(own->files(setup.hf_config));
+  const int64_t ids = tokens.vocab_size();
+  const bool same =
+      ids == setup.tokenizer->vocab_size() &&
+      vocabulary_hashes(tokens, ids).back() == vocabulary_hashes(*setup.tokenizer, ids).back();
+  const auto& named = setup.config.tokenizer.tokenizer_model;
+  VIADUCT_CHECK(ConfigError, same || named,
+                "--adapter {}={}: was trained with another tokenizer, {}, than that of {}, which "
+                "cuts the prompts of all adapters here; expected the same tokens, --adapter {} "
+                "alone, or tokenizer.tokenizer_model=DIR for all of them",
+                adapter.name, adapter.folder.string(), own->text(), setup.tokenizer_folder.string(),
+                adapter.folder.string());
+  setup.notes.push_back(fmt::format(
+      "--adapter {}={}: its {} differ from those of {}, which {} prompts of all "
+      "adapters here",
+      adapter.name, adapter.folder.string(),
+      same ? "tokenizer settings or chat template " + own->text() : "tokens " + own->text(),
+      setup.tokenizer_folder.string(), same ? "renders" : "cuts"));
+}
+
 /// The conversations as validation data of the run.
 void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
                         DatasetConfig& dataset) {
@@ -101,6 +142,11 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.peft.adapter = request.adapter;
   defaults.peft.prompts_choose = !request.adapters.empty();
   const Peek peek(defaults, request.overrides);
+  const PeftConfig& peft = peek.config.peft;
+  VIADUCT_CHECK(ConfigError, !peft.base_format || peft.any(),
+                "peft.base_format: {}, but it is the format of frozen weights under an adapter, "
+                "and none is given; expected --adapter DIR beside it, or no peft.base_format",
+                choice_name_or(peft.base_format, "null"));
   int64_t length = row_length(request, peek.config);
   if (request.few_tokens) {
     // Experts must not get a token twice, so tensor ranks cut the tokens, with padding.
@@ -147,6 +193,8 @@ RunSetup prepare_inference(const InferenceRequest& given) {
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));
   }
   for (const NamedAdapter& named : request.adapters) {
+    check_tokens(named, setup);
+    check_tokenizer(named, setup);
     NamedAdapter& adapter = setup.adapters.emplace_back(named);
     adapter.settings = open_adapter(adapter.folder, setup.model).settings;
     adapter.settings.base_format = setup.config.peft.resolved.base_format;

@@ -40,7 +40,7 @@ std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
 }
 
 std::string position_type(const RunConfig& c) {
-  return "model.position_embedding_type = " + c.model.position_embedding_type.value();
+  return stated("model.position_embedding_type", c.model.position_embedding_type.value());
 }
 
 bool constant_rate(const RunConfig& c) {
@@ -55,11 +55,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
       {{"model.rotary_base", "model.rotary_percent", "model.rope_scaling",
         "model.apply_rope_fusion", "model.no_rope_freq"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != "rope", position_type(c));
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::rotary,
+                          position_type(c));
        }},
       {{"model.relative_attention_num_buckets", "model.relative_attention_max_distance"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != "relative", position_type(c));
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative, position_type(c));
        }},
       {{"model.encoder_seq_length"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -83,8 +84,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.qk_layernorm_after_rope"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (c.model.position_embedding_type.value() != "rope")
-           return std::string("model.position_embedding_type = learned_absolute");
+         if (c.model.position_embedding_type.value() != PositionKind::rotary)
+           return position_type(c);
          return reason_if(!c.model.qk_layernorm.value(), "model.qk_layernorm = false");
        }},
       {{"model.qk_layernorm_own_weights"},
@@ -102,7 +103,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.window_rotary_base"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (c.model.position_embedding_type.value() != "rope") return position_type(c);
+         if (c.model.position_embedding_type.value() != PositionKind::rotary)
+           return position_type(c);
          return reason_if(!c.model.window_size.value(), "model.window_size is null");
        }},
       {{"model.q_lora_rank", "model.kv_lora_rank", "model.qk_head_dim", "model.qk_pos_emb_head_dim",
@@ -171,7 +173,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.alibi_bias_max"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != "alibi", position_type(c));
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::linear_bias,
+                          position_type(c));
        }},
       {{"model.attention_chunk_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -180,7 +183,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.no_rope_temperature_scale"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         if (c.model.position_embedding_type.value() != "rope") return position_type(c);
+         if (c.model.position_embedding_type.value() != PositionKind::rotary)
+           return position_type(c);
          const std::vector<int64_t>& layers = c.model.no_rope_freq.value();
          return reason_if(std::ranges::find(layers, 1) == layers.end(),
                           "model.no_rope_freq has no layer without rotary positions");
@@ -339,7 +343,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"peft.base_format"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool same = c.peft.base_format == "bf16" &&
+         const bool same = c.peft.base_format == BaseFormat::bf16 &&
                            precision_recipe(c.mixed_precision).weight == DType::bf16;
          return reason_if(same, "the recipe's weights are in BF16");
        }},

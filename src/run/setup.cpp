@@ -50,12 +50,15 @@ void take_tokenizer(RunSetup& setup) {
   const auto& named = setup.config.tokenizer.tokenizer_model;
   if (named) {
     setup.tokenizer_folder = *named;
+  } else if (take_adapter_tokenizer(setup)) {
+    return;
   } else if (setup.pretrained && has_tokenizer(setup.pretrained->path)) {
     setup.tokenizer_folder = setup.pretrained->path;
   } else {
     return;
   }
   setup.tokenizer.emplace(open_tokenizer(setup.tokenizer_folder));
+  setup.tokenizer_files = open_tokenizer_files(setup.tokenizer_folder);
 }
 
 /// Number of tokens of the tokenizer section: those of its files or of the tokenizer without files,
@@ -205,7 +208,7 @@ void limit_conversations(RunSetup& setup) {
   const bool packs = packing.conversations && !packing.plain && packing.packed_sequence_size &&
                      !packing.packing_split;
   if (!packs || config.model.seq_length.value() <= positions ||
-      config.model.position_embedding_type.value() != "rope")
+      config.model.position_embedding_type.value() != PositionKind::rotary)
     return;
   packing.limits.longest = std::min(packing.limits.longest.value_or(positions), positions);
 }

@@ -11,6 +11,7 @@
 #include "checkpoint/model_folder.h"
 #include "data/conversation_figures.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "model/model_config.h"
 #include "nn/adapter_settings.h"
 #include "run/run_config.h"
@@ -36,6 +37,8 @@ struct RunSetup {
   std::vector<NewRow> new_rows;
   std::optional<Tokenizer> tokenizer;
   std::filesystem::path tokenizer_folder;  // or GGUF file; empty without tokenizer
+  /// Its files, and the generation settings beside them; none without tokenizer.
+  TokenizerFiles tokenizer_files;
   /// Of the training data, where rows hold conversations and the files can be read.
   std::optional<ConversationFigures> conversations;
   std::vector<NamedAdapter> adapters;  // of a generation, beside peft.adapter
@@ -50,8 +53,9 @@ enum class RunInput { rows, texts };
 
 /// Opens what the configuration names, in this order: architecture from
 /// checkpoint.pretrained_checkpoint, else model.hf_config, else the fields; tokenizer from
-/// tokenizer.tokenizer_model, else the pretrained folder. ConfigError or IoError with all problems
-/// found.
+/// tokenizer.tokenizer_model, else the folder of peft.adapter where that has another than the model
+/// (checkpoint/adapter_tokenizer.h), else the pretrained folder. ConfigError or IoError with all
+/// problems found.
 RunSetup prepare_run(LoadedRunConfig loaded, RunInput input = RunInput::rows);
 
 /// The data settings of a run without the rest of it.

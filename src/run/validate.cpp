@@ -4,6 +4,8 @@
 #include "base/units.h"
 #include "config/nearest_valid.h"
 #include "data/split.h"
+#include "model/family.h"
+#include "model/model_fields.h"
 #include "ops/cpu/cpu_ops.h"
 #include "optim/schedules.h"
 #include "run/adapter_setup.h"
@@ -17,6 +19,15 @@
 
 namespace viaduct {
 namespace {
+
+/// model.position_embedding_type, or what the family makes of auto.
+PositionKind positions_of(const ModelFields& model) {
+  if (!model.position_embedding_type.is_auto()) return model.position_embedding_type.value();
+  ModelFields of_family;
+  of_family.family = model.family;
+  of_family.resolve();
+  return of_family.position_embedding_type.value();
+}
 
 void validate_model(const ModelFields& model, Problems& problems) {
   const auto& heads = model.num_attention_heads;
@@ -40,24 +51,19 @@ void validate_model(const ModelFields& model, Problems& problems) {
                  counted(std::ssize(model.window_layers.value()), "entry", "entries"),
                  counted(model.num_layers.value(), "layer"));
   }
-  const auto& positions = model.position_embedding_type;
-  const std::string family = model.family.value_or("llama");
-  const std::string of_family = family == "gpt2" || family == "opt"    ? "learned_absolute"
-                                : family == "bloom" || family == "mpt" ? "alibi"
-                                                                       : "rope";
-  const std::string kind = positions.value_or(of_family);
-  const bool learned = kind == "learned_absolute";
+  const PositionKind positions = positions_of(model);
   if (model.rotary_interleaved.value_or(false)) {
-    if (kind != "rope") {
+    if (positions != PositionKind::rotary) {
       problems.add("model.rotary_interleaved: true, but positions are {}, which have no pairs",
-                   kind);
+                   choice_name(positions));
     } else if (!model.apply_rope_fusion) {
       problems.add(
           "model.rotary_interleaved: true, but apply_rope_fusion is false, which supports only "
           "pairs of halves");
     }
   }
-  if (learned && !model.seq_length.is_auto() && !model.max_position_embeddings.is_auto() &&
+  if (positions == PositionKind::learned && !model.seq_length.is_auto() &&
+      !model.max_position_embeddings.is_auto() &&
       model.seq_length.value() > model.max_position_embeddings.value()) {
     problems.add("model.seq_length: {} is longer than the model's {} learned positions",
                  model.seq_length.value(), model.max_position_embeddings.value());

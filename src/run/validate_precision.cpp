@@ -98,7 +98,8 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
         "would lie along different dims of the same queries, keys and values",
         kField, product_format_name(recipe.products.scaling));
   }
-  if (config.model.position_embedding_type.value_or("") == "alibi") {
+  if (config.model.position_embedding_type.value_or(PositionKind::rotary) ==
+      PositionKind::linear_bias) {
     problems.add(
         "{} with model.position_embedding_type = alibi, whose positions stand beside queries and "
         "keys, which have one scale; expected false",

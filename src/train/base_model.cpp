@@ -1,6 +1,7 @@
 #include "train/base_model.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -32,16 +33,6 @@ void check_adapter_folder(const CheckpointReader& checkpoint, const RunSetup& se
   }
 }
 
-/// check_adapter_base of the adapter in a folder, by rank 0.
-void check_folder_on_all(Communicator& world, const RunSetup& setup,
-                         const std::filesystem::path& folder) {
-  const auto check = [&] {
-    if (world.rank() == 0)
-      check_adapter_base(open_adapter(folder, setup.model).folder, base_of(setup));
-  };
-  run_on_all(world, check, "comparing the model with the one that the adapter was trained on");
-}
-
 }  // namespace
 
 AdapterBase base_of(const RunSetup& setup) {
@@ -64,19 +55,23 @@ void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const
   if (setup.config.peft.adapter) check_adapter_folder(checkpoint, setup);
 }
 
-void check_adapter_base_on_all(Communicator& world, const RunSetup& setup) {
-  const auto& adapter = setup.config.peft.adapter;
-  if (adapter) check_folder_on_all(world, setup, *adapter);
-}
-
-void check_named_adapter_base(Communicator& world, const RunSetup& setup,
-                              const NamedAdapter& adapter) {
-  check_folder_on_all(world, setup, adapter.folder);
+void check_adapter_bases_on_all(Communicator& world, const RunSetup& setup) {
+  std::vector<std::filesystem::path> given;
+  if (const auto& adapter = setup.config.peft.adapter) given.emplace_back(*adapter);
+  for (const NamedAdapter& adapter : setup.adapters) given.push_back(adapter.folder);
+  if (given.empty()) return;
+  const auto check = [&] {
+    if (world.rank() != 0) return;
+    std::vector<std::filesystem::path> folders;
+    for (const auto& adapter : given) folders.push_back(open_adapter(adapter, setup.model).folder);
+    check_adapter_bases(folders, base_of(setup));
+  };
+  run_on_all(world, check, "comparing the model with the one that the adapter was trained on");
 }
 
 void read_checked_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,
                           Communicator& world) {
-  check_adapter_base_on_all(world, setup);
+  check_adapter_bases_on_all(world, setup);
   read_run_weights(context, store, setup);
 }
 

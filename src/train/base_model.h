@@ -19,12 +19,9 @@ AdapterBase base_of(const RunSetup& setup);
 /// checkpoint's.
 void check_base(const CheckpointReader& checkpoint, const RunSetup& setup, const std::string& now);
 
-/// check_adapter_base of peft.adapter, where there is one: rank 0 reads, all ranks get its error.
-void check_adapter_base_on_all(Communicator& world, const RunSetup& setup);
-
-/// The same of an adapter that prompts name.
-void check_named_adapter_base(Communicator& world, const RunSetup& setup,
-                              const NamedAdapter& adapter);
+/// check_adapter_bases of peft.adapter and the adapters that prompts name, where there are any:
+/// rank 0 reads, all ranks get its error.
+void check_adapter_bases_on_all(Communicator& world, const RunSetup& setup);
 
 /// The weights of a run that only runs forwards (read_run_weights), once that check has passed.
 void read_checked_weights(OpContext& context, ParameterStore& store, const RunSetup& setup,

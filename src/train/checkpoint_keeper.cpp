@@ -127,7 +127,7 @@ void CheckpointKeeper::check_finite(Communicator& ranks, const StagedCheckpoint&
     fail<Error>("step {}: {}; it is not saved{}", staged.step, found->text, last_checkpoint());
 }
 
-bool CheckpointKeeper::save(const SavedState& saved, bool wait, MetricsLog& log) {
+void CheckpointKeeper::save(const SavedState& saved, bool wait, MetricsLog& log) {
   const CheckpointConfig& c = config_.checkpoint;
   const int64_t step = saved.state.step;
   if (!has_saved(step)) {
@@ -150,7 +150,7 @@ bool CheckpointKeeper::save(const SavedState& saved, bool wait, MetricsLog& log)
         // The last save is the only result of the run.
         if (wait || before || !c.continue_on_save_failure) throw;
         log.note(fmt::format("warning: {} failed, continuing without it: {}", what, error.what()));
-        return false;
+        return;
       }
     }
     saved_step_ = step;
@@ -161,7 +161,6 @@ bool CheckpointKeeper::save(const SavedState& saved, bool wait, MetricsLog& log)
     if (before) std::rethrow_exception(before);
   }
   if (wait && c.async_save) saver_.join();
-  return true;
 }
 
 void CheckpointKeeper::settle_background_save() {

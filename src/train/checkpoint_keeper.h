@@ -68,9 +68,9 @@ class CheckpointKeeper {
   bool has_saved(int64_t step) const { return saved_step_ == step; }
   /// The run continues from a checkpoint of this step.
   void begins_at(int64_t step) { saved_step_ = step; }
-  /// Saves a state that is not saved yet, and with `wait` returns when it is complete. False: the
-  /// save failed, and the run goes on without it (checkpoint.continue_on_save_failure).
-  bool save(const SavedState& saved, bool wait, MetricsLog& log);
+  /// Saves a state that is not saved yet, and with `wait` returns when it is complete. A save that
+  /// fails is said, and the run goes on without it, with checkpoint.continue_on_save_failure.
+  void save(const SavedState& saved, bool wait, MetricsLog& log);
   /// Waits for the save in the background. If it failed, its state counts as not saved.
   void settle_background_save();
   /// Whether the last save was deleted since, on any rank's account; then it counts as not saved.

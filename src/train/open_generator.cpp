@@ -18,7 +18,6 @@ void read_weights(Generator& generator, const RunSetup& setup, Communicator& wor
   read_checked_weights(context, generator.store(), setup, world);
   generator.store().make_derived_weights();
   for (size_t i = 0; i < setup.adapters.size(); ++i) {
-    check_named_adapter_base(world, setup, setup.adapters[i]);
     ParameterStore* own = generator.adapter_store(static_cast<int64_t>(i) + 1);
     if (own == nullptr) continue;  // no layer of this rank
     read_adapter_weights(context, *own, setup, setup.adapters[i]);

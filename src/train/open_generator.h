@@ -15,8 +15,8 @@ Generator open_generator(const RunSetup& setup, const ResolvedRun& run, int64_t 
                          Device& device, const OpTable& ops, std::shared_ptr<Communicator> world);
 
 /// Reads the rank's weights from the model folder of `setup`, and those of its adapters, which have
-/// the numbers 1, 2, … of Generator::use in their order there. Every rank of
-/// `world` makes the same call.
+/// the numbers 1, 2, … of Generator::use in their order there. Every rank of `world` makes the same
+/// call.
 void read_weights(Generator& generator, const RunSetup& setup, Communicator& world);
 
 }  // namespace viaduct

@@ -231,10 +231,11 @@ void Trainer::end_with(const std::exception_ptr& failure) {
 }
 
 void Trainer::update_requests() {
-  StepRequests mine{.folder_deleted = keeper_->folder_was_deleted(),
-                    .writes = keeper_->writes(),
-                    .run_seconds = steady_seconds() - run_begin_};
+  StepRequests mine;
   on_this_rank([&] { mine.stop = hooks_.stop_requested && hooks_.stop_requested(); });
+  mine.folder_deleted = keeper_->folder_was_deleted();
+  mine.writes = keeper_->writes();
+  mine.run_seconds = steady_seconds() - run_begin_;
   reporter_->request(mine);
 }
 

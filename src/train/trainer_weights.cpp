@@ -24,7 +24,7 @@ bool Trainer::load_weights(std::unique_ptr<CheckpointReader> checkpoint) {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
   keeper_->read_side_files(*data_, checkpoint.get());
-  if (!checkpoint) check_adapter_base_on_all(*world_, setup_);
+  if (!checkpoint) check_adapter_bases_on_all(*world_, setup_);
   if (config_.peft.any()) begin_adapters(checkpoint != nullptr);
   const double begin = steady_seconds();
   if (checkpoint) {

@@ -253,7 +253,12 @@ TEST_F(AdapterCommands, BaseFormatIsReadBesideAnAdapter) {
   // What follows the folder is an override, and no folder; this model has no tokenizer.
   expect_refused(run_viaduct(generate + " --adapter " + adapter() + " peft.base_format=nf4"),
                  "no tokenizer files");
-  expect_refused(run_viaduct(generate + " peft.base_format=nf4"), "peft.base_format: nf4, but");
+  // Without one the option that these commands have is named, and no scheme of training.
+  for (const char* format : {"nf4", "blocks"})
+    expect_refused(run_viaduct(generate + " peft.base_format=" + format),
+                   "peft.base_format: " + std::string(format) +
+                       ", but it is the format of frozen weights under an adapter, and none is "
+                       "given; expected --adapter DIR");
   expect_refused(run_viaduct(generate + " --adapter " + adapter() + " peft.dim=3"),
                  "does not read peft.dim");
 }

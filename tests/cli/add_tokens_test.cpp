@@ -82,6 +82,20 @@ TEST_F(AddTokensCommands, AdaptersSaveTheirRows) {
   EXPECT_EQ(rows(at("merged")), 325);
   expect_fine(run_viaduct("generate --model " + at("model") + " --adapter " + at("run") +
                           " --prompt A --max-new-tokens 2"));
+  // By a name it stands beside a model with the same tokens.
+  const std::string named = "generate --model " + at("model") + " --adapter words=" + at("run") +
+                            " --max-new-tokens 2 - ",
+                    prompt = R"({"prompt": "A", "adapter": "words"})"
+                             "\n";
+  expect_fine(run_viaduct(named + "--adapter " + at("run"), prompt));
+  const Result beside = run_viaduct(named, prompt);
+  EXPECT_EQ(beside.status, 2);
+  EXPECT_THAT(beside.err, HasSubstr("an adapter of 325 tokens beside a model of 320"));
+  // It was trained on another model than the merged one.
+  const Result other_base = run_viaduct(
+      "generate --model " + at("merged") + " --adapter words=" + at("run") + " -", prompt);
+  EXPECT_EQ(other_base.status, 2);
+  EXPECT_THAT(other_base.err, HasSubstr("belong to another model"));
   // Rows that did not train are in no file of the adapter.
   const std::string frozen = at("frozen");
   std::string other = train;
@@ -92,6 +106,24 @@ TEST_F(AddTokensCommands, AdaptersSaveTheirRows) {
       run_viaduct("convert --from " + at("model") + " --adapter " + frozen + " --to " + at("no"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("not all in the adapter"));
+}
+
+TEST_F(AddTokensCommands, AdaptersOnAGgufFileSaveTheirRows) {
+  write_model("model");
+  expect_fine(
+      run_viaduct("convert --from " + at("model") + " --to " + at("m.gguf") + " --dtype q8_0"));
+  const Result trained = run_viaduct(
+      "train checkpoint.pretrained_checkpoint=" + at("m.gguf") +
+      " model.vocab_size=325 dataset.mock=true model.seq_length=16 train.global_batch_size=1 "
+      "train.micro_batch_size=1 train.train_iters=1 scheduler.lr_warmup_iters=0 "
+      "validation.eval_iters=0 dist.threads_per_rank=1 mixed_precision=bf16_mixed peft.scheme=lora "
+      "peft.dim=2 "
+      "'peft.train=[embed_tokens]' checkpoint.save=" +
+      at("run"));
+  expect_fine(trained);
+  EXPECT_THAT(trained.err, HasSubstr("stay in the blocks"));
+  expect_fine(run_viaduct("generate --model " + at("m.gguf") + " --adapter " + at("run") +
+                          " --prompt A --max-new-tokens 2 peft.base_format=blocks"));
 }
 
 TEST_F(AddTokensCommands, NamesOfTheHub) {

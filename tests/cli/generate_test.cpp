@@ -113,6 +113,7 @@ TEST_F(GenerateCommand, ContinuesManyPromptsInTheirOrder) {
         {"--prompt-file " + path + "/prompts.txt", ""},
         {"--prompt-file " + path + "/prompts.jsonl dist.ranks=2", ""},
         {"-", lines},
+        {"--prompt-file -", jsonl},
         {"- dist.ranks=2 model.tensor_model_parallel_size=2", jsonl}}) {
     const Result result = test::run_viaduct(
         "generate --model " + path + " dist.threads_per_rank=1 " + common + source, input);
@@ -182,6 +183,7 @@ TEST_F(GenerateCommand, SaysWhatIsWrong) {
   expect(run("--prompt x --stop $(printf '\\377')"), 2, "cannot make this text");
   expect(run("--prompt x --repetition-penalty 0"), 2, "repetition-penalty");
   expect(run("--prompt x --prompt-file y"), 2, "found 2");
+  expect(run("--prompt-file - -"), 2, "found 2");
   expect(run("--prompt-file no/such/file"), 2, "no/such/file");
   expect(run("--prompt x dist.ranks=2 model.context_parallel_size=2"), 2,
          "model.context_parallel_size: 2");

@@ -31,8 +31,8 @@ std::vector<ModelLayout> cases() {
         {model, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
                        "sharded")});
   }
-  for (const char* model : {"smollm3", "glm4", "granite", "apertus", "hunyuan_v1_dense",
-                            "ministral3", "nemotron", "gpt_neox", "opt", "bloom"})
+  for (const char* model : {"smollm3", "glm4", "granite", "apertus", "hunyuan_v1_dense", "nemotron",
+                            "gpt_neox", "opt", "bloom"})
     list.push_back({model, layout(1, 2, 1, 1)});
   for (const char* model : {"falcon", "cohere", "stablelm_parallel"})
     list.push_back({model, layout(4, 1, 1, 1)});  // two ranks have the same keys

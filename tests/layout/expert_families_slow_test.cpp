@@ -77,7 +77,7 @@ std::vector<ModelLayout> cases() {
   // Norms on compressed vectors with another epsilon.
   list.push_back({"moonlight", experts(2, layout(2, 1, 1, 1))});
   list.push_back({"moonlight", experts(2, layout(1, 2, 1, 1))});
-  list.push_back({"moonlight", experts(2, layout(1, 1, 2, 1, {two}))});
+  list.push_back({"moonlight", experts(2, layout(1, 1, 2, 2, {two}))});
   list.push_back(
       {"moonlight",
        experts(2, layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},

@@ -38,6 +38,8 @@ def falcon(**fields):
     return {
         "model_type": "falcon", "vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
         "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True, **fields}
+
+
 def bloom(**fields):
     config = {"model_type": "bloom", "vocab_size": 300, "hidden_size": 60, "n_layer": 3, "n_head": 4, "seq_length": 256}
     config.update(fields)

@@ -1,6 +1,9 @@
 #include "data/tokenizer/add_tokens.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -11,6 +14,7 @@
 #include "base/json_members.h"
 #include "base/json_reader.h"
 #include "base/units.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/new_tokens.h"
 #include "data/tokenizer/special_tokens.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -171,22 +175,38 @@ std::vector<std::string> take_search(const Tokenizer& after, std::vector<AddedTo
   return changed;
 }
 
-auto meaning_of(const AddedToken& token) {
-  return std::tie(token.id, token.single_word, token.lstrip, token.rstrip, token.normalized,
-                  token.special);
+/// Whether the letters of a token are taken for bytes where ids become text: "Ä" is how the
+/// vocabulary of a byte-level model spells the byte C4.
+bool decodes_to_other_text(const Tokenizer& tokenizer, const AddedToken& token) {
+  const auto bytes = unspell_bytes(token.content);
+  return bytes && *bytes != token.content && tokenizer.decode_text({&token.id, 1}) != token.content;
+}
+
+/// The flags in which two added tokens differ, as the files name them: "single_word, lstrip".
+std::string changed_flags(const AddedToken& token, const AddedToken& now) {
+  std::vector<const char*> flags;
+  for (const auto& [name, flag] : std::initializer_list<std::pair<const char*, bool AddedToken::*>>{
+           {"single_word", &AddedToken::single_word},
+           {"lstrip", &AddedToken::lstrip},
+           {"rstrip", &AddedToken::rstrip},
+           {"normalized", &AddedToken::normalized},
+           {"special", &AddedToken::special}})
+    if (token.*flag != now.*flag) flags.push_back(name);
+  return fmt::format("{}", fmt::join(flags, ", "));
 }
 
 /// What the changed files mean otherwise than they should; "" if nothing.
 std::string difference(const Tokenizer& before, const Tokenizer& after,
                        const std::vector<AddedToken>& tokens) {
-  const auto changed = [&](const AddedToken& token) {
-    const AddedToken* now = after.added_tokens().find(token.content);
-    return now == nullptr || meaning_of(*now) != meaning_of(token);
-  };
   for (const std::vector<AddedToken>* each : {&before.added_tokens().tokens(), &tokens}) {
-    const auto found = std::ranges::find_if(*each, changed);
-    if (found != each->end())
-      return fmt::format("the token \"{}\" of id {}", shown_name(found->content), found->id);
+    for (const AddedToken& token : *each) {
+      const AddedToken* now = after.added_tokens().find(token.content);
+      const std::string name =
+          fmt::format("the token \"{}\" of id {}", shown_name(token.content), token.id);
+      if (now == nullptr || now->id != token.id) return name;
+      const std::string flags = changed_flags(token, *now);
+      if (!flags.empty()) return fmt::format("{} of {}", flags, name);
+    }
   }
   const SpecialIds &old = before.special_ids(), &now = after.special_ids();
   // A tokenizer that had none may get one by the name of a new token.
@@ -206,7 +226,7 @@ GrownTokenizer add_tokens(const Tokenizer& tokenizer, std::map<std::string, std:
                           const std::vector<AddedToken>& tokens) {
   GrownTokenizer grown;
   std::vector<AddedToken> added;
-  std::vector<std::string> known, words;
+  std::vector<std::string> known, words, spellings, unreadable;
   const TokenModel& model = tokenizer.model();
   int32_t next = model.token_count();
   for (const AddedToken& token : tokenizer.added_tokens().tokens())
@@ -218,7 +238,7 @@ GrownTokenizer add_tokens(const Tokenizer& tokenizer, std::map<std::string, std:
     }
     if (const auto id = model.find(token.content)) {
       token.id = *id;
-      words.push_back(token.content);
+      (decodes_to_other_text(tokenizer, token) ? spellings : words).push_back(token.content);
     } else {
       while (model.token(next)) ++next;  // ids of the model may have gaps
       token.id = next++;
@@ -235,6 +255,10 @@ GrownTokenizer add_tokens(const Tokenizer& tokenizer, std::map<std::string, std:
   note(words,
        "in the vocabulary already, and from now on added tokens with their ids and rows, which no "
        "text cuts");
+  note(spellings,
+       "in the vocabulary already, but as the letters that spell other bytes, which the model "
+       "learned: now added tokens with the ids and rows of these bytes, and no tokens of their own "
+       "text; decoding gives the bytes (transformers does the same)");
   VIADUCT_CHECK(ConfigError, !added.empty(),
                 "--add-tokens: all tokens of the file are added tokens of {} already: {}",
                 where.string(), shown_tokens(known));
@@ -248,6 +272,11 @@ GrownTokenizer add_tokens(const Tokenizer& tokenizer, std::map<std::string, std:
                 "tokenizer can (in transformers: "
                 "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER))",
                 other, where.string());
+  for (const AddedToken& token : grown.fresh)
+    if (decodes_to_other_text(after, token)) unreadable.push_back(token.content);
+  note(unreadable,
+       "new tokens that are not decoded to their text: the tokenizer's decoder takes all of their "
+       "letters for spellings of bytes (transformers does the same)");
   grown.vocab_size = after.vocab_size();
   grown.files = std::move(files);
   return grown;

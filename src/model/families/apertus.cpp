@@ -22,8 +22,24 @@ void default_apertus_positions(RotarySpec& rotary) {
   rotary.original_max_positions = 8192;
 }
 
+/// Where neither field has an object, transformers 5 takes the scaling and the base of its class
+/// whatever else the file says; version 4 takes `rope_theta`, and no scaling from a null.
+void refuse_what_versions_read_apart(HfConfig& config) {
+  VIADUCT_CHECK(ConfigError, !config.mentions("rope_scaling"),
+                "{}: rope_scaling is null without rope_parameters, in which versions of "
+                "transformers read no scaling and llama3's; expected an object, such as "
+                "{{\"rope_type\": \"default\"}}",
+                config.where());
+  const double base = config.number("rope_theta", kApertusBase);
+  VIADUCT_CHECK(ConfigError, base == kApertusBase,
+                "{}: rope_theta is {} without rope_scaling and rope_parameters, where versions of "
+                "transformers take it and {}; expected rope_parameters with it",
+                config.where(), base, kApertusBase);
+}
+
 ModelConfig read_apertus(HfConfig& config) {
-  const bool positions = config.mentions("rope_scaling") || config.mentions("rope_parameters");
+  const bool positions = config.has("rope_scaling") || config.has("rope_parameters");
+  if (!positions) refuse_what_versions_read_apart(config);
   ModelConfig model = read_llama_like(config, 0, kApertusPadding, {.base = kApertusBase});
   if (!positions) default_apertus_positions(model.rotary);
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
@@ -33,10 +49,8 @@ ModelConfig read_apertus(HfConfig& config) {
   model.qk_norm = true;
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   // Of the publisher's code; Hugging Face's has always the one.
-  for (const auto& [field, value] : {std::pair{"qk_norm", true}, {"post_norm", false}})
-    VIADUCT_CHECK(ConfigError, config.boolean(field, value) == value,
-                  "{}: {} is {}, which is not supported (supported: {})", config.where(), field,
-                  !value, value);
+  expect_only(config, "qk_norm", config.boolean("qk_norm", true), true);
+  expect_only(config, "post_norm", config.boolean("post_norm", false), false);
   return model;
 }
 

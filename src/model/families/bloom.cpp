@@ -25,20 +25,15 @@ ModelConfig read_bloom(HfConfig& config) {
   ModelConfig model;
   model.layers = read_size(config, "n_layer", "num_hidden_layers", 2);
   model.hidden = read_size(config, "hidden_size", "n_embed", 64);
-  model.heads = model.kv_heads = read_size(config, "n_head", "num_attention_heads", 8);
-  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
-                "{}: n_head {} does not divide hidden_size {}", config.where(), model.heads,
-                model.hidden);
-  model.head_dim = model.hidden / model.heads;
+  model.heads = read_size(config, "n_head", "num_attention_heads", 8);
+  fill_with_heads(config, "n_head", "hidden_size", model);
   model.feed_forward = 4 * model.hidden;
   const int64_t inner = config.integer("n_inner", model.feed_forward);
   VIADUCT_CHECK(ConfigError, inner == model.feed_forward,
                 "{}: n_inner {} is not supported (supported: 4 · hidden_size, {})", config.where(),
                 inner, model.feed_forward);
-  VIADUCT_CHECK(ConfigError, !config.boolean("apply_residual_connection_post_layernorm", false),
-                "{}: apply_residual_connection_post_layernorm true is not supported (supported: "
-                "false)",
-                config.where());
+  expect_only(config, "apply_residual_connection_post_layernorm",
+              config.boolean("apply_residual_connection_post_layernorm", false), false);
   model.vocabulary = config.integer("vocab_size", 250880);
   model.max_positions = config.integer("seq_length", 2048);
   model.norm = NormKind::layer_norm;
@@ -51,7 +46,12 @@ ModelConfig read_bloom(HfConfig& config) {
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
   model.residual_dropout = config.number("hidden_dropout", 0);
   model.attention_dropout = config.number("attention_dropout", 0);
-  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
+  // Such a model sums partial products of the projections, and leaves their biases out.
+  const int64_t parts = config.integer("pretraining_tp", 1);
+  VIADUCT_CHECK(ConfigError, parts <= 1 || !config.boolean("slow_but_exact", false),
+                "{}: slow_but_exact true with pretraining_tp {} is not supported (supported: "
+                "false, or pretraining_tp 1)",
+                config.where(), parts);
   // Kernels, and fields of the code that it was trained with, which no code reads.
   config.ignore({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
                  "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact"});
@@ -60,19 +60,16 @@ ModelConfig read_bloom(HfConfig& config) {
 
 nlohmann::ordered_json write_bloom(const ModelConfig& model) {
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
+  expect_form(
+      model, {.norm = NormKind::layer_norm, .gated = false, .positions = PositionKind::linear_bias},
+      choices);
   choices.expect(model.embedding_norm, "embedding_norm", "true", "false");
   choices.expect(model.activation == ActivationKind::gelu_tanh, "activation_func", "gelu_tanh",
                  "another one");
-  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
   choices.expect(model.feed_forward == 4 * model.hidden, "ffn_hidden_size",
                  fmt::format("4 · hidden_size = {}", 4 * model.hidden), model.feed_forward);
-  choices.expect(model.positions == PositionKind::linear_bias, "position_embedding_type", "alibi",
-                 "another one");
-  choices.expect(model.kv_heads == model.heads, "num_query_groups",
-                 fmt::format("num_attention_heads = {}", model.heads), model.kv_heads);
-  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
-                 "hidden_size / num_attention_heads", model.head_dim);
+  expect_own_keys(model, choices);
+  expect_heads_fill(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json;
   json["n_layer"] = model.layers;
@@ -92,7 +89,7 @@ void resolve_bloom(ModelFields& fields) {
   fields.activation_func.resolve("gelu_tanh");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
-  fields.position_embedding_type.resolve("alibi");
+  fields.position_embedding_type.resolve(PositionKind::linear_bias);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 

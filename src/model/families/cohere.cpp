@@ -63,6 +63,8 @@ ModelConfig read_cohere(HfConfig& config, double base) {
   model.parallel_block = model.shared_norm = true;
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  VIADUCT_CHECK(ConfigError, config.has("logit_scale") || !config.mentions("logit_scale"),
+                "{}: logit_scale is null, expected a number above 0", config.where());
   model.logit_scale = config.number("logit_scale", kLogitScale);
   VIADUCT_CHECK(ConfigError, model.logit_scale > 0 && std::isfinite(model.logit_scale),
                 "{}: logit_scale is {}, expected a number above 0", config.where(),

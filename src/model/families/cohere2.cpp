@@ -34,8 +34,11 @@ ModelConfig read_cohere2(HfConfig& config) {
       [](int64_t layer, int64_t period) { return (layer + 1) % period != 0; }, every);
   model.no_rope = layers_without_window(model.windows);
   // In the files of its publisher, read by no code: names of what the family always has.
-  config.ignore({"layer_switch", "order_of_interleaved_layers", "position_embedding_type",
-                 "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
+  for (const char* field : {"use_gated_activation", "use_parallel_block"})
+    expect_only(config, field, config.boolean(field, true), true);
+  constexpr const char *kOrder = "order_of_interleaved_layers", *kWindowsFirst = "local_attn_first";
+  expect_only(config, kOrder, config.text(kOrder, kWindowsFirst), kWindowsFirst);
+  config.ignore({"layer_switch", "position_embedding_type", "use_embedding_sharing",
                  "use_parallel_embedding"});
   return model;
 }

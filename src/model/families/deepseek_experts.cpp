@@ -29,9 +29,7 @@ void read_deepseek_experts(HfConfig& config, const DeepSeekDefaults& defaults, M
                 "{}: n_shared_experts {}: expected 1 to n_routed_experts = {}", config.where(),
                 shared, moe.experts);
   moe.shared_feed_forward = shared * moe.feed_forward;
-  const int64_t step = config.integer("moe_layer_freq", 1);
-  VIADUCT_CHECK(ConfigError, step == 1, "{}: moe_layer_freq {} is not supported (supported: 1)",
-                config.where(), step);
+  expect_only(config, "moe_layer_freq", config.integer("moe_layer_freq", 1), 1);
   const int64_t dense = config.integer("first_k_dense_replace", defaults.dense_layers);
   for (int64_t layer = 0; layer < model.layers; ++layer)
     moe.layers.push_back(layer >= dense ? 1 : 0);
@@ -87,13 +85,8 @@ void read_deepseek_choice(HfConfig& config, const DeepSeekChoice& defaults, MoeC
   moe.routing.groups = config.integer("n_group", defaults.groups);
   moe.routing.group_topk = config.integer("topk_group", defaults.group_topk);
   moe.routing.group_best = kBestOfGroup;
-  const auto only = [&](const char* field, const char* value) {
-    const std::string found = config.text(field, value);
-    VIADUCT_CHECK(ConfigError, found == value, "{}: {} {} is not supported (supported: {})",
-                  config.where(), field, found, value);
-  };
-  only("scoring_func", "sigmoid");
-  only("topk_method", "noaux_tc");
+  expect_only(config, "scoring_func", config.text("scoring_func", "sigmoid"), "sigmoid");
+  expect_only(config, "topk_method", config.text("topk_method", "noaux_tc"), "noaux_tc");
 }
 
 void expect_deepseek_choice(const ModelConfig& model, FamilyChoices& choices) {

@@ -20,9 +20,7 @@ ModelConfig read_deepseek_v2(HfConfig& config) {
                                              .dense_layers = 0,
                                              .scaling = 1});
   model.moe.routing.pre_softmax = true;
-  const std::string score = config.text("scoring_func", "softmax");
-  VIADUCT_CHECK(ConfigError, score == "softmax",
-                "{}: scoring_func {} is not supported (supported: softmax)", config.where(), score);
+  expect_only(config, "scoring_func", config.text("scoring_func", "softmax"), "softmax");
   VIADUCT_CHECK(ConfigError, !config.boolean("norm_topk_prob", false),
                 "{}: norm_topk_prob true is not supported (supported: false; Hugging Face's code "
                 "does not read it)",

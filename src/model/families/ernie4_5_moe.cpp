@@ -44,9 +44,7 @@ void read_publishers_fields(HfConfig& config) {
                 "{}: moe_use_aux_free false is not supported (supported: true, a bias of each "
                 "expert's choice)",
                 config.where());
-  const std::string gate = config.text("moe_gate", "topk");
-  VIADUCT_CHECK(ConfigError, gate == "topk", "{}: moe_gate {} is not supported (supported: topk)",
-                config.where(), gate);
+  expect_only(config, "moe_gate", config.text("moe_gate", "topk"), "topk");
   // Limits of its training, and layers of multi-token prediction, whose weights are not read.
   config.ignore({"moe_capacity", "multi_token_pred_lambda", "num_nextn_predict_layers"});
 }
@@ -60,6 +58,7 @@ ModelConfig read_ernie4_5_moe(HfConfig& config) {
   MoeConfig& moe = model.moe;
   moe.experts = read_experts(config, "moe_num_experts", kErnieExperts);
   moe.routing.topk = config.integer("moe_k", config.integer("num_experts_per_tok", kErnieChosen));
+  refuse_weight_of_one(config, config.has("moe_k") ? "moe_k" : "num_experts_per_tok", model);
   moe.routing.choose_probabilities = moe.load_bias = true;
   moe.feed_forward = config.integer("moe_intermediate_size", kErnieFeedForward);
   const int64_t shared = config.integer("moe_num_shared_experts", kErnieShared);
@@ -73,10 +72,7 @@ ModelConfig read_ernie4_5_moe(HfConfig& config) {
   if (layers.last == -1) layers.last = model.layers - 1;
   for (int64_t layer = 0; layer < model.layers; ++layer)
     moe.layers.push_back(layers.have(layer) ? 1 : 0);
-  const double least = config.number("moe_norm_min", kLeastSum);
-  VIADUCT_CHECK(ConfigError, least == kLeastSum,
-                "{}: moe_norm_min {} is not supported (supported: {})", config.where(), least,
-                kLeastSum);
+  expect_only(config, "moe_norm_min", config.number("moe_norm_min", kLeastSum), kLeastSum);
   read_router_training(config, moe);
   read_publishers_fields(config);
   return model;

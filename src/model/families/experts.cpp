@@ -91,6 +91,14 @@ void read_local_experts(HfConfig& config, const LocalExperts& defaults, ModelCon
   read_router_training(config, moe);
 }
 
+void refuse_weight_of_one(const HfConfig& config, std::string_view field,
+                          const ModelConfig& model) {
+  VIADUCT_CHECK(ConfigError, model.moe.routing.topk > 1,
+                "{}: {} {} is not supported (supported: at least 2; with 1 every token would have "
+                "the weight 1, whatever its router says)",
+                config.where(), field, model.moe.routing.topk);
+}
+
 void expect_local_experts(const ModelConfig& model, FamilyChoices& choices) {
   expect_experts_of_full_width(model, choices);
   expect_softmax_of_chosen(model, choices);

@@ -39,10 +39,7 @@ ModelConfig read_falcon(HfConfig& config) {
   model.layers = config.integer("num_hidden_layers", 32);
   model.hidden = config.integer("hidden_size", 4544);
   model.heads = config.integer("num_attention_heads", 71);
-  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
-                "{}: num_attention_heads {} does not divide hidden_size {}", config.where(),
-                model.heads, model.hidden);
-  model.head_dim = model.hidden / model.heads;
+  fill_with_heads(config, "num_attention_heads", "hidden_size", model);
   read_form(config, model);
   model.feed_forward = config.integer("ffn_hidden_size", 4 * model.hidden);
   model.vocabulary = config.integer("vocab_size", 65024);
@@ -54,16 +51,14 @@ ModelConfig read_falcon(HfConfig& config) {
   model.qkv_bias = model.projection_bias = model.up_bias = model.down_bias =
       config.boolean("bias", false);
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
-  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
   // Its code has one mask for the sum of both branches, and none on the weights of attention.
   for (const char* field : {"hidden_dropout", "attention_dropout"}) {
     VIADUCT_CHECK(ConfigError, config.number(field, 0) == 0,
                   "{}: {} is {}, expected 0: other dropout than this family's would be applied",
                   config.where(), field, config.number(field, 0));
   }
-  VIADUCT_CHECK(ConfigError, !config.boolean("apply_residual_connection_post_layernorm", false),
-                "{}: apply_residual_connection_post_layernorm=true is not supported",
-                config.where());
+  expect_only(config, "apply_residual_connection_post_layernorm",
+              config.boolean("apply_residual_connection_post_layernorm", false), false);
   read_rotary(config, {}, model);
   return model;
 }
@@ -72,10 +67,7 @@ nlohmann::ordered_json write_falcon(const ModelConfig& model) {
   const bool one_head = model.kv_heads == 1, all_heads = model.kv_heads == model.heads;
   const bool newer = model.parallel_block && !(model.shared_norm && one_head);
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
-  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
-  choices.expect(model.positions == PositionKind::rotary, "position_embedding_type", "rope",
-                 "learned_absolute");
+  expect_form(model, {.norm = NormKind::layer_norm, .gated = false}, choices);
   choices.expect(newer || one_head || all_heads, "num_query_groups",
                  "1 or num_attention_heads without parallel_block", model.kv_heads);
   expect_heads_fill(model, choices);

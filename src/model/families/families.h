@@ -3,7 +3,7 @@
 // (llama_like.cpp), rotary positions (rope.cpp), windows (layer_types.cpp), experts (experts.cpp,
 // deepseek_experts.cpp).
 
-#include "config/problems.h"
+#include "model/families/choices.h"
 #include "model/family.h"
 
 namespace viaduct {
@@ -11,21 +11,6 @@ struct MoeFields;
 }
 
 namespace viaduct::families {
-
-/// Checks the properties that a family fixes; each problem names the field.
-class FamilyChoices {
- public:
-  explicit FamilyChoices(std::string family) : family_(std::move(family)) {}
-  template <class Found>
-  void expect(bool holds, std::string_view field, std::string_view has, const Found& found) {
-    if (!holds) problems_.add("model.{}: family {} has {}, found {}", field, family_, has, found);
-  }
-  void throw_if_any() const { problems_.throw_if_any(); }
-
- private:
-  std::string family_;
-  Problems problems_;
-};
 
 // A family is a line here and a function in a file of the same name, in alphabetical order.
 // clang-format off
@@ -119,6 +104,18 @@ struct LlamaForm {
 };
 /// The same fields as a JSON object, without the epsilon of layer norms.
 nlohmann::ordered_json write_llama_like(const ModelConfig& config, const LlamaForm& form = {});
+/// Norms, feed-forward and positions of a family's blocks.
+struct BlockForm {
+  NormKind norm = NormKind::rms_norm;
+  bool gated = true;
+  PositionKind positions = PositionKind::rotary;
+};
+void expect_form(const ModelConfig& model, const BlockForm& form, FamilyChoices& choices);
+/// Of a model whose hidden size and heads are read, from the fields `hidden` and `heads`: heads
+/// that fill the hidden size, each with keys and values of its own, and their scale. ConfigError
+/// where their number does not divide it.
+void fill_with_heads(const HfConfig& config, std::string_view heads, std::string_view hidden,
+                     ModelConfig& model);
 /// For families whose heads fill the hidden size, whatever `head_dim` says: ConfigError if it says
 /// otherwise.
 void check_heads_fill(HfConfig& config, const ModelConfig& model);
@@ -219,8 +216,12 @@ struct LocalExperts {
 /// Their experts: the same number in every layer, as wide as a dense feed-forward, weighted by a
 /// softmax over the chosen ones. ConfigError for what is not supported.
 void read_local_experts(HfConfig& config, const LocalExperts& defaults, ModelConfig& model);
+/// For such weights: ConfigError where a token has one expert, which `field` says.
+void refuse_weight_of_one(const HfConfig& config, std::string_view field, const ModelConfig& model);
 void expect_local_experts(const ModelConfig& model, FamilyChoices& choices);
 void write_local_experts(const ModelConfig& model, nlohmann::ordered_json& json);
+/// Names of a descendant of Llama whose experts are under `block_sparse_moe`.
+TensorNames mixtral_names();
 /// Defaults of the Qwen families for absent fields of config.json.
 struct QwenExperts {
   int64_t experts = 1, topk = 1, feed_forward = 0;
@@ -269,6 +270,9 @@ ModelConfig read_deepseek_v3(HfConfig& config);
 nlohmann::ordered_json write_deepseek_v3(const ModelConfig& model);
 void resolve_deepseek_v3(ModelFields& fields);
 
+/// Which layers are of `kind` in `layer_types`, whose others are "full_attention"; empty: the field
+/// is absent.
+std::vector<bool> read_layer_types(HfConfig& config, int64_t layers, const std::string& kind);
 /// Windows by layer from `layer_types` where present ("sliding_attention" / "full_attention"), else
 /// by `slides(layer)`.
 std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,

@@ -56,7 +56,11 @@ void read_gemma_attention(HfConfig& config, const GemmaCaps& defaults, ModelConf
                 query_scalar);
   model.attention_scale = 1 / std::sqrt(query_scalar);
   const auto cap = [&](const char* field, double unsaid) {
-    return config.number(field, config.mentions(field) ? 0 : unsaid);  // null: none
+    if (!config.has(field)) return config.mentions(field) ? 0 : unsaid;  // null: none
+    const double found = config.number(field);
+    VIADUCT_CHECK(ConfigError, found > 0, "{}: {} is {}, expected more than 0, or null for none",
+                  config.where(), field, found);
+    return found;
   };
   model.attention_softcap = cap("attn_logit_softcapping", defaults.attention_cap);
   model.logit_softcap = cap("final_logit_softcapping", defaults.logit_cap);

@@ -1,8 +1,6 @@
 // GPT-2 (Radford et al. 2019): learned positions, layer norm, GELU, biases everywhere; projections
 // stored [in, out].
 
-#include <cmath>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
@@ -15,11 +13,8 @@ ModelConfig read_gpt2(HfConfig& config) {
   ModelConfig model;
   model.layers = config.integer("n_layer", 12);
   model.hidden = config.integer("n_embd", 768);
-  model.heads = model.kv_heads = config.integer("n_head", 12);
-  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
-                "{}: n_head {} does not divide n_embd {}", config.where(), model.heads,
-                model.hidden);
-  model.head_dim = model.hidden / model.heads;
+  model.heads = config.integer("n_head", 12);
+  fill_with_heads(config, "n_head", "n_embd", model);
   model.feed_forward = config.integer("n_inner", 4 * model.hidden);
   model.vocabulary = config.integer("vocab_size", 50257);
   model.max_positions = config.integer("n_positions", 1024);
@@ -34,13 +29,9 @@ ModelConfig read_gpt2(HfConfig& config) {
   model.embedding_dropout = config.number("embd_pdrop", 0.1);
   model.residual_dropout = config.number("resid_pdrop", 0.1);
   model.attention_dropout = config.number("attn_pdrop", 0.1);
-  model.attention_scale = config.boolean("scale_attn_weights", true)
-                              ? 1 / std::sqrt(static_cast<double>(model.head_dim))
-                              : 1;
-  for (const char* field : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
-    VIADUCT_CHECK(ConfigError, !config.boolean(field, false), "{}: {}=true is not supported",
-                  config.where(), field);
-  }
+  if (!config.boolean("scale_attn_weights", true)) model.attention_scale = 1;
+  for (const char* field : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
+    expect_only(config, field, config.boolean(field, false), false);
   config.ignore({"summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                  "summary_type", "summary_use_proj"});
   return model;
@@ -48,10 +39,9 @@ ModelConfig read_gpt2(HfConfig& config) {
 
 nlohmann::ordered_json write_gpt2(const ModelConfig& model) {
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
-  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
-  choices.expect(model.positions == PositionKind::learned, "position_embedding_type",
-                 "learned_absolute", "rope");
+  expect_form(model,
+              {.norm = NormKind::layer_norm, .gated = false, .positions = PositionKind::learned},
+              choices);
   expect_own_keys(model, choices);
   expect_heads_fill(model, choices);
   choices.throw_if_any();
@@ -78,7 +68,7 @@ void resolve_gpt2(ModelFields& fields) {
   fields.activation_func.resolve("gelu_tanh");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
-  fields.position_embedding_type.resolve("learned_absolute");
+  fields.position_embedding_type.resolve(PositionKind::learned);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 

@@ -17,11 +17,8 @@ ModelConfig read_gptj(HfConfig& config) {
   ModelConfig model;
   model.layers = config.integer("n_layer", 28);
   model.hidden = config.integer("n_embd", 4096);
-  model.heads = model.kv_heads = config.integer("n_head", 16);
-  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
-                "{}: n_head {} does not divide n_embd {}", config.where(), model.heads,
-                model.hidden);
-  model.head_dim = model.hidden / model.heads;
+  model.heads = config.integer("n_head", 16);
+  fill_with_heads(config, "n_head", "n_embd", model);
   model.feed_forward = config.integer("n_inner", 4 * model.hidden);
   model.vocabulary = config.integer("vocab_size", 50400);
   model.max_positions = config.integer("n_positions", 2048);
@@ -35,12 +32,9 @@ ModelConfig read_gptj(HfConfig& config) {
   model.embedding_dropout = config.number("embd_pdrop", 0);
   model.residual_dropout = config.number("resid_pdrop", 0);
   model.attention_dropout = config.number("attn_pdrop", 0);
-  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
   // Names of what the family always has, in the files of its publisher.
-  for (const char* field : {"rotary", "scale_attn_weights"}) {
-    VIADUCT_CHECK(ConfigError, config.boolean(field, true), "{}: {}=false is not supported",
-                  config.where(), field);
-  }
+  for (const char* field : {"rotary", "scale_attn_weights"})
+    expect_only(config, field, config.boolean(field, true), true);
   VIADUCT_CHECK(ConfigError, config.has("rotary_dim") || !config.mentions("rotary_dim"),
                 "{}: rotary_dim is null, expected the number of dims of a head that rotate",
                 config.where());
@@ -52,10 +46,7 @@ ModelConfig read_gptj(HfConfig& config) {
 
 nlohmann::ordered_json write_gptj(const ModelConfig& model) {
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
-  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
-  choices.expect(model.positions == PositionKind::rotary, "position_embedding_type", "rope",
-                 "learned_absolute");
+  expect_form(model, {.norm = NormKind::layer_norm, .gated = false}, choices);
   expect_heads_fill(model, choices);
   expect_own_keys(model, choices);
   choices.throw_if_any();

@@ -15,11 +15,10 @@ ModelConfig read_granitemoe(HfConfig& config) {
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   read_granite_factors(config, model);
   // In files of transformers 4; version 5 rotates whatever it says.
-  const std::string positions = config.text("position_embedding_type", "rope");
-  VIADUCT_CHECK(ConfigError, positions == "rope",
-                "{}: position_embedding_type {} is not supported (supported: rope)", config.where(),
-                positions);
+  expect_only(config, "position_embedding_type", config.text("position_embedding_type", "rope"),
+              "rope");
   read_local_experts(config, {.experts = 8, .topk = 2}, model);
+  refuse_weight_of_one(config, "num_experts_per_tok", model);
   return model;
 }
 

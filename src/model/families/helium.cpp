@@ -22,8 +22,7 @@ ModelConfig read_helium(HfConfig& config) {
 
 nlohmann::ordered_json write_helium(const ModelConfig& model) {
   FamilyChoices choices("helium");
-  choices.expect(model.heads * model.head_dim == model.hidden, "kv_channels",
-                 "hidden_size / num_attention_heads", model.head_dim);
+  expect_heads_fill(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model, {.interleaved = true});
   write_llama_biases(model, json);

@@ -12,17 +12,11 @@ namespace {
 /// What the publisher's own code can switch, and Hugging Face's has always: read, so that another
 /// model is not taken for this one.
 void read_switches(HfConfig& config, const ModelConfig& model) {
-  const auto expect = [&](const char* field, bool value) {
-    VIADUCT_CHECK(ConfigError, config.boolean(field, value) == value,
-                  "{}: {} is {}, which is not supported (supported: {})", config.where(), field,
-                  !value, value);
-  };
-  expect("use_qk_norm", true);
-  expect("use_rotary_pos_emb", true);
-  expect("use_cla", false);
-  expect("use_mla", false);
-  expect("position_embedding_xdrope", false);
-  expect("add_classification_head", false);
+  for (const char* field : {"use_qk_norm", "use_rotary_pos_emb"})
+    expect_only(config, field, config.boolean(field, true), true);
+  for (const char* field :
+       {"use_cla", "use_mla", "position_embedding_xdrope", "add_classification_head"})
+    expect_only(config, field, config.boolean(field, false), false);
   const int64_t size = config.integer("attention_head_dim", model.head_dim);
   VIADUCT_CHECK(ConfigError, size == model.head_dim,
                 "{}: attention_head_dim is {}, but head_dim is {}", config.where(), size,

@@ -8,25 +8,33 @@
 #include "model/families/families.h"
 
 namespace viaduct::families {
+namespace {
+
+constexpr const char *kSliding = "sliding_attention", *kFull = "full_attention";
+
+}  // namespace
+
+std::vector<bool> read_layer_types(HfConfig& config, int64_t layers, const std::string& kind) {
+  const auto types = config.texts("layer_types");
+  VIADUCT_CHECK(ConfigError, types.empty() || std::ssize(types) == layers,
+                "{}: layer_types has {} for {}", config.where(),
+                counted(std::ssize(types), "entry", "entries"), counted(layers, "layer"));
+  std::vector<bool> listed;
+  for (const std::string& type : types) {
+    VIADUCT_CHECK(ConfigError, type == kind || type == kFull,
+                  "{}: layer_types: {} is not supported (supported: {}, {})", config.where(), type,
+                  kFull, kind);
+    listed.push_back(type == kind);
+  }
+  return listed;
+}
 
 std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
                                       bool (*slides)(int64_t, int64_t), int64_t from) {
   std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
-  const auto types = config.texts("layer_types");
-  VIADUCT_CHECK(ConfigError, types.empty() || static_cast<int64_t>(types.size()) == layers,
-                "{}: layer_types has {} for {}", config.where(),
-                counted(static_cast<int64_t>(types.size()), "entry", "entries"),
-                counted(layers, "layer"));
+  const std::vector<bool> listed = read_layer_types(config, layers, kSliding);
   for (int64_t i = 0; i < layers; ++i) {
-    bool sliding = slides(i, from);
-    if (!types.empty()) {
-      const std::string& type = types[static_cast<size_t>(i)];
-      VIADUCT_CHECK(
-          ConfigError, type == "sliding_attention" || type == "full_attention",
-          "{}: layer_types: {} is not supported (supported: full_attention, sliding_attention)",
-          config.where(), type);
-      sliding = type == "sliding_attention";
-    }
+    const bool sliding = listed.empty() ? slides(i, from) : listed[static_cast<size_t>(i)];
     VIADUCT_CHECK(ConfigError, !sliding || window > 0,
                   "{}: layer {} slides, but sliding_window is {}", config.where(), i, window);
     if (sliding) windows[static_cast<size_t>(i)] = window;
@@ -39,7 +47,7 @@ int64_t read_switched_window(HfConfig& config, int64_t unsaid) {
   config.ignore({"sliding_window"});
   if (on) return config.integer_or_none("sliding_window", unsaid);
   const auto types = config.texts("layer_types");
-  const auto slides = std::ranges::find(types, "sliding_attention");
+  const auto slides = std::ranges::find(types, kSliding);
   VIADUCT_CHECK(ConfigError, slides == types.end(),
                 "{}: layer {} slides (layer_types), but use_sliding_window is false",
                 config.where(), slides - types.begin());
@@ -50,7 +58,7 @@ void write_layer_types(const ModelConfig& model, nlohmann::ordered_json& json) {
   auto types = nlohmann::ordered_json::array();
   for (const int64_t window : model.windows) {
     if (window > 0) json["sliding_window"] = window;
-    types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+    types.push_back(window > 0 ? kSliding : kFull);
   }
   json["layer_types"] = types;
 }

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/units.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
 
@@ -23,24 +22,13 @@ std::vector<int64_t> read_chunks(HfConfig& config, const ModelConfig& model) {
   const int64_t chunk = config.integer_or_none("attention_chunk_size", kChunk);
   VIADUCT_CHECK(ConfigError, chunk >= 0, "{}: attention_chunk_size {}: expected at least 1",
                 config.where(), chunk);
-  const std::vector<std::string> types = config.texts("layer_types");
-  VIADUCT_CHECK(ConfigError, types.empty() || static_cast<int64_t>(types.size()) == model.layers,
-                "{}: layer_types has {} for {}", config.where(),
-                counted(static_cast<int64_t>(types.size()), "entry", "entries"),
-                counted(model.layers, "layer"));
+  const std::vector<bool> listed = read_layer_types(config, model.layers, kChunked);
   std::vector<int64_t> chunks;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
-    bool cut = model.rotates(layer);
-    if (!types.empty()) {
-      const std::string& type = types[static_cast<size_t>(layer)];
-      VIADUCT_CHECK(ConfigError, type == kChunked || type == kFull,
-                    "{}: layer_types: {} is not supported (supported: {}, {})", config.where(),
-                    type, kChunked, kFull);
-      cut = type == kChunked;
-      VIADUCT_CHECK(ConfigError, !cut || chunk > 0,
-                    "{}: layer_types: layer {} has {}, but attention_chunk_size is null",
-                    config.where(), layer, kChunked);
-    }
+    const bool cut = listed.empty() ? model.rotates(layer) : listed[static_cast<size_t>(layer)];
+    VIADUCT_CHECK(ConfigError, listed.empty() || !cut || chunk > 0,
+                  "{}: layer_types: layer {} has {}, but attention_chunk_size is null",
+                  config.where(), layer, kChunked);
     chunks.push_back(cut ? chunk : 0);
   }
   if (std::ranges::count(chunks, 0) == model.layers) chunks.clear();
@@ -89,8 +77,8 @@ ModelConfig read_llama4_text(HfConfig& config) {
   model.no_rope = read_layers_without_rotary(config, model.layers);
   model.qk_l2_norm = config.boolean("use_qk_norm", true);
   model.chunks = read_chunks(config, model);
-  const NoRopeTemperature temperature{config.number("attn_scale", kTemperature),
-                                      config.integer("floor_scale", kTemperatureLength)};
+  const AttentionTemperature temperature = temperature_without_rotary(
+      config.number("attn_scale", kTemperature), config.integer("floor_scale", kTemperatureLength));
   VIADUCT_CHECK(ConfigError, temperature.length >= 1, "{}: floor_scale {}: expected at least 1",
                 config.where(), temperature.length);
   if (config.switched_on("attn_temperature_tuning", true)) model.no_rope_temperature = temperature;
@@ -125,7 +113,7 @@ nlohmann::ordered_json write_llama4_text(const ModelConfig& model) {
   }
   json["layer_types"] = types;
   write_layers_without_rotary(model, json);
-  const NoRopeTemperature& temperature = model.no_rope_temperature;
+  const AttentionTemperature& temperature = model.no_rope_temperature;
   json["attn_temperature_tuning"] = temperature.any();
   if (temperature.any()) {
     json["attn_scale"] = temperature.scale;

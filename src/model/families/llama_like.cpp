@@ -86,15 +86,7 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t 
 
 nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaForm& form) {
   FamilyChoices choices(model.family);
-  const auto norm_name = [](NormKind kind) {
-    return kind == NormKind::rms_norm ? "RMSNorm" : "LayerNorm";
-  };
-  choices.expect(model.norm == form.norm, "normalization", norm_name(form.norm),
-                 norm_name(model.norm));
-  choices.expect(model.gated == form.gated, "gated_linear_unit", form.gated ? "true" : "false",
-                 model.gated);
-  choices.expect(model.positions == PositionKind::rotary, "position_embedding_type", "rope",
-                 "learned_absolute");
+  expect_form(model, {.norm = form.norm, .gated = form.gated}, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json;
   json["num_hidden_layers"] = model.layers;
@@ -114,6 +106,32 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model, const LlamaFor
   if (model.rotary.interleaved != form.interleaved)
     json["rotary_interleaved"] = model.rotary.interleaved;
   return json;
+}
+
+void expect_form(const ModelConfig& model, const BlockForm& form, FamilyChoices& choices) {
+  const auto norm = [](NormKind kind) {
+    return kind == NormKind::rms_norm ? "RMSNorm" : "LayerNorm";
+  };
+  const auto positions = [](PositionKind kind) {
+    return kind == PositionKind::rotary    ? "rope"
+           : kind == PositionKind::learned ? "learned_absolute"
+                                           : "alibi";
+  };
+  choices.expect(model.norm == form.norm, "normalization", norm(form.norm), norm(model.norm));
+  choices.expect(model.gated == form.gated, "gated_linear_unit", form.gated ? "true" : "false",
+                 model.gated);
+  choices.expect(model.positions == form.positions, "position_embedding_type",
+                 positions(form.positions), positions(model.positions));
+}
+
+void fill_with_heads(const HfConfig& config, std::string_view heads, std::string_view hidden,
+                     ModelConfig& model) {
+  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
+                "{}: {} {} does not divide {} {}", config.where(), heads, model.heads, hidden,
+                model.hidden);
+  model.kv_heads = model.heads;
+  model.head_dim = model.hidden / model.heads;
+  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
 }
 
 void check_heads_fill(HfConfig& config, const ModelConfig& model) {

@@ -17,15 +17,11 @@ constexpr int64_t kMiniMaxHeadDim = 128, kMiniMaxExperts = 256, kMiniMaxChosen =
 /// What the publisher's file says and Hugging Face's code does not read, at the only values that
 /// this code computes.
 void read_fixed_choices(HfConfig& config) {
-  const auto only = [&](const char* field, const auto& found, const auto& value) {
-    VIADUCT_CHECK(ConfigError, found == value, "{}: {} {} is not supported (supported: {})",
-                  config.where(), field, found, value);
-  };
   for (const char* field : {"use_routing_bias", "use_qk_norm"})
-    only(field, config.boolean(field, true), true);
-  only("scoring_func", config.text("scoring_func", "sigmoid"), std::string("sigmoid"));
-  only("qk_norm_type", config.text("qk_norm_type", "per_layer"), std::string("per_layer"));
-  only("shared_intermediate_size", config.integer("shared_intermediate_size", 0), 0);
+    expect_only(config, field, config.boolean(field, true), true);
+  expect_only(config, "scoring_func", config.text("scoring_func", "sigmoid"), "sigmoid");
+  expect_only(config, "qk_norm_type", config.text("qk_norm_type", "per_layer"), "per_layer");
+  expect_only(config, "shared_intermediate_size", config.integer("shared_intermediate_size", 0), 0);
   const std::vector<int64_t> kinds = config.integers("attn_type_list");
   const bool full = std::ranges::all_of(kinds, [](int64_t kind) { return kind == 1; });
   VIADUCT_CHECK(ConfigError, full,
@@ -34,7 +30,7 @@ void read_fixed_choices(HfConfig& config) {
                 config.where());
   for (const char* field :
        {"layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"})
-    only(field, config.number(field, 1), 1.0);
+    expect_only(config, field, config.number(field, 1), 1.0);
   // Sizes of parts that the model lacks, and layers of multi-token prediction that no folder has.
   config.ignore({"mlp_intermediate_size", "shared_moe_mode", "use_mtp", "num_mtp_modules",
                  "mtp_transformer_layers"});
@@ -51,10 +47,7 @@ ModelConfig read_minimax_m2(HfConfig& config) {
   model.qk_norm = true;
   model.qk_norm_per_head = false;
   read_local_experts(config, {.experts = kMiniMaxExperts, .topk = kMiniMaxChosen}, model);
-  VIADUCT_CHECK(ConfigError, model.moe.routing.topk > 1,
-                "{}: num_experts_per_tok {} is not supported (supported: at least 2; with 1 every "
-                "token would have the weight 1, whatever its router says)",
-                config.where(), model.moe.routing.topk);
+  refuse_weight_of_one(config, "num_experts_per_tok", model);
   model.moe.load_bias = true;
   model.moe.routing.score = ScoreFunction::sigmoid;
   read_fixed_choices(config);
@@ -80,12 +73,7 @@ nlohmann::ordered_json write_minimax_m2(const ModelConfig& model) {
 }
 
 TensorNames minimax_m2_names() {
-  TensorNames names = llama_names();
-  names.gate = names.up = names.down = "";
-  names.router = "model.layers.{}.block_sparse_moe.gate";
-  names.expert_gate = "model.layers.{}.block_sparse_moe.experts.{}.w1";
-  names.expert_up = "model.layers.{}.block_sparse_moe.experts.{}.w3";
-  names.expert_down = "model.layers.{}.block_sparse_moe.experts.{}.w2";
+  TensorNames names = mixtral_names();
   names.load_bias = "model.layers.{}.block_sparse_moe.e_score_correction_bias";
   return names;
 }

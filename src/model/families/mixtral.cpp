@@ -30,7 +30,9 @@ nlohmann::ordered_json write_mixtral(const ModelConfig& model) {
   return json;
 }
 
-TensorNames names() {
+}  // namespace
+
+TensorNames mixtral_names() {
   TensorNames names = llama_names();
   names.gate = names.up = names.down = "";
   names.router = "model.layers.{}.block_sparse_moe.gate";
@@ -40,6 +42,8 @@ TensorNames names() {
   return names;
 }
 
+namespace {
+
 void resolve_mixtral(ModelFields& fields) {
   fields.moe.num_moe_experts.resolve(8);
   fields.rotary_base.resolve(kRotaryBase);
@@ -48,7 +52,8 @@ void resolve_mixtral(ModelFields& fields) {
 }  // namespace
 
 ModelFamily mixtral() {
-  return {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, names(), resolve_mixtral};
+  return {"mixtral",     "MixtralForCausalLM", read_mixtral,
+          write_mixtral, mixtral_names(),      resolve_mixtral};
 }
 
 }  // namespace viaduct::families

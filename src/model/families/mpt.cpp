@@ -1,8 +1,6 @@
 // MPT (MosaicML 2023): ALiBi in place of positions, layer norms and projections without biases,
 // queries, keys and values in one tensor.
 
-#include <cmath>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
@@ -14,25 +12,17 @@ namespace {
 /// Hugging Face's code has 8 whatever the file says; its publisher's has what it says.
 constexpr double kLargestExponent = 8;
 
-/// A value that Hugging Face's code of the family always has.
-template <class Found>
-void expect_common(const HfConfig& config, const char* field, const Found& found,
-                   const Found& supported) {
-  VIADUCT_CHECK(ConfigError, found == supported, "{}: {} {} is not supported (supported: {})",
-                config.where(), field, found, supported);
-}
-
 void read_attention(HfConfig attention, ModelConfig& model) {
-  expect_common(attention, "attn_type", attention.text("attn_type", "multihead_attention"),
-                std::string("multihead_attention"));
+  expect_only(attention, "attn_type", attention.text("attn_type", "multihead_attention"),
+              "multihead_attention");
   for (const char* field : {"prefix_lm", "qk_ln", "attn_uses_sequence_id"})
-    expect_common(attention, field, attention.boolean(field, false), false);
+    expect_only(attention, field, attention.boolean(field, false), false);
   VIADUCT_CHECK(ConfigError, attention.boolean("alibi", true),
                 "{}: alibi false is not supported (supported: true; Hugging Face's code has no "
                 "learned positions)",
                 attention.where());
-  expect_common(attention, "alibi_bias_max", attention.number("alibi_bias_max", kLargestExponent),
-                kLargestExponent);
+  expect_only(attention, "alibi_bias_max", attention.number("alibi_bias_max", kLargestExponent),
+              kLargestExponent);
   VIADUCT_CHECK(ConfigError, !attention.has("clip_qkv"),
                 "{}: clip_qkv {} is not supported (supported: null)", attention.where(),
                 attention.number("clip_qkv"));
@@ -46,12 +36,9 @@ ModelConfig read_mpt(HfConfig& config) {
   ModelConfig model;
   model.layers = config.integer("n_layers", 24);
   model.hidden = config.integer("d_model", 2048);
-  model.heads = model.kv_heads = config.integer("n_heads", 16);
-  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
-                "{}: n_heads {} does not divide d_model {}", config.where(), model.heads,
-                model.hidden);
-  model.head_dim = model.hidden / model.heads;
-  expect_common<int64_t>(config, "expansion_ratio", config.integer("expansion_ratio", 4), 4);
+  model.heads = config.integer("n_heads", 16);
+  fill_with_heads(config, "n_heads", "d_model", model);
+  expect_only(config, "expansion_ratio", config.integer("expansion_ratio", 4), 4);
   model.feed_forward = 4 * model.hidden;
   model.vocabulary = config.integer("vocab_size", 50368);
   model.max_positions = config.integer("max_seq_len", 2048);
@@ -62,20 +49,19 @@ ModelConfig read_mpt(HfConfig& config) {
   VIADUCT_CHECK(ConfigError, norm == "low_precision_layernorm" || norm == "layernorm",
                 "{}: norm_type {} is not supported (supported: layernorm, low_precision_layernorm)",
                 config.where(), norm);
-  expect_common(config, "no_bias", config.boolean("no_bias", true), true);
+  expect_only(config, "no_bias", config.boolean("no_bias", true), true);
   model.activation = ActivationKind::gelu;
   model.gated = false;
   model.positions = PositionKind::linear_bias;
   model.linear_bias_exponent = kLargestExponent;
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
-  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
   if (config.has("attn_config")) read_attention(config.object("attn_config"), model);
   // Its code reads none of them.
   for (const char* field : {"emb_pdrop", "resid_pdrop"})
-    expect_common<double>(config, field, config.number(field, 0), 0);
+    expect_only(config, field, config.number(field, 0), 0);
   VIADUCT_CHECK(ConfigError, !config.has("logit_scale"),
                 "{}: logit_scale is not supported (supported: null)", config.where());
-  expect_common<double>(config, "embedding_fraction", config.number("embedding_fraction", 1), 1);
+  expect_only(config, "embedding_fraction", config.number("embedding_fraction", 1), 1);
   // Positions where there is no ALiBi; how its publisher's code begins, runs and logs.
   config.ignore({"learned_pos_emb", "init_config", "init_device", "tokenizer_name", "verbose"});
   return model;
@@ -83,21 +69,18 @@ ModelConfig read_mpt(HfConfig& config) {
 
 nlohmann::ordered_json write_mpt(const ModelConfig& model) {
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
+  expect_form(
+      model, {.norm = NormKind::layer_norm, .gated = false, .positions = PositionKind::linear_bias},
+      choices);
   choices.expect(!model.norm_bias, "layernorm_bias", "false", "true");
   choices.expect(!model.qkv_bias && !model.projection_bias && !model.up_bias && !model.down_bias,
                  "add_bias_linear", "no biases", "one");
   choices.expect(model.activation == ActivationKind::gelu, "activation_func", "gelu",
                  "another one");
-  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
   choices.expect(model.feed_forward == 4 * model.hidden, "ffn_hidden_size",
                  fmt::format("4 · hidden_size = {}", 4 * model.hidden), model.feed_forward);
-  choices.expect(model.positions == PositionKind::linear_bias, "position_embedding_type", "alibi",
-                 "another one");
-  choices.expect(model.kv_heads == model.heads, "num_query_groups",
-                 fmt::format("num_attention_heads = {}", model.heads), model.kv_heads);
-  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
-                 "hidden_size / num_attention_heads", model.head_dim);
+  expect_own_keys(model, choices);
+  expect_heads_fill(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json;
   json["n_layers"] = model.layers;
@@ -123,7 +106,7 @@ void resolve_mpt(ModelFields& fields) {
   fields.layernorm_bias.resolve(false);
   fields.activation_func.resolve("gelu");
   fields.gated_linear_unit.resolve(false);
-  fields.position_embedding_type.resolve("alibi");
+  fields.position_embedding_type.resolve(PositionKind::linear_bias);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 

@@ -1,6 +1,7 @@
 // Nemotron (NVIDIA, Nemotron-4 and Minitron, 2024): Llama with layer norms whose weights are stored
 // minus one, a squared ReLU without a gate, and positions in half of each head.
 
+#include "base/error.h"
 #include "base/json.h"
 #include "model/families/families.h"
 #include "model/model_fields.h"
@@ -13,6 +14,17 @@ constexpr LlamaForm kNemotronForm{.norm = NormKind::layer_norm, .gated = false};
 
 ModelConfig read_nemotron(HfConfig& config) {
   ModelConfig model = read_llama_like(config, 0, -1, {.part = kNemotronPart});
+  // NeMo's name of the part, which Hugging Face's code does not read.
+  if (config.has("rope_percent")) {
+    const double percent = config.number("rope_percent");
+    const auto head = static_cast<double>(model.head_dim);
+    const bool same =
+        percent > 0 && percent <= 1 && static_cast<int64_t>(head * percent) == model.rotary.width;
+    VIADUCT_CHECK(ConfigError, same,
+                  "{}: rope_percent is {}, but {} of a head rotates (partial_rotary_factor, which "
+                  "Hugging Face's code reads); expected the same in both",
+                  config.where(), percent, static_cast<double>(model.rotary.width) / head);
+  }
   model.norm = NormKind::layer_norm;
   model.norm_eps = config.number("norm_eps", 1e-5);
   model.norm_weight_offset = 1;

@@ -36,8 +36,7 @@ nlohmann::ordered_json write_olmoe(const ModelConfig& model) {
                  "qk_layernorm=true and false", model.qk_norm_per_head);
   choices.expect(model.qkv_bias == model.projection_bias, "add_qkv_bias",
                  "the value of add_attention_output_bias", model.qkv_bias);
-  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
-                 "hidden_size / num_attention_heads", model.head_dim);
+  expect_heads_fill(model, choices);
   expect_experts_of_full_width(model, choices);
   expect_no_shared_expert(model, choices);
   choices.throw_if_any();

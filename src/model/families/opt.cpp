@@ -21,24 +21,19 @@ void refuse_variants(HfConfig& config, const ModelConfig& model) {
   VIADUCT_CHECK(ConfigError, width == model.hidden,
                 "{}: word_embed_proj_dim {} is not supported (supported: hidden_size, {})",
                 config.where(), width, model.hidden);
-  VIADUCT_CHECK(ConfigError, !config.boolean("_remove_final_layer_norm", false),
-                "{}: _remove_final_layer_norm true is not supported (supported: false)",
-                config.where());
-  VIADUCT_CHECK(ConfigError, config.boolean("layer_norm_elementwise_affine", true),
-                "{}: layer_norm_elementwise_affine false is not supported (supported: true)",
-                config.where());
+  expect_only(config, "_remove_final_layer_norm", config.boolean("_remove_final_layer_norm", false),
+              false);
+  expect_only(config, "layer_norm_elementwise_affine",
+              config.boolean("layer_norm_elementwise_affine", true), true);
 }
 
 ModelConfig read_opt(HfConfig& config) {
   ModelConfig model;
   model.layers = config.integer("num_hidden_layers", 12);
   model.hidden = config.integer("hidden_size", 768);
-  model.heads = model.kv_heads = config.integer("num_attention_heads", 12);
-  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
-                "{}: num_attention_heads {} does not divide hidden_size {}", config.where(),
-                model.heads, model.hidden);
+  model.heads = config.integer("num_attention_heads", 12);
   refuse_variants(config, model);
-  model.head_dim = model.hidden / model.heads;
+  fill_with_heads(config, "num_attention_heads", "hidden_size", model);
   model.feed_forward = config.integer("ffn_dim", 3072);
   model.vocabulary = config.integer("vocab_size", 50272);
   model.padding_token = read_padding_token(config, 1, model.vocabulary);
@@ -53,21 +48,17 @@ ModelConfig read_opt(HfConfig& config) {
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
   model.residual_dropout = config.number("dropout", 0.1);
   model.attention_dropout = config.number("attention_dropout", 0);
-  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
   model.init_std = config.number("init_std", 0.02);
   return model;
 }
 
 nlohmann::ordered_json write_opt(const ModelConfig& model) {
   FamilyChoices choices(model.family);
-  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
-  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
-  choices.expect(model.positions == PositionKind::learned, "position_embedding_type",
-                 "learned_absolute", "another one");
-  choices.expect(model.kv_heads == model.heads, "num_query_groups",
-                 fmt::format("num_attention_heads = {}", model.heads), model.kv_heads);
-  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
-                 "hidden_size / num_attention_heads", model.head_dim);
+  expect_form(model,
+              {.norm = NormKind::layer_norm, .gated = false, .positions = PositionKind::learned},
+              choices);
+  expect_own_keys(model, choices);
+  expect_heads_fill(model, choices);
   choices.throw_if_any();
   nlohmann::ordered_json json;
   json["num_hidden_layers"] = model.layers;
@@ -90,7 +81,7 @@ void resolve_opt(ModelFields& fields) {
   fields.activation_func.resolve("relu");
   fields.gated_linear_unit.resolve(false);
   fields.add_bias_linear.resolve(true);
-  fields.position_embedding_type.resolve("learned_absolute");
+  fields.position_embedding_type.resolve(PositionKind::learned);
   fields.share_embeddings_and_output_weights.resolve(true);
 }
 
@@ -122,7 +113,9 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily opt() {
-  return {"opt", "OPTForCausalLM", read_opt, write_opt, names(), resolve_opt};
+  ModelFamily family{"opt", "OPTForCausalLM", read_opt, write_opt, names(), resolve_opt};
+  family.positions_from_mask = true;
+  return family;
 }
 
 }  // namespace viaduct::families

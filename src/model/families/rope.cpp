@@ -99,7 +99,11 @@ void read_temperature(HfConfig& scaling, ModelConfig& model) {
   // The model's, once more; without a temperature neither has an effect here.
   scaling.ignore({"max_position_embeddings", "original_max_position_embeddings"});
   model.temperature = {};
-  const double scale = scaling.number("llama_4_scaling_beta", 0);
+  VIADUCT_CHECK(ConfigError, scaling.has("llama_4_scaling_beta"),
+                "{}: llama_4_scaling_beta is missing; expected a number, 0 for no attention "
+                "temperature (Hugging Face's code has no default)",
+                scaling.where());
+  const double scale = scaling.number("llama_4_scaling_beta");
   if (scale == 0) return;
   model.temperature = {scale, scaling.integer("original_max_position_embeddings")};
 }

@@ -104,7 +104,7 @@ nlohmann::ordered_json write_t5(const ModelConfig& model) {
 
 void resolve_t5(ModelFields& fields) {
   fields.layernorm_epsilon.resolve(1e-6);
-  fields.position_embedding_type.resolve("relative");
+  fields.position_embedding_type.resolve(PositionKind::relative);
   fields.softmax_scale.resolve(1.0);
   fields.activation_func.resolve("relu");
   fields.gated_linear_unit.resolve(false);

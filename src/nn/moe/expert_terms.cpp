@@ -6,19 +6,10 @@
 
 namespace viaduct {
 
-void ExpertTerms::run_dropout(RankContext& context, const Tensor& x, const Rows& rows,
-                              const Tensor& out) const {
-  DropoutArgs args{x, Tensor(), out, dropout_.probability};
-  args.key = {context.settings.seed, dropout_.path_hash};
-  args.token_index = rows.index;
-  args.first_feature = dropout_.first_feature;
-  dropout(context.ops, args);
-}
-
 Tensor ExpertTerms::dropped(RankContext& context, const Tensor& x, const Rows& rows) const {
   if (!dropout_.drops_inputs(context)) return x;
   const Tensor out = context.ops.allocate(x.dtype(), x.shape(), MemoryTag::activations);
-  run_dropout(context, x, rows, out);
+  drop_input(context, dropout_, rows.index, x, out);
   return out;
 }
 
@@ -78,7 +69,7 @@ void ExpertTerms::add_input_gradient(RankContext& context, const Tensor& dy, con
   } else {
     const Tensor d_x = context.ops.allocate(dx.dtype(), dx.shape(), MemoryTag::activations);
     grouped_gemm(context.ops, {GemmForm::data_gradient, d_reduced, a.operand(), d_x, rows.offsets});
-    run_dropout(context, d_x, rows, d_x);
+    drop_input(context, dropout_, rows.index, d_x, d_x);
     add(context.ops, {dx, d_x, dx});
   }
   saved.keep(this, "d_reduced", d_reduced);

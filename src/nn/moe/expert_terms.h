@@ -51,10 +51,8 @@ class ExpertTerms {
   void weight_gradient(RankContext& context, const Parameter& factor, const Tensor& dy,
                        const Tensor& x, const Tensor& offsets) const;
 
-  /// x as the terms see it; `run_dropout`: the same dropout into `out`, which may be x.
+  /// x as the terms see it.
   Tensor dropped(RankContext& context, const Tensor& x, const Rows& rows) const;
-  void run_dropout(RankContext& context, const Tensor& x, const Rows& rows,
-                   const Tensor& out) const;
   /// dy [R, out] at the features of a term, as what the term adds gets it.
   Tensor gradient_of(RankContext& context, const Term& term, const Tensor& dy,
                      const Rows& rows) const;

@@ -183,10 +183,9 @@ void route(const RouteArgs& args) {
   for (int64_t t = 0; t < args.logits.dim(0); ++t) {
     const Row logits = row_of(args.logits, t);
     const bool softmaxes = rule.score == ScoreFunction::softmax;
-    Row scores = rule.choose_probabilities ? choice_softmax(logits)
-                 : softmaxes || rule.choose_logits
-                     ? logits
-                     : scores_of(rule.score, logits);
+    Row scores = rule.choose_probabilities         ? choice_softmax(logits)
+                 : softmaxes || rule.choose_logits ? logits
+                                                   : scores_of(rule.score, logits);
     if (args.bias)
       for (size_t e = 0; e < scores.size(); ++e) scores[e] += args.bias.data<double>()[e];
     const std::vector<bool> may =

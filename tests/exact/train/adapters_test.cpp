@@ -86,7 +86,9 @@ TEST(AdapterRuns, LearnThroughFrozenLayersOfMultiTokenPrediction) {
   EXPECT_EQ(trained, train_run(with + steps).tensors);
   EXPECT_NE(trained,
             train_run(with + steps + Overrides{"model.mtp_loss_scaling_factor=0"}).tensors);
-  EXPECT_THAT(run.setup.notes, testing::Contains(testing::HasSubstr("multi-token prediction")));
+  const auto said = testing::Contains(testing::HasSubstr("multi-token prediction"));
+  EXPECT_THAT(run.setup.notes, said);
+  EXPECT_THAT(test::setup_of(with + Overrides{"train.skip_train=true"}).notes, testing::Not(said));
 }
 
 TEST(AdapterRuns, ResumeBitwise) {

@@ -8,6 +8,7 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
+#include "run/grown_vocabulary.h"
 #include "support/engine_on_blanks.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
@@ -44,8 +45,7 @@ class GgufBase : public testing::TestWithParam<ExportFormat> {
   }
   static void load(EngineOnBlanks& run) {
     OpContext context = run.engine.context(false, false).ops;
-    load_parameters(context, run.engine.store(), *open_weights(*run.setup.pretrained),
-                    run.setup.model);
+    load_parameters(context, run.engine.store(), *open_pretrained(run.setup), run.setup.model);
   }
 
   test::TemporaryFolder folder_;
@@ -66,6 +66,18 @@ TEST_P(GgufBase, TrainsAsOnTheMatricesThatItStandsFor) {
   EXPECT_EQ(blocks.weights(true), plain.weights(true));
   EXPECT_NE(blocks.weights(true), before);
   EXPECT_EQ(dry_run(blocks.setup).peak.bytes, blocks.rank.device->memory().peak_bytes);
+}
+
+TEST_P(GgufBase, LayersBesideGrownTablesKeepTheirBlocks) {
+  const Overrides grown{"model.vocab_size=530"};  // of 512
+  EngineOnBlanks blocks(run_of(grown)), plain(run_of(grown + Overrides{"peft.base_format=bf16"}));
+  load(blocks), load(plain);
+  EXPECT_THAT(blocks.setup.notes, Contains(HasSubstr("18 new rows")));
+  EXPECT_THAT(blocks.setup.notes, Contains(HasSubstr("not in the file's blocks")));
+  EXPECT_THAT(plain.setup.notes, Not(Contains(HasSubstr("not in the file's blocks"))));
+  EXPECT_LT(blocks.bytes(MemoryTag::weights), plain.bytes(MemoryTag::weights));
+  blocks.steps(2), plain.steps(2);
+  EXPECT_EQ(blocks.weights(true), plain.weights(true));
 }
 
 TEST_P(GgufBase, WhatCannotStaySaysWhy) {

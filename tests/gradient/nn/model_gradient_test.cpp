@@ -127,7 +127,7 @@ std::vector<test::TinyModel> variants() {
   chunks.family = "llama4_text";
   chunks.rotary.interleaved = chunks.qk_l2_norm = true;
   chunks.no_rope = {0, 1}, chunks.chunks = {3, 0};
-  chunks.no_rope_temperature = {.scale = 0.5, .length = 2};
+  chunks.no_rope_temperature = temperature_without_rotary(0.5, 2);
   chunks.moe.routing = {.score = ScoreFunction::sigmoid, .topk = 1};
   chunks.moe.weighs_input = true;
   chunks.moe.layers = {1, 0};

@@ -143,6 +143,26 @@ TEST_F(AddTokens, FollowAllIds) {
   EXPECT_EQ(grown.files.size(), 1u);  // nothing else was there
 }
 
+// In a byte-level vocabulary "é" is the byte E9, and "Ã©" the bytes C3 A9, which are the text é.
+TEST_F(AddTokens, LettersThatSpellBytesAreNamed) {
+  files_[kTokenizerFile] = R"({
+  "added_tokens": [],
+  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+  "decoder": {"type": "ByteLevel"},
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "é": 2, "Ã©": 3}, "merges": []}})";
+  const GrownTokenizer grown = add(
+      {token("Ägypten"), token("日本"), token("Ägyp ten"), token("é"), token("a"), token("plain")});
+  EXPECT_THAT(grown.notes,
+              ElementsAre(AllOf(HasSubstr("in the vocabulary already, and"), HasSubstr("\"a\"")),
+                          AllOf(HasSubstr("spell other bytes"), HasSubstr("(1 token): \"é\"")),
+                          AllOf(HasSubstr("not decoded to their text"),
+                                HasSubstr("(1 token): \"Ägypten\""))));
+  const Tokenizer after = load_tokenizer(TokenizerFiles("model", grown.files));
+  for (const AddedToken& fresh : grown.fresh)
+    EXPECT_EQ(after.decode_text({&fresh.id, 1}) == fresh.content, fresh.content != "Ägypten")
+        << fresh.content;
+}
+
 TEST_F(AddTokens, NothingNewIsAnError) {
   EXPECT_THAT([&] { add({token("<e>")}); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("already"), HasSubstr("\"<e>\""))));
@@ -197,6 +217,14 @@ TEST_F(AddTokens, OfASentencePieceModel) {
     for (const AddedToken& token : before.added_tokens().tokens())
       EXPECT_NE(after.added_tokens().find(token.content), nullptr) << token.content;
   }
+  // added_tokens.json has ids alone.
+  AddedToken word = token("forsooth");
+  word.single_word = true;
+  EXPECT_THAT(
+      [&] {
+        add({token("zounds"), word});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("single_word of the token \"forsooth\"")));
 }
 
 }  // namespace

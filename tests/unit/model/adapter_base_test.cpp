@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/model_folder.h"
+#include "config/choice.h"
 #include "support/paths.h"
 
 namespace viaduct {
@@ -20,16 +21,10 @@ ModelConfig model_of(const std::string& name) {
 }
 
 TEST(AdapterBase, IsWhatTheFieldSays) {
-  PeftConfig config;
-  EXPECT_EQ(base_format(config), std::nullopt);
-  config.base_format = "nf4";
-  EXPECT_EQ(base_format(config), BaseFormat::nf4);
-  config.base_format = "fp8";
-  EXPECT_EQ(base_format(config), BaseFormat::fp8);
-  config.base_format = "bf16";
-  EXPECT_EQ(base_format(config), BaseFormat::bf16);
-  config.base_format = "blocks";
-  EXPECT_EQ(base_format(config), BaseFormat::blocks);
+  EXPECT_EQ(choice_of<BaseFormat>("nf4"), BaseFormat::nf4);
+  EXPECT_EQ(choice_of<BaseFormat>("fp8"), BaseFormat::fp8);
+  EXPECT_EQ(choice_of<BaseFormat>("bf16"), BaseFormat::bf16);
+  EXPECT_EQ(choice_of<BaseFormat>("blocks"), BaseFormat::blocks);
 }
 
 TEST(AdapterBase, BlocksAreThoseOfTheirTypes) {

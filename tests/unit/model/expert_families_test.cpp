@@ -67,6 +67,9 @@ TEST(ExpertFamilies, ErnieChoosesByProbabilitiesPlusABias) {
               HasSubstr("moe_use_aux_free"));
   EXPECT_THAT(refused("ernie4_5_moe", R"("moe_layer_interval": 0)"),
               HasSubstr("moe_layer_interval is 0"));
+  EXPECT_THAT(refused("ernie4_5_moe", R"("moe_k": 1)"), HasSubstr("moe_k 1 is not supported"));
+  EXPECT_THAT(refused("ernie4_5_moe", R"("num_experts_per_tok": 1)"),
+              HasSubstr("num_experts_per_tok 1 is not supported"));
 }
 
 TEST(ExpertFamilies, MiniMaxRotatesThePartThatAnyOfItsFieldsSays) {
@@ -99,6 +102,8 @@ TEST(ExpertFamilies, GraniteRotatesInFilesOfBothVersions) {
             write_hf_config(read_small("granitemoe", "")));
   EXPECT_THAT(refused("granitemoe", R"("position_embedding_type": "nope")"),
               HasSubstr("position_embedding_type nope"));
+  EXPECT_THAT(refused("granitemoe", R"("num_experts_per_tok": 1)"),
+              HasSubstr("num_experts_per_tok 1 is not supported"));
 }
 
 TEST(ExpertFamilies, KimiIsDeepSeekV3UnderAnotherType) {

@@ -135,6 +135,10 @@ TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
   EXPECT_THAT(refused("bloom", R"("n_inner": 64)"), HasSubstr("n_inner 64"));
   EXPECT_THAT(refused("bloom", R"("apply_residual_connection_post_layernorm": true)"),
               HasSubstr("apply_residual_connection_post_layernorm"));
+  EXPECT_THAT(refused("bloom", R"("slow_but_exact": true, "pretraining_tp": 2)"),
+              HasSubstr("slow_but_exact true with pretraining_tp 2"));
+  EXPECT_EQ(refused("bloom", R"("slow_but_exact": true, "pretraining_tp": 1)"), "");
+  EXPECT_EQ(refused("bloom", R"("slow_but_exact": false, "pretraining_tp": 4)"), "");
   EXPECT_EQ(refused("mpt", R"("attn_config": {"clip_qkv": null})"), "");
   for (const auto& [field, value] : {std::pair{"clip_qkv", "6"},
                                      {"alibi", "false"},
@@ -206,6 +210,15 @@ TEST(HfConfig, FormsOfFalcon) {
             std::tuple(2, true, true));
 }
 
+TEST(HfConfig, NemotronMaySayThePartThatRotatesTwice) {
+  const std::string expected = write_hf_config(read("nemotron", ""));
+  for (const char* fields :
+       {R"("rope_percent": 0.5)", R"("rope_percent": 0.5, "partial_rotary_factor": 0.5)"})
+    EXPECT_EQ(write_hf_config(read("nemotron", fields)), expected) << fields;
+  EXPECT_THAT(refusal("nemotron", R"("rope_percent": 0.5, "partial_rotary_factor": 1.0)"),
+              HasSubstr("rope_percent is 0.5"));
+}
+
 TEST(HfConfig, LayersOfCohere2WithoutAWindowDoNotRotate) {
   const ModelConfig model = read("cohere2", R"("sliding_window": 8, "sliding_window_pattern": 3)");
   EXPECT_EQ(model.windows, (std::vector<int64_t>{8, 8, 0}));
@@ -235,7 +248,8 @@ TEST(HfConfig, ApertusHasAnActivationWithParameters) {
   EXPECT_TRUE(unsaid.xielu && unsaid.qk_norm && !unsaid.gated);
   EXPECT_EQ(unsaid.rotary.scaling, RopeScalingKind::llama3);
   EXPECT_EQ(unsaid.rotary.base, 12e6);
-  const ModelConfig plain = read("apertus", R"("hidden_act": "relu2", "rope_scaling": null)");
+  const ModelConfig plain = read("apertus", R"("hidden_act": "relu2", "rope_scaling":
+    {"rope_type": "default"})");
   EXPECT_FALSE(plain.xielu);
   EXPECT_EQ(plain.activation, ActivationKind::squared_relu);
   EXPECT_EQ(read_hf_config(write_hf_config(plain), "again").rotary.scaling, RopeScalingKind::none);
@@ -284,6 +298,10 @@ TEST(HfConfig, AttentionTemperatureStandsAmongPositions) {
   EXPECT_EQ(said.temperature, (AttentionTemperature{0.3, 16}));
   EXPECT_EQ(said.temperature.at(15), 1);
   EXPECT_DOUBLE_EQ(said.temperature.at(63), 1 + 0.3 * std::log(4.0));
+  for (const char* beta : {"", R"(, "llama_4_scaling_beta": null)"})
+    EXPECT_THAT(refusal("ministral3",
+                        R"("rope_parameters": {"rope_type": "default")" + std::string(beta) + "}"),
+                HasSubstr("llama_4_scaling_beta is missing"));
   ModelConfig none = said;
   none.temperature = {};
   none.rotary = {.width = none.rotary.width, .base = 500};
@@ -322,6 +340,22 @@ TEST(HfConfig, AttentionTemperatureNeedsARotationOfWholeHeads) {
   EXPECT_THAT(problem(cold), HasSubstr("attention_temperature_length: 0, expected at least 1"));
 }
 
+TEST(HfConfig, AFamilysFormIsNamedWhereAModelHasAnother) {
+  const auto problem = [](ModelConfig model, PositionKind positions) -> std::string {
+    model.positions = positions;
+    try {
+      (void)write_hf_config(model);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(problem(read("llama", ""), PositionKind::linear_bias),
+              HasSubstr("position_embedding_type: family llama has rope, found alibi"));
+  EXPECT_THAT(problem(read_hf_config(R"({"model_type": "opt"})", "opt"), PositionKind::rotary),
+              HasSubstr("position_embedding_type: family opt has learned_absolute, found rope"));
+}
+
 TEST(HfConfig, ArchitecturesOfPublishersCode) {
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5_ForCausalLM"])").family, "ernie4_5");
   EXPECT_EQ(read("ernie4_5", R"("architectures": ["Ernie4_5ForCausalLM"])").family, "ernie4_5");
@@ -339,6 +373,11 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"hunyuan_v1_dense", R"("attention_head_dim": 4, "head_dim": 8)"},
       {"ministral3", R"("rope_parameters": {"rope_type": "default", "llama_4_scaling_beta": 0.1})"},
       {"vaultgemma", R"("use_bidirectional_attention": true)"},
+      {"vaultgemma", R"("final_logit_softcapping": 0)"},
+      {"vaultgemma", R"("attn_logit_softcapping": -1.0)"},
+      {"gemma2", R"("attn_logit_softcapping": 0.0)"},
+      {"gemma3_text", R"("final_logit_softcapping": 0)"},
+      {"nemotron", R"("rope_percent": 0.25)"},
       {"llama", R"("rope_scaling": {"rope_type": "longrope", "factor": 2.0})"},
       {"llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"},
       {"llama", R"("hidden_act": "mish")"},
@@ -347,11 +386,17 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"cohere2", R"("use_qk_norm": true)"},
       {"cohere", R"("rope_theta": null)"},
       {"cohere", R"("logit_scale": 0, "rope_theta": 10000.0)"},
+      {"cohere", R"("logit_scale": null, "rope_theta": 10000.0)"},
+      {"cohere2", R"("logit_scale": null)"},
+      {"cohere2", R"("use_gated_activation": false)"},
+      {"cohere2", R"("use_parallel_block": false)"},
+      {"cohere2", R"("order_of_interleaved_layers": "global_attn_first")"},
       {"cohere2", R"("head_dim": 6)"},
       {"gpt_neox", R"("head_dim": 6)"},
       {"gpt_neox", R"("rope_theta": 500.0)"},
       {"gpt_neox", R"("partial_rotary_factor": 1.0)"},
       {"falcon", R"("alibi": true)"},
+      {"falcon", R"("head_dim": 8)"},
       {"falcon", R"("hidden_dropout": 0.1)"},
       {"falcon", R"("parallel_attn": false, "new_decoder_architecture": true)"},
       {"falcon", R"("num_ln_in_parallel_attn": 2)"},

@@ -79,6 +79,16 @@ TEST(TextHalf, SectionsOfRotaryPositionsCountAlike) {
             written(file("qwen3", kSizes + R"(, "rope_theta": 500000.0)")));
 }
 
+TEST(TextHalf, SectionsOfQwen2FillHalfAHead) {
+  for (const char* field : {"rope_scaling", "rope_parameters"})
+    for (const char* sections : {"[1, 1, 1]", "[1, 1, 3]", "[-1, 2, 3]", "[1.5, 1.5, 1]", "4"})
+      EXPECT_THAT(refusal(file("qwen2_vl", kSizes + ", \"" + field +
+                                               R"(": {"type": "default", "mrope_section": )" +
+                                               sections + "}")),
+                  HasSubstr("whose sum is 4"))
+          << field << sections;
+}
+
 TEST(TextHalf, AbsentFieldsHaveTheDefaultsOfTheirClass) {
   const ModelConfig llava = read(R"({"model_type": "llava", "text_config": {"vocab_size": 90}})");
   EXPECT_EQ(llava.family, "llama");

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
+#include "support/op_testing.h"
 
 namespace viaduct {
 namespace {
@@ -54,6 +57,22 @@ TEST(RotaryTable, LongRopeHasAListForShortAndOneForLongRows) {
   EXPECT_EQ(rotary_frequencies(spec, 16), shorter);
   EXPECT_EQ(rotary_frequencies(spec, 17), longer);
   EXPECT_THROW(rotary_frequencies({.width = 8, .scaling = RopeScalingKind::longrope}), ShapeError);
+}
+
+TEST(RotaryTable, TemperaturesWithoutRotaryPositionsCountFromOne) {
+  const AttentionTemperature rotary{0.5, 4}, plain = temperature_without_rotary(0.5, 4);
+  EXPECT_EQ(rotary.at(3), 1);
+  EXPECT_EQ(rotary.at(4), 1 + 0.5 * std::log(2.0));
+  EXPECT_EQ(plain.at(2), 1);
+  EXPECT_EQ(plain.at(3), 1 + 0.5 * std::log(2.0));
+  EXPECT_EQ(temperature_without_rotary(0, 4).at(100), 1);
+  // The table has them in the place of a rotation.
+  const auto device = make_cpu_device(1);
+  const RotaryTable table = make_temperature_table(*device, plain, 4, 4, DType::f64);
+  const double step = plain.at(3);
+  EXPECT_EQ(test::values(table.cos), (std::vector<double>{1, 1, 1, 1, 1, 1, step, step}));
+  EXPECT_EQ(test::values(table.sin), std::vector<double>(8));
+  EXPECT_THROW(make_temperature_table(*device, plain, 3, 4, DType::f64), ShapeError);
 }
 
 }  // namespace

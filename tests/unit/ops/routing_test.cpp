@@ -41,8 +41,8 @@ std::vector<RoutingRule> rules() {
   best_group = pre, best_group.groups = 6, best_group.group_topk = 2, best_group.group_best = 1;
   likely.choose_probabilities = true, likely.topk = 3;
   likely_pre = pre, likely_pre.choose_probabilities = true;
-  return {{},     pre,      one,   sigmoid,    sigmoid_one, groups,
-          softplus, plain, best_group, likely, likely_pre};
+  return {{},       pre,   one,        sigmoid, sigmoid_one, groups,
+          softplus, plain, best_group, likely,  likely_pre};
 }
 
 struct Routed {

@@ -27,6 +27,13 @@ TEST(CountedLayers, HaveNoRotaryPositionsIfSomeHaveNone) {
   EXPECT_EQ(model.no_rope, (std::vector<int64_t>{1, 1}));
 }
 
+TEST(CountedLayers, KeepRotaryPositionsThatAllHave) {
+  const ModelConfig model = reduced({"model.num_layers=4", "model.no_rope_freq=[0, 0, 0, 0]",
+                                     "model.attention_temperature_scale=0.1"},
+                                    2);
+  EXPECT_EQ(model.no_rope, (std::vector<int64_t>{0, 0}));
+}
+
 TEST(CountedLayers, AttendInChunksIfSomeDo) {
   const ModelConfig model = reduced({"model.num_layers=4", "model.attention_chunk_size=8",
                                      "model.attention_chunk_layers=[0, 0, 0, 1]"},

@@ -59,6 +59,27 @@ TEST_F(ProbeBatchTest, HiddenEndsKeepThePositions) {
   EXPECT_THAT(batch.document_offsets, ElementsAre(0, 2, 4, 6));
 }
 
+TEST_F(ProbeBatchTest, PositionsMayBeCountedFromTheMask) {
+  const std::vector<int64_t> ids{1, 2, 3, 4, 5, 6}, labels(6, -100), mask{0, 0, 1, 1, 1, 0};
+  const auto positions = [](ProbeBatch file) {
+    file.count_positions_from_mask();
+    return file.micro_batch(0, 1).positions;
+  };
+  EXPECT_THAT(positions(read({{"input_ids", ids}, {"labels", labels}, {"attention_mask", mask}})),
+              ElementsAre(0, 0, 0, 1, 2, 0));
+  EXPECT_THAT(positions(read({{"input_ids", ids},
+                              {"labels", labels},
+                              {"attention_mask", {0, 1, 1, 0, 1, 1}},
+                              {"document_ids", {4, 4, 4, 5, 5, 5}}})),
+              ElementsAre(0, 0, 1, 0, 0, 1));
+  EXPECT_THAT(positions(read({{"input_ids", ids}})), ElementsAre(0, 1, 2, 3, 4, 5)) << "no mask";
+  EXPECT_THAT(positions(read({{"input_ids", ids},
+                              {"labels", labels},
+                              {"attention_mask", mask},
+                              {"position_ids", {7, 8, 9, 10, 11, 12}}})),
+              ElementsAre(7, 8, 9, 10, 11, 12));
+}
+
 TEST_F(ProbeBatchTest, HolesInTheMaskAreRefused) {
   const std::vector<int64_t> ids{1, 2, 3, 4, 5, 6}, labels(6, -100);
   EXPECT_THAT(

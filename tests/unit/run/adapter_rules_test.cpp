@@ -28,6 +28,7 @@ TEST(AdapterRules, DropoutOfExpertsIsNothingForPeft) {
   const auto said = HasSubstr("which PEFT does not have");
   EXPECT_THAT(notes({}), Contains(said));
   EXPECT_THAT(notes({"peft.exclude_modules=['*.experts.*']"}), Not(Contains(said)));
+  EXPECT_THAT(notes({"train.skip_train=true"}), Not(Contains(said)));
 }
 
 TEST(AdapterRules, WhereDropoutIs) {

@@ -4,9 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/model_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -18,6 +22,7 @@ using test::bytes_of;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 constexpr const char *kTable = "model.embed_tokens.weight", *kHead = "lm_head.weight";
@@ -87,6 +92,24 @@ TEST(GrownVocabulary, RowsWithoutATokenAreTheMeanOfAll) {
   }
 }
 
+TEST(GrownVocabulary, TensorsThatDoNotGrowKeepTheirBlocks) {
+  const test::TemporaryFolder folder;
+  const ModelFolder from = resolve_model_folder(test::test_data("golden/llama/model"));
+  write_gguf(folder / "m.gguf", "name", read_model_config(from), *open_weights(from), {},
+             ExportFormat::q8_0);
+  const RunSetup setup = setup_of({"model.vocab_size=530"}, folder / "m.gguf");
+  const auto before = open_weights(*setup.pretrained), now = open_pretrained(setup);
+  const char* layer = "model.layers.0.self_attn.q_proj.weight";
+  EXPECT_EQ(now->block_type(layer), GgufTensorType::q8_0);
+  std::byte expected[34] = {}, block[34] = {};
+  before->read_blocks(layer, 3, 32, 32, expected);
+  now->read_blocks(layer, 3, 32, 32, block);
+  EXPECT_EQ(std::memcmp(block, expected, sizeof block), 0);
+  EXPECT_TRUE(before->block_type(kTable));
+  EXPECT_FALSE(now->block_type(kTable));
+  EXPECT_THROW(now->read_blocks(kTable, 0, 0, 32, block), ShapeError);
+}
+
 TEST(GrownVocabulary, TokensOfTheRunsTokenizerAreCutByTheModels) {
   test::TemporaryFolder model, more;
   for (const char* name : {"config.json", "model.safetensors"})
@@ -103,6 +126,21 @@ TEST(GrownVocabulary, TokensOfTheRunsTokenizerAreCutByTheModels) {
   // Without more rows the tokenizer does not fit, and the setting that would help is named.
   EXPECT_THAT([&] { setup_of({tokenizer}, model.path()); },
               ThrowsMessage<ConfigError>(HasSubstr("model.vocab_size=60 gives the model rows")));
+}
+
+TEST(GrownVocabulary, TokensInRowsThatTheModelHasAreNamed) {
+  test::TemporaryFolder model, more;
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(golden() / name, model / name);
+  write_tokenizer(model.path(), 56, {"<e>"});  // 57 tokens for 59 rows
+  write_tokenizer(more.path(), 56, {"<e>", "ABC"});
+  const std::string tokenizer = "tokenizer.tokenizer_model=" + more.path().string();
+  EXPECT_THAT(setup_of({tokenizer}, model.path()).notes,
+              Contains(AllOf(HasSubstr("1 token that the tokenizer of"), HasSubstr("\"ABC\""),
+                             HasSubstr("likely untrained"))));
+  write_tokenizer(more.path(), 56, {"<e>"});
+  EXPECT_THAT(setup_of({tokenizer}, model.path()).notes,
+              Not(Contains(HasSubstr("likely untrained"))));
 }
 
 TEST(GrownVocabulary, FewerTokensAreRefused) {

@@ -115,6 +115,10 @@ TEST(NoEffect, PartsOfSwitchesThatAreOff) {
                                        "model.attention_temperature_scale is null")),
                     Contains(HasSubstr("model.qk_layernorm_after_rope has no effect here: "
                                        "model.qk_layernorm = false"))));
+  EXPECT_THAT(notes({"model.family=bloom", "model.ffn_hidden_size=128",
+                     "model.qk_layernorm_after_rope=true"}),
+              Contains(HasSubstr("model.qk_layernorm_after_rope has no effect here: "
+                                 "model.position_embedding_type = alibi")));
 }
 
 TEST(NoEffect, SettingsOfGpusOnTheCpu) {

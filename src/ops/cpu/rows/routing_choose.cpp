@@ -226,8 +226,7 @@ void chosen_backward(const RoutingRule& rule, const float* logits, const int32_t
   const float shift = softmax ? largest_of(logits, chosen, k) : 0;
   for (int64_t j = 0; j < k; ++j) {
     const float x = logits[chosen[j]];
-    sum += p[static_cast<size_t>(j)] =
-        softmax ? std::exp(x - shift) : score(rule.score, x);
+    sum += p[static_cast<size_t>(j)] = softmax ? std::exp(x - shift) : score(rule.score, x);
   }
   for (int64_t j = 0; j < k; ++j) {
     float& own = p[static_cast<size_t>(j)];
