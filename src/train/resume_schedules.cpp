@@ -71,7 +71,9 @@ bool makes_sense(const Schedules& s) {
   const LearningRateSchedule& rate = s.learning_rate;
   bool sense =
       rate.minimum_rate <= rate.maximum_rate && rate.initial_rate <= rate.maximum_rate &&
-      rate.anneal_samples <= rate.decay_samples && s.weight_decay.start <= s.weight_decay.end &&
+      (rate.style != DecayStyle::warmup_stable_decay ||
+       rate.anneal_samples <= rate.decay_samples) &&
+      s.weight_decay.start <= s.weight_decay.end &&
       (!s.decoupled_rate || (s.decoupled_rate->minimum_rate >= 0 &&
                              s.decoupled_rate->minimum_rate <= s.decoupled_rate->maximum_rate));
   sense = sense && (rate.style == DecayStyle::constant || rate.warmup_samples < rate.decay_samples);

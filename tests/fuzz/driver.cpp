@@ -76,7 +76,12 @@ void run_one(const std::string& input) {
   ::alarm(kHangSeconds);
   // A copy of exactly this size, so that a sanitizer sees the first byte read past the end.
   const std::vector<uint8_t> bytes(input.begin(), input.end());
-  LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  try {
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  } catch (...) {
+    save_input();  // while it exists
+    throw;
+  }
   ::alarm(0);
   g_data = nullptr;
 }
@@ -160,7 +165,6 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fuzz: the target threw: %s\n", error.what());
-    save_input();
     return 1;
   }
 }

@@ -8,7 +8,7 @@ import subprocess
 HOW_SECTIONS = {"ddp", "comm_overlap", "memory", "tensor_inspect"}
 # The same of the architecture's section, by their names.
 HOW_NAMES = re.compile(
-    r"parallel|pipeline|overlap|recompute|offload|fusion|deallocate|p2p|microbatch_group|distribute_saved|segments_apart|"
+    r"parallel(?!_block)|pipeline|overlap|recompute|offload|fusion|deallocate|p2p|microbatch_group|distribute_saved|segments_apart|"
     r"packed_weights|dispatcher|comm_type|moe_expert_capacity_pad|weight_shards|deterministic_mode|variable_seq")
 # Sections that say what is computed.
 WHAT_SECTIONS = {"model", "optimizer", "scheduler", "mixed_precision", "rng"}

@@ -30,6 +30,8 @@ ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults) {
                       ? 0
                       : config.integer("q_lora_rank", 1536);
   latent.kv_rank = config.integer("kv_lora_rank", 512);
+  VIADUCT_CHECK(ConfigError, latent.kv_rank > 0, "{}: kv_lora_rank {}: expected at least 1",
+                config.where(), latent.kv_rank);
   latent.plain_dim = config.integer("qk_nope_head_dim", 128);
   latent.rotary_dim = config.integer("qk_rope_head_dim", 64);
   latent.value_dim = config.integer("v_head_dim", 128);

@@ -13,6 +13,7 @@ constexpr int64_t kHeliumHeadDim = 128, kHeliumPadding = 3;
 ModelConfig read_helium(HfConfig& config) {
   ModelConfig model = read_llama_like(config, kHeliumHeadDim, kHeliumPadding,
                                       {.base = kHeliumBase, .interleaved = true});
+  check_heads_fill(config, model);
   model.norm_eps = config.number("rms_norm_eps", kHeliumEpsilon);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qkv_bias = config.boolean("attention_bias", false);

@@ -393,6 +393,8 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"cohere2", R"("order_of_interleaved_layers": "global_attn_first")"},
       {"cohere2", R"("head_dim": 6)"},
       {"gpt_neox", R"("head_dim": 6)"},
+      {"helium", R"("head_dim": 6)"},
+      {"deepseek_v2", R"("kv_lora_rank": -1)"},
       {"gpt_neox", R"("rope_theta": 500.0)"},
       {"gpt_neox", R"("partial_rotary_factor": 1.0)"},
       {"falcon", R"("alibi": true)"},

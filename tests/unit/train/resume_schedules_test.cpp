@@ -85,5 +85,15 @@ TEST(ResumeSchedules, WithoutStoredOnesTheConfigurationHasToDecide) {
   }
 }
 
+// With another style the last stretch of WSD has no effect, however long it is.
+TEST(ResumeSchedules, ALastStretchWithoutWsdMayBeLongerThanTheDecay) {
+  Schedules schedules = some_schedules();
+  schedules.learning_rate.style = DecayStyle::cosine;
+  schedules.learning_rate.anneal_samples = 3 * schedules.learning_rate.decay_samples;
+  EXPECT_EQ(stored_schedules(with_schedules("{}", schedules), "here"), schedules);
+  schedules.learning_rate.style = DecayStyle::warmup_stable_decay;
+  EXPECT_THROW(stored_schedules(with_schedules("{}", schedules), "here"), IoError);
+}
+
 }  // namespace
 }  // namespace viaduct
