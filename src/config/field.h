@@ -24,6 +24,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -87,6 +88,13 @@ struct Field {
   Field& alias_switch(std::string other, std::string when_true, std::string when_false);
   /// The values of a text. An enum (choice.h) has its own.
   Field& one_of(std::vector<std::string> choices);
+  /// Of an enum, those that this field has, where these are not all.
+  template <NamedEnum E>
+  Field& one_of(std::initializer_list<E> choices) {
+    allowed.clear();
+    for (const E choice : choices) allowed.emplace_back(choice_name(choice));
+    return *this;
+  }
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
   Field& positive();                               // greater than zero
   Field& from_below(double lowest, double bound);  // lowest <= value < bound

@@ -90,7 +90,7 @@ std::vector<Change> changes_of(const RunConfig& c) {
                     [](RunConfig& config) {
                       config.ddp.use_distributed_optimizer = true;
                       config.ddp.data_parallel_sharding_strategy =
-                          std::string("optim_grads_params");
+                          ShardingStrategy::optim_grads_params;
                       config.ddp.align_param_gather = false;
                     }});
   }

@@ -150,17 +150,16 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        }},
       {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const std::string strategy = c.ddp.strategy();
          const bool one = document_ranks(c) == 1 && !c.offload.moves_weights();
          return reason_if(!c.ddp.shards_weights() || one,
                           one ? "data-parallel ranks · context_parallel_size = 1: one shard is all"
-                              : "ddp.data_parallel_sharding_strategy = " + strategy +
+                              : stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
                                     ": no layers are gathered for their use");
        }},
       {{"ddp.bucket_size", "ddp.num_buckets"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.ddp.shards_gradients() && document_ranks(c) > 1,
-                          "ddp.data_parallel_sharding_strategy = " + c.ddp.strategy() +
+                          stated("ddp.data_parallel_sharding_strategy", c.ddp.strategy()) +
                               ": each layer is a bucket");
        }},
   };

@@ -10,18 +10,19 @@ namespace viaduct {
 namespace {
 
 std::string strategy_setting(const DdpConfig& ddp) {
-  return "ddp.data_parallel_sharding_strategy: " + ddp.strategy();
+  return fmt::format("ddp.data_parallel_sharding_strategy: {}", choice_name(ddp.strategy()));
 }
 
 void validate_strategy(const RunConfig& config, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
-  const std::string strategy = ddp.strategy(), name = strategy_setting(ddp);
-  if ((strategy == "no_shard") == ddp.use_distributed_optimizer) {
+  const std::string name = strategy_setting(ddp);
+  if ((ddp.strategy() == ShardingStrategy::no_shard) == ddp.use_distributed_optimizer) {
     problems.add("{} excludes use_distributed_optimizer = {}", name, ddp.use_distributed_optimizer);
   }
-  if (ddp.fsdp && !(*ddp.fsdp == "megatron" ? ddp.use_megatron_fsdp : ddp.use_torch_fsdp2)) {
-    problems.add("dist.fsdp: {}, but {} = false is also given: give only one of them", *ddp.fsdp,
-                 *ddp.fsdp == "megatron" ? "use_megatron_fsdp" : "use_torch_fsdp2");
+  const bool megatron = ddp.fsdp == FsdpKind::megatron;
+  if (ddp.fsdp && !(megatron ? ddp.use_megatron_fsdp : ddp.use_torch_fsdp2)) {
+    problems.add("dist.fsdp: {}, but {} = false is also given: give only one of them",
+                 choice_name(*ddp.fsdp), megatron ? "use_megatron_fsdp" : "use_torch_fsdp2");
   }
   if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
     problems.add(
@@ -32,7 +33,7 @@ void validate_strategy(const RunConfig& config, Problems& problems) {
     problems.add(
         "dist.use_torch_fsdp2: true means ddp.data_parallel_sharding_strategy = "
         "optim_grads_params, found {}",
-        strategy);
+        choice_name(ddp.strategy()));
   }
   if (ddp.shards_weights() && ddp.align_param_gather.value_or(false)) {
     problems.add(
@@ -95,7 +96,7 @@ void validate_weight_shards(const RunConfig& config, Problems& problems) {
     problems.add(
         "{}, over tensor_model_parallel_size = {}, needs ddp.data_parallel_sharding_strategy = "
         "optim_grads_params, found {}",
-        name, tp, ddp.strategy());
+        name, tp, choice_name(ddp.strategy()));
     return;
   }
   const int64_t instances = ranks / over_data;
@@ -118,7 +119,7 @@ void validate_formats(const RunConfig& config, Problems& problems) {
       problems.add(
           "ddp.{}: {} needs data_parallel_sharding_strategy = optim_grads or optim_grads_params, "
           "found {}",
-          field, *format, ddp.strategy());
+          field, *format, choice_name(ddp.strategy()));
     }
     return true;
   };

@@ -34,7 +34,7 @@ void validate_weights(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.cpu_offloading_weights: true needs ddp.data_parallel_sharding_strategy = "
         "optim_grads_params, found {}: otherwise each rank has all weights at all times",
-        config.ddp.strategy());
+        choice_name(config.ddp.strategy()));
   }
   const bool narrow =
       config.mixed_precision.recipe == "bf16_mixed" && !config.ddp.grad_reduce_in_fp32;

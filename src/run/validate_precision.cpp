@@ -39,7 +39,7 @@ void validate_staged_weights(const RunConfig& config, std::string_view field, Pr
     problems.add(
         "{} with fp8_recipe = mxfp8 needs whole gradients on each rank "
         "(ddp.data_parallel_sharding_strategy = optim), found {}",
-        field, config.ddp.strategy());
+        field, choice_name(config.ddp.strategy()));
   }
   if (config.ddp.overlap_param_gather_with_optimizer_step) {
     problems.add(

@@ -144,8 +144,8 @@ Figures sizes_of(const RunSetup& setup) {
   f.global_batch = batch_schedule(f.config).full();
   f.length = f.config.model.seq_length.value();
   f.sequence_cut = sizes.sequence_parallel.value_or(false);
-  const std::string strategy = f.config.ddp.strategy();
-  f.distributed_optimizer = f.config.ddp.use_distributed_optimizer && strategy != "no_shard";
+  f.distributed_optimizer = f.config.ddp.use_distributed_optimizer &&
+                            f.config.ddp.strategy() != ShardingStrategy::no_shard;
   f.fully_sharded = f.config.ddp.shards_weights();
   const PrecisionRecipe recipe = precision_recipe(f.config.mixed_precision);
   f.scaling = scaling_text(recipe);
