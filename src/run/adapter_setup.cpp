@@ -169,7 +169,7 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
-  later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+  later(config.dist.on_cuda(), "dist.device: cuda", "cpu or sim");
   later(peft.base_format && config.ddp.shards_weights(),
         fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
                     choice_name(config.ddp.strategy())),

@@ -10,7 +10,7 @@ namespace {
 
 /// Kernels are launched, or in a dry run would be.
 bool on_gpu(const RunConfig& config) {
-  return config.dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value();
+  return config.dist.on_cuda() || config.cuda_target.has_value();
 }
 
 void refuse(Problems& problems, const GraphConfig& graph, std::string_view found,

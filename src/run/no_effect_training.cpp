@@ -113,12 +113,12 @@ const std::vector<NoEffectRule>& training_without_effect() {
            return std::string("each step measures its operands (tensor_inspect), without graphs");
          return reason_if(
              c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
-             "dist.device = " + c.dist.device.value() + " launches no kernels");
+             stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_modules"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(!c.graph.cuda_graph_modules.empty() && !captures_layers(c),
-                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_warmup_steps"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -312,7 +312,7 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool watched = c.profiling.use_nsys_profiler && c.dist.device.value() == "cuda";
+         const bool watched = c.profiling.use_nsys_profiler && c.dist.on_cuda();
          return reason_if(!c.profiling.trace && !c.profiling.record_memory_history && !watched,
                           "neither profiling.trace nor record_memory_history is on");
        }},

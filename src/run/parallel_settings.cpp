@@ -47,7 +47,7 @@ int64_t kept_logits_bytes(const RunConfig& config) {
 
 bool tells_kernels(const RunConfig& config) {
   const DistConfig& dist = config.dist;
-  return dist.device.value_or("cpu") == "cuda" || config.cuda_target.has_value() ||
+  return dist.on_cuda() || config.cuda_target.has_value() ||
          (dist.simulated() && dist.cluster.has_value());
 }
 

@@ -5,8 +5,8 @@ namespace viaduct {
 
 void validate_attention_backend(const RunConfig& config, Problems& problems) {
   if (config.model.attention_backend.value_or("flash") != "fused") return;
-  const bool on_gpu = config.dist.device.value_or("cpu") == "cuda" || config.dist.simulated() ||
-                      config.cuda_target.has_value();
+  const bool on_gpu =
+      config.dist.on_cuda() || config.dist.simulated() || config.cuda_target.has_value();
   if (!on_gpu) {
     problems.add(
         "model.attention_backend: fused (cuDNN) needs dist.device = cuda, or a dry run for a GPU; "
