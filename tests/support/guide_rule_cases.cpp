@@ -234,7 +234,7 @@ void add_model_overlap(std::vector<RuleCase>& c) {
   const auto pipelined = [](bool pipeline, int tp) {
     return [=](Figures& f) {
       set_sizes(f, tp), f.config.tensor_overlap.tp_comm_overlap = true;
-      if (pipeline) f.config.tensor_overlap.method = "pipeline";
+      if (pipeline) f.config.tensor_overlap.method = OverlapMethod::pipeline;
     };
   };
   const auto multiprocessors = [](std::optional<int> number, double share) {
@@ -263,16 +263,17 @@ void add_model_overlap(std::vector<RuleCase>& c) {
   };
   add(c, "pp-p2p-exposed", messages(0.1, false), messages(0.02, false), messages(0.02, true),
       kFires);
-  const auto ring = [](int64_t length, const char* type, int64_t kv_heads) {
+  using enum ContextExchange;
+  const auto ring = [](int64_t length, ContextExchange type, int64_t kv_heads) {
     return [=](Figures& f) {
       f.length = length, f.model.kv_heads = kv_heads, set_sizes(f, 1, 2);
-      f.config.context_parallel.cp_comm_type = std::string(type);
+      f.config.context_parallel.cp_comm_type = type;
     };
   };
-  add(c, "cp-p2p-covered", ring(8192, "p2p", 8), ring(512, "p2p", 8), ring(3104, "p2p", 32), kNot);
-  add(c, "cp-chunk-short", ring(512, "p2p", 8), ring(8192, "p2p", 8), ring(512, "a2a", 8), kNot);
+  add(c, "cp-p2p-covered", ring(8192, p2p, 8), ring(512, p2p, 8), ring(3104, p2p, 32), kNot);
+  add(c, "cp-chunk-short", ring(512, p2p, 8), ring(8192, p2p, 8), ring(512, a2a, 8), kNot);
   add(
-      c, "cp-allgather-gqa", ring(8192, "p2p", 8), ring(8192, "all_gather", 8),
+      c, "cp-allgather-gqa", ring(8192, p2p, 8), ring(8192, all_gather, 8),
       [](Figures& f) { set_sizes(f, 1, 2), f.times->compute = 0.05; }, kNot);
   const auto windows = [](int64_t second, int cp) {
     return [=](Figures& f) { set_sizes(f, 1, cp), f.model.windows = {0, second}; };
