@@ -111,9 +111,9 @@ const std::vector<NoEffectRule>& training_without_effect() {
                                 precision_recipe(c.mixed_precision).products.any();
          if (each_step && (captures_steps(c) || captures_layers(c)))
            return std::string("each step measures its operands (tensor_inspect), without graphs");
-         return reason_if(
-             c.graph.cuda_graph_impl != "none" && !captures_steps(c) && !captures_layers(c),
-             stated("dist.device", c.dist.device.value()) + " launches no kernels");
+         return reason_if(c.graph.cuda_graph_impl != GraphCapture::none && !captures_steps(c) &&
+                              !captures_layers(c),
+                          stated("dist.device", c.dist.device.value()) + " launches no kernels");
        }},
       {{"model.cuda_graph_modules"},
        [](const RunConfig& c, const ConfigOutcome&) {

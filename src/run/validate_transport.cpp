@@ -17,7 +17,8 @@ void validate_transport(const RunConfig& config, Problems& problems) {
         "dist.distributed_backend: gloo uses no NCCL, of which dist.nccl_communicator_config_path, "
         "dist.use_sharp and ddp.nccl_ub are settings; expected nccl, or none of them");
   }
-  if (through_hosts && dist.ranks > 1 && config.graph.cuda_graph_impl == "full_iteration") {
+  if (through_hosts && dist.ranks > 1 &&
+      config.graph.cuda_graph_impl == GraphCapture::full_iteration) {
     problems.add(
         "dist.distributed_backend: gloo exchanges tensors through hosts, which the graph of a step "
         "(model.cuda_graph_impl = full_iteration) has not; expected nccl, or cuda_graph_impl = "
