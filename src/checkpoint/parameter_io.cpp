@@ -86,18 +86,6 @@ std::string stored_name(const TensorSource& source, const std::string& name,
   return name;
 }
 
-Strictness strictness_of(std::string_view name) {
-  constexpr std::pair<std::string_view, Strictness> kNames[] = {
-      {"raise_all", Strictness::raise_all},
-      {"raise_unexpected", Strictness::raise_unexpected},
-      {"assume_ok_unexpected", Strictness::assume_ok_unexpected},
-      {"log_all", Strictness::log_all},
-      {"log_unexpected", Strictness::log_unexpected}};
-  for (const auto& [known, strictness] : kNames)
-    if (known == name) return strictness;
-  fail<ConfigError>("checkpoint.dist_ckpt_strictness: unknown value \"{}\"", name);
-}
-
 std::vector<std::string> logical_names(const ModelConfig& config) {
   const auto device = make_sim_device();  // only structure, no memory
   const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
