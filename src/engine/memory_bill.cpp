@@ -59,7 +59,7 @@ void add_recompute(const RunConfig& c, std::vector<Change>& list) {
 }
 
 void add_state(const RunConfig& c, std::vector<Change>& list) {
-  const auto formats = [&](const std::string& moments, std::string settings) {
+  const auto formats = [&](NumberFormat moments, std::string settings) {
     if (c.optimizer_state.use_precision_aware_optimizer) return;
     list.push_back({Kind::state, "optimizer.use_precision_aware_optimizer=true" + settings,
                     [moments](RunConfig& config) {
@@ -68,10 +68,10 @@ void add_state(const RunConfig& c, std::vector<Change>& list) {
                           config.optimizer_state.exp_avg_sq_dtype = moments;
                     }});
   };
-  formats("fp32", "");  // masters as remainders
-  for (const char* moments : {"bf16", "fp8"}) {
-    formats(moments,
-            fmt::format(" optimizer.exp_avg_dtype={0} optimizer.exp_avg_sq_dtype={0}", moments));
+  formats(NumberFormat::fp32, "");  // masters as remainders
+  for (const auto moments : {NumberFormat::bf16, NumberFormat::fp8}) {
+    formats(moments, fmt::format(" optimizer.exp_avg_dtype={0} optimizer.exp_avg_sq_dtype={0}",
+                                 choice_name(moments)));
   }
 }
 

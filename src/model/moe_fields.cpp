@@ -107,7 +107,7 @@ void add_router(FieldGroup& group, MoeFields& fields) {
              "activations. Logits and weights are FP32 in both. fp64: copies, logits, scores and "
              "losses are FP64, and the weights of the experts' results are rounded to FP32 at the "
              "end; on the cpu by plain loops, which are slow.")
-      .one_of({"fp32", "fp64"})
+      .one_of({NumberFormat::fp32, NumberFormat::fp64})
       .on_resume(resume::other_rounding);
 }
 
@@ -409,8 +409,8 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   if (fields.moe_token_dispatcher_type == "flex") moe.dispatch = ExpertDispatch::fused;
   moe.quantized_tokens = fields.moe_dispatch_fwd_dtype.has_value();
   moe.quantized_gradients = fields.moe_combine_bwd_dtype.has_value();
-  if (fields.moe_router_dtype == "fp32") moe.router_format = RouterFormat::f32;
-  if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
+  if (fields.moe_router_dtype == NumberFormat::fp32) moe.router_format = RouterFormat::f32;
+  if (fields.moe_router_dtype == NumberFormat::fp64) moe.router_format = RouterFormat::f64;
   moe.balance_losses = balance_losses(fields);
   moe.sinkhorn = routing.choose_logits = fields.balances_by(kSinkhorn);
   routing.choose_probabilities = moe.load_bias && routing.score == ScoreFunction::softmax;

@@ -12,6 +12,7 @@
 #include "config/one_or_list.h"
 #include "config/problems.h"
 #include "nn/moe/moe_config.h"
+#include "tensor/format_name.h"
 
 namespace viaduct {
 
@@ -32,7 +33,7 @@ struct MoeFields {
   Auto<bool> moe_apply_probs_on_input;
 
   // Training.
-  std::optional<std::string> moe_router_dtype;
+  std::optional<NumberFormat> moe_router_dtype;
   double moe_router_bias_update_rate = 1e-3;
   OneOrList<std::string> moe_router_load_balancing_type{std::string("aux_loss")};
   int64_t moe_router_qb_num_bins = 1000;

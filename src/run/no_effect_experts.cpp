@@ -20,9 +20,10 @@ std::string same_router_format(const RunConfig& c, const ConfigOutcome& outcome)
   if (!reason.empty()) return reason;
   const DType activation = precision_recipe(c.mixed_precision).activation;
   const auto& format = c.model.moe.moe_router_dtype;
-  return reason_if(activation == DType::f64 || (activation == DType::f32 && format == "fp32"),
-                   "mixed_precision.recipe = " + c.mixed_precision.recipe +
-                       ": activations have this format, or a wider one");
+  return reason_if(
+      activation == DType::f64 || (activation == DType::f32 && format == NumberFormat::fp32),
+      "mixed_precision.recipe = " + c.mixed_precision.recipe +
+          ": activations have this format, or a wider one");
 }
 
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {

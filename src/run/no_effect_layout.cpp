@@ -145,7 +145,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          if (document_ranks(c) == c.ddp.num_distributed_optimizer_instances)
            return std::string("an optimizer instance has one rank: nothing is reduce-scattered");
-         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == "fp32";
+         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == NumberFormat::fp32;
          return reason_if(fp32 == c.ddp.grad_reduce_in_fp32, "main gradients have this format");
        }},
       {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},

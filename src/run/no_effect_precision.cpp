@@ -21,16 +21,17 @@ std::string no_dynamic_loss_scale(const RunConfig& c, const ConfigOutcome& outco
 std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
   const StateConfig& s = c.optimizer_state;
   if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
-  if (s.main_params_dtype != "fp32") return "optimizer.main_params_dtype = " + s.main_params_dtype;
+  if (s.main_params_dtype != NumberFormat::fp32)
+    return stated("optimizer.main_params_dtype", s.main_params_dtype);
   return reason_if(!has_bf16_weights(c.mixed_precision),
                    "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no BF16 weights");
 }
 
 std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome) {
   const StateConfig& s = c.optimizer_state;
-  for (const std::string& format :
+  for (const NumberFormat format :
        {s.main_grads_dtype, s.main_params_dtype, s.exp_avg_dtype, s.exp_avg_sq_dtype})
-    if (format != "fp32") return "";
+    if (format != NumberFormat::fp32) return "";
   if (!s.store_param_remainders)
     return "every format is fp32, and optimizer.store_param_remainders = false";
   const std::string reason = no_remainders(c, outcome);

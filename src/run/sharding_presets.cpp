@@ -80,18 +80,20 @@ void set_formats(RunConfig& config, ConfigOutcome& outcome) {
   StateConfig& state = config.optimizer_state;
   if (const auto& format = ddp.megatron_fsdp_main_params_dtype;
       format && *format != state.main_params_dtype) {
-    Preset preset("ddp.megatron_fsdp_main_params_dtype=" + *format, outcome);
+    Preset preset(fmt::format("ddp.megatron_fsdp_main_params_dtype={}", choice_name(*format)),
+                  outcome);
     preset.set("optimizer.main_params_dtype", state.main_params_dtype, *format);
-    if (*format != "fp32") {
+    if (*format != NumberFormat::fp32) {
       preset.set("optimizer.use_precision_aware_optimizer", state.use_precision_aware_optimizer,
                  true);
     }
     preset.note();
   }
   if (const auto& format = ddp.megatron_fsdp_main_grads_dtype;
-      format && (*format == "fp32") != ddp.grad_reduce_in_fp32) {
-    Preset preset("ddp.megatron_fsdp_main_grads_dtype=" + *format, outcome);
-    preset.set("ddp.grad_reduce_in_fp32", ddp.grad_reduce_in_fp32, *format == "fp32");
+      format && (*format == NumberFormat::fp32) != ddp.grad_reduce_in_fp32) {
+    Preset preset(fmt::format("ddp.megatron_fsdp_main_grads_dtype={}", choice_name(*format)),
+                  outcome);
+    preset.set("ddp.grad_reduce_in_fp32", ddp.grad_reduce_in_fp32, *format == NumberFormat::fp32);
     preset.note();
   }
   if (ddp.grad_reduce_in_bf16 && !outcome.is_given("ddp.grad_reduce_in_fp32"))

@@ -215,11 +215,11 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   // A bias that is set has no loads in place of a gradient.
   const Auto<bool>& bias = moe.moe_router_enable_expert_bias;
   const bool loads = !bias.is_auto() && bias.value() && !moe.balances_by("quantile_balancing");
-  if (loads && config.optimizer_state.main_grads_dtype != "fp32") {
+  if (loads && config.optimizer_state.main_grads_dtype != NumberFormat::fp32) {
     problems.add(
         "optimizer.main_grads_dtype: {} with moe_router_enable_expert_bias = true: the loads of "
         "experts are summed beside the gradients and need fp32",
-        config.optimizer_state.main_grads_dtype);
+        choice_name(config.optimizer_state.main_grads_dtype));
   }
   if (loads && config.ddp.check_for_large_grads) {
     problems.add(

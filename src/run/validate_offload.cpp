@@ -38,12 +38,12 @@ void validate_weights(const RunConfig& config, Problems& problems) {
   }
   const bool narrow =
       config.mixed_precision.recipe == "bf16_mixed" && !config.ddp.grad_reduce_in_fp32;
-  if (narrow && config.optimizer_state.main_grads_dtype != "bf16") {
+  if (narrow && config.optimizer_state.main_grads_dtype != NumberFormat::bf16) {
     problems.add(
         "model.cpu_offloading_weights: true with ddp.grad_reduce_in_fp32 = false needs "
         "optimizer.main_grads_dtype = bf16, found {}: an FP32 copy of all gradients would stay on "
         "the device",
-        config.optimizer_state.main_grads_dtype);
+        choice_name(config.optimizer_state.main_grads_dtype));
   }
 }
 

@@ -76,7 +76,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("megatron_fsdp_main_params_dtype", config.megatron_fsdp_main_params_dtype,
              "Preset for shards of gradients: optimizer.main_params_dtype, and for fp16 "
              "optimizer.use_precision_aware_optimizer=true; null: as these fields say.")
-      .one_of({"fp32", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::fp16})
       .planned_values({"bf16"}, "roadmap: masters in BF16")
       .constraint("needs data_parallel_sharding_strategy=optim_grads or optim_grads_params");
   group
@@ -84,7 +84,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "Preset for shards of gradients, the format of main gradients. fp32: "
              "grad_reduce_in_fp32=true; that of the weights: grad_reduce_in_fp32=false; null: as "
              "grad_reduce_in_fp32 says.")
-      .one_of({"fp32", "bf16", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::bf16, NumberFormat::fp16})
       .constraint(
           "fp32, or the format of the weights; needs "
           "data_parallel_sharding_strategy=optim_grads or optim_grads_params");
@@ -92,7 +92,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("megatron_fsdp_grad_comm_dtype", config.megatron_fsdp_grad_comm_dtype,
              "With shards of gradients: format in which a layer's gradients add up in a backward "
              "and are reduce-scattered; null: that of main gradients.")
-      .one_of({"fp32", "bf16", "fp16"})
+      .one_of({NumberFormat::fp32, NumberFormat::bf16, NumberFormat::fp16})
       .constraint(
           "fp32, or the format of the weights; needs "
           "data_parallel_sharding_strategy=optim_grads or optim_grads_params");

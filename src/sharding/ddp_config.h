@@ -8,6 +8,7 @@
 
 #include "config/field.h"
 #include "config/one_or_list.h"
+#include "tensor/format_name.h"
 
 namespace viaduct {
 
@@ -48,7 +49,7 @@ struct DdpConfig {
   /// With shards of gradients: formats of masters and main gradients (presets of
   /// optimizer.main_params_dtype and grad_reduce_in_fp32; null: as these say), and of gradients on
   /// the wire (null: that of main gradients).
-  std::optional<std::string> megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype,
+  std::optional<NumberFormat> megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype,
       megatron_fsdp_grad_comm_dtype;
   bool overlap_grad_reduce = true;
   /// `auto`: where the distributed optimizer and overlap_grad_reduce are on.

@@ -164,7 +164,7 @@ TEST(ValidateParallel, FormatsOfFullSharding) {
   const LoadedRunConfig loaded =
       load_run_config({}, {full, bf16, grads + "bf16", params + "fp16", wire + "fp32"});
   EXPECT_FALSE(loaded.config.ddp.grad_reduce_in_fp32);
-  EXPECT_EQ(loaded.config.optimizer_state.main_params_dtype, "fp16");
+  EXPECT_EQ(loaded.config.optimizer_state.main_params_dtype, NumberFormat::fp16);
   EXPECT_THAT(loaded.outcome.notes, ElementsAre("ddp.megatron_fsdp_main_params_dtype=fp16 sets "
                                                 "optimizer.main_params_dtype=fp16, "
                                                 "optimizer.use_precision_aware_optimizer=true",
