@@ -135,24 +135,30 @@ void check_quantile(const MoeConfig& moe, Problems& problems) {
   check_no_limits(moe, refuse);
 }
 
+bool is_loss(BalanceKind kind) {
+  return kind == BalanceKind::aux_loss || kind == BalanceKind::seq_aux_loss ||
+         kind == BalanceKind::global_aux_loss;
+}
+
 }  // namespace
 
 void check_balancing(const MoeFields& fields, Problems& problems) {
-  const std::vector<std::string>& types = fields.moe_router_load_balancing_type.values();
+  const std::vector<BalanceKind>& types = fields.moe_router_load_balancing_type.values();
   const std::vector<double>& coefficients = fields.moe_aux_loss_coeff.values();
   if (types.empty()) {
     problems.add("model.moe_router_load_balancing_type: [], expected at least one type");
     return;
   }
   for (size_t i = 0; types.size() > 1 && i < types.size(); ++i) {
-    if (!types[i].ends_with("aux_loss")) {
+    const std::string_view type = choice_name(types[i]);
+    if (!is_loss(types[i])) {
       problems.add(
           "model.moe_router_load_balancing_type: {} in a list of {} types; expected only losses "
           "(aux_loss, seq_aux_loss, global_aux_loss), or {} alone",
-          types[i], types.size(), types[i]);
+          type, types.size(), type);
     } else if (std::find(types.begin(), types.begin() + static_cast<int64_t>(i), types[i]) !=
                types.begin() + static_cast<int64_t>(i)) {
-      problems.add("model.moe_router_load_balancing_type: {} twice, expected it once", types[i]);
+      problems.add("model.moe_router_load_balancing_type: {} twice, expected it once", type);
     }
   }
   const bool none = !fields.moe_aux_loss_coeff.is_list() && coefficients.front() == 0;

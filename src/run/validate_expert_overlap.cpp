@@ -16,7 +16,7 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
                  config.parallel.expert_model_parallel_size);
   }
   const MoeFields& moe = config.model.moe;
-  if (moe.moe_token_dispatcher_type == "allgather") {
+  if (moe.moe_token_dispatcher_type == TokenDispatcher::allgather) {
     problems.add(
         "{} needs model.moe_token_dispatcher_type = alltoall or flex, found allgather, whose "
         "gathers cannot be split into a start and an end",

@@ -128,7 +128,8 @@ void add_expert_cases(std::vector<RuleCase>& c) {
     };
   };
   add(c, "ep-raise-first", large(2, 90e9), large(2, 70e9), large(8, 90e9), kNot);
-  const auto gathers = [](const char* type, int64_t topk) {
+  using enum TokenDispatcher;
+  const auto gathers = [](TokenDispatcher type, int64_t topk) {
     return [=](Figures& f) {
       add_experts(f), f.model.moe.routing.topk = topk;
       f.config.model.moe.moe_token_dispatcher_type = type;
@@ -141,8 +142,7 @@ void add_expert_cases(std::vector<RuleCase>& c) {
     };
   };
   add(c, "ep-overlap-off", exposed(0.1), exposed(0.1, true), exposed(0.03), kNot);
-  add(c, "ep-dispatcher", gathers("allgather", 6), gathers("alltoall", 6), gathers("allgather", 7),
-      kNot);
+  add(c, "ep-dispatcher", gathers(allgather, 6), gathers(alltoall, 6), gathers(allgather, 7), kNot);
 }
 
 void add_sharding(std::vector<RuleCase>& c) {
@@ -282,13 +282,13 @@ void add_model_overlap(std::vector<RuleCase>& c) {
 }
 
 void add_precision(std::vector<RuleCase>& c) {
-  const auto sends = [](double exposed, std::optional<std::string> format) {
+  const auto sends = [](double exposed, std::optional<SentFormat> format) {
     return [=](Figures& f) {
       add_experts(f), use_fp8(f, "mxfp8"), f.times->exposed["ep"] = exposed;
       f.config.model.moe.moe_dispatch_fwd_dtype = format;
     };
   };
-  add(c, "moe-fp8-dispatch", sends(0.1, {}), sends(0.1, "mxfp8"), sends(0.03, {}), kNot);
+  add(c, "moe-fp8-dispatch", sends(0.1, {}), sends(0.1, SentFormat::mxfp8), sends(0.03, {}), kNot);
   const auto fp8 = [](const char* scaling) { return [=](Figures& f) { use_fp8(f, scaling); }; };
   add(
       c, "fp8-linear-share", fp8("tensorwise"), nothing,
