@@ -11,20 +11,24 @@ namespace {
 
 /// bf16_mixed or fp16_mixed with FP8 products (Megatron-Bridge, training/mixed_precision.py).
 struct Fp8Recipe {
-  std::string_view name, base, fp8, fp8_recipe;
+  std::string_view name, base;
+  Fp8Elements fp8;
+  Fp8Scaling fp8_recipe;
   int64_t plain_blocks = 0;  // at the start, and as many at the end
 };
+constexpr auto kHybrid = Fp8Elements::hybrid;
 constexpr Fp8Recipe kFp8Recipes[] = {
-    {"bf16_with_fp8_delayed_scaling_mixed", "bf16_mixed", "hybrid", "delayed"},
-    {"fp16_with_fp8_delayed_scaling_mixed", "fp16_mixed", "hybrid", "delayed"},
-    {"bf16_with_fp8_current_scaling_mixed", "bf16_mixed", "hybrid", "tensorwise", 1},
-    {"fp16_with_fp8_current_scaling_mixed", "fp16_mixed", "hybrid", "tensorwise", 1},
-    {"nemotron_h_bf16_with_fp8_current_scaling_mixed", "bf16_mixed", "hybrid", "tensorwise", 2},
-    {"nanov2_bf16_with_fp8_current_scaling_mixed", "bf16_mixed", "hybrid", "blockwise", 2},
-    {"bf16_with_fp8_subchannel_scaling_mixed", "bf16_mixed", "hybrid", "blockwise"},
-    {"fp16_with_fp8_subchannel_scaling_mixed", "fp16_mixed", "hybrid", "blockwise"},
-    {"bf16_with_mxfp8_mixed", "bf16_mixed", "e4m3", "mxfp8"},
-    {"fp16_with_mxfp8_mixed", "fp16_mixed", "e4m3", "mxfp8"},
+    {"bf16_with_fp8_delayed_scaling_mixed", "bf16_mixed", kHybrid, Fp8Scaling::delayed},
+    {"fp16_with_fp8_delayed_scaling_mixed", "fp16_mixed", kHybrid, Fp8Scaling::delayed},
+    {"bf16_with_fp8_current_scaling_mixed", "bf16_mixed", kHybrid, Fp8Scaling::tensorwise, 1},
+    {"fp16_with_fp8_current_scaling_mixed", "fp16_mixed", kHybrid, Fp8Scaling::tensorwise, 1},
+    {"nemotron_h_bf16_with_fp8_current_scaling_mixed", "bf16_mixed", kHybrid,
+     Fp8Scaling::tensorwise, 2},
+    {"nanov2_bf16_with_fp8_current_scaling_mixed", "bf16_mixed", kHybrid, Fp8Scaling::blockwise, 2},
+    {"bf16_with_fp8_subchannel_scaling_mixed", "bf16_mixed", kHybrid, Fp8Scaling::blockwise},
+    {"fp16_with_fp8_subchannel_scaling_mixed", "fp16_mixed", kHybrid, Fp8Scaling::blockwise},
+    {"bf16_with_mxfp8_mixed", "bf16_mixed", Fp8Elements::e4m3, Fp8Scaling::mxfp8},
+    {"fp16_with_mxfp8_mixed", "fp16_mixed", Fp8Elements::e4m3, Fp8Scaling::mxfp8},
 };
 
 /// Steps of history of the recipes with delayed scaling, of which the largest magnitude counts.
@@ -41,17 +45,21 @@ std::vector<std::string> precision_recipe_names() {
   return names;
 }
 
-Scaling scaling_named(std::string_view fp8_recipe) {
-  if (fp8_recipe == "tensorwise" || fp8_recipe == "delayed") return Scaling::tensor;
-  if (fp8_recipe == "blockwise") return Scaling::blocks;
-  if (fp8_recipe == "mxfp8") return Scaling::mx;
-  fail<ConfigError>(
-      "mixed_precision.fp8_recipe={}: unknown; expected tensorwise, delayed, blockwise or mxfp8",
-      fp8_recipe);
+Scaling scaling_of(Fp8Scaling fp8_recipe) {
+  switch (fp8_recipe) {
+    case Fp8Scaling::tensorwise:
+    case Fp8Scaling::delayed:
+      return Scaling::tensor;
+    case Fp8Scaling::blockwise:
+      return Scaling::blocks;
+    case Fp8Scaling::mxfp8:
+      return Scaling::mx;
+  }
+  return Scaling::none;
 }
 
-DType gradient_element(std::string_view fp8) {
-  return fp8 == "hybrid" ? DType::e5m2 : DType::e4m3;
+DType gradient_element(Fp8Elements fp8) {
+  return fp8 == Fp8Elements::hybrid ? DType::e5m2 : DType::e4m3;
 }
 
 Quantization nvfp4_products() {
@@ -91,8 +99,9 @@ PrecisionRecipe precision_recipe(std::string_view name, bool fp32_residual) {
     if (name != fp8.name) continue;
     recipe = precision_recipe(fp8.base, fp32_residual);
     recipe.name = std::string(name);
-    recipe.products = {scaling_named(fp8.fp8_recipe), DType::e4m3, gradient_element(fp8.fp8)};
-    if (fp8.fp8_recipe == "delayed") recipe.amax = {AmaxSource::history, kDelayedSteps, false};
+    recipe.products = {scaling_of(fp8.fp8_recipe), DType::e4m3, gradient_element(fp8.fp8)};
+    if (fp8.fp8_recipe == Fp8Scaling::delayed)
+      recipe.amax = {AmaxSource::history, kDelayedSteps, false};
     recipe.plain_blocks_at_start = recipe.plain_blocks_at_end = fp8.plain_blocks;
     return recipe;
   }

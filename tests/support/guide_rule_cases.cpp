@@ -27,7 +27,7 @@ StageBytes& stage(Figures& f) {
 double capacity(const Figures& f) {
   return f.machine->capacity_bytes;
 }
-void use_fp8(Figures& f, const char* scaling) {
+void use_fp8(Figures& f, Fp8Scaling scaling = Fp8Scaling::tensorwise) {
   f.fp8 = true, f.scaling = scaling;
 }
 
@@ -219,8 +219,8 @@ void add_data_overlap(std::vector<RuleCase>& c) {
       c, "dp-reduce-bf16-ring", bf16(128), [](Figures& f) { f.ranks = f.dp = 128; }, bf16(127),
       kNot);
   add(
-      c, "dp-fp8-gather", [](Figures& f) { use_fp8(f, "tensorwise"); }, nothing,
-      [](Figures& f) { use_fp8(f, "mxfp8"); }, kNot);
+      c, "dp-fp8-gather", [](Figures& f) { use_fp8(f); }, nothing,
+      [](Figures& f) { use_fp8(f, Fp8Scaling::mxfp8); }, kNot);
 }
 
 void add_model_overlap(std::vector<RuleCase>& c) {
@@ -250,7 +250,7 @@ void add_model_overlap(std::vector<RuleCase>& c) {
   const auto narrow = [](bool fp8, bool on) {
     return [=](Figures& f) {
       set_sizes(f, 2), f.config.tensor_overlap.tp_comm_overlap = true;
-      if (fp8) use_fp8(f, "tensorwise");
+      if (fp8) use_fp8(f);
       f.config.tensor_overlap.fp8_buf = on;
     };
   };
@@ -284,25 +284,25 @@ void add_model_overlap(std::vector<RuleCase>& c) {
 void add_precision(std::vector<RuleCase>& c) {
   const auto sends = [](double exposed, std::optional<SentFormat> format) {
     return [=](Figures& f) {
-      add_experts(f), use_fp8(f, "mxfp8"), f.times->exposed["ep"] = exposed;
+      add_experts(f), use_fp8(f, Fp8Scaling::mxfp8), f.times->exposed["ep"] = exposed;
       f.config.model.moe.moe_dispatch_fwd_dtype = format;
     };
   };
   add(c, "moe-fp8-dispatch", sends(0.1, {}), sends(0.1, SentFormat::mxfp8), sends(0.03, {}), kNot);
-  const auto fp8 = [](const char* scaling) { return [=](Figures& f) { use_fp8(f, scaling); }; };
+  const auto fp8 = [](Fp8Scaling scaling) { return [=](Figures& f) { use_fp8(f, scaling); }; };
   add(
-      c, "fp8-linear-share", fp8("tensorwise"), nothing,
-      [](Figures& f) { use_fp8(f, "delayed"), f.machine.reset(); }, kUnknown);
+      c, "fp8-linear-share", fp8(Fp8Scaling::tensorwise), nothing,
+      [](Figures& f) { use_fp8(f, Fp8Scaling::delayed), f.machine.reset(); }, kUnknown);
   const auto host = [](double share) {
-    return [=](Figures& f) { use_fp8(f, "tensorwise"), f.times->host = share; };
+    return [=](Figures& f) { use_fp8(f), f.times->host = share; };
   };
   add(c, "fp8-host-bound", host(0.2), host(0.05), host(0.1), kNot);
-  add(c, "fp8-block-size", fp8("blockwise"), nothing, fp8("tensorwise"), kNot);
+  add(c, "fp8-block-size", fp8(Fp8Scaling::blockwise), nothing, fp8(Fp8Scaling::tensorwise), kNot);
   const auto products = [](double share) {
-    return [=](Figures& f) { use_fp8(f, "tensorwise"), f.times->products = share; };
+    return [=](Figures& f) { use_fp8(f), f.times->products = share; };
   };
   add(c, "fp8-range", products(0.1), products(0.6), products(0.45), kNot);
-  add(c, "fp8-export", fp8("mxfp8"), nothing, nothing, kNot);
+  add(c, "fp8-export", fp8(Fp8Scaling::mxfp8), nothing, nothing, kNot);
 }
 
 void add_host(std::vector<RuleCase>& c) {
@@ -356,8 +356,8 @@ void add_memory(std::vector<RuleCase>& c) {
   add(c, "offload-balance", offloads(1e9, 0.1), offloads(0, 0), offloads(1e9, 0), kNot);
   add(c, "precision-aware", share(0.95), nothing, share(0.9), kNot);
   add(
-      c, "fp8-params", [=](Figures& f) { use_fp8(f, "tensorwise"), share(0.95)(f); }, nothing,
-      [=](Figures& f) { use_fp8(f, "tensorwise"), share(0.9)(f); }, kNot);
+      c, "fp8-params", [=](Figures& f) { use_fp8(f), share(0.95)(f); }, nothing,
+      [=](Figures& f) { use_fp8(f), share(0.9)(f); }, kNot);
   add(c, "fragmentation", share(0.95), share(0.5), share(0.94), kNot);
   const auto stages = [](double first, double second) {
     return [=](Figures& f) {

@@ -205,9 +205,9 @@ Finding dp_sharp(const Figures& f, const Thresholds& limits) {
 
 Finding dp_fp8_gather(const Figures& f, const Thresholds&) {
   if (!f.fp8) return not_applicable("products are not in FP8");
-  if (f.scaling != "tensorwise" && f.scaling != "delayed")
+  if (scaling_of(f.scaling) != Scaling::tensor)
     return not_applicable(
-        fmt::format("fp8_recipe={} does not gather codes of one scale", f.scaling));
+        fmt::format("fp8_recipe={} does not gather codes of one scale", choice_name(f.scaling)));
   if (f.shards() == 1) return not_applicable(kOneDataRank);
   if (f.config.mixed_precision.fp8_param_gather)
     return not_applicable("weights are gathered in FP8");

@@ -83,12 +83,12 @@ Finding fp8_host_bound(const Figures& f, const Thresholds& limits) {
 
 Finding fp8_block_size(const Figures& f, const Thresholds&) {
   if (!f.fp8) return not_applicable(kNoFp8);
-  if (f.scaling == "tensorwise" || f.scaling == "delayed")
+  if (scaling_of(f.scaling) == Scaling::tensor)
     return not_applicable("there is one scale for each tensor");
   return if_gain(Level::hint,
                  fmt::format("fp8_recipe={} has scales for blocks; one for each tensor is faster "
                              "where its numbers are good enough",
-                             f.scaling),
+                             choice_name(f.scaling)),
                  {}, {change({"mixed_precision.fp8_recipe=tensorwise"})});
 }
 
