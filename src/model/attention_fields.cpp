@@ -91,7 +91,6 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
              "How attention is computed; auto: flash, which holds no score matrix. fused: cuDNN "
              "on cuda, where it supports the call, and flash elsewhere (docs/cuda.md). unfused: a "
              "chain of ops over a matrix [heads, queries, keys] in FP32.")
-      .one_of({"flash", "fused", "unfused"})
       .planned_values({"local"}, "the framework's own kernels; nearest: unfused")
       .constraint("fused needs dist.device=cuda, or a dry run for a GPU, and 16-bit activations")
       .alias("AttnBackend")

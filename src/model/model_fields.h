@@ -3,8 +3,10 @@
 // `auto` until set by the user, a Hugging Face config, a checkpoint or the family's defaults; the
 // layers are built from ModelConfig.
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
@@ -16,6 +18,15 @@ namespace viaduct {
 
 /// The value of `activation_func` that is no ActivationKind: it has parameters (ops/xielu.h).
 inline constexpr const char* kXieluName = "xielu";
+
+enum class AttentionBackend {
+  flash,
+  fused,    // a library where it can, flash elsewhere
+  unfused,  // over a matrix of scores
+};
+constexpr auto choice_names(AttentionBackend) {
+  return std::to_array<std::string_view>({"flash", "fused", "unfused"});
+}
 
 struct ModelFields {
   // Source of the architecture.
@@ -58,7 +69,7 @@ struct ModelFields {
   Auto<std::optional<int64_t>> attention_temperature_length;
   Auto<std::string> softmax_type;
   Auto<bool> qk_l2_norm;
-  Auto<std::string> attention_backend;
+  Auto<AttentionBackend> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
 

@@ -29,7 +29,7 @@ bool warms_up(const SchedulerConfig& s) {
 /// Why flash kernels compute all attention in spite of attention_backend=fused.
 std::string no_library_attention(const RunConfig& c, const ConfigOutcome&) {
   const ModelFields& m = c.model;
-  if (m.attention_backend.value() != "fused") return "";
+  if (m.attention_backend.value() != AttentionBackend::fused) return "";
   const auto without = [](std::string_view what) {
     return fmt::format("cuDNN computes no attention with {} here, flash kernels do", what);
   };

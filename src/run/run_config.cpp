@@ -25,13 +25,14 @@ constexpr int64_t kSimulatedSteps = 3;
 /// Why attention_softmax_in_fp32=false changes nothing, or "".
 std::string softmax_note(const RunConfig& config) {
   if (config.model.attention_softmax_in_fp32) return "";
-  const std::string backend = config.model.attention_backend.value_or("flash");
-  const bool flash = backend != "unfused";
+  const auto backend = config.model.attention_backend.value_or(AttentionBackend::flash);
+  const bool flash = backend != AttentionBackend::unfused;
   const bool narrow = dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation) < 4;
   if (!flash && narrow) return "";
-  return fmt::format("model.attention_softmax_in_fp32=false has no effect: {}",
-                     flash ? "the softmax inside attention_backend=" + backend + " is FP32"
-                           : "activations are no narrower than FP32");
+  return fmt::format(
+      "model.attention_softmax_in_fp32=false has no effect: {}",
+      flash ? fmt::format("the softmax inside attention_backend={} is FP32", choice_name(backend))
+            : "activations are no narrower than FP32");
 }
 
 }  // namespace
@@ -103,12 +104,12 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
     resolve_gemm_overlap(loaded.config.tensor_overlap, {.on_gpu = tells_kernels(loaded.config)},
                          said, &loaded.outcome.notes);
     const ModelFields& model = loaded.config.model;
-    const std::string backend = model.attention_backend.value_or("flash");
-    if (!model.masked_softmax_fusion && backend != "unfused") {
+    const auto backend = model.attention_backend.value_or(AttentionBackend::flash);
+    if (!model.masked_softmax_fusion && backend != AttentionBackend::unfused) {
       loaded.outcome.notes.push_back(
           fmt::format("model.masked_softmax_fusion=false has no effect: attention_backend={} has "
                       "no softmax of its own",
-                      backend));
+                      choice_name(backend)));
     }
     const std::string other_memory = why_not_symmetric(loaded.config);
     if (loaded.config.dist.nccl_ub && !loaded.config.dist.disable_symmetric_registration &&

@@ -4,7 +4,8 @@
 namespace viaduct {
 
 void validate_attention_backend(const RunConfig& config, Problems& problems) {
-  if (config.model.attention_backend.value_or("flash") != "fused") return;
+  if (config.model.attention_backend.value_or(AttentionBackend::flash) != AttentionBackend::fused)
+    return;
   const bool on_gpu =
       config.dist.on_cuda() || config.dist.simulated() || config.cuda_target.has_value();
   if (!on_gpu) {

@@ -105,9 +105,10 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
         "keys, which have one scale; expected false",
         kField);
   }
-  const Auto<std::string>& backend = config.model.attention_backend;
-  if (!backend.is_auto() && backend.value() != "flash") {
-    problems.add("{} needs model.attention_backend = flash, found {}", kField, backend.value());
+  const auto backend = config.model.attention_backend.value_or(AttentionBackend::flash);
+  if (backend != AttentionBackend::flash) {
+    problems.add("{} needs model.attention_backend = flash, found {}", kField,
+                 choice_name(backend));
   }
 }
 
