@@ -68,7 +68,7 @@ void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe) {
 }
 
 std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind optimizer,
-                                        const std::string& recipe, bool fp32_gradients) {
+                                        RecipeName recipe, bool fp32_gradients) {
   std::vector<std::string> problems;
   const auto add = [&]<class... T>(fmt::format_string<T...> text, T&&... values) {
     problems.push_back(fmt::format(text, std::forward<T>(values)...));
@@ -89,11 +89,11 @@ std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind
     add("optimizer.use_precision_aware_optimizer: true needs optimizer=adam or muon, found {}",
         choice_name(optimizer));
   }
-  if (recipe == "fp64") {
+  if (recipe == RecipeName::fp64) {
     add("optimizer.use_precision_aware_optimizer: true, but all state of "
         "mixed_precision.recipe=fp64 is FP64");
   }
-  if (config.main_params_dtype == NumberFormat::fp16 && recipe == "fp32") {
+  if (config.main_params_dtype == NumberFormat::fp16 && recipe == RecipeName::fp32) {
     add("optimizer.main_params_dtype: fp16, but the weights of mixed_precision.recipe=fp32 are "
         "their own masters, in FP32");
   }
@@ -102,7 +102,7 @@ std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind
     add("optimizer.main_grads_dtype: bf16 needs BF16 main gradients: "
         "a mixed_precision.recipe with BF16 weights and ddp.grad_reduce_in_fp32=false, found {} "
         "and {}",
-        recipe, fp32_gradients);
+        choice_name(recipe), fp32_gradients);
   }
   return problems;
 }

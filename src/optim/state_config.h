@@ -28,6 +28,6 @@ void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe);
 /// with another optimizer than `adam` and `muon`, or with a recipe whose weights are the masters.
 /// `fp32_gradients`: ddp.grad_reduce_in_fp32.
 std::vector<std::string> state_problems(const StateConfig& config, OptimizerKind optimizer,
-                                        const std::string& recipe, bool fp32_gradients);
+                                        RecipeName recipe, bool fp32_gradients);
 
 }  // namespace viaduct

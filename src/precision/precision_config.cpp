@@ -167,7 +167,6 @@ FieldGroup precision_fields(PrecisionConfig& config) {
              "fp64: one format "
              "(fp64 on the reference kernels, for checks). Names with fp8, mxfp8 or nvfp4: the "
              "products of linear layers inside blocks read FP8 or FP4 operands (docs/numerics.md).")
-      .one_of(precision_recipe_names())
       .on_resume(resume::said("masters and moments are kept; steps round differently"));
   group.field("loss_scale", config.loss_scale, "Constant loss scale of fp16_mixed; null: dynamic.")
       .positive()
@@ -251,7 +250,7 @@ std::string residual_stream_note(const PrecisionConfig& config) {
   return fmt::format(
       "model.fp32_residual_connection=true has no effect: with recipe {} the residual stream is in "
       "{} anyway",
-      config.recipe, without == DType::f64 ? "FP64" : "FP32");
+      choice_name(config.recipe), without == DType::f64 ? "FP64" : "FP32");
 }
 
 }  // namespace viaduct

@@ -28,7 +28,7 @@ constexpr auto choice_names(AmaxChoice) {
 }
 
 struct PrecisionConfig {
-  std::string recipe = "bf16_mixed";
+  RecipeName recipe = RecipeName::bf16_mixed;
   /// Null: dynamic.
   std::optional<double> loss_scale;
   double initial_loss_scale = 4294967296.0;  // 2^32

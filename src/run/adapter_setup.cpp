@@ -165,7 +165,8 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
   };
   later(config.offload.moves_weights(), "model.cpu_offloading_weights: true", "false");
   later(precision_recipe(config.mixed_precision).products.any(),
-        "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
+        fmt::format("mixed_precision.recipe: {}, with quantized products,",
+                    choice_name(config.mixed_precision.recipe)),
         "fp32, bf16_mixed, fp16_mixed or another recipe without them");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");

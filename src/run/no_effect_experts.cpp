@@ -22,7 +22,7 @@ std::string same_router_format(const RunConfig& c, const ConfigOutcome& outcome)
   const auto& format = c.model.moe.moe_router_dtype;
   return reason_if(
       activation == DType::f64 || (activation == DType::f32 && format == NumberFormat::fp32),
-      "mixed_precision.recipe = " + c.mixed_precision.recipe +
+      stated("mixed_precision.recipe", c.mixed_precision.recipe) +
           ": activations have this format, or a wider one");
 }
 

@@ -17,7 +17,7 @@ void validate_attention_backend(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.attention_backend: fused (cuDNN) computes 16-bit activations, those of "
         "mixed_precision.recipe = {} are wider; nearest: bf16_mixed, or flash",
-        config.mixed_precision.recipe);
+        choice_name(config.mixed_precision.recipe));
   }
 }
 

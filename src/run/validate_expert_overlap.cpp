@@ -26,7 +26,7 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
     problems.add(
         "{} needs activations of 16 bits, but mixed_precision.recipe = {} has FP32; nearest: "
         "bf16_mixed",
-        kOverlap, config.mixed_precision.recipe);
+        kOverlap, choice_name(config.mixed_precision.recipe));
   }
   if (moe.moe_shared_expert_overlap) {
     problems.add(

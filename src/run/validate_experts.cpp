@@ -82,7 +82,7 @@ void validate_flex(const RunConfig& config, Problems& problems) {
       problems.add("model.{}: {} needs moe_token_dispatcher_type=flex, found {}", field,
                    choice_name(*format), choice_name(moe.moe_token_dispatcher_type));
     }
-    if (config.mixed_precision.recipe == "fp64")
+    if (config.mixed_precision.recipe == RecipeName::fp64)
       problems.add(
           "model.{}: {} with mixed_precision.recipe = fp64, whose activations have no "
           "quantized form; expected null",
@@ -122,7 +122,7 @@ void validate_padding(const RunConfig& config, Problems& problems) {
     problems.add(
         "{} needs a recipe with FP8 or FP4 products, whose multiple of rows it pads to; found "
         "mixed_precision.recipe = {}",
-        kField, given.recipe);
+        kField, choice_name(given.recipe));
   }
   if (moe.moe_token_dispatcher_type == TokenDispatcher::allgather) {
     problems.add(

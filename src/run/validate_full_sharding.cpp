@@ -129,7 +129,7 @@ void validate_formats(const RunConfig& config, Problems& problems) {
     if (!check(field, format) || *format == wide || *format == narrow) return;
     const std::string either = fmt::format("{} or {}", choice_name(narrow), choice_name(wide));
     problems.add("ddp.{}: {}, but gradients of mixed_precision.recipe = {} are {}", field,
-                 choice_name(*format), config.mixed_precision.recipe,
+                 choice_name(*format), choice_name(config.mixed_precision.recipe),
                  wide == narrow ? choice_name(wide) : either);
   };
   check_gradients("megatron_fsdp_main_grads_dtype", ddp.megatron_fsdp_main_grads_dtype);

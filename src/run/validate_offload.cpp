@@ -37,7 +37,7 @@ void validate_weights(const RunConfig& config, Problems& problems) {
         choice_name(config.ddp.strategy()));
   }
   const bool narrow =
-      config.mixed_precision.recipe == "bf16_mixed" && !config.ddp.grad_reduce_in_fp32;
+      config.mixed_precision.recipe == RecipeName::bf16_mixed && !config.ddp.grad_reduce_in_fp32;
   if (narrow && config.optimizer_state.main_grads_dtype != NumberFormat::bf16) {
     problems.add(
         "model.cpu_offloading_weights: true with ddp.grad_reduce_in_fp32 = false needs "

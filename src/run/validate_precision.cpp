@@ -151,7 +151,7 @@ bool asks_for_fp8_and_fp4(const PrecisionConfig& given, Problems& problems) {
   const auto add = [&](const char* field, std::string_view value, const char* format) {
     problems.add(
         "mixed_precision.{}={} excludes recipe={}, which has {} products; nearest: recipe={}",
-        field, value, given.recipe, format,
+        field, value, choice_name(given.recipe), format,
         precision_recipe(given.recipe).weight == DType::f16 ? "fp16_mixed" : "bf16_mixed");
     return true;
   };
@@ -192,7 +192,8 @@ void validate_precision(const RunConfig& config, Problems& problems) {
         "mixed_precision.{}: {} needs a recipe with BF16 or FP16 weights (bf16_mixed, "
         "fp16_mixed), found {}",
         given.fp4 ? "fp4" : "fp8",
-        given.fp4 ? choice_name(*given.fp4) : choice_name_or(given.fp8, ""), given.recipe);
+        given.fp4 ? choice_name(*given.fp4) : choice_name_or(given.fp8, ""),
+        choice_name(given.recipe));
     return;
   }
   validate_target(config, recipe, problems);

@@ -28,7 +28,8 @@ std::vector<std::string> full() {
           "model.recompute_num_layers=1"};
 }
 bool bf16_weights(const Figures& f) {
-  return f.config.mixed_precision.recipe != "fp32" && f.config.mixed_precision.recipe != "fp64";
+  const RecipeName recipe = f.config.mixed_precision.recipe;
+  return recipe != RecipeName::fp32 && recipe != RecipeName::fp64;
 }
 
 Finding oom_smallest_change(const Figures& f, const Thresholds&) {

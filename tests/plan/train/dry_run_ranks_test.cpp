@@ -52,7 +52,7 @@ RunSetup setup_of(const Sizes& sizes) {
   config.parallel.context_parallel_size = sizes.cp;
   config.parallel.pipeline_model_parallel_size = sizes.pp;
   if (sizes.fp32_stream) {
-    config.mixed_precision.recipe = "bf16_mixed";
+    config.mixed_precision.recipe = RecipeName::bf16_mixed;
     config.mixed_precision.fp32_residual_connection = true;
   }
   if (sizes.recompute == "layers") {

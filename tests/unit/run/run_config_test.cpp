@@ -112,7 +112,7 @@ TEST(Knobs, EveryFieldIsDescribedAndEveryDefaultHasItsOwnType) {
 TEST(RunConfig, DefaultsAreTheDocumentedOnes) {
   RunConfig config = load_run_config({}, kTinyModel).config;
   resolve(config);
-  EXPECT_EQ(config.mixed_precision.recipe, "bf16_mixed");
+  EXPECT_EQ(config.mixed_precision.recipe, RecipeName::bf16_mixed);
   EXPECT_EQ(config.optimizer.min_lr.value(), 3e-5);
   EXPECT_EQ(config.optimizer.adam_beta2, 0.95);
   EXPECT_EQ(config.ddp.bucket_size.value(), 40'000'000);
