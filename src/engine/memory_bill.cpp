@@ -1,6 +1,6 @@
 #include "engine/memory_bill.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -37,17 +37,18 @@ struct Change {
 
 void add_recompute(const RunConfig& c, std::vector<Change>& list) {
   if (c.recompute.recompute_granularity) return;  // chosen already
-  const auto selective = [&](std::vector<std::string> modules, const char* names) {
+  const auto selective = [&](std::vector<RecomputeModule> modules) {
     list.push_back(
         {Kind::recompute,
-         fmt::format("model.recompute_granularity=selective model.recompute_modules=[{}]", names),
+         fmt::format("model.recompute_granularity=selective model.recompute_modules=[{}]",
+                     fmt::join(choice_names_of(modules), ",")),
          [modules](RunConfig& config) {
            config.recompute.recompute_granularity = RecomputeGranularity::selective;
            config.recompute.recompute_modules = modules;
          }});
   };
-  selective({"layernorm"}, "layernorm");
-  selective({"core_attn", "layernorm", "mlp"}, "core_attn,layernorm,mlp");
+  selective({RecomputeModule::layernorm});
+  selective({RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mlp});
   list.push_back({Kind::recompute,
                   "model.recompute_granularity=full model.recompute_method=uniform "
                   "model.recompute_num_layers=1",

@@ -68,7 +68,7 @@ void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
         kOverlap);
   }
   const auto& modules = recompute.recompute_modules;
-  if (recompute.selective() && std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
+  if (recompute.selective() && std::ranges::count(modules, RecomputeModule::moe) > 0) {
     problems.add(
         "{} and moe in model.recompute_modules exclude each other: exchanges would be recomputed; "
         "nearest: mlp",

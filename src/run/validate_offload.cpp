@@ -48,7 +48,7 @@ void validate_weights(const RunConfig& config, Problems& problems) {
 }
 
 /// Whether a module of recompute_modules and one of offload_modules have a unit in common.
-bool share_a_unit(std::string_view recomputed, std::string_view offloaded) {
+bool share_a_unit(RecomputeModule recomputed, std::string_view offloaded) {
   const auto again = module_units(recomputed), leaves = offloaded_units(offloaded);
   return std::find_first_of(again.begin(), again.end(), leaves.begin(), leaves.end()) !=
          again.end();
@@ -80,13 +80,13 @@ void validate_modules(const RunConfig& config, Problems& problems) {
         "expected both or none");
   }
   if (!config.recompute.selective()) return;
-  for (const std::string& again : config.recompute.recompute_modules) {
+  for (const RecomputeModule again : config.recompute.recompute_modules) {
     for (const std::string& module : modules) {
       if (!share_a_unit(again, module)) continue;
       problems.add(
           "model.offload_modules: {} is a part of {} in recompute_modules, which does not keep it: "
           "a module is either offloaded or recomputed",
-          module, again);
+          module, choice_name(again));
     }
   }
 }

@@ -58,10 +58,11 @@ RunSetup setup_of(const Sizes& sizes) {
   if (sizes.recompute == "layers") {
     config.recompute = {RecomputeGranularity::full, RecomputeMethod::uniform, 1, {}};
   } else if (sizes.recompute == "units") {
-    config.recompute = {RecomputeGranularity::selective,
-                        std::nullopt,
-                        std::nullopt,
-                        {"core_attn", "layernorm", "mlp"}};
+    config.recompute = {
+        RecomputeGranularity::selective,
+        std::nullopt,
+        std::nullopt,
+        {RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mlp}};
   }
   if (sizes.strategy) config.ddp.data_parallel_sharding_strategy = *sizes.strategy;
   if (sizes.adapters) config.peft.scheme = "lora", config.peft.dim = 4;
