@@ -31,7 +31,6 @@ FieldGroup dist_fields(DistConfig& config) {
              "Instruction set of the CPU kernels; auto: the fastest of this machine, the last that "
              "`viaduct version` names. portable runs on any processor (aarch64), with the bits of "
              "avx2.")
-      .one_of({"portable", "avx2", "avx512", "avx512_bf16", "amx"})
       .constraint("supported by this machine");
   group
       .field("threads_per_rank", config.threads_per_rank,

@@ -9,6 +9,7 @@
 
 #include "base/device_kind.h"
 #include "config/field.h"
+#include "hardware/cpu_isa.h"
 
 namespace viaduct {
 
@@ -26,8 +27,8 @@ struct DistConfig {
   int ranks = 1;
   /// `auto`: cuda where one is usable, else cpu.
   Auto<DeviceKind> device;
-  /// "avx2", "avx512" or "amx"; `auto`: the best of this machine.
-  Auto<std::string> cpu_isa;
+  /// `auto`: the best of this machine.
+  Auto<CpuIsa> cpu_isa;
   /// `auto`: max(1, cores / ranks on this machine).
   Auto<int> threads_per_rank;
   double distributed_timeout_minutes = 10;

@@ -8,12 +8,7 @@
 namespace viaduct {
 
 CpuIsa cpu_isa_of(const DistConfig& config) {
-  if (config.cpu_isa.is_auto()) return best_cpu_isa();
-  for (const CpuIsa isa : kCpuIsas) {
-    if (cpu_isa_name(isa) == config.cpu_isa.value()) return isa;
-  }
-  fail<ConfigError>("dist.cpu_isa: expected portable, avx2, avx512, avx512_bf16 or amx, found {}",
-                    config.cpu_isa.value());
+  return config.cpu_isa.value_or(best_cpu_isa());
 }
 
 RankDevice make_rank_device(const DistConfig& config) {

@@ -145,7 +145,7 @@ void resolve(RunConfig& config) {
     if (!domain && !cluster.gpu.is_cpu && cluster.domain > 1) domain = cluster.domain;
   }
   config.dist.symmetric_memory = wants_symmetric_memory(config);
-  config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
+  config.dist.cpu_isa.resolve(best_cpu_isa());
   resolve_packed_weights(config);
   const bool in_nodes =
       config.dist.device_kind() == DeviceKind::cpu && config.dist.numactl.value_or(false);

@@ -243,7 +243,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   check_fit(setup);
   setup.conversations = conversation_figures(config.dataset);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
-    log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+    log_warning("{}; dist.cpu_isa = {}", amx_problem(), cpu_isa_name(config.dist.cpu_isa.value()));
   if (setup.model.moe.any() && setup.model.moe.random_logits) {
     log_warning(
         "model.moe_router_force_load_balancing = true: experts are chosen at random, and the model "
