@@ -84,7 +84,6 @@ void add_attention_fields(FieldGroup& group, ModelFields& config) {
       .field("softmax_type", config.softmax_type,
              "Attention's softmax. learnable: each head has one more logit, a parameter, in its "
              "softmax, which weights no value (GPT-OSS's sinks).")
-      .one_of({"vanilla", "learnable"})
       .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
   group
       .field("attention_backend", config.attention_backend,

@@ -75,12 +75,12 @@ void check_no_limits(const MoeConfig& moe, const Refuse& refuse) {
 void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
   if (!moe.sinkhorn) return;
   const RoutingRule& routing = moe.routing;
-  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
+  const auto refuse = [&](const char* field, std::string_view found, const std::string& needs) {
     problems.add("model.{}: {} with moe_router_load_balancing_type=sinkhorn, {}", field, found,
                  needs);
   };
   if (routing.topk == 1 && routing.score != ScoreFunction::sigmoid) {
-    refuse("moe_router_score_function", score_function_name(routing.score),
+    refuse("moe_router_score_function", choice_name(routing.score),
            "whose weight of one expert (moe_router_topk=1) is its sigmoid; expected sigmoid");
   }
   if (routing.topk > 1 && (routing.score != ScoreFunction::softmax || !routing.pre_softmax)) {
@@ -107,12 +107,12 @@ void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
 void check_quantile(const MoeConfig& moe, Problems& problems) {
   if (moe.quantile_bins == 0) return;
   const RoutingRule& routing = moe.routing;
-  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
+  const auto refuse = [&](const char* field, std::string_view found, const std::string& needs) {
     problems.add("model.{}: {} with moe_router_load_balancing_type=quantile_balancing, {}", field,
                  found, needs);
   };
   if (routing.score != ScoreFunction::sigmoid) {
-    refuse("moe_router_score_function", score_function_name(routing.score),
+    refuse("moe_router_score_function", choice_name(routing.score),
            "whose bins hold scores from 0 to 1; expected sigmoid");
   }
   if (!moe.load_bias)

@@ -7,9 +7,6 @@ namespace {
 constexpr std::string_view kDropped = "different tokens are dropped from here on";
 constexpr std::string_view kBalance = "routers are balanced by it from here on";
 
-constexpr ScoreFunction kScoreFunctions[] = {ScoreFunction::softmax, ScoreFunction::sigmoid,
-                                             ScoreFunction::sqrt_softplus};
-
 constexpr int64_t kMostBins = 1 << 16;
 constexpr double kMostWidth = 1 << 22;
 
@@ -48,12 +45,10 @@ void add_router(FieldGroup& group, MoeFields& fields) {
   group.field("moe_router_topk", fields.moe_router_topk, "k: experts of a token.")
       .range(1, kMostChosenExperts)
       .constraint("at most num_moe_experts");
-  group
-      .field(
-          "moe_router_score_function", fields.moe_router_score_function,
-          "Scores of experts from the router's logits. sigmoid, and sqrtsoftplus = √log(1 + e^x): "
-          "the chosen scores are divided by their sum.")
-      .one_of({"softmax", "sigmoid", "sqrtsoftplus"});
+  group.field(
+      "moe_router_score_function", fields.moe_router_score_function,
+      "Scores of experts from the router's logits. sigmoid, and sqrtsoftplus = √log(1 + e^x): "
+      "the chosen scores are divided by their sum.");
   group
       .field("moe_router_norm_topk_prob", fields.moe_router_norm_topk_prob,
              "Chosen scores are divided by their sum if a token has more than one; false: they are "
@@ -271,18 +266,6 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
 
 }  // namespace
 
-const char* score_function_name(ScoreFunction score) {
-  switch (score) {
-    case ScoreFunction::softmax:
-      return "softmax";
-    case ScoreFunction::sigmoid:
-      return "sigmoid";
-    case ScoreFunction::sqrt_softplus:
-      return "sqrtsoftplus";
-  }
-  return "";
-}
-
 int64_t MoeFields::experts() const {
   return num_moe_experts.is_auto() ? 0 : num_moe_experts.value().value_or(0);
 }
@@ -297,7 +280,8 @@ void MoeFields::resolve() {
   const bool sinkhorn = balances_by(BalanceKind::sinkhorn),
              quantile = balances_by(BalanceKind::quantile_balancing);
   const bool one = moe_router_topk.value() == 1;
-  moe_router_score_function.resolve((sinkhorn && one) || quantile ? "sigmoid" : "softmax");
+  moe_router_score_function.resolve((sinkhorn && one) || quantile ? ScoreFunction::sigmoid
+                                                                  : ScoreFunction::softmax);
   moe_router_pre_softmax.resolve(sinkhorn && !one);
   moe_router_topk_scaling_factor.resolve(std::nullopt);
   moe_router_num_groups.resolve(std::nullopt);
@@ -330,7 +314,7 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
   fields.moe_shared_expert_gate.resolve(moe.shared_gate);
   const RoutingRule& routing = moe.routing;
   fields.moe_router_topk.resolve(routing.topk);
-  fields.moe_router_score_function.resolve(score_function_name(routing.score));
+  fields.moe_router_score_function.resolve(routing.score);
   fields.moe_router_pre_softmax.resolve(routing.pre_softmax);
   fields.moe_router_topk_scaling_factor.resolve(
       routing.scaling == 1 ? std::nullopt : std::optional(routing.scaling));
@@ -386,9 +370,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.shared_overlap = fields.moe_shared_expert_overlap;
   RoutingRule& routing = moe.routing;
   routing.topk = fields.moe_router_topk.value();
-  for (const ScoreFunction score : kScoreFunctions)
-    if (fields.moe_router_score_function.value() == score_function_name(score))
-      routing.score = score;
+  routing.score = fields.moe_router_score_function.value();
   routing.pre_softmax = fields.moe_router_pre_softmax.value();
   routing.scaling = fields.moe_router_topk_scaling_factor.value().value_or(1);
   routing.groups = fields.moe_router_num_groups.value().value_or(0);

@@ -55,7 +55,7 @@ struct MoeFields {
   Auto<std::optional<int64_t>> moe_shared_expert_intermediate_size;
   Auto<bool> moe_shared_expert_gate;
   Auto<int64_t> moe_router_topk;
-  Auto<std::string> moe_router_score_function;
+  Auto<ScoreFunction> moe_router_score_function;
   Auto<bool> moe_router_pre_softmax;
   Auto<std::optional<double>> moe_router_topk_scaling_factor;
   Auto<std::optional<int64_t>> moe_router_num_groups, moe_router_group_topk;
@@ -94,8 +94,6 @@ struct MoeFields {
 inline constexpr double kMostExperts = 1 << 14;
 
 void add_moe_fields(FieldGroup& group, MoeFields& fields);
-/// As moe_router_score_function has it.
-const char* score_function_name(ScoreFunction score);
 
 /// Sets every field that is still `auto` to the value of an existing model.
 void take_moe(MoeFields& fields, const MoeConfig& moe);

@@ -85,8 +85,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.layernorm_bias"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.normalization.value() != "LayerNorm",
-                          "model.normalization = " + c.model.normalization.value());
+         const NormKind kind = c.model.normalization.value();
+         return reason_if(kind != NormKind::layer_norm, stated("model.normalization", kind));
        }},
       {{"model.parallel_block_shared_norm"},
        [](const RunConfig& c, const ConfigOutcome&) {
