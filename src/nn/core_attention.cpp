@@ -56,7 +56,7 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   VIADUCT_CHECK(ConfigError, !spec_.chunked || spec_.context_exchange == ContextExchange::a2a,
                 "attention of layer {} in chunks over the {} ranks of {}: expected cp_comm_type "
                 "a2a, found {}",
-                spec_.layer, cp->size(), cp->name(), context_exchange_name(spec_.context_exchange));
+                spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 cp->size(), cp->name());

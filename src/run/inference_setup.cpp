@@ -134,9 +134,9 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   defaults.dist = request.dist;
   const ModelFolder folder = resolve_model_folder(request.model);
   const DType own = type_of_weights(folder);
-  defaults.mixed_precision.recipe = own == DType::bf16  ? "bf16_mixed"
-                                    : own == DType::f16 ? "fp16_mixed"
-                                                        : "fp32";
+  defaults.mixed_precision.recipe = own == DType::bf16  ? RecipeName::bf16_mixed
+                                    : own == DType::f16 ? RecipeName::fp16_mixed
+                                                        : RecipeName::fp32;
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
   defaults.peft.adapter = request.adapter;

@@ -133,7 +133,7 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
 void note_determinism(RunSetup& setup) {
   const DistConfig& dist = setup.config.dist;
   if (!setup.config.determinism.deterministic_mode || dist.ranks == 1 ||
-      dist.distributed_backend != "nccl")
+      dist.distributed_backend != TensorTransport::nccl)
     return;
   Problems problems;
   for (std::string& line : set_deterministic(problems)) setup.notes.push_back(std::move(line));
@@ -143,7 +143,7 @@ void note_determinism(RunSetup& setup) {
 /// How to have the run watched, if it waits for a profiler and there is none.
 void note_profiler(RunSetup& setup) {
   const ProfilingConfig& profiling = setup.config.profiling;
-  const bool waits = profiling.use_nsys_profiler && setup.config.dist.device.value() == "cuda";
+  const bool waits = profiling.use_nsys_profiler && setup.config.dist.on_cuda();
   if (!waits || profiler_watches(::getenv)) return;
   setup.notes.push_back(
       "profiling.use_nsys_profiler: no profiler was attached when this process started, and so "
@@ -224,7 +224,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   const auto [base, base_text] = open_architecture(setup);
   take_tokenizer(setup);
   take_opened(setup, base);
-  if (config.dist.device.value_or("cpu") == "cuda") {
+  if (config.dist.on_cuda()) {
     for (std::string& line : set_environment(config.environment))
       setup.notes.push_back(std::move(line));
     note_determinism(setup);
@@ -247,7 +247,7 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   check_fit(setup);
   if (!config.dataset.pairs) setup.conversations = conversation_figures(config.dataset);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
-    log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+    log_warning("{}; dist.cpu_isa = {}", amx_problem(), cpu_isa_name(config.dist.cpu_isa.value()));
   if (setup.model.moe.any() && setup.model.moe.random_logits) {
     log_warning(
         "model.moe_router_force_load_balancing = true: experts are chosen at random, and the model "

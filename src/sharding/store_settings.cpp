@@ -64,7 +64,7 @@ StoreSettings store_settings(const DdpConfig& config) {
   settings.fp32_gradients = config.grad_reduce_in_fp32;
   settings.share_state = config.shares_state();
   if (const auto& format = config.megatron_fsdp_grad_comm_dtype)
-    settings.fp32_messages = *format == "fp32";
+    settings.fp32_messages = *format == NumberFormat::fp32;
   settings.fp32_accumulation = config.fp32_accumulation_patterns.values();
   settings.reduce_by_exchange = config.reduce_scatter_with_fp32_accumulation;
   settings.bucket_norms = config.check_for_large_grads;
