@@ -1,6 +1,7 @@
 #include "run/encoder_support.h"
 
 #include "base/error.h"
+#include "config/choice.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
 
@@ -47,8 +48,8 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
           nearest_multiple(tokens, tp));
     }
   }
-  const std::string device = config.dist.device.value_or("cpu");
-  refuse.expect(device == "cpu", "dist.device", device, "cpu",
+  const DeviceKind device = config.dist.device.value_or(DeviceKind::cpu);
+  refuse.expect(device == DeviceKind::cpu, "dist.device", choice_name(device), "cpu",
                 " (GPUs have no kernel for its position bias)");
   const RecomputeConfig& recompute = config.recompute;
   refuse.expect(!recompute.recompute_granularity, "model.recompute_granularity",
@@ -65,8 +66,9 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
                 config.validation.sample_prompts.value_or(""), "null");
   refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
                 "null");
-  const Scaling scaling = precision_recipe(config.mixed_precision.recipe).products.scaling;
-  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe", config.mixed_precision.recipe,
+  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
+  refuse.expect(scaling == Scaling::none, "mixed_precision.recipe",
+                choice_name(config.mixed_precision.recipe),
                 "fp32, bf16_mixed or another recipe without quantized products");
   refuse.expect(!config.peft.scheme && !config.peft.adapter, "peft.scheme",
                 config.peft.scheme.value_or("an adapter"), "null");
