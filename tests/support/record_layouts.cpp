@@ -34,7 +34,8 @@ List tensors_and_context() {
   return {
       {"alone", {"dist.ranks=1"}},
       {"encoder",
-       {"dist.ranks=4", kTensor, kSequence, "model.family=t5", "model.encoder_seq_length=48"}},
+       {"dist.ranks=4", kTensor, kSequence, "model.family=t5", "model.encoder_seq_length=48"},
+       true},
       {"tensor", {"dist.ranks=2", kTensor}, true},
       {"sequence", {"dist.ranks=2", kTensor, kSequence}, true},
       {"trained_activation_and_temperature",

@@ -41,23 +41,26 @@ Overrides small_t5() {
 TEST(EncoderDecoderTraining, LearnsFromPairs) {
   const test::TemporaryFolder folder;
   const std::string prefix = test::write_conversations(folder / "pairs", echoes());
-  const Overrides run =
-      small_t5() +
-      Overrides{"dataset.mock=false",        "dataset.blend=[" + prefix + "]",
-                "dataset.split=1,0,0",       "train.train_iters=60",
-                "train.global_batch_size=8", "checkpoint.save=" + (folder / "run").string()};
+  const Overrides run = small_t5() + Overrides{"dataset.mock=false",
+                                               "dataset.blend=[" + prefix + "]",
+                                               "dataset.split=1,0,0",
+                                               "train.train_iters=200",
+                                               "optimizer.lr=3e-3",
+                                               "train.global_batch_size=8",
+                                               "checkpoint.save=" + (folder / "run").string()};
   train_run(run);
   const std::vector<double> losses = test::metric(folder / "run" / "metrics.jsonl", "loss");
-  ASSERT_EQ(losses.size(), 60u);
+  ASSERT_EQ(losses.size(), 200u);
   EXPECT_LT(losses.back(), losses.front() / 2);
 }
 
 TEST(EncoderDecoderTraining, AResumedRunHasTheSameBits) {
   const test::TemporaryFolder folder;
-  const Overrides whole = small_t5() + Overrides{"train.train_iters=6"};
+  const Overrides whole =
+      small_t5() + Overrides{"train.train_iters=6", "scheduler.lr_decay_iters=6"};
   const test::RunOutcome expected = train_run(whole);
   const std::string save = "checkpoint.save=" + (folder / "run").string();
-  train_run(small_t5() + Overrides{"train.train_iters=3", save});
+  train_run(small_t5() + Overrides{"train.train_iters=3", "scheduler.lr_decay_iters=6", save});
   const test::RunOutcome resumed =
       train_run(whole + Overrides{save, "checkpoint.load=" + (folder / "run").string()});
   EXPECT_EQ(resumed.tensors, expected.tensors);
