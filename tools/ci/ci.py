@@ -84,7 +84,9 @@ def main():
     turn = commit_number()
     output.say(f"== {options.minutes:g} minutes, {cores} cores, pace {pace:.2f} ({compile_seconds:.1f} s for a source that takes "
                f"{costs['compile_seconds']} s on the machine of costs.json), turn {turn}")
-    times, outcome, left_out, failed, ended = run(Phases(limit, costs, pace, turn, cores), limit)
+    phases = Phases(limit, costs, pace, turn, cores)
+    output.say(f"these phases come in the next run: {'; '.join(phases.come_later())}")
+    times, outcome, left_out, failed, ended = run(phases, limit)
     output.say("\n".join(report.lines(times, outcome, left_out, costs, pace, limit.passed())))
     if failed:
         output.say("== failed phases: " + ", ".join(failed))
