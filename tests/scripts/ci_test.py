@@ -109,6 +109,15 @@ class Runs(unittest.TestCase):
         self.assertFalse(ended.issuperset(ci.NEEDED))
 
 
+class Records(unittest.TestCase):
+    def test_what_comes_in_other_runs_keeps_its_costs_at_this_pace(self):
+        outcome = tests.Outcome()
+        outcome.seconds = {"part.a.0": 7.0, "part.fast.0": 0.1}
+        costs = {"phases": {"build": 100, "tsan": 20}, "tests": {"part.a.0": 20, "part.b.0": 30}}
+        new = ci.recorded(costs, 0.5, [("build", 60.0), ("torture", "stopped after 9 s")], outcome, 2.5)
+        self.assertEqual(new, {"compile_seconds": 2.5, "phases": {"build": 60, "tsan": 10}, "tests": {"part.a.0": 7.0, "part.b.0": 15.0}})
+
+
 class Limits(unittest.TestCase):
     def test_time_before_the_script_counts(self):
         clock = Clock()
