@@ -363,7 +363,11 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   if (config.positions == PositionKind::relative)
     maker.relative = relative_bias(maker, "relative_positions");
   std::vector<ChunkLayers> held = place.chunks;
-  if (held.empty()) held.push_back({true, 0, config.layers, true});
+  if (held.empty()) {
+    const bool encodes = config.encoder.any();
+    held.push_back({true, 0, config.layers, true, {encodes, 0, config.encoder.layers, encodes}});
+  }
+  const RelativeBias of_encoder = encoder_bias(maker);
 
   auto rotary = std::make_unique<RotaryTables>(
       make_rotary_tables(device, config, positions, settings.precision.statistic));
@@ -382,8 +386,11 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   for (const ChunkLayers& layers : held) {
     ModelChunk chunk;
     chunk.holds = layers;
+    if (layers.encoder.any()) {
+      build_encoder(maker, layers.encoder, layers.encoder.embedding ? token_table() : nullptr,
+                    of_encoder, *rotary, chunk.layers);
+    }
     if (layers.embedding) {
-      if (config.encoder.any()) build_encoder(maker, token_table(), *rotary, chunk.layers);
       ParameterPointer position_table;
       if (config.positions == PositionKind::learned) {
         position_table =

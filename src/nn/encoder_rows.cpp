@@ -14,7 +14,8 @@ EdgeTensor encoded_edge(const RankContext& context, const Batch& rows, int64_t h
   return {.name = std::string(kEncoded),
           .dtype = context.settings.precision.activation,
           .shape = {rows.stream_tokens, hidden},
-          .message_format = true};
+          .message_format = true,
+          .stays = true};
 }
 
 }  // namespace viaduct

@@ -31,6 +31,11 @@ std::vector<ChunkLayers> layer_map(const LayerMapSettings& settings);
 std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp,
                                    std::optional<int64_t> mtp = {});
 
+/// The map of a decoder with an encoder of `layers` blocks in front: in the first chunk, or over
+/// `stages` chunks of their own. ConfigError, naming the nearest number, if the stages do not
+/// divide the layers.
+std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t layers, int stages);
+
 /// The chunks of one pipeline rank, in model order.
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,
                                          StagePlacement placement = StagePlacement::loop);

@@ -50,12 +50,6 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
   const std::string device = config.dist.device.value_or("cpu");
   refuse.expect(device == "cpu", "dist.device", device, "cpu",
                 " (GPUs have no kernel for its position bias)");
-  const RecomputeConfig& recompute = config.recompute;
-  refuse.expect(!recompute.recompute_granularity, "model.recompute_granularity",
-                recompute.full() ? "full" : "selective", "null");
-  refuse.expect(!config.offload.cpu_offloading, "model.cpu_offloading", true, false);
-  refuse.expect(!config.offload.fine_grained_activation_offloading,
-                "model.fine_grained_activation_offloading", true, false);
   const DatasetConfig& data = config.dataset;
   refuse.expect(!data.packing.packed_sequence_size, "dataset.packed_sequence_size",
                 data.packing.packed_sequence_size.value_or(0), "null");

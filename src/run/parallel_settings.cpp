@@ -13,6 +13,14 @@ int64_t data_parallel_size(const RunConfig& config) {
   return replica > 0 && config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
 }
 
+int64_t encoder_layers(const RunConfig& config) {
+  ModelFields model = config.model;
+  const auto& layers = model.encoder.encoder_num_layers;
+  if (layers.is_auto() && !config.checkpoint.pretrained_checkpoint && !model.hf_config)
+    model.resolve();
+  return layers.value_or(0);
+}
+
 int expert_domains(const RunConfig& config) {
   const MoeFields& moe = config.model.moe;
   const auto& domain = config.dist.nvlink_domain_size;

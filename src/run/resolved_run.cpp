@@ -37,7 +37,9 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
 Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
   Parallelism p{.mesh = mesh_of(config, model)};
-  p.layer_map = layer_map(config.pipeline, model.layers, p.size(Axis::pp), model.mtp_layers);
+  p.layer_map =
+      with_encoder(layer_map(config.pipeline, model.layers, p.size(Axis::pp), model.mtp_layers),
+                   model.encoder.layers, 0);
   if (parallel.tensor_model_parallel_size > 1)
     p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
   p.schedule = schedule_settings(config.pipeline, p.virtual_stages());
@@ -80,7 +82,8 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
   const bool rows_exchanged =
       config.parallel.expert_model_parallel_size * config.parallel.expert_tensor() > 1;
   const auto offload = [&](SavedPolicy& policy) {
-    add_offload(config.offload, model.layers, policy, model.mtp_layers, rows_exchanged);
+    add_offload(config.offload, model.layers, policy, model.mtp_layers, rows_exchanged,
+                model.encoder.layers);
   };
   offload(memory.saved_policy);
   if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {

@@ -39,9 +39,6 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
            {{"dist.ranks=2", "model.pipeline_model_parallel_size=2"},
             "model.pipeline_model_parallel_size: 2"},
            {{"dist.ranks=2", "model.context_parallel_size=2"}, "model.context_parallel_size: 2"},
-           {{"model.recompute_granularity=selective"}, "model.recompute_granularity: selective"},
-           {{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1"},
-            "model.cpu_offloading: true"},
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora"}, "peft.scheme: lora"},
            {{"dataset.packed_sequence_size=32"}, "dataset.packed_sequence_size: 32"},
@@ -50,6 +47,16 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
   }
   EXPECT_THAT(refusal({"dist.ranks=2", "model.context_parallel_size=2"}),
               HasSubstr("is not implemented with model.encoder_num_layers; expected 1"));
+}
+
+TEST(EncoderSupport, LayersToOffloadAreThoseOfBothHalves) {
+  const auto offloads = [](const char* number) {
+    return Overrides{"model.cpu_offloading=true",
+                     std::string("model.cpu_offloading_num_layers=") + number};
+  };
+  EXPECT_EQ(refusal(offloads("4")), "no error");
+  EXPECT_THAT(refusal(offloads("5")),
+              HasSubstr("5 is more than encoder_num_layers + num_layers = 4; expected 0 to 4"));
 }
 
 TEST(EncoderSupport, RowsOfTheEncoderAreCutOverTensorRanksWhereTheyDivide) {
