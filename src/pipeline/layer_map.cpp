@@ -1,5 +1,7 @@
 #include "pipeline/layer_map.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "config/nearest_valid.h"
@@ -122,6 +124,14 @@ std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t laye
     both.push_back({false, 0, 0, false, {i == 0, i * each, each, i + 1 == stages}});
   both.insert(both.end(), map.begin(), map.end());
   return both;
+}
+
+std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrder& order,
+                             FunctionRef<bool(const ChunkLayers&)> has) {
+  std::set<int> stages;
+  for (size_t i = 0; i < map.size(); ++i)
+    if (has(map[i])) stages.insert(order.rank_of(static_cast<int64_t>(i)));
+  return {stages.begin(), stages.end()};
 }
 
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "pipeline/chunk_layers.h"
 #include "pipeline/pipeline_config.h"
 #include "pipeline/stage_placement.h"
@@ -35,6 +36,10 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
 /// `stages` chunks of their own. ConfigError, naming the nearest number, if the stages do not
 /// divide the layers.
 std::vector<ChunkLayers> with_encoder(std::vector<ChunkLayers> map, int64_t layers, int stages);
+
+/// The pipeline ranks, ascending, that have a chunk of the map for which `has` holds.
+std::vector<int> stages_with(const std::vector<ChunkLayers>& map, const StageOrder& order,
+                             FunctionRef<bool(const ChunkLayers&)> has);
 
 /// The chunks of one pipeline rank, in model order.
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,

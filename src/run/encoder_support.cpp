@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
+#include "run/parallel_settings.h"
 
 namespace viaduct {
 namespace {
@@ -24,16 +25,69 @@ class Refusals {
   Problems& problems_;
 };
 
+/// The encoder's own stages.
+void validate_stages(const RunConfig& config, Problems& problems) {
+  const ParallelConfig& sizes = config.parallel;
+  const int stages = sizes.encoder_pipeline_model_parallel_size,
+            tensor = sizes.encoder_tensor_model_parallel_size,
+            tp = sizes.tensor_model_parallel_size;
+  constexpr const char* kStages = "model.encoder_pipeline_model_parallel_size";
+  constexpr const char* kTensor = "model.encoder_tensor_model_parallel_size";
+  if (stages == 0) {
+    if (tensor > 0) {
+      problems.add(
+          "{}: {} needs encoder_pipeline_model_parallel_size above 0, which is 0: the encoder is "
+          "on "
+          "the decoder's first stage, with its tensor ranks; expected 0",
+          kTensor, tensor);
+    }
+    return;
+  }
+  const bool unread = config.checkpoint.pretrained_checkpoint || config.model.hf_config;
+  const int64_t layers = encoder_layers(config);
+  if (layers == 0 && (!unread || !config.model.encoder.encoder_num_layers.is_auto())) {
+    problems.add("{}: {} needs a model with an encoder, and encoder_num_layers is 0; expected 0",
+                 kStages, stages);
+    return;
+  }
+  if (layers > 0 && layers % stages != 0) {
+    problems.add("{}: {} does not divide encoder_num_layers = {}; nearest: {}", kStages, stages,
+                 layers, nearest_divisor(stages, layers));
+  }
+  if (sizes.encoder_tensor() != tp) {
+    problems.add(
+        "{}: {} that differs from tensor_model_parallel_size = {} is not implemented; nearest: 0 "
+        "or {}",
+        kTensor, tensor, tp, tp);
+  }
+  if (const int chunks = config.pipeline.virtual_stages(sizes.pipeline_model_parallel_size);
+      chunks > 1) {
+    problems.add(
+        "model.virtual_pipeline_model_parallel_size: {} is not implemented with "
+        "encoder_pipeline_model_parallel_size = {}, whose stages have one chunk; expected null, or "
+        "encoder_pipeline_model_parallel_size = 0",
+        chunks, stages);
+  }
+  if (config.dist.use_tp_pp_dp_mapping) {
+    problems.add(
+        "dist.use_tp_pp_dp_mapping: true is not implemented with "
+        "encoder_pipeline_model_parallel_size = {}: the ranks of the encoder come first; expected "
+        "false",
+        stages);
+  }
+}
+
 }  // namespace
 
 void validate_encoder(const RunConfig& config, Problems& problems) {
+  validate_stages(config, problems);
   if (config.model.encoder.encoder_num_layers.value_or(0) == 0) return;
   Refusals refuse(problems);
   const ParallelConfig& parallel = config.parallel;
-  refuse.expect(parallel.pipeline_model_parallel_size == 1, "model.pipeline_model_parallel_size",
-                parallel.pipeline_model_parallel_size, 1);
   refuse.expect(parallel.context_parallel_size == 1, "model.context_parallel_size",
                 parallel.context_parallel_size, 1);
+  refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
+                true, false);
   const auto& length = config.model.encoder.encoder_seq_length;
   const int64_t tp = parallel.tensor_model_parallel_size;
   if (parallel.sequence_parallel.value_or(false) && !length.is_auto()) {

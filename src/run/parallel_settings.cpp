@@ -45,8 +45,7 @@ int64_t micro_batches(const RunConfig& config) {
 
 int64_t kept_logits_bytes(const RunConfig& config) {
   const ParallelConfig& sizes = config.parallel;
-  const bool all = sizes.pipeline_model_parallel_size > 1 &&
-                   config.pipeline.pipeline_schedule == PipelineOrder::gpipe;
+  const bool all = sizes.stages() > 1 && config.pipeline.pipeline_schedule == PipelineOrder::gpipe;
   const int64_t tokens = config.train.micro_batch_rows() * config.model.seq_length.value_or(0) /
                          sizes.context_parallel_size * (all ? micro_batches(config) : 1);
   const int64_t columns = config.model.vocab_size.value_or(0) / sizes.tensor_model_parallel_size;
@@ -62,8 +61,7 @@ bool tells_kernels(const RunConfig& config) {
 OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
                                      const LatentSizes& latent) {
   // A single stage runs both halves of a backward in sequence.
-  const bool waits = (config.parallel.pipeline_model_parallel_size > 1 &&
-                      config.pipeline.delays_weight_gradients()) ||
+  const bool waits = (config.parallel.stages() > 1 && config.pipeline.delays_weight_gradients()) ||
                      config.pipeline.delay_wgrad_compute;
   const Quantization products = precision_recipe(config.mixed_precision).products;
   const int64_t features = std::gcd(hidden, std::gcd(latent.q_rank, latent.kv_rank));

@@ -8,7 +8,8 @@
 
 namespace viaduct {
 
-/// dp: replicas of the model that take different rows; 0 if tp · cp · pp does not divide the ranks.
+/// dp: replicas of the model that take different rows; 0 if those of a
+/// replica, cp · (etp · epp + tp · pp), do not divide the ranks.
 int64_t data_parallel_size(const RunConfig& config);
 
 /// Blocks of the model's encoder; where the field is auto those of its family, or 0 while only a

@@ -20,7 +20,8 @@ int64_t largest_chunk(const RunConfig& config) {
     int64_t most = 0;
     const auto decoder =
         layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size);
-    for (const ChunkLayers& chunk : with_encoder(decoder, encoder_layers(config), 0))
+    for (const ChunkLayers& chunk : with_encoder(
+             decoder, encoder_layers(config), config.parallel.encoder_pipeline_model_parallel_size))
       most = std::max({most, chunk.blocks, chunk.encoder.blocks});
     return most;
   } catch (const ConfigError&) {

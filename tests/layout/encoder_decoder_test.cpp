@@ -1,6 +1,6 @@
-// T5 over data-parallel ranks, with every way to shard what they hold, and over tensor ranks, with
-// and without sequence parallelism: the reference's logits, loss and gradients, and ten steps of
-// its trace.
+// T5 over data-parallel ranks, with every way to shard what they hold, over tensor ranks, with and
+// without sequence parallelism, and over pipeline stages, the encoder on the decoder's first one or
+// on its own: the reference's logits, loss and gradients, and ten steps of its trace.
 
 #include <gtest/gtest.h>
 
@@ -27,10 +27,47 @@ std::vector<LayoutCase> layouts() {
           layout(2, 1, 1, 2, {"model.sequence_parallel=true"}, "sequence")};
 }
 
+/// `encoder` stages of the encoder in front of `pp` of the decoder.
+LayoutCase stages(int encoder, int pp, int tp, int dp, std::vector<std::string> more = {},
+                  const std::string& suffix = "") {
+  const int ranks = tp * dp * (encoder + pp);
+  more.insert(more.begin(),
+              {"dist.ranks=" + std::to_string(ranks), "train.micro_batch_size=1",
+               "model.encoder_pipeline_model_parallel_size=" + std::to_string(encoder)});
+  const std::string own = "encoder" + std::to_string(encoder);
+  return layout(tp, 1, pp, dp, more, suffix.empty() ? own : own + "_" + suffix);
+}
+
+std::vector<LayoutCase> staged_layouts() {
+  const std::string full = "ddp.data_parallel_sharding_strategy=optim_grads_params",
+                    schedule = "model.pipeline_schedule=",
+                    chunks = "model.virtual_pipeline_model_parallel_size=2";
+  const std::vector<std::string> again{"model.recompute_granularity=full",
+                                       "model.recompute_method=uniform",
+                                       "model.recompute_num_layers=1"};
+  LayoutCase interleaved = stages(0, 2, 1, 1, {chunks}, "chunks");
+  LayoutCase alone = stages(0, 2, 1, 1, {"model.pipeline_model_parallel_layout=E|ttttL"}, "alone");
+  interleaved.only = alone.only = {"t5"};  // four blocks
+  return {stages(0, 2, 1, 1),
+          stages(0, 2, 1, 2, {full}, "full"),
+          stages(0, 2, 2, 1, {"model.sequence_parallel=true"}, "sequence"),
+          alone,
+          interleaved,
+          stages(1, 1, 1, 1),
+          stages(1, 1, 1, 2, {schedule + "gpipe"}, "gpipe"),
+          stages(1, 2, 1, 1, again, "recompute"),
+          stages(1, 2, 1, 1, {schedule + "zero_bubble"}, "zero_bubble"),
+          stages(1, 2, 1, 2, {full}, "full"),
+          stages(2, 2, 1, 1, {"model.variable_seq_lengths=true"}, "shapes"),
+          stages(2, 1, 2, 1, {"model.sequence_parallel=true"}, "sequence")};
+}
+
 std::vector<ModelLayout> cases() {
   std::vector<ModelLayout> cases;
   for (const char* model : {"t5", "t5_v1_1"}) {
     for (const LayoutCase& one : layouts()) cases.push_back({model, one});
+    for (const LayoutCase& one : staged_layouts())
+      if (one.suits(model)) cases.push_back({model, one});
   }
   return cases;
 }

@@ -36,8 +36,6 @@ TEST(EncoderSupport, RowsArePairsWithTheModelsTokens) {
 
 TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
-           {{"dist.ranks=2", "model.pipeline_model_parallel_size=2"},
-            "model.pipeline_model_parallel_size: 2"},
            {{"dist.ranks=2", "model.context_parallel_size=2"}, "model.context_parallel_size: 2"},
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora"}, "peft.scheme: lora"},
