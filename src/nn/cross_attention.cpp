@@ -89,7 +89,7 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
                                                   const TensorSet& d_out, SavedStore& saved,
                                                   bool both) {
   const AttentionSpec& spec = core_.spec();
-  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).rows.tokens();
+  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).keys;
   saved.take(this, kEncoded);
   const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   const Tensor d_branch =

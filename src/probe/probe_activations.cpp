@@ -71,6 +71,14 @@ std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& rows) {
 /// Values of the encoder, one for each of its tokens.
 constexpr std::string_view kOfEncoder = "hidden.encoder.";
 
+/// Those of the encoder's `tokens` tokens from what a context rank has: whole rows, the last ones
+/// blank where they do not divide; of the encoder's output all.
+Tensor encoder_values(Communicator& cp, const std::string& name, const Tensor& local,
+                      int64_t tokens) {
+  const Tensor all = name.ends_with("final_norm") ? local : gather_rows(cp, local);
+  return all.slice(0, 0, tokens);
+}
+
 /// The number in a name that begins with `prefix`; −1: it does not.
 int64_t number_behind(const std::string& name, const std::string& prefix) {
   return name.starts_with(prefix) ? std::stoll(name.substr(prefix.size())) : -1;
@@ -146,7 +154,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     const int64_t tokens = of_encoder ? rows.encoder->tokens() : rows.tokens();
     Tensor whole = host_tensor(DType::f32, {tokens, width});
     if (groups.pp().rank() == owner)
-      whole = of_encoder ? local.at(name)
+      whole = of_encoder ? encoder_values(groups.cp(), name, local.at(name), tokens)
                          : in_token_order(gather_rows(groups.cp(), local.at(name)), origin, tokens);
     groups.pp().broadcast(whole, owner).wait_host();
     values[name] = gather_rows(groups.dp(), whole);

@@ -1,5 +1,7 @@
 #include "run/encoder_support.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
@@ -84,8 +86,17 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
   if (config.model.encoder.encoder_num_layers.value_or(0) == 0) return;
   Refusals refuse(problems);
   const ParallelConfig& parallel = config.parallel;
-  refuse.expect(parallel.context_parallel_size == 1, "model.context_parallel_size",
-                parallel.context_parallel_size, 1);
+  if (const int cp = parallel.context_parallel_size; cp > 1) {
+    const auto& types = config.context_parallel.cp_comm_type.values();
+    const auto other =
+        std::ranges::find_if(types, [](const std::string& type) { return type != "all_gather"; });
+    if (other != types.end()) {
+      refuse.expect(false, "model.cp_comm_type", *other, "all_gather",
+                    " (positions are a bias of the scores)");
+    }
+    refuse.expect(!parallel.sequence_parallel.value_or(false), "model.sequence_parallel", true,
+                  false, " and context_parallel_size above 1");
+  }
   refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
                 true, false);
   const auto& length = config.model.encoder.encoder_seq_length;

@@ -83,8 +83,9 @@ void resolve_parallel(RunConfig& config) {
                        length.value() / cp * config.train.micro_batch_rows() % tp == 0;
   const EncoderFields& encoder = config.model.encoder;
   const bool encoder_divides =
-      encoder.encoder_num_layers.value_or(0) == 0 || encoder.encoder_seq_length.is_auto() ||
-      encoder.encoder_seq_length.value() * config.train.micro_batch_rows() % tp == 0;
+      encoder.encoder_num_layers.value_or(0) == 0 ||
+      (cp == 1 && (encoder.encoder_seq_length.is_auto() ||
+                   encoder.encoder_seq_length.value() * config.train.micro_batch_rows() % tp == 0));
   sizes.sequence_parallel.resolve(tp > 1 && divides && encoder_divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.

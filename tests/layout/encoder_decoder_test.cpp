@@ -1,6 +1,7 @@
 // T5 over data-parallel ranks, with every way to shard what they hold, over tensor ranks, with and
-// without sequence parallelism, and over pipeline stages, the encoder on the decoder's first one or
-// on its own: the reference's logits, loss and gradients, and ten steps of its trace.
+// without sequence parallelism, over pipeline stages, the encoder on the decoder's first one or on
+// its own, and over context ranks, which have whole rows of the encoder: the reference's logits,
+// loss and gradients, and ten steps of its trace.
 
 #include <gtest/gtest.h>
 
@@ -62,10 +63,22 @@ std::vector<LayoutCase> staged_layouts() {
           stages(2, 1, 2, 1, {"model.sequence_parallel=true"}, "sequence")};
 }
 
+std::vector<LayoutCase> context_layouts() {
+  const std::string gather = "model.cp_comm_type=all_gather";
+  const auto rows = [](int number) { return "train.micro_batch_size=" + std::to_string(number); };
+  LayoutCase staged = layout(
+      1, 2, 1, 1, {gather, rows(1), "dist.ranks=4", "model.encoder_pipeline_model_parallel_size=1"},
+      "encoder1");
+  return {layout(1, 2, 1, 1, {gather, rows(2)}, "a_row_each"),
+          layout(1, 2, 1, 1, {gather, rows(1)}, "blank_rows"),
+          layout(1, 4, 1, 1, {gather, rows(2)}), layout(2, 2, 1, 1, {gather, rows(2)}), staged};
+}
+
 std::vector<ModelLayout> cases() {
   std::vector<ModelLayout> cases;
   for (const char* model : {"t5", "t5_v1_1"}) {
     for (const LayoutCase& one : layouts()) cases.push_back({model, one});
+    for (const LayoutCase& one : context_layouts()) cases.push_back({model, one});
     for (const LayoutCase& one : staged_layouts())
       if (one.suits(model)) cases.push_back({model, one});
   }

@@ -36,7 +36,7 @@ TEST(EncoderSupport, RowsArePairsWithTheModelsTokens) {
 
 TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [overrides, field] : std::vector<std::pair<Overrides, std::string>>{
-           {{"dist.ranks=2", "model.context_parallel_size=2"}, "model.context_parallel_size: 2"},
+           {{"dist.ranks=2", "model.context_parallel_size=2"}, "model.cp_comm_type: p2p"},
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora"}, "peft.scheme: lora"},
            {{"dataset.packed_sequence_size=32"}, "dataset.packed_sequence_size: 32"},
@@ -44,7 +44,8 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
     EXPECT_THAT(refusal(overrides), HasSubstr(field));
   }
   EXPECT_THAT(refusal({"dist.ranks=2", "model.context_parallel_size=2"}),
-              HasSubstr("is not implemented with model.encoder_num_layers; expected 1"));
+              HasSubstr("is not implemented with model.encoder_num_layers (positions are a bias of "
+                        "the scores); expected all_gather"));
 }
 
 TEST(EncoderSupport, LayersToOffloadAreThoseOfBothHalves) {
@@ -55,6 +56,14 @@ TEST(EncoderSupport, LayersToOffloadAreThoseOfBothHalves) {
   EXPECT_EQ(refusal(offloads("4")), "no error");
   EXPECT_THAT(refusal(offloads("5")),
               HasSubstr("5 is more than encoder_num_layers + num_layers = 4; expected 0 to 4"));
+}
+
+TEST(EncoderSupport, ContextRanksGatherAndHaveWholeTokens) {
+  const Overrides context{"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                          "model.context_parallel_size=2", "model.cp_comm_type=all_gather"};
+  EXPECT_FALSE(setup_of(tiny_run("t5") + context).config.parallel.sequence_parallel.value());
+  EXPECT_THAT(refusal(context + Overrides{"model.sequence_parallel=true"}),
+              HasSubstr("model.sequence_parallel: true is not implemented"));
 }
 
 TEST(EncoderSupport, RowsOfTheEncoderAreCutOverTensorRanksWhereTheyDivide) {
