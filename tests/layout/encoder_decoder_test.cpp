@@ -85,16 +85,10 @@ std::vector<ModelLayout> cases() {
   return cases;
 }
 
-class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
-
-TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
-  EXPECT_GT(test::expect_reference(GetParam(), 2e-5), 20);
-}
-
-TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
-  const auto folder = test::test_data("golden") / GetParam().model;
-  std::vector<std::string> overrides = GetParam().layout.overrides;
-  for (const std::string& one : test::reference_optimizer()) overrides.push_back(one);
+void expect_trace(const ModelLayout& one) {
+  const auto folder = test::test_data("golden") / one.model;
+  std::vector<std::string> overrides = one.layout.overrides;
+  for (const std::string& setting : test::reference_optimizer()) overrides.push_back(setting);
   const auto got =
       test::probe_layout(folder / "model", folder / "train.safetensors", true, overrides);
   const SafetensorsFile file(folder / "train.safetensors");
@@ -106,8 +100,26 @@ TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
   }
 }
 
+class EncoderDecoderLayout : public testing::TestWithParam<ModelLayout> {};
+
+TEST_P(EncoderDecoderLayout, GivesTheReferencesGradients) {
+  EXPECT_GT(test::expect_reference(GetParam(), 2e-5), 20);
+}
+
+TEST_P(EncoderDecoderLayout, TenStepsFollowTheTrace) {
+  expect_trace(GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, EncoderDecoderLayout, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name(); });
+
+// Needs more micro-batches than the case for gradients has.
+TEST(EncoderDecoderStages, InAV) {
+  expect_trace({"t5", stages(0, 2, 1, 1,
+                             {"model.virtual_pipeline_model_parallel_size=2",
+                              "model.pipeline_schedule=dualpipe_v"},
+                             "v")});
+}
 
 }  // namespace
 }  // namespace viaduct

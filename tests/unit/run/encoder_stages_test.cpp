@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "comm/group_kinds.h"
 #include "run/resolved_run.h"
