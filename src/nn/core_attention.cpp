@@ -87,6 +87,10 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   return route;
 }
 
+bool CoreAttention::local(const Route& way) const {
+  return way.gather == nullptr && (has_all_keys() || bias_table() != nullptr);
+}
+
 AttentionProblem CoreAttention::problem(const RankContext& context, const Batch& batch) const {
   AttentionProblem p;
   p.q_offsets = p.kv_offsets = batch.document_offsets;
@@ -209,7 +213,7 @@ HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   AttentionHeads mine = heads;
   AttentionResult result;
-  if (way.gather == nullptr && (has_all_keys() || bias_table() != nullptr)) {
+  if (local(way)) {
     result = local_forward(context, method, base, relative_, mine, saved);
     add_sinks(context, result.out, result.lse, 0);
     hand_on(result.out);
@@ -261,7 +265,7 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
                lse = saved.take(this, "lse");
   if (d_out.scale) base.scales = saved.take(this, "scales");
-  if (way.gather == nullptr && (has_all_keys() || bias_table() != nullptr)) {
+  if (local(way)) {
     add_sink_gradients(context, lse, d_out.delta, 0);
     return local_backward(context, spec_.method, base, relative_, {q, k, v}, d_out, lse);
   }

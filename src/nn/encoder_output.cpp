@@ -20,7 +20,7 @@ TensorSet EncoderOutputSegment::forward(RankContext& context, const Batch&, cons
 
 TensorSet EncoderOutputSegment::backward_input(RankContext& context, const Batch&,
                                                const TensorSet& d_out, SavedStore& saved) {
-  Tensor dy = d_out.get(kEncoded);
+  Tensor dy = d_out.get(kEncoded);  // in the end [stream tokens, H], as d_in
   if (Communicator& cp = context.groups.cp(); cp.size() > 1) {
     // Each context rank has the gradient of all rows by its own tokens of the decoder.
     const Tensor own =
@@ -29,8 +29,7 @@ TensorSet EncoderOutputSegment::backward_input(RankContext& context, const Batch
     dy = own;
   }
   const Tensor d_in = context.stream(dy.shape(), MemoryTag::activations);
-  norm_.backward(context, dy,  // [stream tokens, H], as d_in
-                 Tensor(), d_in, saved);
+  norm_.backward(context, dy, Tensor(), d_in, saved);
   return TensorSet(kHidden, d_in);
 }
 
