@@ -94,23 +94,17 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
       refuse.expect(false, "model.cp_comm_type", *other, "all_gather",
                     " (positions are a bias of the scores)");
     }
-    refuse.expect(!parallel.sequence_parallel.value_or(false), "model.sequence_parallel", true,
-                  false, " and context_parallel_size above 1");
   }
   refuse.expect(!config.context_parallel.hybrid_context_parallel, "model.hybrid_context_parallel",
                 true, false);
-  const auto& length = config.model.encoder.encoder_seq_length;
-  const int64_t tp = parallel.tensor_model_parallel_size;
-  if (parallel.sequence_parallel.value_or(false) && !length.is_auto()) {
-    const int64_t tokens = length.value() * config.train.micro_batch_rows();
-    if (tokens % tp != 0) {
-      problems.add(
-          "model.sequence_parallel: the {} tokens of the encoder's rows of a micro-batch "
-          "(encoder_seq_length · micro_batch_size = {} · {}) are not divisible by "
-          "tensor_model_parallel_size = {}; nearest: {} tokens",
-          tokens, length.value(), config.train.micro_batch_rows(), tp,
-          nearest_multiple(tokens, tp));
-    }
+  const int64_t tokens = encoder_tokens(config), tp = parallel.tensor_model_parallel_size;
+  if (parallel.sequence_parallel.value_or(false) && tokens % tp != 0) {
+    const int64_t length = config.model.encoder.encoder_seq_length.value();
+    problems.add(
+        "model.sequence_parallel: the {} tokens of the encoder's rows of a micro-batch "
+        "(encoder_seq_length · rows of a context rank = {} · {}) are not divisible by "
+        "tensor_model_parallel_size = {}; nearest: {} tokens",
+        tokens, length, tokens / length, tp, nearest_multiple(tokens, tp));
   }
   const std::string device = config.dist.device.value_or("cpu");
   refuse.expect(device == "cpu", "dist.device", device, "cpu",

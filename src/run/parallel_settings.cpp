@@ -21,6 +21,12 @@ int64_t encoder_layers(const RunConfig& config) {
   return layers.value_or(0);
 }
 
+int64_t encoder_tokens(const RunConfig& config) {
+  const int64_t cp = config.parallel.context_parallel_size,
+                rows = (config.train.micro_batch_rows() + cp - 1) / cp;
+  return config.model.encoder.encoder_seq_length.value_or(0) * rows;
+}
+
 int expert_domains(const RunConfig& config) {
   const MoeFields& moe = config.model.moe;
   const auto& domain = config.dist.nvlink_domain_size;
@@ -81,11 +87,8 @@ void resolve_parallel(RunConfig& config) {
   const auto& length = config.model.seq_length;
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_rows() % tp == 0;
-  const EncoderFields& encoder = config.model.encoder;
   const bool encoder_divides =
-      encoder.encoder_num_layers.value_or(0) == 0 ||
-      (cp == 1 && (encoder.encoder_seq_length.is_auto() ||
-                   encoder.encoder_seq_length.value() * config.train.micro_batch_rows() % tp == 0));
+      config.model.encoder.encoder_num_layers.value_or(0) == 0 || encoder_tokens(config) % tp == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides && encoder_divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
   // It replaces both; this also holds for a configuration written out with all its fields.

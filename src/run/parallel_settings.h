@@ -16,6 +16,10 @@ int64_t data_parallel_size(const RunConfig& config);
 /// folder that is not read yet says it.
 int64_t encoder_layers(const RunConfig& config);
 
+/// Tokens of the encoder's rows that a context rank has of a micro-batch: whole rows, equally many
+/// on each. 0 while their length is not known.
+int64_t encoder_tokens(const RunConfig& config);
+
 /// Fast domains in which ranks that exchange tokens lie, where tokens are sent by domain; else 1.
 /// That an explicit `hierarchical` fits is validated (validate_experts.cpp).
 int expert_domains(const RunConfig& config);

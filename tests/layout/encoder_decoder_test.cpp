@@ -69,9 +69,10 @@ std::vector<LayoutCase> context_layouts() {
   LayoutCase staged = layout(
       1, 2, 1, 1, {gather, rows(1), "dist.ranks=4", "model.encoder_pipeline_model_parallel_size=1"},
       "encoder1");
-  return {layout(1, 2, 1, 1, {gather, rows(2)}, "a_row_each"),
-          layout(1, 2, 1, 1, {gather, rows(1)}, "blank_rows"),
-          layout(1, 4, 1, 1, {gather, rows(2)}), layout(2, 2, 1, 1, {gather, rows(2)}), staged};
+  return {
+      layout(1, 2, 1, 1, {gather, rows(2)}, "a_row_each"),
+      layout(1, 2, 1, 1, {gather, rows(1)}, "blank_rows"), layout(1, 4, 1, 1, {gather, rows(2)}),
+      layout(2, 2, 1, 1, {gather, rows(2), "model.sequence_parallel=true"}, "sequence"), staged};
 }
 
 std::vector<ModelLayout> cases() {

@@ -58,12 +58,19 @@ TEST(EncoderSupport, LayersToOffloadAreThoseOfBothHalves) {
               HasSubstr("5 is more than encoder_num_layers + num_layers = 4; expected 0 to 4"));
 }
 
-TEST(EncoderSupport, ContextRanksGatherAndHaveWholeTokens) {
-  const Overrides context{"dist.ranks=4", "model.tensor_model_parallel_size=2",
-                          "model.context_parallel_size=2", "model.cp_comm_type=all_gather"};
-  EXPECT_FALSE(setup_of(tiny_run("t5") + context).config.parallel.sequence_parallel.value());
-  EXPECT_THAT(refusal(context + Overrides{"model.sequence_parallel=true"}),
-              HasSubstr("model.sequence_parallel: true is not implemented"));
+TEST(EncoderSupport, ContextRanksHaveWholeRowsOfTheEncoder) {
+  const Overrides context{"dist.ranks=4",
+                          "model.tensor_model_parallel_size=2",
+                          "model.context_parallel_size=2",
+                          "model.cp_comm_type=all_gather",
+                          "train.micro_batch_size=3",
+                          "train.global_batch_size=3"};
+  EXPECT_TRUE(setup_of(tiny_run("t5") + context + Overrides{"model.encoder_seq_length=5"})
+                  .config.parallel.sequence_parallel.value())
+      << "two rows of five tokens on each context rank";
+  EXPECT_THAT(refusal(context + Overrides{"model.encoder_seq_length=5", "train.micro_batch_size=1",
+                                          "model.sequence_parallel=true"}),
+              HasSubstr("encoder_seq_length · rows of a context rank = 5 · 1"));
 }
 
 TEST(EncoderSupport, RowsOfTheEncoderAreCutOverTensorRanksWhereTheyDivide) {
