@@ -18,7 +18,7 @@ FieldGroup dist_fields(DistConfig& config) {
              "is absent or equal.")
       .range(1, kMostRanks)
       .alias("world_size")
-      .constraint("divisible by tp · cp · pp and by etp · ep · pp");
+      .constraint("divisible by cp · (etp · epp + tp · pp), and by those of experts");
   group
       .field("device", config.device,
              "What ranks compute on; cuda needs libviaduct_cuda.so and a GPU for each rank, or one "
@@ -152,6 +152,18 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "pp: stages that the layers are cut into.")
       .range(1, kMostRanks)
       .constraint("divides num_layers unless the split is given");
+  group
+      .field(
+          "encoder_pipeline_model_parallel_size", config.encoder_pipeline_model_parallel_size,
+          "epp: stages of the encoder of an encoder-decoder model, in front of the decoder's pp; "
+          "their ranks come first. 0: the encoder is on the decoder's first stage.")
+      .range(0, kMostRanks)
+      .constraint("divides encoder_num_layers; above 0 needs encoder_num_layers");
+  group
+      .field("encoder_tensor_model_parallel_size", config.encoder_tensor_model_parallel_size,
+             "etp: tp of the encoder's stages; 0: tensor_model_parallel_size.")
+      .range(0, kMostRanks)
+      .constraint("needs encoder_pipeline_model_parallel_size above 0; 0 or tp");
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "

@@ -78,16 +78,25 @@ struct DistConfig {
 struct ParallelConfig {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
+  int encoder_pipeline_model_parallel_size = 0;  // 0: on the decoder's first stage
+  int encoder_tensor_model_parallel_size = 0;    // 0: as the decoder's
   int context_parallel_size = 1;
   int expert_model_parallel_size = 1;
   std::optional<int> expert_tensor_parallel_size;
   /// `auto`: tp > 1 and the sequence divides by it.
   Auto<bool> sequence_parallel;
 
-  /// Ranks that hold one replica of the model and share one sequence: tp · cp · pp.
+  /// Of the encoder and of the decoder, one behind the other.
+  int stages() const { return encoder_pipeline_model_parallel_size + pipeline_model_parallel_size; }
+  int encoder_tensor() const {
+    return encoder_tensor_model_parallel_size == 0 ? tensor_model_parallel_size
+                                                   : encoder_tensor_model_parallel_size;
+  }
+  /// Ranks that hold one replica of the model and share one sequence: cp · (etp · epp + tp · pp).
   int64_t model_ranks() const {
-    return int64_t{1} * tensor_model_parallel_size * context_parallel_size *
-           pipeline_model_parallel_size;
+    return int64_t{1} * context_parallel_size *
+           (int64_t{1} * encoder_tensor() * encoder_pipeline_model_parallel_size +
+            int64_t{1} * tensor_model_parallel_size * pipeline_model_parallel_size);
   }
   int expert_tensor() const {
     return expert_tensor_parallel_size.value_or(tensor_model_parallel_size);

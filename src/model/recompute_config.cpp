@@ -54,6 +54,21 @@ int64_t end_of(const std::vector<ChunkLayers>& layer_map) {
   return layer_map.empty() ? 0 : layer_map.back().first_block + layer_map.back().blocks;
 }
 
+/// The blocks of each chunk under their numbers in policies: those of an encoder are behind those
+/// of the decoder and the `further` ones.
+std::vector<ChunkLayers> numbered_blocks(const std::vector<ChunkLayers>& layer_map,
+                                         int64_t further) {
+  const int64_t behind = end_of(layer_map) + further;
+  std::vector<ChunkLayers> list;
+  for (const ChunkLayers& chunk : layer_map) {
+    const EncoderChunk& encoder = chunk.encoder;
+    if (encoder.blocks > 0)
+      list.push_back({false, behind + encoder.first_block, encoder.blocks, false});
+    list.push_back(chunk);
+  }
+  return list;
+}
+
 }  // namespace
 
 FieldGroup recompute_fields(RecomputeConfig& config) {
@@ -150,7 +165,7 @@ SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkL
   SavedPolicy policy;
   if (config.distribute_saved_activations) policy.share_layer_inputs();
   const bool partly = config.num_microbatches_with_partial_activation_checkpoints.has_value();
-  for (const ChunkLayers& chunk : layer_map) {
+  for (const ChunkLayers& chunk : numbered_blocks(layer_map, further)) {
     if (config.selective() && !partly) recompute_modules(config, chunk, policy);
     if (config.full()) recompute_layers(config, chunk, false, policy);
   }
@@ -165,7 +180,7 @@ SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
                                           int64_t further) {
   SavedPolicy policy;
   if (config.distribute_saved_activations) policy.share_layer_inputs();
-  for (const ChunkLayers& chunk : layer_map) {
+  for (const ChunkLayers& chunk : numbered_blocks(layer_map, further)) {
     if (config.selective()) recompute_modules(config, chunk, policy);
     if (config.full()) recompute_layers(config, chunk, true, policy);
   }

@@ -169,7 +169,7 @@ void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) con
     const Tensor& whole = in.get(tensor.name);
     const Tensor kept = is_shared(tensor) ? own_share(context_, whole) : whole;
     // Slots of the second memory have fixed sizes and hold memory of the device.
-    if (tensor.on_host || tensor.any_rows()) {
+    if (tensor.on_host || tensor.any_rows() || tensor.stays) {
       saved_.keep_here(first.layer, tensor.name, kept);
     } else {
       saved_.keep(first.layer, tensor.name, kept);

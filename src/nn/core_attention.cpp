@@ -46,7 +46,7 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   Route route{nullptr, alone_.get(), alone_.get(), {}};
   VIADUCT_CHECK(ShapeError, !spec_.chunked || batch.chunks.offsets,
                 "attention of layer {}: the batch was not cut into chunks", spec_.layer);
-  if (cp->size() == 1) {
+  if (cp->size() == 1 || has_all_keys()) {
     route.layout.offsets = batch.document_offsets;
     route.layout.query_index = batch.token_index;
     route.layout.max_document = batch.max_document;
@@ -60,6 +60,11 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 cp->size(), cp->name());
+  VIADUCT_CHECK(ConfigError,
+                bias_table() == nullptr || spec_.context_exchange == ContextExchange::all_gather,
+                "attention of layer {} with a position bias of the scores over the {} ranks of {}: "
+                "expected cp_comm_type all_gather, found {}",
+                spec_.layer, cp->size(), cp->name(), choice_name(spec_.context_exchange));
   switch (spec_.context_exchange) {
     case ContextExchange::p2p:
       route.ring = cp;
@@ -80,6 +85,10 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
       break;
   }
   return route;
+}
+
+bool CoreAttention::local(const Route& way) const {
+  return way.gather == nullptr && (has_all_keys() || bias_table() != nullptr);
 }
 
 AttentionProblem CoreAttention::problem(const RankContext& context, const Batch& batch) const {
@@ -134,7 +143,7 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
                 context.groups.cp().size());
-  VIADUCT_CHECK(ConfigError, !local(),
+  VIADUCT_CHECK(ConfigError, !has_all_keys() && bias_table() == nullptr,
                 "generation with bidirectional or cross attention, or a position bias of the "
                 "scores: expected a decoder-only model");
   AttentionForwardArgs args;
@@ -204,12 +213,13 @@ HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   AttentionHeads mine = heads;
   AttentionResult result;
-  if (local()) {
+  if (local(way)) {
     result = local_forward(context, method, base, relative_, mine, saved);
     add_sinks(context, result.out, result.lse, 0);
     hand_on(result.out);
   } else if (way.gather != nullptr) {
-    result = gathered_forward(context, *way.gather, *batch.context, method, base, mine, saved);
+    result = gathered_forward(context, *way.gather, *batch.context, method, base, mine, saved,
+                              relative_);
     add_sinks(context, result.out, result.lse, 0);
     hand_on(result.out);
   } else {
@@ -255,14 +265,14 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
                lse = saved.take(this, "lse");
   if (d_out.scale) base.scales = saved.take(this, "scales");
-  if (local()) {
+  if (local(way)) {
     add_sink_gradients(context, lse, d_out.delta, 0);
     return local_backward(context, spec_.method, base, relative_, {q, k, v}, d_out, lse);
   }
   if (way.gather != nullptr) {
     add_sink_gradients(context, lse, d_out.delta, 0);
     return gathered_backward(context, *way.gather, *batch.context, spec_.method, base, {q, k, v},
-                             d_out, lse);
+                             d_out, lse, relative_);
   }
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   base.first_head += way.heads->rank() * q.dim(1);

@@ -74,8 +74,11 @@ class CoreAttention {
  private:
   struct Route;
   Route route(RankContext& context, const Batch& batch) const;
-  /// Whether keys of other context ranks are not reached (nn/local_attention.h).
-  bool local() const { return !spec_.causal || spec_.crosses || bias_table() != nullptr; }
+  /// Whether this rank has all keys of its queries: context ranks have whole rows of an encoder,
+  /// and all of its output (nn/local_attention.h).
+  bool has_all_keys() const { return !spec_.causal || spec_.crosses; }
+  /// Whether attention is that of nn/local_attention.h.
+  bool local(const Route& way) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
   /// The values, and the scale of codes.
   HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,

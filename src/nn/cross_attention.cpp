@@ -57,8 +57,9 @@ AttentionHeads CrossAttentionSegment::project(RankContext& context, const Batch&
 
 TensorSet CrossAttentionSegment::forward(RankContext& context, const Batch& batch,
                                          const TensorSet& in, SavedStore& saved) {
-  const Tensor x = in.get(kHidden);         // [stream tokens, H], as normed
-  const Tensor encoded = in.get(kEncoded);  // [stream tokens of the encoder's rows, H]
+  const Tensor x = in.get(kHidden);          // [stream tokens, H], as normed
+  const Tensor encoded = in.get(kEncoded);   // [stream tokens of the encoder's rows, H]
+  saved.keep_here(this, kEncoded, encoded);  // all blocks keep it: none of them may offload it
   LinearInput normed =
       begin_branch(context, unit::attn_norm, parts_.input_norm, parts_.query, x, saved);
   const AttentionHeads heads = project(context, batch, std::move(normed), encoded, saved);
@@ -88,7 +89,8 @@ TensorSet CrossAttentionSegment::backward_through(RankContext& context, const Ba
                                                   const TensorSet& d_out, SavedStore& saved,
                                                   bool both) {
   const AttentionSpec& spec = core_.spec();
-  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).rows.tokens();
+  const int64_t tokens = batch.tokens(), keys = encoder_rows(batch).keys;
+  saved.take(this, kEncoded);
   const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   const Tensor d_branch =
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);

@@ -7,8 +7,7 @@ namespace viaduct {
 namespace {
 
 std::string one_stage(const RunConfig& c, const ConfigOutcome&) {
-  return reason_if(c.parallel.pipeline_model_parallel_size == 1,
-                   "model.pipeline_model_parallel_size = 1");
+  return reason_if(c.parallel.stages() == 1, "model.pipeline_model_parallel_size = 1");
 }
 
 std::string one_data_rank(const RunConfig& c, const ConfigOutcome&) {
@@ -67,7 +66,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
       {{"model.num_microbatches_with_partial_activation_checkpoints"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const auto& number = c.recompute.num_microbatches_with_partial_activation_checkpoints;
-         return reason_if(c.parallel.pipeline_model_parallel_size == 1 && number.value_or(0) > 0 &&
+         return reason_if(c.parallel.stages() == 1 && number.value_or(0) > 0 &&
                               c.pipeline.pipeline_schedule == PipelineOrder::one_f_one_b,
                           "one pipeline stage holds one micro-batch at a time");
        }},
@@ -109,8 +108,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        }},
       {{"dist.use_tp_pp_dp_mapping"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         const bool one =
-             c.parallel.pipeline_model_parallel_size == 1 || data_parallel_size(c) == 1;
+         const bool one = c.parallel.stages() == 1 || data_parallel_size(c) == 1;
          return reason_if(one, "with one pipeline stage or one data rank both orders are the same");
        }},
       {{"dist.align_grad_reduce"},
@@ -125,7 +123,7 @@ const std::vector<NoEffectRule>& layout_without_effect() {
       {{"comm_overlap.overlap_moe_expert_parallel_comm"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(
-             c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
+             c.parallel.stages() == 1 && micro_batches(c) == 1,
              "a step has one micro-batch, so there is no other one to compute meanwhile");
        }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/offload_config.h"
+#include "run/parallel_settings.h"
 #include "run/validate_parallel.h"
 
 namespace viaduct {
@@ -16,10 +17,12 @@ void validate_layers(const RunConfig& config, Problems& problems) {
         "model.cpu_offloading_activations: false and cpu_offloading_weights = false leave "
         "cpu_offloading nothing to move; expected true for at least one of them");
   }
-  if (!layers.is_auto() && offload.cpu_offloading_num_layers > layers.value()) {
+  const int64_t encoder = encoder_layers(config);
+  if (!layers.is_auto() && offload.cpu_offloading_num_layers > encoder + layers.value()) {
     problems.add(
-        "model.cpu_offloading_num_layers: {} is more than num_layers = {}; expected 0 to {}",
-        offload.cpu_offloading_num_layers, layers.value(), layers.value());
+        "model.cpu_offloading_num_layers: {} is more than {}num_layers = {}; expected 0 to {}",
+        offload.cpu_offloading_num_layers, encoder > 0 ? "encoder_num_layers + " : "",
+        encoder + layers.value(), encoder + layers.value());
   }
   if (offload.fine_grained_activation_offloading) {
     problems.add(

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "pipeline/layer_map.h"
+#include "run/parallel_settings.h"
 #include "run/validate_parallel.h"
 
 namespace viaduct {
@@ -17,9 +18,11 @@ int64_t largest_chunk(const RunConfig& config) {
   if (layers.is_auto()) return 0;
   try {
     int64_t most = 0;
-    for (const ChunkLayers& chunk :
-         layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size))
-      most = std::max(most, chunk.blocks);
+    const auto decoder =
+        layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size);
+    for (const ChunkLayers& chunk : with_encoder(
+             decoder, encoder_layers(config), config.parallel.encoder_pipeline_model_parallel_size))
+      most = std::max({most, chunk.blocks, chunk.encoder.blocks});
     return most;
   } catch (const ConfigError&) {
     return 0;

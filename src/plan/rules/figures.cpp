@@ -316,7 +316,8 @@ std::string axis_of_group(const std::string& group) {
   if (begins("ep") || begins("expert_tp_ep")) return "ep";
   if (begins("tp") || begins("expert_tp")) return "tp";
   if (begins("cp")) return "cp";
-  if (begins("pp") || group == "model" || group == "embedding" || group == "position_embedding")
+  if (begins("pp") || group == "model" || group == "embedding" || group == "position_embedding" ||
+      group.ends_with("coder_positions"))
     return "pp";
   return group;
 }

@@ -166,8 +166,8 @@ TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
 }
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
-  EXPECT_THAT(problems_of({"model.encoder_pipeline_model_parallel_size=1"}),
-              ElementsAre(HasSubstr("is not implemented yet: pipeline parallelism")));
+  EXPECT_THAT(problems_of({"dataset.dataset_root=/tmp"}),
+              ElementsAre(HasSubstr("is not implemented yet: fine-tuning sets as folders")));
   EXPECT_THAT(problems_of({"peft.scheme=lora", "logger.log_energy=true"}).size(), 1u);
   EXPECT_THAT(problems_of({"mixed_precision=fp32", "model.sequence_parallel=false",
                            "ddp.overlap_grad_reduce=true"}),
