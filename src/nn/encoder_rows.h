@@ -8,7 +8,7 @@ namespace viaduct {
 
 struct EncoderRows {
   /// What the encoder's segments get as their batch; without targets. Tokens of padding are
-  /// documents of their own.
+  /// documents of their own. Undefined tensors in a pass of generation without the encoder.
   Batch rows;
   /// Cross attention: queries [q_offsets[d], q_offsets[d + 1]) of the decoder see keys
   /// [kv_offsets[d], kv_offsets[d + 1]) of the encoder. i32 [documents + 1]; either may have empty
@@ -16,6 +16,9 @@ struct EncoderRows {
   Tensor q_offsets, kv_offsets;
   int64_t max_queries = 0, max_keys = 0;  // of a document
   double pairs = 0;                       // sum over documents of queries · keys
+
+  /// Whether the encoder's segments run.
+  bool encodes() const { return static_cast<bool>(rows.ids); }
 };
 
 /// ShapeError if the batch has none.

@@ -16,6 +16,10 @@ struct RelativeBias {
   RelativeBuckets buckets;
 };
 
+/// `attend`, with the bias where it has a table.
+void attend_biased(RankContext& context, const AttentionMethod& method, const RelativeBias& bias,
+                   const AttentionForwardArgs& args);
+
 /// ConfigError where several context ranks have the batch's tokens, or for heads in FP8.
 AttentionResult local_forward(RankContext& context, const AttentionMethod& method,
                               const AttentionProblem& problem, const RelativeBias& bias,

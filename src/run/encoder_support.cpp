@@ -61,8 +61,6 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
                 data.packing.packed_sequence_size.value_or(0), "null");
   refuse.expect(data.packing.answer_only_loss, "dataset.answer_only_loss", false, true);
   refuse.expect(data.fim_rate == 0, "dataset.fim_rate", data.fim_rate, 0);
-  refuse.expect(!config.validation.sample_prompts, "validation.sample_prompts",
-                config.validation.sample_prompts.value_or(""), "null");
   refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
                 "null");
   const Scaling scaling = precision_recipe(config.mixed_precision.recipe).products.scaling;
@@ -85,7 +83,7 @@ std::optional<PairSettings> pair_settings(const ModelConfig& model) {
 void refuse_encoder(const ModelConfig& model, std::string_view what) {
   VIADUCT_CHECK(ConfigError, !model.encoder.any(),
                 "model.encoder_num_layers: {}: models with an encoder (family {}) are not "
-                "implemented in {} yet; viaduct train, probe and convert have them",
+                "implemented in {} yet; viaduct train, eval, generate, probe and convert have them",
                 model.encoder.layers, model.family, what);
 }
 

@@ -360,6 +360,7 @@ std::vector<FieldCase> logger_cases() {
 /// Fields whose effect another test shows.
 std::vector<FieldCase> proven_cases() {
   const char* const middle = "unit/data/fill_in_middle_test.cpp";
+  const char* const spans = "unit/data/span_dataset_test.cpp";
   const char* const knobs = "exact/train/checkpoint_knobs_test.cpp";
   const char* const cache = "unit/data/index_cache_test.cpp";
   const auto proven = [](const char* field, const char* other, const char* file, const char* test) {
@@ -368,6 +369,9 @@ std::vector<FieldCase> proven_cases() {
     return one;
   };
   std::vector<FieldCase> all{
+      proven("dataset.masking_probability", "0.3", spans, "ARowFollowsFromTheFields"),
+      proven("dataset.mean_noise_span_length", "2", spans, "ARowFollowsFromTheFields"),
+      proven("dataset.short_sequence_probability", "1", spans, "ShortRowsLeaveOutTheRest"),
       proven("dataset.fim_rate", "0.5", middle, "RatesAreShares"),
       proven("dataset.fim_spm_rate", "1", middle, "fim_spm_rate"),
       proven("dataset.fim_split_sample", "x", middle, "FragmentsAreTurnedAroundOneByOne"),
