@@ -52,6 +52,16 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
               HasSubstr("is not implemented with model.encoder_num_layers; expected 1"));
 }
 
+TEST(EncoderSupport, FieldsOfTextsHaveNoEffectWithoutThem) {
+  const auto notes = [](const Overrides& overrides) {
+    std::string all;
+    for (const std::string& note : setup_of(tiny_run("t5") + overrides).notes) all += note + "\n";
+    return all;
+  };
+  EXPECT_THAT(notes({"dataset.masked_lm_prob=0.2"}),
+              AllOf(HasSubstr("dataset.masking_probability"), HasSubstr("dataset.mock = true")));
+}
+
 TEST(EncoderSupport, RowsOfTheEncoderAreCutOverTensorRanksWhereTheyDivide) {
   const Overrides tensor{"dist.ranks=2", "model.tensor_model_parallel_size=2",
                          "train.micro_batch_size=1"};
