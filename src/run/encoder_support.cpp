@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
+#include "run/graph_config.h"
 
 namespace viaduct {
 namespace {
@@ -47,9 +48,8 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
           nearest_multiple(tokens, tp));
     }
   }
-  const std::string device = config.dist.device.value_or("cpu");
-  refuse.expect(device == "cpu", "dist.device", device, "cpu",
-                " (GPUs have no kernel for its position bias)");
+  refuse.expect(!captures_layers(config) && !captures_steps(config), "model.cuda_graph_impl",
+                config.graph.cuda_graph_impl, "none");
   const RecomputeConfig& recompute = config.recompute;
   refuse.expect(!recompute.recompute_granularity, "model.recompute_granularity",
                 recompute.full() ? "full" : "selective", "null");

@@ -45,7 +45,7 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora"}, "peft.scheme: lora"},
            {{"dataset.packed_sequence_size=32"}, "dataset.packed_sequence_size: 32"},
-           {{"dist.device=sim"}, "dist.device"}}) {
+           {{"validation.tasks=/no/such"}, "validation.tasks: /no/such"}}) {
     EXPECT_THAT(refusal(overrides), HasSubstr(field));
   }
   EXPECT_THAT(refusal({"dist.ranks=2", "model.context_parallel_size=2"}),
