@@ -170,12 +170,14 @@ RunSetup prepare_inference(const InferenceRequest& given) {
     // The rules of training require a number of rows that these divide.
     if (cuts && peek.config.model.seq_length.is_auto()) length = std::max(tp, length - length % tp);
   }
-  const ModelConfig stored = read_model_config(folder);
-  const bool pairs = stored.encoder.any() && request.conversations;
-  if (pairs) length = take_pairs(request, stored, peek, length, defaults);
-  defaults.model.seq_length.resolve(length);
-  if (request.conversations)
+  bool pairs = false;
+  if (request.conversations) {
+    const ModelConfig stored = read_model_config(folder);
+    pairs = stored.encoder.any();
+    if (pairs) length = take_pairs(request, stored, peek, length, defaults);
     take_conversations(*request.conversations, peek, length, !pairs, defaults.dataset);
+  }
+  defaults.model.seq_length.resolve(length);
   defaults.dataset.packing.limits.length_given_by = length_given_by(request, peek.config);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
     const int64_t of_row =

@@ -369,9 +369,6 @@ std::vector<FieldCase> proven_cases() {
     return one;
   };
   std::vector<FieldCase> all{
-      proven("dataset.masking_probability", "0.3", spans, "ARowFollowsFromTheFields"),
-      proven("dataset.mean_noise_span_length", "2", spans, "ARowFollowsFromTheFields"),
-      proven("dataset.short_sequence_probability", "1", spans, "ShortRowsLeaveOutTheRest"),
       proven("dataset.fim_rate", "0.5", middle, "RatesAreShares"),
       proven("dataset.fim_spm_rate", "1", middle, "fim_spm_rate"),
       proven("dataset.fim_split_sample", "x", middle, "FragmentsAreTurnedAroundOneByOne"),
@@ -382,6 +379,9 @@ std::vector<FieldCase> proven_cases() {
       proven("dataset.fim_suffix_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
       proven("dataset.fim_pad_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
       proven("dataset.fim_eod_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.masking_probability", "0.3", spans, "ARowFollowsFromTheFields"),
+      proven("dataset.mean_noise_span_length", "2", spans, "ARowFollowsFromTheFields"),
+      proven("dataset.short_sequence_probability", "1", spans, "ShortRowsLeaveOutTheRest"),
       proven("dataset.defer_npy_index_mmap", "true", cache, "defer_npy_index_mmap = true"),
       proven("dataset.num_dataset_builder_threads", "2", cache, "num_dataset_builder_threads = 2"),
       proven("checkpoint.save_rng", "false", knobs, "WithoutTheSeedARunGoesOnIfItIsTold"),
