@@ -23,8 +23,8 @@ void GenerateOutput::print(const GeneratedText& text) const {
   const Generated& generated = text.generated;
   if (!form_.json) {
     if (streams()) return print_now("\n");
-    return print_now((text.number > 0 ? "\n" : "") + (shows_prompt(text.number) ? prompt : "") + text.text +
-                     "\n");
+    return print_now((text.number > 0 ? "\n" : "") + (shows_prompt(text.number) ? prompt : "") +
+                     text.text + "\n");
   }
   nlohmann::ordered_json document{
       {"prompt", prompt},

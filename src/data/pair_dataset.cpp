@@ -72,16 +72,14 @@ PairDataset::PairDataset(std::shared_ptr<const IndexedDataset> dataset,
 void PairDataset::check_lengths(const ScoreMask& mask) const {
   int64_t overlong = 0, without = 0;
   PairLengths longest;
-  for_each_pair(dataset(), mask, documents(), settings_.end_token,
-                [&](const PairLengths& lengths) {
-                  if (lengths.answer == 0) {
-                    ++without;
-                    return;
-                  }
-                  longest = longer(longest, lengths);
-                  if (lengths.input > settings_.encoder_length || lengths.answer > length_)
-                    ++overlong;
-                });
+  for_each_pair(dataset(), mask, documents(), settings_.end_token, [&](const PairLengths& lengths) {
+    if (lengths.answer == 0) {
+      ++without;
+      return;
+    }
+    longest = longer(longest, lengths);
+    if (lengths.input > settings_.encoder_length || lengths.answer > length_) ++overlong;
+  });
   VIADUCT_CHECK(ConfigError, without == 0,
                 "dataset {}: {} without a learned token: there is no answer for the decoder",
                 dataset().prefix(), counted(without, "pair"));

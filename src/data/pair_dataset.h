@@ -18,8 +18,8 @@ namespace viaduct {
 struct PairLengths {
   int64_t input = 0, answer = 0;
 };
-/// Calls `found` with the lengths of each pair of the range that has tokens; 0 of the answer: it has
-/// no learned token, and so there is none.
+/// Calls `found` with the lengths of each pair of the range that has tokens; 0 of the answer: it
+/// has no learned token, and so there is none.
 void for_each_pair(const IndexedDataset& dataset, const ScoreMask& mask, DocumentRange range,
                    std::optional<int32_t> end_token,
                    FunctionRef<void(const PairLengths& lengths)> found);

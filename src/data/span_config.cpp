@@ -5,12 +5,13 @@ namespace viaduct {
 FieldGroup span_fields(SpanConfig& config) {
   FieldGroup group("dataset", "");
   group
-      .field("masking_probability", config.masking_probability,
-             "Of data sets without a mask, for a model with an encoder: the share of a row's tokens "
-             "that are left out of the encoder's row, in spans with a sentinel in the place of "
-             "each, and that the decoder is to say (T5's span corruption). Sentinels are the "
-             "tokenizer's <extra_id_0>, <extra_id_1>, …, or those of tokenizer.vocab_extra_ids, "
-             "the last id first.")
+      .field(
+          "masking_probability", config.masking_probability,
+          "Of data sets without a mask, for a model with an encoder: the share of a row's tokens "
+          "that are left out of the encoder's row, in spans with a sentinel in the place of "
+          "each, and that the decoder is to say (T5's span corruption). Sentinels are the "
+          "tokenizer's <extra_id_0>, <extra_id_1>, …, or those of tokenizer.vocab_extra_ids, "
+          "the last id first.")
       .alias("masked_lm_prob")
       .alias("mask_prob")
       .range(0.001, 0.9)

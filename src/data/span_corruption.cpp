@@ -31,9 +31,8 @@ std::vector<int64_t> random_segmentation(int64_t items, int64_t segments, RowDra
 }
 
 /// `tokens` with a sentinel for each run of those whose mark is `replaced`.
-std::vector<int32_t> with_sentinels(std::span<const int32_t> tokens,
-                                    std::span<const uint8_t> marks, uint8_t replaced,
-                                    int32_t first_sentinel) {
+std::vector<int32_t> with_sentinels(std::span<const int32_t> tokens, std::span<const uint8_t> marks,
+                                    uint8_t replaced, int32_t first_sentinel) {
   std::vector<int32_t> made;
   int32_t sentinel = first_sentinel;
   for (size_t t = 0; t < tokens.size(); ++t) {
@@ -52,11 +51,10 @@ SpanCounts span_counts(int64_t tokens, const SpanNoise& noise) {
   VIADUCT_CHECK(ShapeError, tokens >= 2, "span corruption: a text of {}, expected 2 tokens or more",
                 tokens);
   SpanCounts counts;
-  counts.noise = std::clamp<int64_t>(rounded(static_cast<double>(tokens) * noise.density), 1,
-                                     tokens - 1);
-  counts.spans = std::clamp<int64_t>(
-      rounded(static_cast<double>(counts.noise) / noise.mean_length), 1,
-      std::min(counts.noise, tokens - counts.noise));
+  counts.noise =
+      std::clamp<int64_t>(rounded(static_cast<double>(tokens) * noise.density), 1, tokens - 1);
+  counts.spans = std::clamp<int64_t>(rounded(static_cast<double>(counts.noise) / noise.mean_length),
+                                     1, std::min(counts.noise, tokens - counts.noise));
   return counts;
 }
 

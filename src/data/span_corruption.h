@@ -12,8 +12,8 @@ namespace viaduct {
 class RowDraws;
 
 struct SpanNoise {
-  double density = 0.15;    // share of tokens that are noise, in (0, 1)
-  double mean_length = 3;   // of a span of noise
+  double density = 0.15;   // share of tokens that are noise, in (0, 1)
+  double mean_length = 3;  // of a span of noise
 };
 
 /// Of a text of `tokens` ≥ 2: round(tokens · density) tokens of noise in round(noise / mean_length)

@@ -109,15 +109,14 @@ void Generator::start(int64_t sequences) {
   cross_.reset();
   inputs_.clear();
   cache_ = std::make_unique<KeyValueCache>(
-      device_,
-      CacheShape{.layers = blocks(),
-                 .kv_heads = kv_heads(),
-                 .head_dim = latent.any() ? latent.kv_rank : config.key_dim(),
-                 .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
-                 .dtype = settings_.layers.precision.activation,
-                 .sequences = sequences,
-                 .positions = settings_.positions + room(),
-                 .chunk = config.attention_chunk()});
+      device_, CacheShape{.layers = blocks(),
+                          .kv_heads = kv_heads(),
+                          .head_dim = latent.any() ? latent.kv_rank : config.key_dim(),
+                          .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
+                          .dtype = settings_.layers.precision.activation,
+                          .sequences = sequences,
+                          .positions = settings_.positions + room(),
+                          .chunk = config.attention_chunk()});
 }
 
 void Generator::truncate(int64_t i, int64_t tokens) {
@@ -164,8 +163,7 @@ Generator::Pass Generator::pass_of(Feed ids) {
   OpContext context = this->context();
   cache_->begin_step(context, counts);
   pass.batch = upload_tokens(device_, tokens, parts, stream_part());
-  if (model_->config().encoder.any())
-    pass.batch.encoder = encoder_rows_of(ids, tokens, pass.batch);
+  if (model_->config().encoder.any()) pass.batch.encoder = encoder_rows_of(ids, tokens, pass.batch);
   return pass;
 }
 

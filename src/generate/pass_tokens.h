@@ -12,9 +12,9 @@ namespace viaduct {
 /// Runs of tokens, one after the other; nothing of them is scored.
 struct PassTokens {
   std::vector<int32_t> ids, positions;
-  std::vector<int64_t> index;        // of each in its sequence, as Batch::token_index
-  std::vector<int32_t> offsets{0};   // where runs end; some may be empty
-  int64_t longest = 0;               // run
+  std::vector<int64_t> index;       // of each in its sequence, as Batch::token_index
+  std::vector<int32_t> offsets{0};  // where runs end; some may be empty
+  int64_t longest = 0;              // run
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   /// Appends a token to the run that is open.

@@ -60,7 +60,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.relative_attention_num_buckets", "model.relative_attention_max_distance"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative, position_type(c));
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative,
+                          position_type(c));
        }},
       {{"model.encoder_seq_length"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -23,7 +23,8 @@ class EncoderCommands : public testing::Test {
   Result run(const std::string& command, const std::string& arguments) const {
     return run_viaduct(command + " --model " + model_.path().string() + " " + arguments);
   }
-  static constexpr const char* kOnce = " --temperature 0 --max-new-tokens 6 dist.threads_per_rank=1";
+  static constexpr const char* kOnce =
+      " --temperature 0 --max-new-tokens 6 dist.threads_per_rank=1";
 
   test::LanguageModel model_{"t5"};
 };
@@ -39,8 +40,8 @@ TEST_F(EncoderCommands, AnAnswerStandsWithoutItsPrompt) {
             document.at("text").get<std::string>() + "\n");
   // In a batch with a longer one.
   write_file_atomically(model_ / "prompts.txt", "the cat\nthe cat and the hat and the rat\n");
-  const Result both = run("generate", "--json --prompt-file " +
-                                          (model_ / "prompts.txt").string() + kOnce);
+  const Result both =
+      run("generate", "--json --prompt-file " + (model_ / "prompts.txt").string() + kOnce);
   ASSERT_EQ(both.status, 0) << both.err;
   EXPECT_EQ(json::parse(both.out.substr(0, both.out.find('\n'))).at("tokens"),
             document.at("tokens"));
@@ -65,8 +66,9 @@ TEST_F(EncoderCommands, PairsAreEvaluated) {
 /// Tensor parallel layouts are searched; others are refused by name.
 TEST_F(EncoderCommands, LayoutsAreSearched) {
   const Result result =
-      run("plan", "--cluster dgx-h100 --ranks 2 --global-batch 4 --seq-length 32 --time-limit 600 "
-                  "--json model.encoder_seq_length=64");
+      run("plan",
+          "--cluster dgx-h100 --ranks 2 --global-batch 4 --seq-length 32 --time-limit 600 "
+          "--json model.encoder_seq_length=64");
   ASSERT_EQ(result.status, 0) << result.err;
   const json candidates = json::parse(result.out).at("candidates");
   ASSERT_FALSE(candidates.empty());
@@ -83,8 +85,8 @@ TEST_F(EncoderCommands, ConversationsAreRefusedByName) {
   for (const char* command : {"chat", "generate --chat --prompt x"}) {
     const Result result = run(command, "");
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.err, AllOf(HasSubstr("models with an encoder (family t5)"),
-                                  Not(HasSubstr("template"))));
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("models with an encoder (family t5)"), Not(HasSubstr("template"))));
   }
 }
 

@@ -41,18 +41,18 @@ TEST_P(EncoderGenerationLayout, GivesTheTokensOfOneRank) {
   const auto alone = tokens_of(generate_texts(model.generation(), work_of(1)));
   ASSERT_EQ(alone.size(), 5u);
   for (const int64_t batch_size : {1, 3}) {
-    EXPECT_EQ(tokens_of(generate_texts(model.generation(GetParam().overrides),
-                                       work_of(batch_size))),
-              alone)
+    EXPECT_EQ(
+        tokens_of(generate_texts(model.generation(GetParam().overrides), work_of(batch_size))),
+        alone)
         << batch_size << " at a time";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, EncoderGenerationLayout,
-    testing::Values(layout(2, 1, 1, 1), layout(1, 1, 1, 2), layout(2, 1, 1, 2),
-                    layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "sequence")),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Layouts, EncoderGenerationLayout,
+                         testing::Values(layout(2, 1, 1, 1), layout(1, 1, 1, 2), layout(2, 1, 1, 2),
+                                         layout(2, 1, 1, 1, {"model.sequence_parallel=true"},
+                                                "sequence")),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace viaduct

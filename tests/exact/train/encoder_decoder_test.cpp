@@ -68,7 +68,7 @@ TEST(EncoderDecoderTraining, AResumedRunHasTheSameBits) {
 TEST(EncoderDecoderTraining, AResumedRunOnTextsHasTheSameBits) {
   const test::TemporaryFolder folder;
   IndexedDatasetWriter writer(folder / "text", TokenType::uint16);
-  for (int32_t document = 0; document < 12; ++document) {
+  for (int32_t document = 0; document < 40; ++document) {
     std::vector<int32_t> ids;
     for (int32_t t = 0; t < 25; ++t) ids.push_back(2 + (document * 7 + t * 3) % 40);
     writer.add_document(ids);

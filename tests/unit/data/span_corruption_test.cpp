@@ -17,7 +17,8 @@ using testing::ElementsAre;
 using Ids = std::vector<int32_t>;
 using Mask = std::vector<uint8_t>;
 
-/// "Thank you for inviting me to your party last week", tokens 10, 11, …; 99 is <X>, 98 <Y>, 97 <Z>.
+/// "Thank you for inviting me to your party last week", tokens 10, 11, …; 99 is <X>, 98 <Y>, 97
+/// <Z>.
 TEST(SpanCorruption, IsThatOfThePapersFigure) {
   const Ids text{10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
   const CorruptedText made = corrupt_spans(text, Mask{0, 0, 1, 1, 0, 0, 0, 0, 1, 0}, 99);
@@ -43,23 +44,23 @@ TEST(SpanCorruption, LengthsAreThoseOfThePapersCode) {
     EXPECT_LE(lengths.input, input) << input;
   };
   expect(512, {}, 568, 114, 28);
-  expect(128, {}, 141, 29, 7);    // 141 · 0.15 = 21.15 → 21; 21 / 3 = 7; 120 + 7 + 1 = 128
-  expect(16, {}, 17, 5, 1);       // 17 · 0.15 = 2.55 → 3; 3 / 3 = 1; 14 + 1 + 1
+  expect(128, {}, 141, 29, 7);          // 141 · 0.15 = 21.15 → 21; 21 / 3 = 7; 120 + 7 + 1 = 128
+  expect(16, {}, 17, 5, 1);             // 17 · 0.15 = 2.55 → 3; 3 / 3 = 1; 14 + 1 + 1
   expect(100, {0.5, 3}, 148, 100, 25);  // 74 / 3 → 25; 74 + 25 + 1 = 100 on both sides
-  expect(3, {}, 2, 3, 1);         // the smallest: a token of each kind
+  expect(3, {}, 2, 3, 1);               // the smallest: a token of each kind
   EXPECT_EQ(span_lengths(512, 0, {}).tokens, 569);  // without an end token: 484 + 28 = 512
   EXPECT_THROW(span_lengths(2, 1, {}), ShapeError);
   EXPECT_THROW(span_counts(1, {}), ShapeError);
 }
 
 TEST(SpanCorruption, CountsAreRoundedToEvenAndNeverNone) {
-  EXPECT_EQ(span_counts(10, {0.25, 3}).noise, 2);   // 2.5
-  EXPECT_EQ(span_counts(14, {0.25, 3}).noise, 4);   // 3.5
-  EXPECT_EQ(span_counts(20, {0.5, 4}).spans, 2);    // 10 / 4 = 2.5
+  EXPECT_EQ(span_counts(10, {0.25, 3}).noise, 2);  // 2.5
+  EXPECT_EQ(span_counts(14, {0.25, 3}).noise, 4);  // 3.5
+  EXPECT_EQ(span_counts(20, {0.5, 4}).spans, 2);   // 10 / 4 = 2.5
   EXPECT_EQ(span_counts(5, {0.01, 3}).noise, 1);
   EXPECT_EQ(span_counts(5, {0.01, 3}).spans, 1);
-  EXPECT_EQ(span_counts(4, {0.9, 1}).noise, 3);     // 3.6 → 4: one token stays
-  EXPECT_EQ(span_counts(4, {0.9, 1}).spans, 1);     // before each span there is another token
+  EXPECT_EQ(span_counts(4, {0.9, 1}).noise, 3);  // 3.6 → 4: one token stays
+  EXPECT_EQ(span_counts(4, {0.9, 1}).spans, 1);  // before each span there is another token
 }
 
 TEST(SpanCorruption, RunsTakeTurnsWithTheCountsThatFollow) {

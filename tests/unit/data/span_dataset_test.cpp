@@ -102,8 +102,8 @@ TEST_F(Spans, ARowSaysWhatItsInputLeavesOut) {
     int jumps = 0;
     for (size_t t = 1; t < text.size(); ++t) jumps += text[t] == text[t - 1] + 1 ? 0 : 1;
     EXPECT_LE(jumps, 1);
-    EXPECT_EQ(row.tokens, (Ids{kStart, target[0], target[1], target[2], target[3], target[4],
-                               kEnd, kPadding}));
+    EXPECT_EQ(row.tokens,
+              (Ids{kStart, target[0], target[1], target[2], target[3], target[4], kEnd, kPadding}));
     EXPECT_EQ(row.loss_mask, (std::vector<float>{1, 1, 1, 1, 1, 1, 0, 0}));
     EXPECT_EQ(row.padding, (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1}));
   }
@@ -157,8 +157,8 @@ TEST_F(Spans, WhatDoesNotFitIsRefusedWithWhatDoes) {
   EXPECT_THAT(error(), AllOf(HasSubstr("model.seq_length: 5"), HasSubstr("expected 6 or more")));
   config.sequence_length = 40;
   config.spans = {.masking_probability = 0.5, .mean_noise_span_length = 1};
-  EXPECT_THAT(error(), AllOf(HasSubstr("there are 10 sentinels"),
-                             HasSubstr("tokenizer.vocab_extra_ids=")));
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("there are 10 sentinels"), HasSubstr("tokenizer.vocab_extra_ids=")));
   config.spans = {};
   config.pairs->sentinels->first = 1000;
   EXPECT_THAT(error(), HasSubstr("the first sentinel is token 1000"));

@@ -90,8 +90,7 @@ TEST_P(EncoderGeneration, GivesTheReferencesLogits) {
     const Tensor got = generator.feed(next);
     for (int64_t row = 0; row < ids.dim(0); ++row) {
       SCOPED_TRACE("row " + std::to_string(row) + " token " + std::to_string(t));
-      expect_near(got, row,
-                  logits.data<float>() + (row * ids.dim(1) + t) * logits.dim(2), 2e-4);
+      expect_near(got, row, logits.data<float>() + (row * ids.dim(1) + t) * logits.dim(2), 2e-4);
     }
   }
 }
@@ -102,8 +101,7 @@ TEST_P(EncoderGeneration, PiecesAndPassesGiveTheSame) {
   const std::vector<Ids> inputs = this->inputs(), whole{{0, 5, 9, 7}, {0, 3, 4}};
   generator.start_with(inputs);
   const Tensor expected = generator.feed(whole);
-  const auto steps = std::vector<std::vector<Ids>>{
-      {{}, {0}}, {{0, 5}, {3}}, {{9}, {}}, {{7}, {4}}};
+  const auto steps = std::vector<std::vector<Ids>>{{{}, {0}}, {{0, 5}, {3}}, {{9}, {}}, {{7}, {4}}};
   generator.start_with(inputs);
   Tensor got;
   for (const std::vector<Ids>& step : steps) got = generator.feed(step);

@@ -53,9 +53,8 @@ TEST(SentinelTokens, ExtraIdsAreTheLastOnes) {
 TEST(SentinelTokens, ARunTakesThemFromItsConfiguration) {
   using test::operator+;
   const auto setup = test::setup_of(
-      test::tiny_run("t5") +
-      test::Overrides{"model.vocab_size=64", "tokenizer.vocab_size=50",
-                      "tokenizer.vocab_extra_ids=8"});
+      test::tiny_run("t5") + test::Overrides{"model.vocab_size=64", "tokenizer.vocab_size=50",
+                                             "tokenizer.vocab_extra_ids=8"});
   ASSERT_TRUE(setup.config.dataset.pairs->sentinels);
   EXPECT_EQ(setup.config.dataset.pairs->sentinels->first, 58);  // 50, the end of documents, 8
   EXPECT_EQ(setup.config.dataset.pairs->sentinels->count, 8);

@@ -47,12 +47,11 @@ std::vector<MaskedTokens> some_pairs() {
 class PairEvaluations : public testing::Test {
  protected:
   TextEvaluationRequest request(const Overrides& more = {}) const {
-    return {
-        .inference = {.model = model.path(),
-                      .overrides = Overrides{"dist.threads_per_rank=1",
-                                             "dist.distributed_timeout_minutes=1"} +
-                                   more},
-        .data = data};
+    return {.inference = {.model = model.path(),
+                          .overrides = Overrides{"dist.threads_per_rank=1",
+                                                 "dist.distributed_timeout_minutes=1"} +
+                                       more},
+            .data = data};
   }
   static TextScore score_of(const TextEvaluationRequest& request) {
     const TextEvaluation evaluation = prepare_text_evaluation(request);

@@ -53,8 +53,7 @@ __global__ void __launch_bounds__(kRowThreads) score_bias_kernel(ScoreBiasView a
   const int64_t begin = row.at * args.row, place = place_of(row), heads = heads_of(args.problem);
   for_keys<Group>(row, [&](int j) {
     const int64_t bucket = bucket_of(args.buckets, j - place);
-    args.matrix[begin + j] +=
-        matrix_element(args.table, args.format, bucket * heads + row.head);
+    args.matrix[begin + j] += matrix_element(args.table, args.format, bucket * heads + row.head);
   });
 }
 
@@ -69,9 +68,7 @@ __global__ void __launch_bounds__(kSumThreads) score_bias_sums_kernel(ScoreBiasS
   // Distances [low, high] have the bucket.
   const int64_t near = begin_of(args.buckets, number), far = begin_of(args.buckets, number + 1) - 1;
   const int64_t low = behind ? larger(near, 1) : -far;
-  const int64_t high = behind                                  ? far
-                       : number == 0 && !args.buckets.both ? kFarthest
-                                                               : -near;
+  const int64_t high = behind ? far : number == 0 && !args.buckets.both ? kFarthest : -near;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int64_t begin = part * p.queries / args.parts, end = (part + 1) * p.queries / args.parts;

@@ -13,7 +13,8 @@ struct BucketsView {
   int own;    // buckets of a direction
   int exact;  // the first of them have one distance each, 0, 1, …
   bool both;  // keys behind the query have further `own` buckets
-  /// The least distances of the buckets exact + 1, exact + 2, …: own − exact − 1 of them, ascending.
+  /// The least distances of the buckets exact + 1, exact + 2, …: own − exact − 1 of them,
+  /// ascending.
   int32_t borders[kMostBorders];
 };
 

@@ -125,12 +125,11 @@ void launch_bias(OpContext& context, const Choice&, const ScoreBiasArgs& args, v
 
 void launch_bias_backward(OpContext& context, const Choice&, const ScoreBiasBackwardArgs& args,
                           void* workspace) {
-  score_bias_backward({matrix_problem("score_bias_backward", args.problem, args.gradient, 0,
-                                      args.gradient.dim(0)),
-                       buckets_view(args.relative), args.gradient.data<float>(),
-                       args.gradient.dim(2), static_cast<double*>(workspace),
-                       parts_of(args.gradient.dim(1)), args.d_table.data<float>()},
-                      stream_of(context));
+  score_bias_backward(
+      {matrix_problem("score_bias_backward", args.problem, args.gradient, 0, args.gradient.dim(0)),
+       buckets_view(args.relative), args.gradient.data<float>(), args.gradient.dim(2),
+       static_cast<double*>(workspace), parts_of(args.gradient.dim(1)), args.d_table.data<float>()},
+      stream_of(context));
 }
 
 FloatRows float_rows(const Tensor& x) {
