@@ -63,19 +63,17 @@ TEST_F(EncoderCommands, PairsAreEvaluated) {
   EXPECT_EQ(run("eval", "--dry-run --data " + data).status, 0);
 }
 
-/// Tensor parallel layouts are searched; others are refused by name.
 TEST_F(EncoderCommands, LayoutsAreSearched) {
   const Result result =
       run("plan",
           "--cluster dgx-h100 --ranks 2 --global-batch 4 --seq-length 32 --time-limit 600 "
-          "--json model.encoder_seq_length=64");
+          "--json --top 20 model.encoder_seq_length=64");
   ASSERT_EQ(result.status, 0) << result.err;
   const json candidates = json::parse(result.out).at("candidates");
   ASSERT_FALSE(candidates.empty());
   bool cut = false;
   for (const json& one : candidates) {
     EXPECT_LE(one["lower_bound"]["step_seconds"], one["predicted"]["step_seconds"]);
-    EXPECT_EQ(one["pipeline_model_parallel_size"], 1);
     cut = cut || one["tensor_model_parallel_size"] == 2;
   }
   EXPECT_TRUE(cut);
