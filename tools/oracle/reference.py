@@ -42,9 +42,9 @@ class StayInDouble(TorchFunctionMode):
 
 
 def default_attention(config):
-    """transformers' default, except where its fused attention lacks a feature: the soft cap of Gemma 2 and the sinks of GPT-OSS."""
+    """transformers' default, except where its fused attention lacks a feature: the soft cap of Gemma 2, the sinks of GPT-OSS and the bias of T5."""
     capped = getattr(config, "attn_logit_softcapping", None) is not None
-    return "eager" if capped or config.model_type == "gpt_oss" else "sdpa"
+    return "eager" if capped or config.model_type in ("gpt_oss", "t5") else "sdpa"
 
 
 def model_class(folder):
