@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/segment_edges.h"
 #include "model/stream_share.h"
+#include "nn/encoder_rows.h"
 
 namespace viaduct {
 namespace {
@@ -282,6 +283,9 @@ TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
   std::vector<Place> list = places(range);
   if (context_.gradients == nullptr)
     std::erase_if(list, [](const Place& place) { return place.layer->training_only; });
+  // Generation keeps what the decoder reads of an encoder's output.
+  if (batch_.encoder != nullptr && !batch_.encoder->encodes())
+    std::erase_if(list, [](const Place& place) { return place.layer->of_encoder; });
   Program program;
   for (const Place& place : list) program.segments.push_back({place.segment, SegmentWork::forward});
   for (size_t i = 0; i < list.size(); ++i) {

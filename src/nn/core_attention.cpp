@@ -143,24 +143,35 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
                 context.groups.cp().size());
-  VIADUCT_CHECK(ConfigError, !has_all_keys() && bias_table() == nullptr,
-                "generation with bidirectional or cross attention, or a position bias of the "
-                "scores: expected a decoder-only model");
-  AttentionForwardArgs args;
-  args.problem = problem(context, batch);
-  args.problem.kv_offsets = cached.offsets;
-  args.problem.diagonal = cached.diagonal;
-  args.problem.max_keys = cached.max_keys;
+  AttentionProblem p = problem(context, batch);
+  p.kv_offsets = cached.offsets;
+  p.diagonal = cached.diagonal;
+  p.max_keys = cached.max_keys;
   if (spec_.chunked) {
-    args.problem.q_offsets = cached.chunks.q_offsets;
-    args.problem.kv_offsets = cached.chunks.offsets;
-    args.problem.diagonal = cached.chunks.diagonal;
-    args.problem.max_keys = cached.chunks.max_keys;
+    p.q_offsets = cached.chunks.q_offsets;
+    p.kv_offsets = cached.chunks.offsets;
+    p.diagonal = cached.chunks.diagonal;
+    p.max_keys = cached.chunks.max_keys;
   }
-  args.q = q, args.k = cached.k, args.v = cached.v;
-  args.out = context.activation({q.dim(0), q.dim(1), cached.v.dim(2)});
+  // A score matrix has places for all rows of a sequence, those without a token too.
+  if (!spec_.method.flash || bias_table() != nullptr)
+    p.max_keys = cached.k.dim(0) / cached.diagonal.dim(0);
+  return attend_over(context, std::move(p), q, cached.k, cached.v);
+}
+
+Tensor CoreAttention::attend_kept(RankContext& context, const Batch& batch, const Tensor& q,
+                                  const Tensor& k, const Tensor& v) const {
+  return attend_over(context, problem(context, batch), q, k, v);
+}
+
+Tensor CoreAttention::attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
+                                  const Tensor& k, const Tensor& v) const {
+  AttentionForwardArgs args;
+  args.problem = std::move(problem);
+  args.q = q, args.k = k, args.v = v;
+  args.out = context.activation({q.dim(0), q.dim(1), v.dim(2)});
   args.lse = context.statistic({spec_.heads, q.dim(0)});
-  attend(context.ops, spec_.method, args);
+  attend_biased(context, spec_.method, relative_, args);
   add_sinks(context, args.out, args.lse, 0);
   return args.out;
 }
@@ -177,7 +188,8 @@ Operand CoreAttention::forward(RankContext& context, const Batch& batch,
   const auto rows = [](const Tensor& attended) {
     return attended.view({attended.dim(0), attended.dim(1) * attended.dim(2)});
   };
-  if (context.cache != nullptr) {
+  // An encoder has nothing to keep: its rows are complete.
+  if (context.cache != nullptr && spec_.causal) {
     const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
     return rows(attend_cached(context, batch, heads.q, cached));
   }

@@ -54,9 +54,13 @@ class CoreAttention {
   Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                   SavedStore& saved) const;
   /// Generation: attended values of this step's queries over cached keys and values. ConfigError
-  /// under context parallelism, and for what encoder-decoder models have.
+  /// under context parallelism.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
                        const KeyValueCache::View& cached) const;
+  /// The same over the keys and values of the encoder's output (nn/cross_cache.h), where it
+  /// crosses.
+  Tensor attend_kept(RankContext& context, const Batch& batch, const Tensor& q, const Tensor& k,
+                     const Tensor& v) const;
   /// The gradient [T, N, Dv] of the output as the backward reads it, with its row sums: the last
   /// use of the kept output.
   AttendedGradient begin_backward(RankContext& context, const Tensor& d_out,
@@ -80,6 +84,9 @@ class CoreAttention {
   /// Whether attention is that of nn/local_attention.h.
   bool local(const Route& way) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
+  /// [Tq, N, Dv] without a backward.
+  Tensor attend_over(RankContext& context, AttentionProblem problem, const Tensor& q,
+                     const Tensor& k, const Tensor& v) const;
   /// The values, and the scale of codes.
   HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                        SavedStore& saved) const;

@@ -8,7 +8,8 @@ namespace viaduct {
 
 struct EncoderRows {
   /// What the encoder's segments get as their batch; without targets. Tokens of padding are
-  /// documents of their own. Context ranks have whole rows, equally many.
+  /// documents of their own. Context ranks have whole rows, equally many. Undefined tensors in a
+  /// pass of generation without the encoder.
   Batch rows;
   int64_t keys = 0;  // tokens of the rows of all context ranks
   /// Cross attention: queries [q_offsets[d], q_offsets[d + 1]) of the decoder see keys
@@ -17,6 +18,9 @@ struct EncoderRows {
   Tensor q_offsets, kv_offsets;
   int64_t max_queries = 0, max_keys = 0;  // of a document
   double pairs = 0;                       // sum over documents of queries · keys
+
+  /// Whether the encoder's segments run.
+  bool encodes() const { return static_cast<bool>(rows.ids); }
 };
 
 /// ShapeError if the batch has none.

@@ -14,11 +14,16 @@ void check_local(const AttentionHeads& heads) {
 
 }  // namespace
 
+void attend_biased(RankContext& context, const AttentionMethod& method, const RelativeBias& bias,
+                   const AttentionForwardArgs& args) {
+  AcquiredBias acquired(context, bias);
+  attend(context.ops, method, args, acquired.get());
+}
+
 AttentionResult local_forward(RankContext& context, const AttentionMethod& method,
                               const AttentionProblem& problem, const RelativeBias& bias,
                               const AttentionHeads& heads, const SavedStore& saved) {
   check_local(heads);
-  const AcquiredBias acquired(context, bias);
   AttentionForwardArgs args;
   args.problem = problem;
   args.q = heads.q, args.k = heads.k, args.v = heads.v;
@@ -26,7 +31,7 @@ AttentionResult local_forward(RankContext& context, const AttentionMethod& metho
   args.out = allocate_attended(context, method, {heads.q.dim(0), heads.q.dim(1), heads.v.dim(2)},
                                saved.tag());
   args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)}, saved.statistic_tag());
-  attend(context.ops, method, args, acquired.get());
+  attend_biased(context, method, bias, args);
   return {args.out, args.lse};
 }
 

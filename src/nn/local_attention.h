@@ -8,6 +8,10 @@
 
 namespace viaduct {
 
+/// `attend`, with the bias where it has a table.
+void attend_biased(RankContext& context, const AttentionMethod& method, const RelativeBias& bias,
+                   const AttentionForwardArgs& args);
+
 /// ConfigError for heads in FP8.
 AttentionResult local_forward(RankContext& context, const AttentionMethod& method,
                               const AttentionProblem& problem, const RelativeBias& bias,

@@ -91,6 +91,12 @@ class Segment {
   virtual Edge inputs(const RankContext& context, const Batch& batch) const = 0;
   /// Names of what the forward returns.
   virtual std::vector<std::string_view> outputs() const = 0;
+  /// Whether the forward of this batch makes an output: one that is only passed on is missing where
+  /// it was not handed in.
+  virtual bool makes(std::string_view output, const Batch& batch) const {
+    static_cast<void>(output), static_cast<void>(batch);
+    return true;
+  }
   /// Names of inputs that the forward reads only to make outputs. Without `saved.output_is_read()`
   /// it gets none of them.
   virtual std::vector<std::string_view> read_for_outputs() const { return {}; }

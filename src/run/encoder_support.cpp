@@ -6,6 +6,7 @@
 #include "config/choice.h"
 #include "config/nearest_valid.h"
 #include "precision/precision_config.h"
+#include "run/graph_config.h"
 #include "run/parallel_settings.h"
 
 namespace viaduct {
@@ -107,16 +108,13 @@ void validate_encoder(const RunConfig& config, Problems& problems) {
         "tensor_model_parallel_size = {}; nearest: {} tokens",
         tokens, length, tokens / length, tp, nearest_multiple(tokens, tp));
   }
-  const DeviceKind device = config.dist.device.value_or(DeviceKind::cpu);
-  refuse.expect(device == DeviceKind::cpu, "dist.device", choice_name(device), "cpu",
-                " (GPUs have no kernel for its position bias)");
+  refuse.expect(!captures_layers(config) && !captures_steps(config), "model.cuda_graph_impl",
+                choice_name(config.graph.cuda_graph_impl), "none");
   const DatasetConfig& data = config.dataset;
   refuse.expect(!data.packing.packed_sequence_size, "dataset.packed_sequence_size",
                 data.packing.packed_sequence_size.value_or(0), "null");
   refuse.expect(data.packing.answer_only_loss, "dataset.answer_only_loss", false, true);
   refuse.expect(data.fim_rate == 0, "dataset.fim_rate", data.fim_rate, 0);
-  refuse.expect(!config.validation.sample_prompts, "validation.sample_prompts",
-                config.validation.sample_prompts.value_or(""), "null");
   refuse.expect(!config.validation.tasks, "validation.tasks", config.validation.tasks.value_or(""),
                 "null");
   const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
@@ -140,7 +138,7 @@ std::optional<PairSettings> pair_settings(const ModelConfig& model) {
 void refuse_encoder(const ModelConfig& model, std::string_view what) {
   VIADUCT_CHECK(ConfigError, !model.encoder.any(),
                 "model.encoder_num_layers: {}: models with an encoder (family {}) are not "
-                "implemented in {} yet; viaduct train, probe and convert have them",
+                "implemented in {} yet; viaduct train, eval, generate, probe and convert have them",
                 model.encoder.layers, model.family, what);
 }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/peft_folder.h"
 #include "config/choice.h"
 #include "config/problems.h"
+#include "data/pair_dataset.h"
 #include "data/split.h"
 #include "data/tokenizer/vocabulary_hash.h"
 #include "run/encoder_support.h"
@@ -114,12 +115,24 @@ void check_tokenizer(const NamedAdapter& adapter, RunSetup& setup) {
 
 /// The conversations as validation data of the run.
 void take_conversations(const EvaluatedConversations& conversations, const Peek& peek, int64_t row,
-                        DatasetConfig& dataset) {
+                        bool packs, DatasetConfig& dataset) {
   dataset.blend_per_split.emplace(kSplitCount, std::nullopt);
   (*dataset.blend_per_split)[static_cast<size_t>(Split::valid)] = {conversations.prefix};
   // Packed rows give the same loss as rows of one conversation each, for less work.
-  if (!peek.outcome.is_given("dataset.packed_sequence_size"))
+  if (packs && !peek.outcome.is_given("dataset.packed_sequence_size"))
     dataset.packing.packed_sequence_size = row;
+}
+
+/// Rows that hold the pairs of input and answer: of the encoder, and returns that of the decoder,
+/// which is `length` where it is given.
+int64_t take_pairs(const InferenceRequest& request, const ModelConfig& model, const Peek& peek,
+                   int64_t length, RunConfig& defaults) {
+  std::optional<int32_t> end;
+  if (!model.end_tokens.empty()) end = static_cast<int32_t>(model.end_tokens.front());
+  const PairLengths longest = longest_of_pairs(request.conversations->prefix, end);
+  defaults.model.encoder.encoder_seq_length.resolve(std::max<int64_t>(1, longest.input));
+  const bool given = request.sequence_length || !peek.config.model.seq_length.is_auto();
+  return given ? length : std::max<int64_t>(1, longest.answer);
 }
 
 }  // namespace
@@ -157,13 +170,20 @@ RunSetup prepare_inference(const InferenceRequest& given) {
     // The rules of training require a number of rows that these divide.
     if (cuts && peek.config.model.seq_length.is_auto()) length = std::max(tp, length - length % tp);
   }
+  bool pairs = false;
+  if (request.conversations) {
+    const ModelConfig stored = read_model_config(folder);
+    pairs = stored.encoder.any();
+    if (pairs) length = take_pairs(request, stored, peek, length, defaults);
+    take_conversations(*request.conversations, peek, length, !pairs, defaults.dataset);
+  }
   defaults.model.seq_length.resolve(length);
-  if (request.conversations)
-    take_conversations(*request.conversations, peek, length, defaults.dataset);
   defaults.dataset.packing.limits.length_given_by = length_given_by(request, peek.config);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
+    const int64_t of_row =
+        pairs ? std::max(length, defaults.model.encoder.encoder_seq_length.value()) : length;
     defaults.train.micro_batch_size =
-        std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));
+        std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, of_row));
   }
   // The batch is a micro-batch of each data-parallel rank, or a group of them if stages have
   // several chunks: the minimum that the rules of training allow.
@@ -187,7 +207,7 @@ RunSetup prepare_inference(const InferenceRequest& given) {
   }
   RunSetup setup = prepare_run(load_run_config({}, request.overrides, defaults),
                                request.few_tokens ? RunInput::texts : RunInput::rows);
-  refuse_encoder(setup.model, "evaluation");
+  if (!request.adapters.empty()) refuse_encoder(setup.model, "--adapter NAME=DIR");
   if (!given.adapter && request.adapter) {
     setup.notes.push_back(
         fmt::format("{} is an adapter on the model {}", *request.adapter, request.model.string()));

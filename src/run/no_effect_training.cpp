@@ -60,7 +60,8 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"model.relative_attention_num_buckets", "model.relative_attention_max_distance"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative, position_type(c));
+         return reason_if(c.model.position_embedding_type.value() != PositionKind::relative,
+                          position_type(c));
        }},
       {{"model.encoder_seq_length"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -276,6 +277,16 @@ const std::vector<NoEffectRule>& training_without_effect() {
         "dataset.fim_suffix_token", "dataset.fim_pad_token", "dataset.fim_eod_token"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.dataset.fim_rate == 0, "dataset.fim_rate = 0");
+       }},
+      {{"dataset.masking_probability", "dataset.mean_noise_span_length",
+        "dataset.short_sequence_probability"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const PackingConfig& packing = c.dataset.packing;
+         if (c.model.encoder.encoder_num_layers.value() == 0)
+           return std::string("model.encoder_num_layers = 0");
+         if (c.dataset.mock) return std::string("dataset.mock = true: there are no texts");
+         return reason_if(packing.conversations && !packing.plain,
+                          "all data sets have a mask: rows are pairs");
        }},
       {{"dataset.reset_attention_mask", "dataset.reset_position_ids", "dataset.eod_mask_loss"},
        [](const RunConfig& c, const ConfigOutcome&) {

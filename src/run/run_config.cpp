@@ -70,6 +70,7 @@ Schema run_schema(RunConfig& config) {
       precision_fields(config.mixed_precision),
       dataset_fields(config.dataset),
       fill_in_middle_fields(config.dataset),
+      span_fields(config.dataset.spans),
       packing_fields(config.dataset.packing),
       peft_fields(config.peft),
       tokenizer_fields(config.tokenizer),

@@ -29,6 +29,7 @@
 #include "run/packing_settings.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
+#include "run/sentinel_tokens.h"
 #include "run/unusual_settings.h"
 
 namespace viaduct {
@@ -231,7 +232,6 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
   }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
-  if (input == RunInput::texts) refuse_encoder(setup.model, "generation");
   if (setup.pretrained) check_rotary_order(*base, setup.model);
   for (std::string& note : resolve_adapters(config, setup.model))
     setup.notes.push_back(std::move(note));
@@ -242,6 +242,11 @@ RunSetup prepare_run(LoadedRunConfig loaded, RunInput input) {
     setup.model.begin_token = special.bos.value_or(-1);
   }
   config.dataset.pairs = pair_settings(setup.model);
+  if (config.dataset.pairs) {
+    config.dataset.pairs->sentinels =
+        sentinel_tokens(setup.tokenizer ? &*setup.tokenizer : nullptr,
+                        config.tokenizer.vocab_extra_ids, tokens_of(setup));
+  }
   if (setup.pretrained) take_new_rows(setup, base->vocabulary);
   limit_conversations(setup);
   check_fit(setup);

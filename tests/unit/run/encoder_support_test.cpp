@@ -40,7 +40,7 @@ TEST(EncoderSupport, WhatIsNotImplementedIsRefusedByName) {
            {{"mixed_precision=bf16_with_mxfp8_mixed"}, "mixed_precision.recipe"},
            {{"peft.scheme=lora"}, "peft.scheme: lora"},
            {{"dataset.packed_sequence_size=32"}, "dataset.packed_sequence_size: 32"},
-           {{"dist.device=sim"}, "dist.device"}}) {
+           {{"validation.tasks=/no/such"}, "validation.tasks: /no/such"}}) {
     EXPECT_THAT(refusal(overrides), HasSubstr(field));
   }
   EXPECT_THAT(refusal({"dist.ranks=2", "model.context_parallel_size=2"}),
@@ -71,6 +71,16 @@ TEST(EncoderSupport, ContextRanksHaveWholeRowsOfTheEncoder) {
   EXPECT_THAT(refusal(context + Overrides{"model.encoder_seq_length=5", "train.micro_batch_size=1",
                                           "model.sequence_parallel=true"}),
               HasSubstr("encoder_seq_length · rows of a context rank = 5 · 1"));
+}
+
+TEST(EncoderSupport, FieldsOfTextsHaveNoEffectWithoutThem) {
+  const auto notes = [](const Overrides& overrides) {
+    std::string all;
+    for (const std::string& note : setup_of(tiny_run("t5") + overrides).notes) all += note + "\n";
+    return all;
+  };
+  EXPECT_THAT(notes({"dataset.masked_lm_prob=0.2"}),
+              AllOf(HasSubstr("dataset.masking_probability"), HasSubstr("dataset.mock = true")));
 }
 
 TEST(EncoderSupport, RowsOfTheEncoderAreCutOverTensorRanksWhereTheyDivide) {
