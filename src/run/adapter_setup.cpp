@@ -11,10 +11,12 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
+#include "config/choice.h"
 #include "model/adapter_base.h"
 #include "model/adapter_modules.h"
 #include "model/expert_adapters.h"
 #include "run/grown_vocabulary.h"
+#include "run/validate_precision.h"
 
 namespace viaduct {
 namespace {
@@ -97,6 +99,10 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   if (config.ddp.shards_weights())
     problem = "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() +
               " cuts weights, and each rank has all of its blocks";
+  const Scaling products = precision_recipe(config.mixed_precision).products.scaling;
+  if (products != Scaling::none)
+    problem = "the recipe has " + std::string(product_format_name(products)) +
+              " products, which read weights that are quantized once";
   VIADUCT_CHECK(ConfigError, problem.empty() || !asks, "{}", problem);
   if (!problem.empty()) {
     notes.push_back(fmt::format(
@@ -163,9 +169,19 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
                    instead);
   };
   later(config.offload.moves_weights(), "model.cpu_offloading_weights: true", "false");
-  later(precision_recipe(config.mixed_precision).products.any(),
-        "mixed_precision.recipe: " + config.mixed_precision.recipe + ", with quantized products,",
-        "fp32, bf16_mixed, fp16_mixed or another recipe without them");
+  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
+  const std::string products(product_format_name(recipe.products.scaling));
+  // Frozen weights have no masters that codes could be written from.
+  later(recipe.stores_codes,
+        recipe.products.scaling == Scaling::nvfp4 ? "mixed_precision.fp4_param_gather: true"
+                                                  : "mixed_precision.fp8_param_gather: true",
+        "false: frozen weights are quantized once, beside those in 16 bits");
+  later(recipe.products.attended, "mixed_precision.fp8_multi_head_attention: true",
+        "false: an adapter of the projection reads attention's output in 16 bits");
+  later(peft.base_format && recipe.products.any(),
+        fmt::format("peft.base_format: {}, beside {} products (mixed_precision),",
+                    choice_name_or(peft.base_format, "null"), products),
+        "null, or a recipe without quantized products");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
   later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
