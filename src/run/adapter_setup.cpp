@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hub_cache.h"
+#include "base/units.h"
 #include "checkpoint/adapter_tokenizer.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
@@ -117,6 +118,21 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   adapters.blocks = std::move(types);
 }
 
+/// What a run with adapters does with the layers of multi-token prediction.
+std::string further_layers(const RunConfig& config, const ModelConfig& model) {
+  int64_t adapted = 0;
+  for (const AdaptableModule& module : adaptable_modules(model))
+    adapted += module.further >= 0 && config.peft.resolved.of(module.name) != nullptr ? 1 : 0;
+  if (adapted > 0)
+    return fmt::format(
+        "the layers of multi-token prediction have adapters on {}; models of transformers, and so "
+        "PEFT, have none of these layers and leave them out",
+        counted(adapted, "matrix", "matrices"));
+  return "layers of multi-token prediction are frozen and have no adapters (peft.target_modules "
+         "with mtp gives them some); their losses train those of the model's blocks "
+         "(model.mtp_num_layers=null leaves them out)";
+}
+
 /// Where the files of peft.adapter are read: its folder, or where that is gone the step that the
 /// run resumes from. Nothing without peft.adapter.
 std::optional<std::filesystem::path> adapter_place(const RunConfig& config) {
@@ -205,10 +221,7 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   take_dropout_position(config, notes);
-  if (model.mtp_layers > 0 && !config.train.skip_train)
-    notes.emplace_back(
-        "layers of multi-token prediction are frozen and have no adapters; their losses train "
-        "those of the model's blocks (model.mtp_num_layers=null leaves them out)");
+  if (model.mtp_layers > 0 && !config.train.skip_train) notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {
