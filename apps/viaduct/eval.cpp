@@ -177,8 +177,7 @@ int run(Arguments arguments) {
     arguments.text.inference = arguments.inference;
     return prepare_text_evaluation(arguments.text);
   });
-  return act(texts,
-             [&](const Texts& models) { evaluate_data(models, launch, arguments.json); });
+  return act(texts, [&](const Texts& models) { evaluate_data(models, launch, arguments.json); });
 }
 
 /// The options of --tasks.

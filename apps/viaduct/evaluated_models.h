@@ -44,14 +44,12 @@ void measure(const std::vector<EvaluatedModel<Evaluation>>& models, const Launch
       const RankDevice rank = make_rank_device(dist);
       // The last one ends the world while its device is there.
       auto of_model = i + 1 < models.size() ? world : std::move(world);
-      scores.push_back(evaluate(evaluation, *rank.device, rank.ops, std::move(of_model),
-                                [&](int64_t done, int64_t of) {
-                                  if (shows)
-                                    say("\r{}{}{} of {}{}", models[i].name,
-                                        models[i].name.empty() ? "" : ": ", done,
-                                        counted(of, "micro-batch", "micro-batches"),
-                                        done < of ? "" : "\n");
-                                }));
+      scores.push_back(evaluate(
+          evaluation, *rank.device, rank.ops, std::move(of_model), [&](int64_t done, int64_t of) {
+            if (shows)
+              say("\r{}{}{} of {}{}", models[i].name, models[i].name.empty() ? "" : ": ", done,
+                  counted(of, "micro-batch", "micro-batches"), done < of ? "" : "\n");
+          }));
     }
     if (leads) print(scores);
   });

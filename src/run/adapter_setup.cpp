@@ -221,7 +221,8 @@ std::vector<std::string> resolve_adapters(RunConfig& config, const ModelConfig& 
     peft.resolved =
         peft.adapter ? named_adapter(config, model, notes).settings : choose_adapters(peft, model);
   take_dropout_position(config, notes);
-  if (model.mtp_layers > 0 && !config.train.skip_train) notes.push_back(further_layers(config, model));
+  if (model.mtp_layers > 0 && !config.train.skip_train)
+    notes.push_back(further_layers(config, model));
   take_base_format(config, model, notes);
   const std::string scheme = peft.resolved.magnitudes ? "dora" : "lora";
   if (peft.scheme) {

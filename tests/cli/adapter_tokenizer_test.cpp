@@ -129,8 +129,8 @@ TEST_F(AdapterTokenizer, ByNameItMustHaveTheTokensOfTheModel) {
 
 TEST_F(AdapterTokenizer, OfAnotherAdapterDoesNotCutForOneThatHasTheModels) {
   const std::string plain = (test_data("golden/lora_llama") / "adapter").string();
-  const std::string with = "--model " + at("model") + " --adapter " + at("peft") +
-                           " --adapter plain=" + plain + " - ";
+  const std::string with =
+      "--model " + at("model") + " --adapter " + at("peft") + " --adapter plain=" + plain + " - ";
   const std::string prompt = R"({"prompt": "A", "adapter": "plain"})"
                              "\n";
   const Result refused = generate(with, prompt);

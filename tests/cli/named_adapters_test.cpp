@@ -133,7 +133,8 @@ TEST_F(NamedAdapters, EachIsEvaluated) {
   write_file_atomically(folder_ / "tasks.jsonl",
                         R"({"context": "the", "choices": ["cat", "hat"], "answer": 0})"
                         "\n");
-  const std::string texts = "--data " + path() + "/text", tasks = "--tasks " + path() + "/tasks.jsonl";
+  const std::string texts = "--data " + path() + "/text",
+                    tasks = "--tasks " + path() + "/tasks.jsonl";
   const auto eval = [&](const std::string& arguments) {
     return test::run_viaduct("eval --model " + path() + " dist.threads_per_rank=1 " + arguments);
   };

@@ -130,9 +130,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MultiTokenLayouts, testing::ValuesIn(cases()),
 
 /// Three steps of adapters, those of its own layer included.
 std::map<std::string, Tensor> adapted(const SavedModel& model, const LayoutCase& layout) {
-  return model.train(layout.overrides +
-                     Overrides{"peft.scheme=lora", "peft.dim=4", "peft.dropout=0.2",
-                               "peft.target_modules=[all-linear,mtp]"});
+  return model.train(layout.overrides + Overrides{"peft.scheme=lora", "peft.dim=4",
+                                                  "peft.dropout=0.2",
+                                                  "peft.target_modules=[all-linear,mtp]"});
 }
 
 TEST(MultiTokenAdapters, TrainAsOnOneRank) {
@@ -141,9 +141,10 @@ TEST(MultiTokenAdapters, TrainAsOnOneRank) {
   const auto alone = adapted(model, layout(1, 1, 1, 1));
   ASSERT_TRUE(alone.contains("final.base_model.model.model.layers.4.eh_proj.lora_B.weight"));
   for (const LayoutCase& c :
-       {layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "sequence"),
-        layout(1, 2, 1, 1), layout(1, 1, 2, 1, {rows}),
-        layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"}, "sharded")}) {
+       {layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "sequence"), layout(1, 2, 1, 1),
+        layout(1, 1, 2, 1, {rows}),
+        layout(1, 1, 1, 2, {"ddp.data_parallel_sharding_strategy=optim_grads_params"},
+               "sharded")}) {
     SCOPED_TRACE(c.name);
     const auto got = adapted(model, c);
     EXPECT_EQ(got.size(), alone.size());

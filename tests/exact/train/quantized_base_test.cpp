@@ -26,15 +26,14 @@ const Overrides kDora{"peft.scheme=dora", "peft.dim=4", "peft.dropout=0.1"};
 
 /// Sizes that all formats divide, and no epilogue that only products without adapters have.
 Overrides run_of(const std::string& recipe) {
-  return tiny_run() +
-         Overrides{"model.hidden_size=128", "model.ffn_hidden_size=128",
-                   "model.gemm_epilogue_fusion=false", "mixed_precision=" + recipe,
-                   "mixed_precision.first_last_layers_bf16=false"};
+  return tiny_run() + Overrides{"model.hidden_size=128", "model.ffn_hidden_size=128",
+                                "model.gemm_epilogue_fusion=false", "mixed_precision=" + recipe,
+                                "mixed_precision.first_last_layers_bf16=false"};
 }
 
-const std::vector<std::string> kRecipes{
-    "bf16_with_fp8_current_scaling_mixed", "bf16_with_fp8_subchannel_scaling_mixed",
-    "bf16_with_mxfp8_mixed", "bf16_with_nvfp4_mixed"};
+const std::vector<std::string> kRecipes{"bf16_with_fp8_current_scaling_mixed",
+                                        "bf16_with_fp8_subchannel_scaling_mixed",
+                                        "bf16_with_mxfp8_mixed", "bf16_with_nvfp4_mixed"};
 const std::string kDelayed = "bf16_with_fp8_delayed_scaling_mixed";
 
 float loss_of(const Overrides& overrides) {
@@ -42,9 +41,9 @@ float loss_of(const Overrides& overrides) {
 }
 
 TEST(QuantizedBase, HasTheForwardOfTheRecipe) {
-  const float plain = loss_of(tiny_run() + Overrides{"model.hidden_size=128",
-                                                     "model.ffn_hidden_size=128",
-                                                     "mixed_precision=bf16_mixed"});
+  const float plain =
+      loss_of(tiny_run() + Overrides{"model.hidden_size=128", "model.ffn_hidden_size=128",
+                                     "mixed_precision=bf16_mixed"});
   for (const std::string& recipe : kRecipes) {
     SCOPED_TRACE(recipe);
     const float whole = loss_of(run_of(recipe));
@@ -102,6 +101,25 @@ std::map<std::string, std::string> codes_of(EngineOnBlanks& run) {
         test::bytes_of(weight.operand().values()) + test::bytes_of(weight.operand().scales());
   }
   return codes;
+}
+
+TEST(QuantizedBase, OfExpertsNeverChangesEither) {
+  for (const std::string& recipe : {kRecipes.front(), kRecipes.back()}) {
+    SCOPED_TRACE(recipe);
+    const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                            "model.moe_router_topk=2", "model.moe_ffn_hidden_size=64"};
+    EngineOnBlanks run(run_of(recipe) + experts + kLora);
+    const auto frozen = run.weights(false), before = run.weights(true);
+    const auto codes = codes_of(run);
+    EXPECT_EQ(std::ranges::count_if(
+                  codes,
+                  [](const auto& one) { return one.first.find(".experts.") != std::string::npos; }),
+              2 * 2);
+    run.steps(2);
+    EXPECT_EQ(run.weights(false), frozen);
+    EXPECT_EQ(codes_of(run), codes);
+    EXPECT_NE(run.weights(true), before);
+  }
 }
 
 /// With delayed scaling the first step of a weight has no history: a scale of 1 would stay.
