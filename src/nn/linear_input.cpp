@@ -12,6 +12,8 @@ namespace viaduct {
 Operand Linear::keep_input(RankContext& context, const LinearInput& input, const Tensor& amax,
                            SavedStore& saved) const {
   const Operand& x = input.x;
+  if (x.form().plain())
+    saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
   if (!has_weight_half()) return input.forms.operand ? input.forms.operand : x;
   if (!x.form().plain()) {
     VIADUCT_CHECK(ShapeError, !columns() && x.form() == kept_forms(context).b,
@@ -20,7 +22,6 @@ Operand Linear::keep_input(RankContext& context, const LinearInput& input, const
     keep_operand(saved, this, "x", x);
     return x;
   }
-  saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
   const Operand kept =
       keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
   if (keeps_amax(context)) saved.keep(this, "x amax", amax);
