@@ -98,8 +98,9 @@ void take_base_format(RunConfig& config, const ModelConfig& model,
   }
   std::string problem = base_format_problem(BaseFormat::blocks, model, ranks, types);
   if (config.ddp.shards_weights())
-    problem = "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() +
-              " cuts weights, and each rank has all of its blocks";
+    problem = fmt::format(
+        "ddp.data_parallel_sharding_strategy: {} cuts weights, and each rank has all of its blocks",
+        choice_name(config.ddp.strategy()));
   const Scaling products = precision_recipe(config.mixed_precision).products.scaling;
   if (products != Scaling::none)
     problem = "the recipe has " + std::string(product_format_name(products)) +
@@ -200,9 +201,10 @@ void validate_adapters(const RunConfig& config, const ConfigOutcome& outcome, Pr
         "null, or a recipe without quantized products");
   later(config.optimizer.optimizer == OptimizerKind::muon && peft.lora_plus_ratio != 1,
         "peft.lora_plus_ratio with optimizer.optimizer: muon", "1");
-  later(config.dist.device.value_or("cpu") == "cuda", "dist.device: cuda", "cpu or sim");
+  later(config.dist.on_cuda(), "dist.device: cuda", "cpu or sim");
   later(peft.base_format && config.ddp.shards_weights(),
-        "ddp.data_parallel_sharding_strategy: " + config.ddp.strategy() + " and peft.base_format",
+        fmt::format("ddp.data_parallel_sharding_strategy: {} and peft.base_format",
+                    choice_name(config.ddp.strategy())),
         "optim or no_shard: each rank has all codes");
   if (config.optimizer.decoupled_lr &&
       *config.optimizer.decoupled_lr != peft.lora_plus_ratio * config.optimizer.lr) {
