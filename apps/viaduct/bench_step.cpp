@@ -42,8 +42,8 @@ struct Options {
 /// Mock data, a constant learning rate, and nothing that is written.
 OverrideScope scope() {
   return {"viaduct bench step",
-          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "rng",
-           "train.global_batch_size", "train.micro_batch_size"}};
+          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "peft",
+           "rng", "train.global_batch_size", "train.micro_batch_size"}};
 }
 
 struct Measured {

@@ -337,6 +337,8 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
       layer.training_only = true;
       return layers.emplace_back(std::move(layer));
     };
+    const std::vector<ParameterMaker::Rows> projection{
+        {ParameterMaker::at(m.names.mtp_projection, block), c.hidden}};
     MultiTokenInputParts parts{
         std::move(previous),
         norm_of(".hidden_norm", m.names.mtp_hidden_norm),
@@ -345,9 +347,8 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
         c.embedding_scale,
         ResidualDropout(c.embedding_dropout, path + ".embedding.dropout"),
         c.padding_token,
-        ReplicatedLinear(m.make.replicated_matrix(
-            path + ".projection", {{ParameterMaker::at(m.names.mtp_projection, block), c.hidden}},
-            2 * c.hidden))};
+        ReplicatedLinear(m.make.replicated_matrix(path + ".projection", projection, 2 * c.hidden),
+                         m.make.replicated_terms(path + ".projection", projection, 2 * c.hidden))};
     add({path + ".input", {}})
         .segments.push_back(
             std::make_unique<MultiTokenInputSegment>(static_cast<size_t>(depth), std::move(parts)));

@@ -87,17 +87,36 @@ void check_tokens(const NamedAdapter& adapter, const RunSetup& setup) {
                 adapter.folder.string());
 }
 
+bool same_tokens(const Tokenizer& one, const Tokenizer& other) {
+  const int64_t ids = one.vocab_size();
+  return ids == other.vocab_size() &&
+         vocabulary_hashes(one, ids).back() == vocabulary_hashes(other, ids).back();
+}
+
+/// An adapter without a tokenizer of its own was trained with the model's, which is not that of the
+/// prompts where the adapter without a name has brought another.
+void check_tokenizer_of_model(const NamedAdapter& adapter, const RunSetup& setup) {
+  const std::filesystem::path& model = setup.pretrained->path;
+  const auto& unnamed = setup.config.peft.adapter;
+  if (!unnamed || setup.config.tokenizer.tokenizer_model || !has_tokenizer(model)) return;
+  if (!tokenizer_of_adapter(*unnamed, model)) return;
+  if (tokenizer_of_adapter(adapter.folder, model)) return;  // the same files as the other's
+  VIADUCT_CHECK(ConfigError, same_tokens(open_tokenizer(model), *setup.tokenizer),
+                "--adapter {}={}: has no tokenizer of its own, so it was trained with that of {}, "
+                "but the prompts of all adapters here are cut by that of --adapter {}, {}; "
+                "expected the same tokens, --adapter {} alone, or tokenizer.tokenizer_model=DIR "
+                "for all of them",
+                adapter.name, adapter.folder.string(), model.string(), *unnamed,
+                setup.tokenizer_folder.string(), adapter.folder.string());
+}
+
 /// Prompts are cut before an adapter is chosen, by one tokenizer for all: one that was trained with
 /// other tokens would read other words.
 void check_tokenizer(const NamedAdapter& adapter, RunSetup& setup) {
   if (!setup.tokenizer) return;
   const auto own = tokenizer_of_adapter(adapter.folder, setup.tokenizer_folder);
-  if (!own) return;
-  const Tokenizer tokens = load_tokenizer(own->files(setup.hf_config));
-  const int64_t ids = tokens.vocab_size();
-  const bool same =
-      ids == setup.tokenizer->vocab_size() &&
-      vocabulary_hashes(tokens, ids).back() == vocabulary_hashes(*setup.tokenizer, ids).back();
+  if (!own) return check_tokenizer_of_model(adapter, setup);
+  const bool same = same_tokens(load_tokenizer(own->files(setup.hf_config)), *setup.tokenizer);
   const auto& named = setup.config.tokenizer.tokenizer_model;
   VIADUCT_CHECK(ConfigError, same || named,
                 "--adapter {}={}: was trained with another tokenizer, {}, than that of {}, which "

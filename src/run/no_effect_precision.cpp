@@ -48,6 +48,13 @@ std::string no_quantization(const RunConfig& c, const ConfigOutcome&) {
                    recipe_without(c, "FP8 or FP4 products"));
 }
 
+std::string no_quantized_weight_gradients(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_quantization(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(c.peft.any(),
+                   "weights with FP8 or FP4 products are frozen, and adapters have BF16 ones");
+}
+
 std::string no_fp8(const RunConfig& c, const ConfigOutcome&) {
   const Scaling scaling = precision_recipe(c.mixed_precision).products.scaling;
   return reason_if(scaling == Scaling::none || scaling == Scaling::nvfp4,
@@ -104,8 +111,9 @@ const std::vector<NoEffectRule>& precision_without_effect() {
       {{"mixed_precision.fp8_dot_product_attention", "mixed_precision.fp8_multi_head_attention"},
        no_quantization},
       {{"mixed_precision.fp4_recipe", "mixed_precision.fp4_param_gather"}, no_fp4},
-      {{"mixed_precision.fp8_wgrad", "mixed_precision.first_last_layers_bf16",
-        "mixed_precision.layers_in_bf16", "tensor_inspect.enabled"},
+      {{"mixed_precision.fp8_wgrad"}, no_quantized_weight_gradients},
+      {{"mixed_precision.first_last_layers_bf16", "mixed_precision.layers_in_bf16",
+        "tensor_inspect.enabled"},
        no_quantization},
       {{"tensor_inspect.interval"}, not_inspected},
       {{"mixed_precision.fp8_local_amax"}, no_own_amax},

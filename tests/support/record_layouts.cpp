@@ -82,7 +82,17 @@ List adapters() {
             "model.recompute_modules=[core_attn, mlp]"}},
           {"adapters_magnitudes",
            {"dist.ranks=4", kTensor, kSequence, "peft.scheme=dora", rank, "peft.dropout=0.1",
-            "peft.train=[norm]", "train.global_batch_size=8"}}};
+            "peft.train=[norm]", "train.global_batch_size=8"}},
+          {"adapters_fp8_delayed",
+           {"dist.ranks=2", kTensor, lora, rank, kRecipe + "bf16_with_fp8_delayed_scaling_mixed"}},
+          {"adapters_mxfp8",
+           {"dist.ranks=2", kStages, "peft.scheme=dora", rank, "peft.dropout=0.1",
+            kRecipe + "bf16_with_mxfp8_mixed"},
+           true},
+          {"adapters_further_tokens",
+           {"dist.ranks=2", kStages, lora, rank, "model.mtp_num_layers=1",
+            "peft.target_modules=[all-linear, mtp]"},
+           true}};
 }
 
 List stages() {

@@ -209,6 +209,7 @@ Finding dp_fp8_gather(const Figures& f, const Thresholds&) {
     return not_applicable(
         fmt::format("fp8_recipe={} does not gather codes of one scale", choice_name(f.scaling)));
   if (f.shards() == 1) return not_applicable(kOneDataRank);
+  if (f.config.peft.any()) return not_applicable("frozen weights (section peft) are not gathered");
   if (f.config.mixed_precision.fp8_param_gather)
     return not_applicable("weights are gathered in FP8");
   return if_gain(Level::hint,

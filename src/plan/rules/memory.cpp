@@ -202,6 +202,8 @@ Finding precision_aware(const Figures& f, const Thresholds& limits) {
 Finding fp8_params(const Figures& f, const Thresholds& limits) {
   if (!f.fp8 || f.config.mixed_precision.fp8_param_gather)
     return not_applicable("products are not in FP8, or weights are stored so");
+  if (f.config.peft.any())
+    return not_applicable("frozen weights (section peft) have no masters to write codes from");
   if (!f.machine) return unknown(kNoCapacity);
   if (!f.tighter_than(limits[Limit::fit_tight]))
     return not_applicable(fmt::format("the peak is {:.0f} % of the capacity",

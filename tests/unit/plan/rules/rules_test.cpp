@@ -139,6 +139,17 @@ TEST(GuideRules, ActivationsOfAdaptersMayLeaveTheGpu) {
   for (const Quantity& quantity : aware.values) EXPECT_LE(quantity.value, 4e6) << quantity.name;
 }
 
+TEST(GuideRules, FrozenWeightsAreNotStoredAsCodes) {
+  for (const RuleCase& one : test::rule_cases()) {
+    if ((one.id != "fp8-params" && one.id != "dp-fp8-gather") || one.outcome != Outcome::fires)
+      continue;
+    Figures f = dense();
+    one.change(f);
+    f.config.peft.scheme = "lora";
+    EXPECT_EQ(rule_of(one.id).check(f, {}).outcome, Outcome::not_applicable) << one.id;
+  }
+}
+
 TEST(GuideRules, WithoutAClusterNothingIsGuessed) {
   for (const RuleCase& one : test::rule_cases()) {
     Figures f = dense();
