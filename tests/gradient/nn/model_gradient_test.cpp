@@ -60,6 +60,11 @@ std::vector<test::TinyModel> variants() {
   ModelConfig likely = tiny_model("mixtral");
   likely.moe.experts = 6, likely.moe.load_bias = true;
   likely.moe.routing.choose_probabilities = true;
+  ModelConfig near = tiny_model("mixtral");  // weights against experts near the chosen ones
+  near.family = "phimoe";
+  near.moe.experts = 6, near.moe.routing = {.topk = 2, .scaling = 1.5, .margin = 1.2};
+  near.norm = NormKind::layer_norm;
+  near.qkv_bias = near.projection_bias = near.head_bias = true;
   ModelConfig full = tiny_model("mixtral");
   full.moe.capacity_factor = 0.75, full.moe.pad_to_capacity = true;
   full.moe.input_jitter = 0.3;
@@ -148,6 +153,9 @@ std::vector<test::TinyModel> variants() {
   ModelConfig distances_unfused = distances;
   distances_unfused.flash_attention = false;
   distances_unfused.kv_heads = 1, distances_unfused.linear_bias_exponent = 3;
+  ModelConfig scaled_distances = distances;  // multiplied with the scores
+  scaled_distances.family = "falcon", scaled_distances.gated = false;
+  scaled_distances.linear_bias_scaled = true;
   ModelConfig later_positions = plain;  // rows before position 0, projections of their own
   later_positions.family = "opt";
   ModelConfig squares = tiny_model("llama");
@@ -221,6 +229,7 @@ std::vector<test::TinyModel> variants() {
           {"mpt", mpt},
           {"linear_bias", distances},
           {"linear_bias_unfused", distances_unfused},
+          {"linear_bias_scaled", scaled_distances},
           {"rows_before_positions", later_positions},
           {"squares_without_gate", squares},
           {"mixtral", tiny_model("mixtral")},
@@ -234,6 +243,7 @@ std::vector<test::TinyModel> variants() {
           {"sigmoid_groups", groups},
           {"load_bias", bias},
           {"load_bias_of_softmax", likely},
+          {"near_choices", near},
           {"scaled_choice", scaled},
           {"scaled_choice_of_one", scaled_one},
           {"full_experts", full},

@@ -210,6 +210,23 @@ TEST(HfConfig, FormsOfFalcon) {
             std::tuple(2, true, true));
 }
 
+TEST(HfConfig, FalconMayHaveLinearBiasesInPlaceOfRotaryPositions) {
+  const ModelConfig model = read_hf_config(
+      R"({"model_type": "falcon", "hidden_size": 16, "num_attention_heads": 2, "alibi": true,
+          "multi_query": false, "parallel_attn": false, "rope_theta": 10000.0})",
+      "config.json");
+  EXPECT_EQ(model.positions, PositionKind::linear_bias);
+  EXPECT_TRUE(model.linear_bias_scaled);
+  EXPECT_EQ(model.kv_heads, 2);
+  const ModelConfig again = read_hf_config(write_hf_config(model), "again");
+  EXPECT_EQ(again.positions, PositionKind::linear_bias);
+  EXPECT_TRUE(again.linear_bias_scaled);
+  // What another family calls ALiBi does not scale them.
+  ModelConfig unscaled = model;
+  unscaled.linear_bias_scaled = false;
+  EXPECT_FALSE(read_hf_config(write_hf_config(unscaled), "again").linear_bias_scaled);
+}
+
 TEST(HfConfig, NemotronMaySayThePartThatRotatesTwice) {
   const std::string expected = write_hf_config(read("nemotron", ""));
   for (const char* fields :
@@ -397,7 +414,6 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"deepseek_v2", R"("kv_lora_rank": -1)"},
       {"gpt_neox", R"("rope_theta": 500.0)"},
       {"gpt_neox", R"("partial_rotary_factor": 1.0)"},
-      {"falcon", R"("alibi": true)"},
       {"falcon", R"("head_dim": 8)"},
       {"falcon", R"("hidden_dropout": 0.1)"},
       {"falcon", R"("parallel_attn": false, "new_decoder_architecture": true)"},
