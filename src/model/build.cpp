@@ -300,10 +300,10 @@ void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& l
 }
 
 /// The layers of multi-token prediction (nn/multi_token.h). `norm`: the model's before its head,
-/// whose weight is `head`; `tokens`: its token table.
+/// whose weight is `head` and whose bias is `bias` (or null); `tokens`: its token table.
 void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& norm,
                        const ParameterPointer& tokens, const ParameterPointer& head,
-                       std::vector<Layer>& layers) {
+                       const ParameterPointer& bias, std::vector<Layer>& layers) {
   const ModelConfig& c = m.config;
   VIADUCT_CHECK(ConfigError, c.mtp_layers == 0 || !m.names.mtp_projection.empty(),
                 "model family {} has no names for multi-token prediction (model.mtp_num_layers)",
@@ -340,7 +340,7 @@ void build_multi_token(const Maker& m, const RotaryTables& rotary, const Norm& n
         .segments.push_back(std::make_unique<MultiTokenHeadSegment>(
             static_cast<size_t>(depth), depth + 1 == c.mtp_layers, c.hidden,
             c.mtp_loss_scale / static_cast<double>(c.mtp_layers),
-            HeadSegment({c.vocabulary, c.logit_softcap, c.logit_scale}, previous, head)));
+            HeadSegment({c.vocabulary, c.logit_softcap, c.logit_scale}, previous, head, bias)));
   }
 }
 
@@ -408,10 +408,10 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
           config.tied_embeddings ? token_table()
                                  : make.vocabulary_table("head.weight", names.head,
                                                          config.vocabulary, config.hidden, true);
-      if (config.mtp_layers > 0)
-        build_multi_token(maker, *rotary, norm, token_table(), weight, chunk.layers);
       ParameterPointer bias;
       if (config.head_bias) bias = make.vocabulary_bias("head.bias", names.head, config.vocabulary);
+      if (config.mtp_layers > 0)
+        build_multi_token(maker, *rotary, norm, token_table(), weight, bias, chunk.layers);
       auto head = std::make_unique<HeadSegment>(
           HeadSpec{config.vocabulary, config.logit_softcap, config.logit_scale}, norm, weight,
           bias);

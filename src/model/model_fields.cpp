@@ -138,10 +138,8 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("add_mlp_bias", config.add_mlp_bias,
              "Biases of the feed-forward, or of each expert; auto: add_bias_linear.")
       .constraint("with experts: in every layer, none shared, expert_tensor_parallel_size=1");
-  group
-      .field("add_head_bias", config.add_head_bias,
-             "A bias on the logits, before logit_multiplier (GPT-J, Phi).")
-      .constraint("without mtp_num_layers");
+  group.field("add_head_bias", config.add_head_bias,
+              "A bias on the logits, before logit_multiplier (GPT-J, Phi).");
 }
 
 void add_positions(FieldGroup& group, ModelFields& config) {

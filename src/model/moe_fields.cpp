@@ -81,12 +81,13 @@ void add_router(FieldGroup& group, MoeFields& fields) {
           "true needs softmax; softmax with moe_router_topk=1 needs true, or "
           "moe_router_sparsemixer_eps");
   group
-      .field("moe_router_sparsemixer_eps", fields.moe_router_sparsemixer_eps,
-             "e of SparseMixer (Phi 3.5 MoE): each weight is that of a softmax over the experts "
-             "that were not chosen before and whose logit x is near the chosen one's m: "
-             "(m - x) / max(|x|, m) is at most 2e. Experts are the best ones in training, too, where "
-             "SparseMixer samples among those near. null: weights as "
-             "moe_router_score_function says.")
+      .field(
+          "moe_router_sparsemixer_eps", fields.moe_router_sparsemixer_eps,
+          "e of SparseMixer (Phi 3.5 MoE): each weight is that of a softmax over the experts "
+          "that were not chosen before and whose logit x is near the chosen one's m: "
+          "(m - x) / max(|x|, m) is at most 2e. Experts are the best ones in training, too, where "
+          "SparseMixer samples among those near. null: weights as "
+          "moe_router_score_function says.")
       .positive()
       .constraint("needs softmax, and moe_router_pre_softmax=false");
   group

@@ -20,9 +20,9 @@ constexpr double kLimit = 2e-5;
 
 std::vector<ModelLayout> cases() {
   std::vector<ModelLayout> list;
-  for (const char* model :
-       {"gemma3_text", "smollm3", "olmo3", "phi3", "glm4", "granite", "apertus", "hunyuan_v1_dense",
-        "ministral3", "nemotron", "gpt_neox", "phi", "cohere2", "falcon", "falcon_alibi", "opt", "bloom"}) {
+  for (const char* model : {"gemma3_text", "smollm3", "olmo3", "phi3", "glm4", "granite", "apertus",
+                            "hunyuan_v1_dense", "ministral3", "nemotron", "gpt_neox", "phi",
+                            "cohere2", "falcon", "falcon_alibi", "opt", "bloom"}) {
     list.push_back({model, layout(2, 1, 1, 1)});
     // The ring does not support windows.
     list.push_back({model, layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a")});

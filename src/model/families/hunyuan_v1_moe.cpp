@@ -16,8 +16,7 @@ namespace {
 int64_t read_common(HfConfig& config, std::string_view field, int64_t fallback) {
   const std::vector<int64_t> listed = config.integers(field);
   if (listed.empty()) return fallback;
-  const bool same =
-      std::ranges::all_of(listed, [&](int64_t one) { return one == listed.front(); });
+  const bool same = std::ranges::all_of(listed, [&](int64_t one) { return one == listed.front(); });
   VIADUCT_CHECK(ConfigError, same,
                 "{}: {} differs from layer to layer, which is not supported (supported: the same "
                 "number in all of them)",

@@ -35,8 +35,8 @@ void read_mixer(HfConfig& config, ModelConfig& model) {
 
 ModelConfig read_phimoe(HfConfig& config) {
   refuse_all_but_longrope(config, "phimoe");
-  ModelConfig model =
-      read_llama_like(config, 0, -1, {.base = kPhimoeBase, .original_length = true, .magnitudes = true});
+  ModelConfig model = read_llama_like(
+      config, 0, -1, {.base = kPhimoeBase, .original_length = true, .magnitudes = true});
   model.norm = NormKind::layer_norm;
   model.norm_eps = config.number("rms_norm_eps", 1e-5);
   model.activation = activation_from_hf(config, "hidden_act", "silu");
@@ -55,8 +55,7 @@ nlohmann::ordered_json write_phimoe(const ModelConfig& model) {
   expect_experts_everywhere(model, choices);
   expect_local_experts(model, choices);
   choices.expect(moe.routing.margin > 0, "moe_router_sparsemixer_eps", "a number", "null");
-  choices.expect(moe.routing.topk == kPhimoeChosen, "moe_router_topk", "2",
-                 moe.routing.topk);
+  choices.expect(moe.routing.topk == kPhimoeChosen, "moe_router_topk", "2", moe.routing.topk);
   choices.throw_if_any();
   nlohmann::ordered_json json = write_llama_like(model, {.norm = NormKind::layer_norm});
   json["rms_norm_eps"] = model.norm_eps;
@@ -85,9 +84,8 @@ void resolve_phimoe(ModelFields& fields) {
 }  // namespace
 
 ModelFamily phimoe() {
-  return {"phimoe",     "PhimoeForCausalLM", read_phimoe,
-          write_phimoe, mixtral_names(),     resolve_phimoe,
-          RotaryPairs::halves, "PhiMoEForCausalLM"};
+  return {"phimoe",        "PhimoeForCausalLM", read_phimoe,         write_phimoe,
+          mixtral_names(), resolve_phimoe,      RotaryPairs::halves, "PhiMoEForCausalLM"};
 }
 
 }  // namespace viaduct::families

@@ -141,7 +141,6 @@ TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
   EXPECT_EQ(refused("bloom", R"("slow_but_exact": false, "pretraining_tp": 4)"), "");
   EXPECT_EQ(refused("mpt", R"("attn_config": {"clip_qkv": null})"), "");
   for (const auto& [field, value] : {std::pair{"clip_qkv", "6"},
-                                     {"alibi", "false"},
                                      {"qk_ln", "true"},
                                      {"prefix_lm", "true"},
                                      {"alibi_bias_max", "16"},
@@ -154,6 +153,23 @@ TEST(HfConfig, FieldsOfBloomAndMptThatTheirCodeDoesNotComputeAreRefused) {
        {R"("no_bias": false)", R"("expansion_ratio": 2)", R"("resid_pdrop": 0.1)",
         R"("logit_scale": "inv_sqrt_d_model")", R"("norm_type": "rmsnorm")"})
     EXPECT_THAT(refused("mpt", field), HasSubstr("supported")) << field;
+}
+
+TEST(HfConfig, MptWithoutAlibiHasLearnedPositions) {
+  const std::string mpt = R"({"model_type": "mpt", "n_layers": 2, "d_model": 16, "n_heads": 2, )";
+  const ModelConfig model = read_hf_config(
+      mpt + R"("learned_pos_emb": true, "attn_config": {"alibi": false}})", "config.json");
+  EXPECT_EQ(model.positions, PositionKind::learned);
+  EXPECT_EQ(read_hf_config(write_hf_config(model), "again").positions, PositionKind::learned);
+  // ALiBi is in place of them.
+  EXPECT_EQ(read_hf_config(mpt + R"("learned_pos_emb": true})", "config.json").positions,
+            PositionKind::linear_bias);
+  EXPECT_THAT(
+      [&] {
+        read_hf_config(mpt + R"("learned_pos_emb": false, "attn_config": {"alibi": false}})",
+                       "config.json");
+      },
+      testing::ThrowsMessage<ConfigError>(HasSubstr("alibi is false, and so is learned_pos_emb")));
 }
 
 TEST(HfConfig, ThePartOfAHeadThatRotatesHasTwoPlaces) {

@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kRouterThreads) route_backward_kernel(RoutedGr
   const int64_t token = token_of_warp(), experts = args.experts, k = args.rule.topk;
   if (token >= args.tokens) return;  // the whole warp
   const float* const logits = args.logits + token * experts;
-  const Through through(args, logits, args.d_probabilities + token * k,
-                        args.choice + token * k, experts);
+  const Through through(args, logits, args.d_probabilities + token * k, args.choice + token * k,
+                        experts);
   const bool scored = !is_padding(args.token_index, token);
   const float shift = args.z_factor != 0 ? log_sum_exp(logits, experts) : 0;
   const float z = scored && args.z_factor != 0
@@ -200,10 +200,11 @@ __global__ void __launch_bounds__(kRouterThreads) count_choices_kernel(ChoiceCou
 
 void route_backward(const RoutedGradients& args, Stream stream) {
   const bool balance = args.balance_factor != 0;
-  auto* kernel =
-      balance ? route_backward_kernel<true, ChosenGradient> : route_backward_kernel<false, ChosenGradient>;
+  auto* kernel = balance ? route_backward_kernel<true, ChosenGradient>
+                         : route_backward_kernel<false, ChosenGradient>;
   if (args.rule.margin > 0)
-    kernel = balance ? route_backward_kernel<true, NearGradient> : route_backward_kernel<false, NearGradient>;
+    kernel = balance ? route_backward_kernel<true, NearGradient>
+                     : route_backward_kernel<false, NearGradient>;
   launch("route_backward", kernel, Grid(blocks_for(args.tokens, kRouterWarps)), kRouterThreads,
          stream, args);
 }

@@ -81,8 +81,8 @@ __device__ inline float near_part(const RouterRule& rule, const float* logits,
 __device__ inline float near_probability(const RouterRule& rule, const float* logits,
                                          int64_t experts, const int32_t* chosen, int64_t j) {
   const float m = logits[chosen[j]];
-  return 1 / sum_over<float>(
-                 experts, [&](int64_t e) { return near_part(rule, logits, chosen, j, e, m); });
+  return 1 / sum_over<float>(experts,
+                             [&](int64_t e) { return near_part(rule, logits, chosen, j, e, m); });
 }
 
 /// A score and its expert; number −1: none.
