@@ -281,16 +281,22 @@ ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPla
 
 void build_block(const Maker& m, int64_t i, const RotaryTables& rotary, Layer& layer) {
   const std::string path = attention_path(i);
-  if (m.config.parallel_block) {
+  const bool experts = m.config.moe.routes(m.config.kind_of(i));
+  if (m.config.parallel_block && !experts) {
     layer.segments.push_back(std::make_unique<ParallelBlockSegment>(
         attention_spec(m, i), attention_parts(m, i, rotary), path, mlp_parts(m, i)));
     return;
   }
-  layer.segments.push_back(m.config.latent.any()
-                               ? build_latent_attention(m, i, rotary)
-                               : std::make_unique<AttentionSegment>(
-                                     attention_spec(m, i), attention_parts(m, i, rotary), path));
-  if (!m.config.moe.routes(m.config.kind_of(i))) {
+  if (m.config.latent.any()) {
+    layer.segments.push_back(build_latent_attention(m, i, rotary));
+  } else if (m.config.parallel_block) {
+    layer.segments.push_back(std::make_unique<ParallelAttentionSegment>(
+        attention_spec(m, i), attention_parts(m, i, rotary), path, m.config.shared_norm));
+  } else {
+    layer.segments.push_back(std::make_unique<AttentionSegment>(
+        attention_spec(m, i), attention_parts(m, i, rotary), path));
+  }
+  if (!experts) {
     layer.segments.push_back(std::make_unique<MlpSegment>(mlp_parts(m, i)));
     return;
   }

@@ -53,8 +53,7 @@ struct FamilyModel {
 /// function from them.
 void check_before_further_fields(ModelConfig config) {
   RoutingRule& routing = config.moe.routing;
-  if (routing.topk == 1 && routing.score == ScoreFunction::softmax && routing.margin == 0)
-    routing.pre_softmax = true;
+  if (routing.topk == 1 && routing.score == ScoreFunction::softmax) routing.pre_softmax = true;
   check_model_config(config);
 }
 

@@ -100,7 +100,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .field("parallel_block", config.parallel_block,
              "Attention and feed-forward both read the input of their block, and both are added to "
              "it (GPT-NeoX, Cohere); false: the feed-forward reads the sum with attention.")
-      .constraint("true: without experts and multi_latent_attention");
+      .constraint("true: without multi_latent_attention");
   group
       .field("parallel_block_shared_norm", config.parallel_block_shared_norm,
              "parallel_block: one norm of the input for both branches (GPT-J, Phi, Cohere); false: "

@@ -199,6 +199,10 @@ std::vector<test::TinyModel> variants() {
   parallel_output_norms.parallel_block = true;
   ModelConfig parallel_without_norms = parallel_output_norms;
   parallel_without_norms.input_norms = false;
+  ModelConfig parallel_experts = tiny_model("mixtral");
+  parallel_experts.parallel_block = true;
+  ModelConfig parallel_experts_one_norm = first_dense;  // beside a dense layer
+  parallel_experts_one_norm.parallel_block = parallel_experts_one_norm.shared_norm = true;
   ModelConfig own_weights = no_norm_bias;  // norms of heads, in one tensor
   own_weights.qk_norm = own_weights.qk_norm_own_weights = true;
   ModelConfig own_rms_weights = tiny_model("llama");  // the same, in a tensor of each head
@@ -209,6 +213,8 @@ std::vector<test::TinyModel> variants() {
           {"parallel_block", parallel},
           {"parallel_block_shared_norm_head_bias", one_norm},
           {"parallel_block_no_norm_bias", no_norm_bias},
+          {"parallel_block_experts", parallel_experts},
+          {"parallel_block_experts_shared_norm", parallel_experts_one_norm},
           {"parallel_block_output_norms", parallel_output_norms},
           {"parallel_block_no_input_norms", parallel_without_norms},
           {"trained_activation", trained},
