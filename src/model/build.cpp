@@ -141,7 +141,8 @@ AttentionParts attention_parts(const Maker& m, int64_t layer, const RotaryTables
     parts.k_wide_norm = wide(".k_norm", m.names.k_norm, c.kv_heads);
   } else if (c.qk_norm && c.qk_norm_own_weights) {
     const auto own = [&](const char* role, const std::string& name, int64_t heads) {
-      return HeadNorm(c.norm, c.norm_eps, m.make.head_norms(path + role, at(name), heads));
+      return HeadNorm(c.norm, c.norm_eps, c.norm_weight_offset,
+                      m.make.head_norms(path + role, at(name), heads));
     };
     parts.q_head_norm = own(".q_norm", m.names.q_head_norm, c.heads);
     parts.k_head_norm = own(".k_norm", m.names.k_head_norm, c.kv_heads);

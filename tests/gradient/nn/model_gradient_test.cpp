@@ -208,7 +208,10 @@ std::vector<test::TinyModel> variants() {
   ModelConfig own_rms_weights = tiny_model("llama");  // the same, in a tensor of each head
   own_rms_weights.family = "stablelm";
   own_rms_weights.qk_norm = own_rms_weights.qk_norm_own_weights = true;
+  ModelConfig own_zero_centered = own_rms_weights;
+  own_zero_centered.norm_weight_offset = 1;
   return {{"norms_of_heads", own_weights},
+          {"zero_centered_norms_of_heads", own_zero_centered},
           {"rms_norms_of_heads", own_rms_weights},
           {"parallel_block", parallel},
           {"parallel_block_shared_norm_head_bias", one_norm},
