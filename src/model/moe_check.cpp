@@ -207,7 +207,7 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
     problems.add(
         "model.moe_router_sparsemixer_eps: {} needs moe_router_score_function=softmax and "
         "moe_router_pre_softmax=false, found {} and {}",
-        routing.margin / 2, score_function_name(routing.score), routing.pre_softmax);
+        routing.margin / 2, choice_name(routing.score), routing.pre_softmax);
   }
   if (!softmax && routing.pre_softmax)
     problems.add("model.moe_router_pre_softmax: true needs moe_router_score_function=softmax");
