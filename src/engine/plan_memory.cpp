@@ -61,6 +61,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   memory.peak = run.peak;
   memory.offload = run.offload;
   memory.save_copy_bytes = run.save_copy_bytes;
+  memory.library_calls = run.library_calls;
   std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
   std::array<std::vector<size_t>, kMemorySequences> entries;   // of the plan, by lifetime
   std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps only

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,7 @@ namespace viaduct {
 
 /// Identifies libraries of other versions and layouts of the shared types.
 struct CudaBackendBuild {
-  int version = 8;
+  int version = 9;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
@@ -54,7 +55,11 @@ struct CudaBackend {
   /// The target whose kernels the thread's GPU runs.
   CudaTarget (*target)();
   OpTable (*ops)(CudaTarget target);
+  /// All kernels are loaded when it returns.
   std::unique_ptr<Device> (*make_device)(const CudaRunSettings& settings);
+  /// Makes calls of libraries that a dry run noted (StepRecord::library_calls) ready, in the
+  /// planned memory of a device that `make_device` has made, of which nothing is in use yet.
+  void (*prepare)(Device& device, const std::set<std::string>& library_calls);
   /// The place of the thread's GPU on the bus of the machine.
   std::string (*gpu_bus_id)();
   /// Host memory that the GPU's copies use while the host continues (device/stream_backing.h).

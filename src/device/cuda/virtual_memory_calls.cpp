@@ -1,5 +1,7 @@
 #include "device/cuda/virtual_memory_calls.h"
 
+#include "device/cuda/driver_call.h"
+
 namespace viaduct {
 namespace {
 
@@ -8,18 +10,7 @@ constexpr unsigned kVersion = 12000;
 
 template <class Call>
 bool find(Call& call, const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &result);
-  if (error != cudaSuccess) cudaGetLastError();
-  call = reinterpret_cast<Call>(found);
-  return error == cudaSuccess && result == cudaDriverEntryPointSuccess && found != nullptr;
-}
-
-void check_driver(CUresult result, const char* call) {
-  VIADUCT_CHECK(DeviceError, result == CUDA_SUCCESS, "cuda: {}: error {} of the driver", call,
-                static_cast<int>(result));
+  return find_driver_call(call, name, kVersion);
 }
 
 CUmemAccessDesc access_of(int ordinal) {

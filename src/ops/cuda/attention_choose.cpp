@@ -3,6 +3,7 @@
 #include "ops/cuda/cuda_entry.h"
 #include "ops/cuda/kernels/attention.h"
 #include "ops/cuda/library_attention.h"
+#include "ops/cuda/library_call.h"
 
 namespace viaduct::cuda {
 namespace {
@@ -29,8 +30,14 @@ std::string_view flash_kernel(const Tensor& q) {
 }
 
 template <class Args>
+std::string attention_call(const Choice& choice, const Args&) {
+  if (choice.kernel != kLibraryKernel) return "";
+  return note_of(static_cast<const LibraryCalls*>(choice.plan.get())->kind);
+}
+
+template <class Args>
 Choice library_choice(const Args& args, const LibraryCalls& calls) {
-  Choice choice = choose_kernel("cudnn", args);
+  Choice choice = choose_kernel(kLibraryKernel, args);
   use_matrix_units(choice.cost, args.q.dtype());
   choice.workspace_bytes = calls.workspace_bytes;
   choice.plan = std::make_shared<LibraryCalls>(calls);
@@ -109,8 +116,10 @@ Choice choose_sum_heads(const SumHeadsArgs& args, const Traits& traits) {
 
 void add_attention(OpTable& table) {
   add_entry(table.attention_forward, choose_forward);
+  table.attention_forward.library_call = attention_call<AttentionForwardArgs>;
   add_entry(table.attention_delta, choose_delta);
   add_entry(table.attention_backward, choose_backward);
+  table.attention_backward.library_call = attention_call<AttentionBackwardArgs>;
   add_entry(table.attention_merge, choose_merge);
   add_entry(table.attention_sink, choose_sink);
   add_entry(table.attention_sink_backward, choose_sink_backward);

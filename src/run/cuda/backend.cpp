@@ -7,6 +7,8 @@
 #include "device/cuda/gpu_facts.h"
 #include "device/cuda/stream_priority.h"
 #include "ops/cuda/launch/cuda_launches.h"
+#include "ops/cuda/launch/load_kernels.h"
+#include "ops/cuda/launch/prepare_libraries.h"
 #include "ops/cuda/launch/product_library.h"
 #include "run/cuda_backend.h"
 
@@ -26,6 +28,7 @@ CudaTarget target_of_gpu() {
 }
 
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
+  cuda::load_kernels();
   CudaDeviceSettings of_device;
   if (settings.symmetric_memory) of_device.plan_memory = nccl_plan_memory();
   std::unique_ptr<CudaDevice> device = make_cuda_device(of_device, settings.has_priority);
@@ -35,6 +38,10 @@ std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
         settings.product_algorithms_path, {gpu.name, gpu.compute_capability, gpu.driver});
   }
   return device;
+}
+
+void prepare(Device& device, const std::set<std::string>& library_calls) {
+  cuda::prepare_libraries(dynamic_cast<CudaDevice&>(device), library_calls);
 }
 
 GpuDescription describe_gpu() {
@@ -60,6 +67,7 @@ viaduct_cuda_backend() {
                                    target_of_gpu,
                                    cuda_ops_with_launches,
                                    make_device,
+                                   prepare,
                                    gpu_bus_id,
                                    pinned_memory,
                                    make_nccl_communicator,

@@ -94,6 +94,7 @@ struct State {
   std::vector<std::pair<Config, std::string>> by_config;  // of each call, its connection's
   Registered registered;
   std::map<void*, size_t> allocated;  // by ncclMemAlloc
+  std::map<int, int> resident;        // operations that have joined and not left, by device
 };
 /// Guarded by the runtime's lock.
 State& state() {
@@ -211,19 +212,24 @@ std::shared_ptr<Entry> join(Member& member, const std::vector<Call>& calls) {
   return entry;
 }
 
-Work coming(const std::string& what, const std::shared_ptr<Member>& member,
+Work coming(const std::string& what, int device, const std::shared_ptr<Member>& member,
             const std::shared_ptr<Entry>& entry) {
-  const auto come = [member, entry] {
+  const auto come = [device, member, entry] {
+    ++state().resident[device];
     if (entry == nullptr) return;
     if (!member->aborted && member->left != entry->number)
       throw cuda_host::Error("a connection's operations overtake each other");
     entry->come();
   };
-  return {.what = what, .run = come};
+  const int room = state().settings.resident;
+  if (room == 0) return {.what = what, .run = come};
+  const auto has_room = [device, room] { return state().resident[device] < room; };
+  return {.what = what + " (no room)", .run = come, .others_came = has_room};
 }
-Work leaving(const std::string& what, const std::shared_ptr<Member>& member,
+Work leaving(const std::string& what, int device, const std::shared_ptr<Member>& member,
              const std::shared_ptr<Entry>& entry) {
-  const auto leave = [member, entry, sums = state().settings.sums] {
+  const auto leave = [device, member, entry, sums = state().settings.sums] {
+    --state().resident[device];
     if (entry == nullptr) return;
     --member->in_flight;
     ++member->left;
@@ -248,22 +254,23 @@ ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const std::vector<Cal
   std::string what = "NCCL";
   for (const Call& call : calls) what += std::string(" ") + kind_name(call.kind);
   const std::shared_ptr<Member> member = comm->member;
+  const int device = stream->device;
   if (stream->capture != nullptr) {
     const auto captured = std::make_shared<Captured>(member, calls);
     ++member->in_graphs;
     runtime().push(stream, {.what = what, .again = [=] {
                               if (!member->aborted) captured->entry = join(*member, calls);
-                              return coming(what, member, captured->entry);
+                              return coming(what, device, member, captured->entry);
                             }});
     runtime().push(stream, {.what = what, .again = [=] {
-                              return leaving(what, member, std::move(captured->entry));
+                              return leaving(what, device, member, std::move(captured->entry));
                             }});
     return ncclSuccess;
   }
   const std::shared_ptr<Entry> entry = join(*member, calls);
   if (entry == nullptr) return member->failed;
-  runtime().push(stream, coming(what, member, entry));
-  runtime().push(stream, leaving(what, member, entry));
+  runtime().push(stream, coming(what, device, member, entry));
+  runtime().push(stream, leaving(what, device, member, entry));
   return ncclSuccess;
 }
 

@@ -39,6 +39,9 @@ struct Settings {
   int version = 22809;
   bool symmetric = true;  // GPUs can map each other's memory
   uint64_t seed = 1;      // for operations that enter the stream late
+  /// Operations that a device has room for at a time, from where a rank joins until it leaves; 0:
+  /// any number.
+  int resident = 0;
 };
 /// For all threads; no connection exists.
 void reset(const Settings& settings = {});

@@ -60,10 +60,12 @@ int priority_of(const CUstream_st* stream) {
   return stream->priority;
 }
 
-void enqueue(CUstream_st* stream, const char* what, std::function<void()> work) {
+void enqueue(CUstream_st* stream, const char* what, std::function<void()> work,
+             const std::string& unit) {
   if (stream == nullptr) return work();
   const Runtime::Call call = runtime().call();
   if (call.error != cudaSuccess) throw Error(cudaGetErrorString(call.error));
+  if (runtime().use(*stream, unit) != cudaSuccess) throw Error(runtime().failure);
   ++runtime().counts.kernels;
   runtime().push(stream, {what, std::move(work), {}, {}});
   if (runtime().sticky != cudaSuccess) throw Error(runtime().failure);
@@ -88,6 +90,7 @@ void Runtime::reset(const RuntimeSettings& to) {
   settings = to;
   counts = {};
   graphs = {};
+  loaded.clear();
   random_.seed(to.seed);
   // With some seeds the host runs far ahead, with others the device follows closely.
   beside_ = std::array{1, 2, 8, 1'000'000}[random_() % 4];

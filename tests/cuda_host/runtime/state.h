@@ -33,7 +33,8 @@ struct Work {
   std::shared_ptr<Gate> waits;  // begins when this gate is open
   std::shared_ptr<Gate> opens;
   uint64_t number = 0;
-  std::function<bool()> others_came = nullptr;  // of other ranks; empty: waits for none
+  /// Whether other ranks, or room on the device that they free, are there; empty: waits for none.
+  std::function<bool()> others_came = nullptr;
   /// Makes the work for a launch, if captured work differs at each launch of its graph.
   std::function<Work()> again = nullptr;
 };
@@ -92,6 +93,9 @@ class Runtime {
   void reset(const RuntimeSettings& settings);
 
   void push(CUstream_st* stream, Work work);
+  /// A launch of code of `unit` comes next: where that is its first use on the device, and it was
+  /// not loaded before, the device must have ended all its work (modules.cpp).
+  cudaError_t use(const CUstream_st& stream, const std::string& unit);
   /// Runs work until `done()`. Throws an error if no work can begin before, or if work only waits
   /// for other ranks for `settings.patience_seconds`; these may use the runtime meanwhile.
   cudaError_t until(const std::function<bool()>& done);
@@ -120,8 +124,9 @@ class Runtime {
   std::map<char*, size_t> ranges;    // of addresses
   std::map<uint64_t, Piece> pieces;  // by handle
   uint64_t pieces_made = 0;
-  std::string failure;               // of the first kernel that failed
-  cudaError_t sticky = cudaSuccess;  // every call returns it
+  std::set<std::pair<int, std::string>> loaded;  // code by device
+  std::string failure;                           // of the first kernel that failed
+  cudaError_t sticky = cudaSuccess;              // every call returns it
   cudaError_t last = cudaSuccess;
 
  private:

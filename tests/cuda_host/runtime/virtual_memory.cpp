@@ -135,7 +135,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
                                                   CUDA_HOST_CALL(cuMemRelease),
                                                   CUDA_HOST_CALL(cuMemMap),
                                                   CUDA_HOST_CALL(cuMemUnmap),
-                                                  CUDA_HOST_CALL(cuMemSetAccess)};
+                                                  CUDA_HOST_CALL(cuMemSetAccess),
+                                                  CUDA_HOST_CALL(cuFuncGetModule),
+                                                  CUDA_HOST_CALL(cuModuleGetFunctionCount),
+                                                  CUDA_HOST_CALL(cuModuleEnumerateFunctions),
+                                                  CUDA_HOST_CALL(cuFuncLoad)};
 #undef CUDA_HOST_CALL
   const auto found = calls.find(symbol);
   *function = found == calls.end() ? nullptr : found->second;

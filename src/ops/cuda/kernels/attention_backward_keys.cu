@@ -121,4 +121,6 @@ void attention_backward_keys(const AttentionBackwardView& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(attention_backward_keys)
+
 }  // namespace viaduct::cuda

@@ -102,4 +102,6 @@ void attention_backward_queries(const AttentionBackwardView& args, Stream stream
   });
 }
 
+VIADUCT_KERNEL_FILE(attention_backward_queries)
+
 }  // namespace viaduct::cuda

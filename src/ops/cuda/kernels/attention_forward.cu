@@ -203,4 +203,6 @@ void attention_forward(const AttentionForwardView& args, Stream stream) {
   });
 }
 
+VIADUCT_KERNEL_FILE(attention_forward)
+
 }  // namespace viaduct::cuda

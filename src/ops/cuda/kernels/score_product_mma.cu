@@ -247,4 +247,6 @@ void score_product_mma(const ScoreProductView& args, Stream stream) {
   format == Format::bf16 ? launch_width<Bf16>(args, stream) : launch_width<F16>(args, stream);
 }
 
+VIADUCT_KERNEL_FILE(score_product_mma)
+
 }  // namespace viaduct::cuda
