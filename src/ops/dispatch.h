@@ -82,11 +82,11 @@ void hold(OpContext& context, const Tensor& tensor);
 /// Chooses, records and (on devices that execute) launches. `name` is the op's name for messages
 /// and records.
 template <class Args>
-void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& table_entry,
+void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& entry,
               const Args& args) {
-  VIADUCT_CHECK(DeviceError, table_entry.choose != nullptr, "{}: {} has no kernel for this op",
-                name, detail::traits_of(context.ops).name);
-  const Choice choice = table_entry.choose(args, detail::traits_of(context.ops));
+  VIADUCT_CHECK(DeviceError, entry.choose != nullptr, "{}: {} has no kernel for this op", name,
+                detail::traits_of(context.ops).name);
+  const Choice choice = entry.choose(args, detail::traits_of(context.ops));
   Tensor workspace;
   if (choice.workspace_bytes > 0) {
     workspace = context.allocate(DType::u8, {choice.workspace_bytes}, MemoryTag::workspace);
@@ -94,12 +94,14 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& ta
   const int64_t position = detail::begin_launch(context);
   StepRecord* record = context.device.record();
   const double begin = record != nullptr ? detail::seconds_now() : 0;
-  if (context.device.executes()) table_entry.launch(context, choice, args, workspace.raw());
+  if (context.device.executes()) entry.launch(context, choice, args, workspace.raw());
   if (context.stream != kComputeStream) {
     detail::hold(context, workspace);
     for_each_tensor(args, [&](const Tensor& tensor) { detail::hold(context, tensor); });
   }
   if (record != nullptr) {
+    if (entry.library_call != nullptr && record->with_library_calls())
+      record->library_call(entry.library_call(choice, args));
     const double end = context.device.executes() ? detail::seconds_now() : begin;
     OpEntryRecord entry{name,        choice.kernel,          context.stream, choice.launches,
                         choice.cost, choice.workspace_bytes, begin,          end};
@@ -108,8 +110,6 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& ta
     if constexpr (requires { args.spare_multiprocessors; })
       entry.spare_multiprocessors = args.spare_multiprocessors;
     record->op(std::move(entry));
-    if (table_entry.library_call != nullptr && record->with_library_calls())
-      record->library_call(table_entry.library_call(choice, args));
   }
 }
 
