@@ -106,7 +106,7 @@ auto prepared(Arguments& arguments, Launch& launch, const Prepare& prepare) {
           *adapter);
     }
     if (!arguments.dry_run) launch = launch_of_process();
-    arguments.inference.dist = launch_defaults(launch);
+    arguments.inference.dist = launch_defaults(launch, {{}, arguments.inference.overrides});
     auto evaluation = prepare();
     check_started(evaluation.run.config.dist, launch);
     return evaluation;

@@ -38,6 +38,10 @@ struct DistConfig {
   /// at the same places and symmetric registration is wanted.
   bool symmetric_memory = false;
 
+  /// Not a field: a line for each variable that this process has set before it asked for a GPU
+  /// (run/launch.h).
+  std::vector<std::string> environment_notes;
+
   // Of device "cuda":
   /// "nccl", or "gloo": tensors travel through the memory of hosts (comm/staged_communicator.h).
   std::string distributed_backend = "nccl";

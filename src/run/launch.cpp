@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,9 +12,11 @@
 #include "comm/staged_communicator.h"
 #include "comm/tcp/tcp_world.h"
 #include "run/cuda_backend.h"
+#include "run/environment_config.h"
 #include "run/gpu_boost.h"
 #include "run/rank_binding.h"
 #include "run/rank_device.h"
+#include "run/run_config.h"
 
 namespace viaduct {
 namespace {
@@ -46,6 +49,19 @@ void run_cpu_ranks(const DistConfig& config, const Launch& launch, RankMain rank
   });
 }
 
+/// Sets the variables of section `env_vars`; the lines of `set_environment`. What is wrong with the
+/// configuration is said when all of it is read.
+std::vector<std::string> set_given_environment(const ConfigInput& given) {
+  ConfigInput input = given;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(input.file, none)) input.file.clear();  // read once alone
+  RunConfig config;
+  Problems said_later;
+  read_config(run_schema(config), input, said_later);
+  const bool other = !config.dist.device.is_auto() && config.dist.device.value() != "cuda";
+  return other ? std::vector<std::string>() : set_environment(config.environment);
+}
+
 /// Whether two ranks compute on one GPU, which NCCL does not take.
 bool share_gpus(Communicator& world, const CudaBackend& backend) {
   char machine[256] = {};
@@ -62,8 +78,9 @@ Launch launch_of_process() {
   return detect_launch([](const char* name) { return std::getenv(name); });
 }
 
-DistConfig launch_defaults(const Launch& launch) {
+DistConfig launch_defaults(const Launch& launch, const ConfigInput& given) {
   DistConfig defaults;
+  defaults.environment_notes = set_given_environment(given);
   if (cuda_status().usable()) defaults.device.resolve("cuda");
   if (launch.launcher == Launcher::none) return defaults;
   defaults.ranks = launch.ranks;

@@ -53,6 +53,9 @@ struct RuntimeCounts {
 /// Starts over. DeviceMemory and streams of earlier users must be gone (std::logic_error).
 void reset_runtime(const RuntimeSettings& settings);
 RuntimeCounts runtime_counts();
+/// CUDA_DEVICE_MAX_CONNECTIONS as it was at the first call of the runtime or the driver since then:
+/// CUDA reads it when it starts.
+std::string connections_at_start();
 
 /// Queues work in a stream; null: it runs at once, without the runtime. `unit`: the code that a
 /// first use must load; "": it is loaded.

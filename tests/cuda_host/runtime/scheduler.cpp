@@ -55,6 +55,11 @@ RuntimeCounts runtime_counts() {
   return runtime().counts;
 }
 
+std::string connections_at_start() {
+  const Runtime::Call call = runtime().call();
+  return *runtime().connections_at_start;
+}
+
 int priority_of(const CUstream_st* stream) {
   const Runtime::Call call = runtime().call();
   return stream->priority;
@@ -77,6 +82,10 @@ void spend(double seconds) {
 
 Runtime::Call Runtime::call() {
   Call call{Lock(mutex_), sticky};
+  if (!connections_at_start) {
+    const char* const set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    connections_at_start = set != nullptr ? set : "";
+  }
   if (in_work_) call.error = cudaErrorNotPermitted;
   return call;
 }
@@ -91,6 +100,7 @@ void Runtime::reset(const RuntimeSettings& to) {
   counts = {};
   graphs = {};
   loaded.clear();
+  connections_at_start.reset();
   random_.seed(to.seed);
   // With some seeds the host runs far ahead, with others the device follows closely.
   beside_ = std::array{1, 2, 8, 1'000'000}[random_() % 4];

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -125,8 +126,10 @@ class Runtime {
   std::map<uint64_t, Piece> pieces;  // by handle
   uint64_t pieces_made = 0;
   std::set<std::pair<int, std::string>> loaded;  // code by device
-  std::string failure;                           // of the first kernel that failed
-  cudaError_t sticky = cudaSuccess;              // every call returns it
+  /// CUDA_DEVICE_MAX_CONNECTIONS at the first call; none: there was no call.
+  std::optional<std::string> connections_at_start;
+  std::string failure;               // of the first kernel that failed
+  cudaError_t sticky = cudaSuccess;  // every call returns it
   cudaError_t last = cudaSuccess;
 
  private:
