@@ -32,8 +32,8 @@ struct CudaRunSettings {
   /// Of dist.high_priority_stream_groups (comm/stream_priority.h); empty: streams beside compute
   /// have the highest priority.
   std::function<bool(std::string_view)> has_priority;
-  /// The memory of the plan is one that NCCL can make symmetric (DistConfig::symmetric_memory).
-  bool symmetric_memory = false;
+  /// The memory of the plan is NCCL's own: ranks register it (ddp.nccl_ub).
+  bool registered_memory = false;
 };
 
 /// A GPU and the libraries that it is used with.

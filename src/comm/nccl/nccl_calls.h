@@ -22,7 +22,7 @@
   X(ncclBroadcast)            \
   X(ncclSend)                 \
   X(ncclRecv)
-// Those of symmetric memory, from NCCL 2.27 on.
+// Those of its own memory, from NCCL 2.19 on, and of symmetric memory, from 2.27 on.
 #define VIADUCT_NCCL_SYMMETRIC_CALLS(X) \
   X(ncclMemAlloc)                       \
   X(ncclMemFree)                        \

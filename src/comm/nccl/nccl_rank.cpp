@@ -119,8 +119,8 @@ bool NcclRank::wants_memory(const NcclConnection& on) const {
   return on.registers_;
 }
 
-bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
-                               bool symmetric) {
+MemoryRegistration NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
+                                             bool symmetric) {
   Lock lock(mutex_);
   check_locked();
   on.registers_ = false;
@@ -135,11 +135,11 @@ bool NcclRank::register_memory(NcclConnection& on, std::pair<void*, int64_t> mem
                                                               &on.window_, NCCL_WIN_COLL_SYMMETRIC);
     check_call(result, &on, what);
     if (result == ncclInProgress) settle(lock, on, what);
-    if (on.window_ != nullptr) return true;
+    if (on.window_ != nullptr) return MemoryRegistration::symmetric;
   }
   check_call(calls_.ncclCommRegister(on.handle_, memory.first, bytes, &on.registration_), &on,
              what);
-  return false;
+  return on.registration_ != nullptr ? MemoryRegistration::registered : MemoryRegistration::ignored;
 }
 
 void NcclRank::deregister(NcclConnection& on) {
@@ -147,7 +147,7 @@ void NcclRank::deregister(NcclConnection& on) {
   if (on.handle_ == nullptr) return;
   if (on.window_ != nullptr)
     static_cast<void>(calls_.ncclCommWindowDeregister(on.handle_, on.window_));
-  else
+  else if (on.registration_ != nullptr)
     static_cast<void>(calls_.ncclCommDeregister(on.handle_, on.registration_));
 }
 

@@ -47,6 +47,9 @@ class NcclConnection {
   ncclWindow_t window_ = nullptr;  // in its place, of symmetric memory
 };
 
+/// What has become of memory that was to be registered with a connection.
+enum class MemoryRegistration { ignored, registered, symmetric };
+
 class NcclRank {
  public:
   /// On the GPU of the calling thread. `hosts`: the world's communicator between hosts.
@@ -64,8 +67,10 @@ class NcclRank {
   bool wants_memory(const NcclConnection& on) const;
   /// Registers memory with a connection that wants it; `deregister` must come before that memory is
   /// freed. `symmetric`: as a window; then all ranks of the connection call it, with as many bytes.
-  /// Returns whether it is one: NCCL has none between GPUs that cannot map each other's memory.
-  bool register_memory(NcclConnection& on, std::pair<void*, int64_t> memory, bool symmetric);
+  /// NCCL has no windows between GPUs that cannot map each other's memory, and may ignore a
+  /// registration.
+  MemoryRegistration register_memory(NcclConnection& on, std::pair<void*, int64_t> memory,
+                                     bool symmetric);
   void deregister(NcclConnection& on);
   ncclUniqueId unique_id();
 

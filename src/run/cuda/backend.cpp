@@ -30,7 +30,7 @@ CudaTarget target_of_gpu() {
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
   cuda::load_kernels();
   CudaDeviceSettings of_device;
-  if (settings.symmetric_memory) of_device.plan_memory = nccl_plan_memory();
+  if (settings.registered_memory) of_device.plan_memory = nccl_plan_memory();
   std::unique_ptr<CudaDevice> device = make_cuda_device(of_device, settings.has_priority);
   if (!settings.product_algorithms_path.empty()) {
     const GpuProperties& gpu = device->properties();

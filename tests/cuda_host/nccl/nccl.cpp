@@ -413,7 +413,18 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t bytes, v
   const Runtime::Call lock = runtime().call();
   if (comm->connecting || bytes == 0 || !runtime().inside(data, bytes))
     return refuse(comm, ncclInvalidArgument, "memory to register, or a connection in progress");
-  comm->registered[static_cast<const char*>(data)] = bytes;
+  const auto* const begin = static_cast<const char*>(data);
+  const bool owned =
+      std::any_of(state().allocated.begin(), state().allocated.end(), [&](const auto& block) {
+        const auto* const first = static_cast<const char*>(block.first);
+        return begin >= first && begin + bytes <= first + block.second;
+      });
+  *handle = nullptr;
+  constexpr int kIgnoresOthers = 22400;
+  if ((!owned && state().settings.version >= kIgnoresOthers) ||
+      state().settings.ignoring_device == cuda_host::current_device())
+    return ncclSuccess;
+  comm->registered[begin] = bytes;
   ++state().registered.buffers;
   *handle = data;
   return ncclSuccess;

@@ -11,6 +11,7 @@
 //     connection is queried, as in the library, whose host threads queue them.
 //   - Sums are in the order of the ranks and rounded once (rank_order_sum.h), or along a ring,
 //     where each part begins at another rank and is rounded to its format at each step.
+//   - Registration of memory that is not of ncclMemAlloc is ignored from 2.24 on, without an error.
 //   - Captured calls match those of the other ranks at each launch of their graph, in the order in
 //     which the rank queues work on the connection, launched or called; the other ranks may launch
 //     a graph or call.
@@ -37,8 +38,9 @@ enum class Sums { in_rank_order, along_a_ring };
 struct Settings {
   Sums sums = Sums::in_rank_order;
   int version = 22809;
-  bool symmetric = true;  // GPUs can map each other's memory
-  uint64_t seed = 1;      // for operations that enter the stream late
+  bool symmetric = true;     // GPUs can map each other's memory
+  uint64_t seed = 1;         // for operations that enter the stream late
+  int ignoring_device = -1;  // that takes registrations of memory and does nothing
   /// Operations that a device has room for at a time, from where a rank joins until it leaves; 0:
   /// any number.
   int resident = 0;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "comm/nccl/nccl_memory.h"
 #include "device/memory_plan.h"
 #include "unit/cuda_host/nccl_ranks.h"
 
@@ -27,7 +28,7 @@ void run_with(const NcclOptions& options, int version, const Main& main) {
   run_thread_ranks(2, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> hosts) {
     use_gpu(hosts->rank());
     const auto world = make_nccl_communicator(hosts, 30, options);
-    const auto device = make_cuda_device({.poison = true});
+    const auto device = make_cuda_device({.poison = true, .plan_memory = nccl_plan_memory()});
     world->record_on(device.get());
     main(*device, world);
     device->finish();
