@@ -34,6 +34,8 @@ struct CudaRunSettings {
   std::function<bool(std::string_view)> has_priority;
   /// The memory of the plan is NCCL's own: ranks register it (ddp.nccl_ub).
   bool registered_memory = false;
+  /// Other GPUs of this process may access the memory outside of the plan: there are ranks on them.
+  bool peer_access = false;
 };
 
 /// A GPU and the libraries that it is used with.
@@ -66,7 +68,8 @@ struct CudaBackend {
   std::shared_ptr<void> (*pinned_memory)(int64_t bytes);
   /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
   std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,
-                                           double timeout_seconds, const NcclOptions& options);
+                                           double timeout_seconds, const NcclOptions& options,
+                                           const NcclRankOptions& of_rank);
   /// The thread's GPU.
   GpuDescription (*describe_gpu)();
   /// "2.28.9" of the NCCL that ranks with a GPU each would use. DeviceError if there is none.

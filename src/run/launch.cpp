@@ -83,6 +83,7 @@ DistConfig launch_defaults(const Launch& launch, const ConfigInput& given) {
   defaults.environment_notes = set_given_environment(given);
   if (cuda_status().usable()) defaults.device.resolve("cuda");
   if (launch.launcher == Launcher::none) return defaults;
+  defaults.in_one_process = false;
   defaults.ranks = launch.ranks;
   defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
   return defaults;
@@ -142,17 +143,20 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
     const double timeout = 60 * config.distributed_timeout_minutes;
     const NcclOptions nccl = nccl_options(config);
     const bool shared = share_gpus(*world, backend);
-    VIADUCT_CHECK(ConfigError, !shared || nccl.empty(),
-                  "dist.nccl_communicator_config_path, dist.use_sharp and ddp.nccl_ub are settings "
-                  "of NCCL, which ranks that share a GPU do not use; expected a GPU for each rank, "
-                  "or none of them");
+    Problems said_before;
+    VIADUCT_CHECK(
+        ConfigError, !shared || !has_nccl_settings(config, said_before),
+        "{} are settings of NCCL, which ranks that share a GPU do not use; expected a GPU "
+        "for each rank, or none of them",
+        kNcclSettings);
     VIADUCT_CHECK(
         ConfigError, !shared || launch.launcher != Launcher::torchrun,
         "dist.device=cuda: ranks share a GPU, and processes that torchrun starts exchange "
         "tensors between GPUs alone; expected a GPU for each rank (LOCAL_RANK), or "
         "`mpirun -n {} viaduct train CONFIG.yaml`",
         launch.ranks);
-    rank_main(shared ? make_staged_communicator(world) : backend.connect(world, timeout, nccl));
+    rank_main(shared ? make_staged_communicator(world)
+                     : backend.connect(world, timeout, nccl, nccl_rank_options(config)));
   });
 }
 

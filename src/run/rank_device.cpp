@@ -21,7 +21,8 @@ RankDevice make_rank_device(const DistConfig& config) {
   if (kind == "cuda") {
     const CudaBackend& backend = cuda_backend();
     return {backend.make_device({config.product_algorithms_path.value_or(""),
-                                 stream_priority(config), config.nccl_ub && config.ranks > 1}),
+                                 stream_priority(config), config.nccl_ub && config.ranks > 1,
+                                 config.in_one_process && config.ranks > 1}),
             backend.ops(backend.target())};
   }
   VIADUCT_CHECK(ConfigError, kind == "cpu",

@@ -46,8 +46,9 @@ struct RuntimeSettings {
 
 struct RuntimeCounts {
   int64_t kernels = 0, copies = 0, allocations = 0, host_waits = 0, event_waits = 0;
-  int64_t out_of_order = 0;  // pieces that ran while an older one waited in another stream
-  int64_t first_uses = 0;    // of code that was loaded for them (lazy_loading)
+  int64_t out_of_order = 0;   // pieces that ran while an older one waited in another stream
+  int64_t shared_pieces = 0;  // of virtual memory that all devices may access
+  int64_t first_uses = 0;     // of code that was loaded for them (lazy_loading)
 };
 
 /// Starts over. DeviceMemory and streams of earlier users must be gone (std::logic_error).

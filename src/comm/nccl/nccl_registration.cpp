@@ -61,8 +61,7 @@ void NcclRegistration::check_alike(const NcclConnection& on, MemoryRegistration 
     if (all[rank] == all[0]) continue;
     fail<CommError>(
         "ddp.nccl_ub: the memory of rank 0 of {} is {}, that of rank {} is {}; expected the same "
-        "on "
-        "all ranks, or ddp.nccl_ub = false",
+        "on all ranks, or ddp.nccl_ub = false",
         on.name(), all[0], rank, all[rank]);
   }
 }

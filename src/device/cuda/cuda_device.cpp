@@ -65,9 +65,11 @@ void* take_block(int64_t bytes) {
 }
 
 /// Memory outside of plans.
-std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu, GrowingMemory::Wait wait) {
+std::unique_ptr<UnplannedMemory> make_memory(const GpuProperties& gpu, bool peer_access,
+                                             GrowingMemory::Wait wait) {
   std::string missing;
-  if (auto memory = GrowingMemory::make(gpu.ordinal, gpu.memory_bytes, std::move(wait), missing))
+  if (auto memory =
+          GrowingMemory::make(gpu.ordinal, gpu.memory_bytes, peer_access, std::move(wait), missing))
     return memory;
   log_info("cuda: memory outside of the plan is in separate blocks, which can fragment: {}",
            missing);
@@ -80,7 +82,7 @@ class GpuDevice final : public CudaDevice, public LaunchGroups {
       : settings_(settings),
         properties_(gpu_of_thread()),
         // Memory is freed in the order of compute, whichever streams have used it.
-        memory_(make_memory(properties_, [this] { finish_compute(); })),
+        memory_(make_memory(properties_, settings.peer_access, [this] { finish_compute(); })),
         has_priority_(std::move(has_priority)) {}
   ~GpuDevice() override;
 

@@ -16,10 +16,10 @@ int64_t rounded_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-std::unique_ptr<GrowingMemory> GrowingMemory::make(int ordinal, int64_t gpu_bytes, Wait wait,
-                                                   std::string& missing) {
+std::unique_ptr<GrowingMemory> GrowingMemory::make(int ordinal, int64_t gpu_bytes, bool peer_access,
+                                                   Wait wait, std::string& missing) {
   missing.clear();
-  const VirtualMemoryCalls calls(ordinal, missing);
+  const VirtualMemoryCalls calls(ordinal, peer_access, missing);
   if (!missing.empty()) return nullptr;
   const int64_t bytes = kAddresses * rounded_up(gpu_bytes, calls.granule());
   const CUdeviceptr base = calls.reserve(bytes);

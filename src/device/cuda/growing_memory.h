@@ -21,11 +21,11 @@ class GrowingMemory final : public UnplannedMemory {
   /// freed since. It must not wait for more: operations with other ranks may be under way, which
   /// these begin only later.
   using Wait = std::function<void()>;
-  /// For the GPU `ordinal` with `gpu_bytes` of memory. Null, with the reason in `missing`, if the
-  /// GPU, its driver or its peers do not support this. Work that uses the memory has ended when it
-  /// is destroyed.
-  static std::unique_ptr<GrowingMemory> make(int ordinal, int64_t gpu_bytes, Wait wait,
-                                             std::string& missing);
+  /// For the GPU `ordinal` with `gpu_bytes` of memory, which with `peer_access` the other GPUs of
+  /// the process may access too. Null, with the reason in `missing`, if the GPU, its driver or its
+  /// peers do not support this. Work that uses the memory has ended when it is destroyed.
+  static std::unique_ptr<GrowingMemory> make(int ordinal, int64_t gpu_bytes, bool peer_access,
+                                             Wait wait, std::string& missing);
   ~GrowingMemory() override;
   GrowingMemory(const GrowingMemory&) = delete;
   GrowingMemory& operator=(const GrowingMemory&) = delete;

@@ -23,7 +23,7 @@ CUmemAccessDesc access_of(int ordinal) {
 
 }  // namespace
 
-VirtualMemoryCalls::VirtualMemoryCalls(int ordinal, std::string& missing) {
+VirtualMemoryCalls::VirtualMemoryCalls(int ordinal, bool peer_access, std::string& missing) {
   decltype(&cuDeviceGetAttribute) attribute = nullptr;
   if (!find(attribute, "cuDeviceGetAttribute") ||
       !find(granularity_, "cuMemGetAllocationGranularity") ||
@@ -52,6 +52,7 @@ VirtualMemoryCalls::VirtualMemoryCalls(int ordinal, std::string& missing) {
   granule_ = static_cast<int64_t>(granule);
   // NCCL lets GPUs of one process read and write each other's tensors.
   access_.push_back(access_of(ordinal));
+  if (!peer_access) return;
   int count = 0;
   check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   for (int peer = 0; peer < count; ++peer) {

@@ -10,7 +10,8 @@
 namespace viaduct::cuda {
 namespace {
 
-constexpr int64_t kMostAlignment = 16;
+/// The default of the library, which excludes kernels where it is promised less.
+constexpr int64_t kMostAlignment = 256;
 
 std::string_view scales_name(LibraryScales scales) {
   switch (scales) {

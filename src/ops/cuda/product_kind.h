@@ -47,7 +47,7 @@ struct ProductAlignments {
 std::optional<ProductKind> product_kind(const ProductLayout& layout, const GemmArgs& args,
                                         const ProductAlignments& alignments);
 
-/// The alignment of the address, up to 16 bytes: no kernel needs more.
+/// The alignment of the address, up to 256 bytes: no kernel of the library needs more.
 int64_t alignment_of(const void* data);
 /// Those of a product in a dry run: by the places in tensors and workspace, which begin at
 /// multiples of what a kind knows.

@@ -30,6 +30,7 @@ CudaTarget target_of_gpu() {
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {
   cuda::load_kernels();
   CudaDeviceSettings of_device;
+  of_device.peer_access = settings.peer_access;
   if (settings.registered_memory) of_device.plan_memory = nccl_plan_memory();
   std::unique_ptr<CudaDevice> device = make_cuda_device(of_device, settings.has_priority);
   if (!settings.product_algorithms_path.empty()) {

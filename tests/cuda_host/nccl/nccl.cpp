@@ -3,11 +3,13 @@
 #include "nccl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "cuda_host/emulator.h"
 #include "cuda_host/nccl/exchange.h"
@@ -55,7 +57,7 @@ using namespace nccl_double;
 struct ncclComm {
   std::shared_ptr<Member> member;
   cudaStream_t stream = nullptr;  // of its first call
-  bool connecting = true;
+  bool connecting = true, blocks = false;
   int polls = 0;                         // until the late work is done
   std::function<ncclResult_t()> late{};  // not yet in the stream
   std::map<const char*, size_t> registered{}, windows{};
@@ -280,10 +282,23 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Call> call
   if (comm->stream == nullptr) comm->stream = stream;
   if (comm->stream != stream)
     return refuse(comm, ncclInvalidUsage, "two streams for one connection");
-  if (state().random() % 4 != 0) return enqueue(comm, stream, calls);
+  const bool late = state().random() % 4 == 0;
+  if (comm->blocks || !late) return enqueue(comm, stream, calls);
   comm->polls = static_cast<int>(state().random() % 3) + 1;
   comm->late = [=] { return enqueue(comm, stream, calls); };
   return ncclInProgress;
+}
+
+/// What is left of a call on a connection that blocks: other ranks may use the library meanwhile.
+ncclResult_t finish(ncclComm_t comm, Runtime::Call& lock) {
+  ncclResult_t result = ncclInProgress;
+  lock.lock.unlock();
+  while (result == ncclInProgress) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    ncclCommGetAsyncError(comm, &result);
+  }
+  lock.lock.lock();
+  return result;
 }
 
 /// Bytes of all that a rank reads and writes.
@@ -310,6 +325,9 @@ int64_t shared_place(const ncclComm_t comm, const Call& call, size_t in, size_t 
 ncclResult_t called(ncclComm_t comm, cudaStream_t stream, Call call) {
   const Runtime::Call lock = runtime().call();
   if (lock.error != cudaSuccess) return ncclUnhandledCudaError;
+  if (!runtime().peers_may_access(call.in) || !runtime().peers_may_access(call.out))
+    return refuse(comm, ncclInvalidUsage,
+                  "memory that the other GPUs of the process cannot access");
   const auto [in, out] = sizes_of(call, comm->member->clique->ranks);
   call.shared_at = shared_place(comm, call, in, out);
   state().by_config.emplace_back(comm->config, kind_name(call.kind));
@@ -377,10 +395,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  const Runtime::Call lock = runtime().call();
+  Runtime::Call lock = runtime().call();
   *comm = nullptr;
-  if (rank < 0 || rank >= ranks || config->size != sizeof *config || config->blocking != 0)
-    return refuse(nullptr, ncclInvalidArgument, "rank, size, or a connection that blocks");
+  if (rank < 0 || rank >= ranks || config->size != sizeof *config ||
+      (config->blocking != 0 && config->blocking != 1))
+    return refuse(nullptr, ncclInvalidArgument, "rank, size, or whether the connection blocks");
   const auto given = [](int value) {
     return value == NCCL_CONFIG_UNDEF_INT ? std::nullopt : std::optional(value);
   };
@@ -390,7 +409,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
                     given(config->cgaClusterSize),
                     given(config->collnetEnable),
                     config->netName == nullptr ? "" : config->netName,
-                    given(config->CTAPolicy)};
+                    given(config->CTAPolicy),
+                    config->blocking == 1};
   if (made.min_ctas && made.max_ctas && *made.min_ctas > *made.max_ctas)
     return refuse(nullptr, ncclInvalidArgument, "fewer CTAs at most than at least");
   if (made != Config{.ranks = ranks}) state().configs.push_back(made);
@@ -407,7 +427,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   (*comm)->config = made;
   (*comm)->polls = static_cast<int>(state().random() % 4);
   ++state().live;
-  return ncclInProgress;
+  (*comm)->blocks = made.blocks;
+  return made.blocks ? finish(*comm, lock) : ncclInProgress;
 }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t bytes, void** handle) {
   const Runtime::Call lock = runtime().call();
@@ -451,7 +472,7 @@ ncclResult_t ncclMemFree(void* data) {
 }
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, ncclWindow_t* window,
                                     int flags) {
-  const Runtime::Call lock = runtime().call();
+  Runtime::Call lock = runtime().call();
   *window = nullptr;
   if (!state().settings.symmetric) return ncclSuccess;
   const auto owned = state().allocated.find(data);
@@ -463,7 +484,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, n
   auto& all = member.clique->windows;
   all.resize(std::max(all.size(), member.windows));
   all[comm->coming->number].push_back(bytes);
-  return ncclInProgress;
+  return comm->blocks ? finish(comm, lock) : ncclInProgress;
 }
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   const Runtime::Call lock = runtime().call();

@@ -18,8 +18,9 @@
 //
 // Errors, where the library would hang or move wrong data: calls of one connection that differ
 // between its ranks in operation, size, type or root; a message whose ends differ in size; two
-// streams for one connection; two ranks of a connection on one device; an operation that begins
-// before the previous one on its connection is complete; a connection that is destroyed while it
+// streams for one connection; two ranks of a connection on one device; memory that the GPUs of
+// other ranks may not access; an operation that begins before the previous one on its connection is
+// complete; a connection that is destroyed while it
 // works, while a graph has calls of it or while memory is registered with it; registered memory
 // that is no part of an allocation when it is registered or when its registration ends; a
 // configuration with fewer CTAs at most than at least; a symmetric window of memory that is not
@@ -55,6 +56,7 @@ struct Config {
   std::optional<int> min_ctas, max_ctas, cga_cluster_size, collnet;
   std::string network = {};
   std::optional<int> policy = {};
+  bool blocks = false;
   bool operator==(const Config&) const = default;
 };
 /// Of all connections so far that set anything, by all ranks.

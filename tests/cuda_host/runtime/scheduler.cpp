@@ -298,11 +298,18 @@ bool Runtime::unmap(char* at, size_t bytes) {
                 0) != MAP_FAILED;
 }
 
-bool Runtime::allow(char* at, size_t bytes) {
+bool Runtime::peers_may_access(const void* data) const {
+  auto after = blocks_.upper_bound(const_cast<char*>(static_cast<const char*>(data)));
+  return after == blocks_.begin() || std::prev(after)->second.shared;
+}
+
+bool Runtime::allow(char* at, size_t bytes, bool shared) {
   const auto found = blocks_.find(at);
   if (found == blocks_.end() || !found->second.mapped_piece || found->second.bytes != bytes)
     return false;
   found->second.allowed = true;
+  found->second.shared = shared;
+  counts.shared_pieces += shared && settings.devices > 1;
   ::mprotect(at, bytes, PROT_READ | PROT_WRITE);
   std::memset(at, 0xff, bytes);
   if (settings.guard && !open_) ::mprotect(at, bytes, PROT_NONE);

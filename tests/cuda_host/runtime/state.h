@@ -45,6 +45,7 @@ struct Block {
   int device = 0;             // −1: pinned host memory
   bool mapped_piece = false;  // virtual memory, one of neighbours that are used as one
   bool allowed = true;        // access
+  bool shared = true;         // access of the other devices
 };
 
 /// Memory of a device that has no address yet.
@@ -110,7 +111,9 @@ class Runtime {
   bool reserved(const char* at, size_t bytes) const;
   bool map(char* at, size_t bytes, int device);
   bool unmap(char* at, size_t bytes);
-  bool allow(char* at, size_t bytes);
+  /// `shared`: for all devices.
+  bool allow(char* at, size_t bytes, bool shared);
+  bool peers_may_access(const void* data) const;
   /// Called by work: memory of the device ends in the order of a stream.
   void drop(void* data);
   void spend(double seconds);
