@@ -42,6 +42,8 @@ struct Traits {
   std::string name;          // "cpu:avx512"
   int vector_floats = 8;     // width of a vector register in floats
   bool matrix_bf16 = false;  // has matrix units for bf16
+  /// Shared memory that a block of a GPU's kernels may have.
+  int64_t block_memory_bytes = 0;
   /// FP32 logits that the head makes at once: enough tokens that reading its weight and adding to
   /// its gradient, once for each chunk of them, cost little compared with the products.
   int64_t head_chunk_bytes = int64_t{128} << 20;

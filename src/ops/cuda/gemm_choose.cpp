@@ -90,11 +90,17 @@ void add_gemm(OpTable& table, CudaTarget target) {
     case CudaTarget::sm_80:
       add_products<CudaTarget::sm_80>(table);
       break;
+    case CudaTarget::sm_89:
+      add_products<CudaTarget::sm_89>(table);
+      break;
     case CudaTarget::sm_90a:
       add_products<CudaTarget::sm_90a>(table);
       break;
     case CudaTarget::sm_100a:
       add_products<CudaTarget::sm_100a>(table);
+      break;
+    case CudaTarget::sm_120:
+      add_products<CudaTarget::sm_120>(table);
       break;
   }
   add_entry(table.column_sum, choose_column_sum);

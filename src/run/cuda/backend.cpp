@@ -17,14 +17,12 @@ namespace {
 
 CudaTarget target_of_gpu() {
   const int capability = gpu_of_thread().compute_capability;
-  // Kernels of the `a` forms run only on the architecture that they name.
-  if (capability >= 100 && capability < 110) return CudaTarget::sm_100a;
-  if (capability == 90) return CudaTarget::sm_90a;
-  VIADUCT_CHECK(DeviceError, capability < 90,
+  const std::optional<CudaTarget> target = cuda_target_for(capability);
+  VIADUCT_CHECK(DeviceError, target.has_value(),
                 "dist.device=cuda: found a GPU of compute capability {}.{}; kernels exist for 8.x, "
-                "9.0 and 10.x",
+                "9.0, 10.x and from 12.0 on",
                 capability / 10, capability % 10);
-  return CudaTarget::sm_80;
+  return *target;
 }
 
 std::unique_ptr<Device> make_device(const CudaRunSettings& settings) {

@@ -74,7 +74,7 @@ template <class T, int kD>
 __global__ void __launch_bounds__(TileShape<T, kD>::kThreads) scores_kernel(ScoreProductView args) {
   using Shape = TileShape<T, kD>;
   constexpr int kThreads = Shape::kThreads, kKeys = Shape::kOther;
-  static_assert(sizeof(ScoresMemory<T, kD>) <= kSharedLimit);
+  static_assert(sizeof(ScoresMemory<T, kD>) <= kLeastBlockMemory);
   const AttentionProblemView& p = args.problem;
   auto& memory = *dynamic_shared<ScoresMemory<T, kD>>();
   AttentionBlock block;
